@@ -1,0 +1,1 @@
+"""Which models are benchmarked, with which parameters and inputs, in which framework."""

@@ -1,0 +1,96 @@
+"""Every case of every framework, plus those that other packages plug in."""
+
+import difflib
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterable, Sequence
+from importlib.metadata import entry_points
+
+from openxla.benchmark import comparative_suite
+from openxla.benchmark.def_types import BenchmarkCase, DefinitionError
+
+SUITES_GROUP = "openxla.benchmark.suites"
+
+
+class NoMatchError(LookupError):
+    """No case has such a name; the message gives the nearest ones."""
+
+
+def all_benchmarks(extra_suites: Iterable[str] = ()) -> list[BenchmarkCase]:
+    """Returns every known case, those of the suite first.
+
+    Sources: each framework's `benchmark_definitions` in this package; modules that installed
+    packages register in the entry point group `openxla.benchmark.suites`; and `extra_suites`,
+    dotted paths of modules. Each offers `ALL_BENCHMARKS`.
+
+    Raises:
+      DefinitionError: a module can not be imported, or two cases share a name.
+    """
+    own = [
+        f"{comparative_suite.__name__}.{module.name}.benchmark_definitions"
+        for module in pkgutil.iter_modules(comparative_suite.__path__)
+        if module.ispkg
+    ]
+    plugged_in = [point.value for point in entry_points(group=SUITES_GROUP)]
+    cases: dict[str, BenchmarkCase] = {}
+    for path in dict.fromkeys([*own, *plugged_in, *extra_suites]):
+        for case in _benchmarks_of(path):
+            if cases.setdefault(case.name, case) is not case:
+                raise DefinitionError(f"{path}: a case named {case.name!r} exists already")
+    return list(cases.values())
+
+
+def select(
+    cases: Sequence[BenchmarkCase],
+    *,
+    name: str | None = None,
+    tags: Sequence[str] = (),
+    framework: str | None = None,
+) -> list[BenchmarkCase]:
+    """Returns the cases that match all that is given, in their order.
+
+    Args:
+      cases: where to look.
+      name: regular expression that must match the whole name.
+      tags: tags that a case must have, all of them.
+      framework: value of the framework type, e.g. `jax`.
+
+    Raises:
+      NoMatchError: nothing matches.
+      re.error: the expression is malformed.
+    """
+    pattern = re.compile(name) if name is not None else None
+    selected = [
+        case
+        for case in cases
+        if (pattern is None or pattern.fullmatch(case.name))
+        and set(tags) <= set(case.tags)
+        and framework in (None, case.model.model_impl.framework_type.value)
+    ]
+    if not selected:
+        raise NoMatchError(_no_match_message(cases, name))
+    return selected
+
+
+def _benchmarks_of(path: str) -> list[BenchmarkCase]:
+    try:
+        module = importlib.import_module(path)
+    except ModuleNotFoundError as error:
+        raise DefinitionError(f"suite {path!r}: {error}") from error
+    cases = getattr(module, "ALL_BENCHMARKS", None)
+    if not isinstance(cases, list | tuple) or not all(isinstance(c, BenchmarkCase) for c in cases):
+        raise DefinitionError(f"suite {path!r} offers no list ALL_BENCHMARKS of BenchmarkCase")
+    return list(cases)
+
+
+def _no_match_message(cases: Sequence[BenchmarkCase], name: str | None) -> str:
+    if name is None:
+        return "no case matches; `cbs list` shows all"
+    # A name typed with regular expression syntax is compared by its letters only.
+    letters = re.sub(r"[^A-Za-z0-9_/-]", "", name)
+    nearest = difflib.get_close_matches(letters, [case.name for case in cases], n=3, cutoff=0.3)
+    lines = [f"no case is named {name!r} (the expression must match the whole name)"]
+    if nearest:
+        lines += ["nearest names:", *(f"  {item}" for item in nearest)]
+    return "\n".join([*lines, "`cbs list` shows all"])

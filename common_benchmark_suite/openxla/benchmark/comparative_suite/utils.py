@@ -1,0 +1,157 @@
+"""Templates: one definition, many variants.
+
+Texts of a template may hold `string.Template` fields, e.g. `EXAMPLE_FP32_PT_BATCH${batch_size}`;
+every combination of the given sizes becomes one record.
+"""
+
+import itertools
+import string
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import attrs
+
+from openxla.benchmark import testdata
+from openxla.benchmark.def_types import (
+    BenchmarkCase,
+    DefinitionError,
+    Model,
+    ModelArtifactType,
+    ModelImplementation,
+    ModelTestData,
+    Parameters,
+    ParameterValue,
+)
+
+Record = TypeVar("Record")
+Key = TypeVar("Key")
+
+BATCH_TAG = "batch-${batch_size}"
+SEQLEN_TAG = "seqlen-${seq_len}"
+GEN_TAG = "gen-${gen_len}"
+
+
+@attrs.frozen(kw_only=True)
+class ModelTemplate:
+    """A `Model` whose texts may hold fields; a parameter that is only a field takes its value."""
+
+    name: str
+    tags: Sequence[str] = ()
+    model_impl: ModelImplementation
+    model_parameters: Parameters = attrs.field(factory=dict)
+    artifacts_dir_url: str | None = None
+    exported_model_types: Sequence[ModelArtifactType] = ()
+
+
+def build_models(
+    template: ModelTemplate, axes: Mapping[str, Sequence[ParameterValue]]
+) -> dict[tuple[ParameterValue, ...], Model]:
+    """Returns one model for each combination of the axes' values, by that combination.
+
+    Each axis fills the field of its name and becomes a parameter of its name; `${name}` in the
+    URL is the model's name.
+
+    Raises:
+      DefinitionError: an unknown field, or two combinations with one name.
+    """
+    models: dict[tuple[ParameterValue, ...], Model] = {}
+    for values in itertools.product(*axes.values()):
+        fields = dict(zip(axes, values, strict=True))
+        name = substitute(template.name, fields)
+        url = template.artifacts_dir_url
+        models[values] = Model(
+            name=name,
+            tags=[substitute(tag, fields) for tag in template.tags],
+            model_impl=template.model_impl,
+            model_parameters={
+                **{key: _value(item, fields) for key, item in template.model_parameters.items()},
+                **fields,
+            },
+            artifacts_dir_url=substitute(url, {**fields, "name": name}) if url else None,
+            exported_model_types=template.exported_model_types,
+        )
+    if len({model.name for model in models.values()}) < len(models):
+        raise DefinitionError(f"template {template.name!r} gives several variants the same name")
+    return models
+
+
+def build_batch_models(template: ModelTemplate, batch_sizes: Sequence[int]) -> dict[int, Model]:
+    """Returns a model for each batch size; the field is `${batch_size}`."""
+    return _along("batch_size", template, batch_sizes)
+
+
+def build_input_sequence_models(
+    template: ModelTemplate, seq_lens: Sequence[int]
+) -> dict[int, Model]:
+    """Returns a model for each sequence length; the field is `${seq_len}`."""
+    return _along("seq_len", template, seq_lens)
+
+
+def build_gen_models(template: ModelTemplate, gen_lens: Sequence[int]) -> dict[int, Model]:
+    """Returns a model for each generation length; the field is `${gen_len}`."""
+    return _along("gen_len", template, gen_lens)
+
+
+def build_benchmark_cases(
+    models: Mapping[Key, Model],
+    *,
+    input_data: ModelTestData = testdata.INPUT_DATA_MODEL_DEFAULT,
+    verify_parameters: Mapping[str, float] = MappingProxyType({}),
+) -> dict[Key, BenchmarkCase]:
+    """Returns the case of each model with the given input, by the model's key."""
+    return {
+        key: BenchmarkCase.build(
+            model=model, input_data=input_data, verify_parameters=verify_parameters
+        )
+        for key, model in models.items()
+    }
+
+
+# The seed's names; a case does not care along which axis its models were made.
+build_batch_benchmark_cases = build_benchmark_cases
+build_input_sequence_benchmark_cases = build_benchmark_cases
+build_gen_benchmark_cases = build_benchmark_cases
+
+
+def collect(namespace: Mapping[str, Any], record: type[Record]) -> list[Record]:
+    """Returns all records of a type that a module holds, also inside dictionaries and lists.
+
+    `ALL_MODELS = collect(globals(), Model)` can not forget an entry; each record comes once.
+    """
+    found = _records_in(list(namespace.values()), record)
+    return list({id(item): item for item in found}.values())
+
+
+def substitute(template: str, fields: Mapping[str, object]) -> str:
+    """Returns the template with its `${fields}` filled in.
+
+    Raises:
+      DefinitionError: the template names a field that is not given.
+    """
+    try:
+        return string.Template(template).substitute(fields)
+    except (KeyError, ValueError) as error:
+        raise DefinitionError(f"template {template!r}: unknown or malformed field {error}") from error
+
+
+def _value(item: ParameterValue, fields: Mapping[str, ParameterValue]) -> ParameterValue:
+    if not isinstance(item, str):
+        return item
+    field = item.removeprefix("${").removesuffix("}")
+    return fields[field] if item == f"${{{field}}}" and field in fields else substitute(item, fields)
+
+
+def _along(axis: str, template: ModelTemplate, sizes: Sequence[int]) -> dict[int, Model]:
+    models = build_models(template, {axis: sizes})
+    return {size: models[(size,)] for size in sizes}
+
+
+def _records_in(values: Any, record: type[Record]) -> Iterator[Record]:
+    for value in values:
+        if isinstance(value, record):
+            yield value
+        elif isinstance(value, Mapping):
+            yield from _records_in(value.values(), record)
+        elif isinstance(value, list | tuple):
+            yield from _records_in(value, record)

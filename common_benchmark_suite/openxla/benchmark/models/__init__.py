@@ -1,0 +1,1 @@
+"""Model implementations, one folder per framework, and what they share."""

@@ -1,0 +1,132 @@
+"""What every architecture declares, once for all frameworks."""
+
+import abc
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import attrs
+
+from openxla.benchmark.def_types import DefinitionError, Parameters, TensorSpec
+
+if TYPE_CHECKING:  # identity is computed without numpy, so that `cbs list` starts at once
+    import numpy as np
+    import numpy.typing as npt
+
+DATA_TYPES: Mapping[str, str] = {"fp32": "f32", "fp16": "f16", "bf16": "bf16"}
+
+
+@attrs.frozen(kw_only=True)
+class TensorInit:
+    """One tensor of a seeded checkpoint: uniform around `mean` with the given `stddev`.
+
+    `dtype` is the safetensors name: `F32`, or `I64` for counters (then constant `mean`).
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    mean: float = 0.0
+    stddev: float = 0.0
+    dtype: str = "F32"
+
+
+class Architecture(abc.ABC):
+    """Configurations by model name, their weights, and the signature of their inputs and outputs.
+
+    Bump `version` whenever initialisation or preprocessing changes: it is part of the identity of
+    every workload.
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[int]
+    # By model name: the `config.json` of the checkpoint, in Hugging Face's keys.
+    configs: ClassVar[Mapping[str, Mapping[str, Any]]]
+    # By model name: repository and revision of the pretrained checkpoint, where there is one.
+    pretrained: ClassVar[Mapping[str, tuple[str, str]]] = {}
+
+    def config(self, model_name: str) -> Mapping[str, Any]:
+        """Returns the configuration of that name.
+
+        Raises:
+          DefinitionError: no such configuration.
+        """
+        if model_name not in self.configs:
+            known = ", ".join(sorted(self.configs))
+            raise DefinitionError(f"{self.name} has no model {model_name!r}; known are {known}")
+        return self.configs[model_name]
+
+    def canonical_name(self, model_name: str) -> str:
+        """Returns the first name of that configuration: one network, one label, one checkpoint."""
+        config = self.config(model_name)
+        return next(name for name, item in self.configs.items() if item is config)
+
+    @abc.abstractmethod
+    def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
+        """Returns the tensors of the checkpoint, scaled so that outputs stay of order one."""
+
+    @abc.abstractmethod
+    def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
+        """Returns shape and type of each input, in the canonical layout."""
+
+    @abc.abstractmethod
+    def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
+        """Returns shape and type of each output."""
+
+    @abc.abstractmethod
+    def default_input_files(self) -> tuple[Path, ...]:
+        """Returns the files that the default input is made from; their bytes are its identity."""
+
+    @abc.abstractmethod
+    def default_inputs(self, parameters: Parameters) -> Any:
+        """Returns the raw default input."""
+
+    @abc.abstractmethod
+    def preprocess(
+        self, raw_input: Any, parameters: Parameters, checkpoint: Path
+    ) -> "tuple[npt.NDArray[np.generic], ...]":
+        """Returns the input arrays, as `input_specs` declares them."""
+
+    def label(self, parameters: Parameters) -> str:
+        """Returns a short readable name: model, type and input shapes."""
+        shapes = "-".join(map(str, self.input_specs(parameters)[:1]))
+        model = self.canonical_name(str(parameters["model_name"])).rpartition("/")[2]
+        return f"{model}-{parameters['data_type']}-{shapes}"
+
+    def canonical_weight_name(self, name: str) -> str:
+        """Returns our name for a tensor of a pretrained checkpoint."""
+        return name
+
+    def checkpoint_files(self) -> Mapping[str, Path]:
+        """Returns further files of a seeded checkpoint (tokenizer ...), by file name."""
+        return {}
+
+
+def element_type(data_type: object) -> str:
+    """Returns the tensor element type of a model's `data_type` parameter.
+
+    Raises:
+      DefinitionError: the type is not one that models are offered in.
+    """
+    if data_type not in DATA_TYPES:
+        raise DefinitionError(f"data_type {data_type!r} is not one of {', '.join(DATA_TYPES)}")
+    return DATA_TYPES[str(data_type)]
+
+
+def integer(parameters: Parameters, key: str) -> int:
+    """Returns a parameter that must be a positive integer.
+
+    Raises:
+      DefinitionError: it is missing, or it is not.
+    """
+    value = parameters.get(key)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise DefinitionError(f"parameter {key!r} must be a positive integer, got {value!r}")
+    return value
+
+
+def digest_of(value: Any) -> str:
+    """Returns the sha256 of a value's canonical JSON form, in hexadecimal digits."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=attrs.asdict)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,252 @@
+"""Weights: seeded or pretrained, as a directory in Hugging Face's format.
+
+`seeded` needs numpy alone and gives the same bytes on every machine: each tensor has a
+counter-based generator of its own (Philox, Salmon et al. 2011, "Parallel random numbers: as easy as
+1, 2, 3"), keyed by seed and tensor name; its raw 32-bit words become uniform numbers by exact
+arithmetic, so that no library's choice of a normal distribution can change them.
+"""
+
+import functools
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from openxla.benchmark.def_types import DefinitionError, Parameters
+from openxla.benchmark.models.architectures.base import Architecture, TensorInit, digest_of
+from openxla.benchmark.root import root_dir
+
+if TYPE_CHECKING:  # the identity of a checkpoint is known without numpy
+    import numpy as np
+    import numpy.typing as npt
+
+WEIGHTS_FILE = "model.safetensors"
+MANIFEST_FILE = "manifest.json"
+_GENERATOR = "philox4x64-uniform24/1"
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint can not be had; the message says what to do."""
+
+
+def resolve(architecture: Architecture, parameters: Parameters) -> Path:
+    """Returns the checkpoint directory that a model's parameters ask for, making it if need be.
+
+    Parameters read: `model_name`, `checkpoint` (`seeded`, the default, or `pretrained`), `seed`.
+
+    Raises:
+      DefinitionError: the parameters are wrong.
+      CheckpointError: the pretrained checkpoint can not be fetched.
+    """
+    model_name = str(parameters["model_name"])
+    if _kind(parameters) == "seeded":
+        return seeded(architecture, model_name, seed=_seed(parameters))
+    return pretrained(*_repository(architecture, model_name))
+
+
+def identity(architecture: Architecture, parameters: Parameters) -> str:
+    """Returns what tells this checkpoint from others, without making or fetching it."""
+    model_name = str(parameters["model_name"])
+    if _kind(parameters) == "seeded":
+        seed = _seed(parameters)
+        return f"seeded-{seed}-{recipe_digest(architecture, model_name, seed)}"
+    return "@".join(_repository(architecture, model_name))
+
+
+@functools.lru_cache(maxsize=256)
+def recipe_digest(architecture: Architecture, model_name: str, seed: int) -> str:
+    """Returns the sha256 of all that decides a seeded checkpoint's bytes."""
+    config = architecture.config(model_name)
+    return digest_of(
+        {
+            "generator": _GENERATOR,
+            "seed": seed,
+            "config": config,
+            "tensors": [vars_of(init) for init in architecture.tensors(config)],
+        }
+    )
+
+
+def seeded(architecture: Architecture, model_name: str, *, seed: int = 0) -> Path:
+    """Returns the directory of a seeded checkpoint, made on first use.
+
+    The directory is named by the digest of its recipe (configuration, tensors, seed, generator),
+    which decides its content byte for byte; `manifest.json` in it holds the sha256 of each file.
+
+    Raises:
+      DefinitionError: the architecture has no model of that name.
+    """
+    digest = recipe_digest(architecture, model_name, seed)
+    name = architecture.canonical_name(model_name).replace("/", "--")
+    target = root_dir() / "checkpoints" / f"{name}-{digest[:16]}"
+    if (target / MANIFEST_FILE).is_file():
+        return target
+    config = architecture.config(model_name)
+    with _new_directory(target) as directory:
+        (directory / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+        for name, source in architecture.checkpoint_files().items():
+            shutil.copyfile(source, directory / name)
+        write_safetensors(
+            directory / WEIGHTS_FILE,
+            {init.name: init for init in architecture.tensors(config)},
+            seed=seed,
+        )
+        _write_manifest(directory, {"kind": "seeded", "seed": seed, "recipe_sha256": digest})
+    return target
+
+
+def pretrained(repository: str, revision: str) -> Path:
+    """Returns the directory of a checkpoint of the Hugging Face hub, fetched on first use.
+
+    Raises:
+      CheckpointError: the hub can not be reached or does not know the checkpoint.
+    """
+    target = root_dir() / "checkpoints" / f"{repository.replace('/', '--')}-{revision[:16]}"
+    if (target / MANIFEST_FILE).is_file():
+        return target
+    try:
+        from huggingface_hub import snapshot_download
+    except ModuleNotFoundError as error:
+        raise CheckpointError(
+            f"pretrained checkpoint {repository}@{revision}: huggingface_hub is not installed; "
+            "run `pip install huggingface_hub`, or use the seeded checkpoint (the default)"
+        ) from error
+    wanted = ["config.json", "*.safetensors", "tokenizer*.json", "vocab*", "merges.txt"]
+    try:
+        with _new_directory(target) as directory:
+            snapshot_download(
+                repository, revision=revision, local_dir=directory, allow_patterns=wanted
+            )
+            shutil.rmtree(directory / ".cache", ignore_errors=True)
+            if not (directory / WEIGHTS_FILE).is_file():
+                raise CheckpointError(f"the hub has no {WEIGHTS_FILE} for {repository}@{revision}")
+            _write_manifest(
+                directory, {"kind": "pretrained", "repository": repository, "revision": revision}
+            )
+    except (OSError, ValueError, RuntimeError) as error:
+        raise CheckpointError(
+            f"pretrained checkpoint {repository}@{revision} could not be fetched "
+            f"({type(error).__name__}: {error}). Check the network and HF_ENDPOINT, put the "
+            f"files into {target} by hand, or use the seeded checkpoint (the default)"
+        ) from error
+    return target
+
+
+def load_tensors(
+    architecture: Architecture, checkpoint: Path
+) -> "dict[str, npt.NDArray[np.generic]]":
+    """Returns the weights of a checkpoint by our names, float32 as stored."""
+    from safetensors.numpy import load_file
+
+    tensors: dict[str, Any] = load_file(checkpoint / WEIGHTS_FILE)
+    return {architecture.canonical_weight_name(name): value for name, value in tensors.items()}
+
+
+def generate(init: TensorInit, *, seed: int) -> "npt.NDArray[np.generic]":
+    """Returns one tensor of a seeded checkpoint; float32 or int64, of the declared shape."""
+    import numpy as np
+
+    if init.dtype == "I64":
+        return np.full(init.shape, int(init.mean), np.int64)
+    count = int(np.prod(init.shape, dtype=np.int64))
+    key = hashlib.sha256(f"{seed}/{init.name}".encode()).digest()[:16]
+    words = np.random.Philox(key=int.from_bytes(key, "little")).random_raw((count + 1) // 2)
+    halves = words.astype("<u8", copy=False).view("<u4")[:count]
+    # 24 bits fit float32 exactly, and so does k * 2^-23 - 1: uniform in [-1, 1) without rounding.
+    values = (halves >> np.uint32(8)).astype(np.float32)
+    values *= np.float32(2.0**-23)
+    values -= np.float32(1)
+    values *= np.float32(init.stddev * 3.0**0.5)
+    values += np.float32(init.mean)
+    return values.reshape(init.shape)
+
+
+def write_safetensors(path: Path, tensors: Mapping[str, TensorInit], *, seed: int) -> None:
+    """Writes seeded tensors one at a time.
+
+    Own lines because the library wants all tensors in memory at once and does not promise the
+    same bytes for the same tensors; the format is a length, a JSON header, and the data
+    (https://huggingface.co/docs/safetensors).
+    """
+    import numpy as np
+
+    sizes = {"F32": 4, "I64": 8}
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    offset = 0
+    # Eight-byte tensors first, so that every tensor starts at a multiple of its element size.
+    ordered = sorted(tensors.values(), key=lambda init: (-sizes[init.dtype], init.name))
+    for init in ordered:
+        end = offset + sizes[init.dtype] * int(np.prod(init.shape, dtype=np.int64))
+        header[init.name] = {
+            "dtype": init.dtype,
+            "shape": list(init.shape),
+            "data_offsets": [offset, end],
+        }
+        offset = end
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for init in ordered:
+            value = generate(init, seed=seed)
+            file.write(value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes())
+
+
+def vars_of(init: TensorInit) -> list[Any]:
+    """Returns a tensor's recipe as a JSON value."""
+    return [init.name, list(init.shape), init.mean, init.stddev, init.dtype]
+
+
+def _kind(parameters: Parameters) -> str:
+    kind = parameters.get("checkpoint", "seeded")
+    if kind not in ("seeded", "pretrained"):
+        raise DefinitionError(f"checkpoint {kind!r} is not one of seeded, pretrained")
+    return str(kind)
+
+
+def _seed(parameters: Parameters) -> int:
+    seed = parameters.get("seed", 0)
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise DefinitionError(f"seed must be an integer >= 0, got {seed!r}")
+    return seed
+
+
+def _repository(architecture: Architecture, model_name: str) -> tuple[str, str]:
+    if model_name not in architecture.pretrained:
+        raise DefinitionError(f"{architecture.name} has no pretrained checkpoint for {model_name}")
+    return architecture.pretrained[model_name]
+
+
+def _write_manifest(directory: Path, facts: Mapping[str, Any]) -> None:
+    files = {}
+    for path in sorted(directory.iterdir()):
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        files[path.name] = {"sha256": digest, "size_bytes": path.stat().st_size}
+    manifest = {**facts, "files": files}
+    (directory / MANIFEST_FILE).write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n")
+
+
+@contextmanager
+def _new_directory(target: Path) -> Iterator[Path]:
+    """Gives a temporary directory that becomes `target` when the block succeeds.
+
+    Two processes may make the same one: the first to finish wins, and the bytes are the same.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        yield directory
+        directory.chmod(0o755)
+        try:
+            os.rename(directory, target)
+        except OSError:
+            if not (target / MANIFEST_FILE).is_file():
+                raise
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)

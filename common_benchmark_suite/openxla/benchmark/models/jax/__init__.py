@@ -1,0 +1,1 @@
+"""Model implementations in JAX, one folder each."""

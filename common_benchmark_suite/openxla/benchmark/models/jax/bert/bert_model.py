@@ -1,0 +1,144 @@
+"""BERT in JAX: flax.nnx modules of our own on the shared checkpoint."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from openxla.benchmark.models import shared_model
+from openxla.benchmark.models.architectures import bert
+from openxla.benchmark.models.jax.flax_model import LINEAR, FlaxModel, Weight
+
+
+def _layer_norm(config: Mapping[str, Any], rngs: nnx.Rngs) -> nnx.LayerNorm:
+    # Variance in two passes: the fast one loses digits that the other frameworks keep.
+    return nnx.LayerNorm(
+        config["hidden_size"],
+        epsilon=config["layer_norm_eps"],
+        use_fast_variance=False,
+        rngs=rngs,
+    )
+
+
+class SelfAttention(nnx.Module):
+    """Multi-head attention of a sequence to itself."""
+
+    def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
+        hidden = config["hidden_size"]
+        self.heads = config["num_attention_heads"]
+        self.query = nnx.Linear(hidden, hidden, rngs=rngs)
+        self.key = nnx.Linear(hidden, hidden, rngs=rngs)
+        self.value = nnx.Linear(hidden, hidden, rngs=rngs)
+        self.output = nnx.Linear(hidden, hidden, rngs=rngs)
+
+    def __call__(self, x: jax.Array, bias: jax.Array) -> jax.Array:
+        """[batch, seq, hidden] and bias [batch, 1, 1, seq] -> [batch, seq, hidden]."""
+        batch, seq, hidden = x.shape
+        head_size = hidden // self.heads
+        query, key, value = (
+            part(x).reshape(batch, seq, self.heads, head_size)
+            for part in (self.query, self.key, self.value)
+        )
+        scores = jnp.einsum("bqhd,bkhd->bhqk", query, key) * np.sqrt(1 / head_size).astype(x.dtype)
+        weights = jax.nn.softmax(scores + bias, axis=-1)
+        context = jnp.einsum("bhqk,bkhd->bqhd", weights, value)
+        return self.output(context.reshape(batch, seq, hidden))
+
+
+class Layer(nnx.Module):
+    """Attention and feed-forward, each with a residual sum and a layer norm after it."""
+
+    def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
+        hidden, intermediate = config["hidden_size"], config["intermediate_size"]
+        self.attention = SelfAttention(config, rngs)
+        self.attention_norm = _layer_norm(config, rngs)
+        self.up = nnx.Linear(hidden, intermediate, rngs=rngs)
+        self.down = nnx.Linear(intermediate, hidden, rngs=rngs)
+        self.output_norm = _layer_norm(config, rngs)
+
+    def __call__(self, x: jax.Array, bias: jax.Array) -> jax.Array:
+        """[batch, seq, hidden] and bias [batch, 1, 1, seq] -> [batch, seq, hidden]."""
+        x = self.attention_norm(x + self.attention(x, bias))
+        return self.output_norm(x + self.down(jax.nn.gelu(self.up(x), approximate=False)))
+
+
+class Bert(nnx.Module):
+    """Embeddings and encoder."""
+
+    def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
+        hidden = config["hidden_size"]
+        self.words = nnx.Embed(config["vocab_size"], hidden, rngs=rngs)
+        self.positions = nnx.Embed(config["max_position_embeddings"], hidden, rngs=rngs)
+        self.types = nnx.Embed(config["type_vocab_size"], hidden, rngs=rngs)
+        self.norm = _layer_norm(config, rngs)
+        self.layers = nnx.List([Layer(config, rngs) for _ in range(config["num_hidden_layers"])])
+
+    def __call__(self, input_ids: jax.Array, attention_mask: jax.Array) -> jax.Array:
+        """input_ids and attention_mask i32[batch, seq] -> [batch, seq, hidden]."""
+        seq = input_ids.shape[1]
+        # Rows are taken from the tables directly: `nnx.Embed` would compute in the type that it was
+        # built with, not in that of the weights. All tokens are of type 0, position i is row i.
+        tables = (part.embedding[...] for part in (self.words, self.types, self.positions))
+        words, types, positions = tables
+        x = self.norm(words[input_ids] + types[0] + positions[:seq])
+        lowest = jnp.array(jnp.finfo(x.dtype).min, x.dtype)
+        bias = jnp.where(attention_mask[:, None, None, :] > 0, jnp.zeros((), x.dtype), lowest)
+        for layer in self.layers:
+            x = layer(x, bias)
+        return x
+
+
+def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
+    """Where each tensor of the checkpoint goes."""
+
+    def linear(path: tuple[str | int, ...], name: str) -> Iterator[Weight]:
+        yield (*path, "kernel"), f"{name}.weight", LINEAR
+        yield (*path, "bias"), f"{name}.bias", None
+
+    def norm(path: tuple[str | int, ...], name: str) -> Iterator[Weight]:
+        yield (*path, "scale"), f"{name}.weight", None
+        yield (*path, "bias"), f"{name}.bias", None
+
+    for path, name in (("words", "word"), ("positions", "position"), ("types", "token_type")):
+        yield (path, "embedding"), f"embeddings.{name}_embeddings.weight", None
+    yield from norm(("norm",), "embeddings.LayerNorm")
+    for index in range(config["num_hidden_layers"]):
+        path, name = ("layers", index), f"encoder.layer.{index}"
+        for part in ("query", "key", "value"):
+            yield from linear((*path, "attention", part), f"{name}.attention.self.{part}")
+        yield from linear((*path, "attention", "output"), f"{name}.attention.output.dense")
+        yield from norm((*path, "attention_norm"), f"{name}.attention.output.LayerNorm")
+        yield from linear((*path, "up"), f"{name}.intermediate.dense")
+        yield from linear((*path, "down"), f"{name}.output.dense")
+        yield from norm((*path, "output_norm"), f"{name}.output.LayerNorm")
+
+
+def create_model(
+    batch_size: int = 1,
+    data_type: str = "fp32",
+    seq_len: int = 384,
+    model_name: str = "bert-large-uncased",
+    **parameters: Any,
+) -> FlaxModel:
+    """Returns BERT on the checkpoint of `model_name`.
+
+    Inputs: input_ids and attention_mask, i32[batch, seq]; output: [batch, seq, hidden]. Further
+    parameters: `checkpoint` (`seeded` or `pretrained`) and `seed`.
+    """
+    given = {
+        "batch_size": batch_size,
+        "data_type": data_type,
+        "seq_len": seq_len,
+        "model_name": model_name,
+        **parameters,
+    }
+    return FlaxModel(bert.ARCHITECTURE, given, Bert, weights)
+
+
+if __name__ == "__main__":
+    shared_model.run_once(
+        create_model, batch_size=1, data_type="fp32", seq_len=32, model_name="bert-tiny"
+    )

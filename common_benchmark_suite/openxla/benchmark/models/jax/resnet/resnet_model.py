@@ -1,0 +1,137 @@
+"""ResNet in JAX: flax.nnx modules of our own on the shared checkpoint.
+
+Convolutions run channels-last, the layout that XLA's CPU and GPU libraries prefer; the input
+arrives channels-first, as the workload declares it, and is transposed once.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from openxla.benchmark.models import shared_model
+from openxla.benchmark.models.architectures import resnet
+from openxla.benchmark.models.jax.flax_model import CONV, LINEAR, FlaxModel, Weight
+
+
+class ConvNorm(nnx.Module):
+    """Convolution and batch norm with running statistics."""
+
+    def __init__(
+        self, inputs: int, outputs: int, kernel: int, stride: int, rngs: nnx.Rngs
+    ) -> None:
+        # Explicit symmetric padding: "SAME" would shift strided windows by one pixel.
+        self.conv = nnx.Conv(
+            inputs,
+            outputs,
+            (kernel, kernel),
+            strides=stride,
+            padding=kernel // 2,
+            use_bias=False,
+            rngs=rngs,
+        )
+        self.norm = nnx.BatchNorm(outputs, use_running_average=True, epsilon=1e-5, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """[batch, height, width, inputs] -> [batch, height', width', outputs]."""
+        return self.norm(self.conv(x))
+
+
+class Bottleneck(nnx.Module):
+    """1x1, 3x3 (with the stride, as in v1.5), 1x1, and a residual sum."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, rngs: nnx.Rngs) -> None:
+        inner = outputs // 4
+        self.reduce = ConvNorm(inputs, inner, 1, 1, rngs)
+        self.filter = ConvNorm(inner, inner, 3, stride, rngs)
+        self.expand = ConvNorm(inner, outputs, 1, 1, rngs)
+        self.shortcut = (
+            nnx.data(ConvNorm(inputs, outputs, 1, stride, rngs)) if inputs != outputs else None
+        )
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """[batch, height, width, inputs] -> [batch, height', width', outputs]."""
+        residual = x if self.shortcut is None else self.shortcut(x)
+        y = jax.nn.relu(self.reduce(x))
+        y = jax.nn.relu(self.filter(y))
+        return jax.nn.relu(self.expand(y) + residual)
+
+
+def _blocks(config: Mapping[str, Any]) -> Iterator[tuple[str, int, int, int]]:
+    """Yields checkpoint name, inputs, outputs and stride of each bottleneck."""
+    channels = config["embedding_size"]
+    for stage, (width, depth) in enumerate(zip(config["hidden_sizes"], config["depths"])):
+        for block in range(depth):
+            stride = 2 if stage > 0 and block == 0 else 1
+            yield f"resnet.encoder.stages.{stage}.layers.{block}", channels, width, stride
+            channels = width
+
+
+class ResNet(nnx.Module):
+    """Stem, bottlenecks, mean, classifier."""
+
+    def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
+        self.stem = ConvNorm(config["num_channels"], config["embedding_size"], 7, 2, rngs)
+        self.blocks = nnx.List(
+            [Bottleneck(inputs, width, stride, rngs) for _, inputs, width, stride in _blocks(config)]
+        )
+        labels = len(config["id2label"])
+        self.classifier = nnx.Linear(config["hidden_sizes"][-1], labels, rngs=rngs)
+
+    def __call__(self, pixel_values: jax.Array) -> jax.Array:
+        """Pixels [batch, 3, height, width] -> logits [batch, labels]."""
+        x = jax.nn.relu(self.stem(pixel_values.transpose(0, 2, 3, 1)))
+        x = nnx.max_pool(x, (3, 3), strides=(2, 2), padding=((1, 1), (1, 1)))
+        for block in self.blocks:
+            x = block(x)
+        return self.classifier(jnp.mean(x, axis=(1, 2)))
+
+
+def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
+    """Where each tensor of the checkpoint goes."""
+
+    def conv_norm(path: tuple[str | int, ...], name: str) -> Iterator[Weight]:
+        yield (*path, "conv", "kernel"), f"{name}.convolution.weight", CONV
+        for ours, theirs in (
+            ("scale", "weight"),
+            ("bias", "bias"),
+            ("mean", "running_mean"),
+            ("var", "running_var"),
+        ):
+            yield (*path, "norm", ours), f"{name}.normalization.{theirs}", None
+
+    yield from conv_norm(("stem",), "resnet.embedder.embedder")
+    for index, (name, inputs, outputs, _) in enumerate(_blocks(config)):
+        path = ("blocks", index)
+        for layer, part in enumerate(("reduce", "filter", "expand")):
+            yield from conv_norm((*path, part), f"{name}.layer.{layer}")
+        if inputs != outputs:
+            yield from conv_norm((*path, "shortcut"), f"{name}.shortcut")
+    yield ("classifier", "kernel"), "classifier.1.weight", LINEAR
+    yield ("classifier", "bias"), "classifier.1.bias", None
+
+
+def create_model(
+    batch_size: int = 1,
+    data_type: str = "fp32",
+    model_name: str = "microsoft/resnet-50",
+    **parameters: Any,
+) -> FlaxModel:
+    """Returns ResNet on the checkpoint of `model_name`.
+
+    Input: pixels [batch, 3, height, width]; output: logits [batch, 1000]. Further parameters:
+    `checkpoint` (`seeded` or `pretrained`) and `seed`.
+    """
+    given = {
+        "batch_size": batch_size,
+        "data_type": data_type,
+        "model_name": model_name,
+        **parameters,
+    }
+    return FlaxModel(resnet.ARCHITECTURE, given, ResNet, weights)
+
+
+if __name__ == "__main__":
+    shared_model.run_once(create_model, batch_size=1, data_type="fp32", model_name="resnet-tiny")

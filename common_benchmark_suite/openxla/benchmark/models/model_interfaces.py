@@ -1,0 +1,47 @@
+"""What a model must offer to be benchmarked.
+
+A model module offers `create_model(**model_parameters)`, which returns one of these.
+"""
+
+import abc
+from typing import Any
+
+
+class InferenceModel(abc.ABC):
+    """A model that maps inputs to outputs.
+
+    The harness calls `preprocess(generate_default_inputs())` once, keeps the arrays, and passes
+    the same bytes to `forward` of every implementation that shares the workload.
+    """
+
+    @abc.abstractmethod
+    def generate_default_inputs(self) -> Any:
+        """Returns raw input, e.g. a text or a picture."""
+
+    @abc.abstractmethod
+    def preprocess(self, raw_input: Any) -> Any:
+        """Returns the arguments of `forward`: one array, or a tuple of arrays."""
+
+    @abc.abstractmethod
+    def forward(self, *inputs: Any) -> Any:
+        """Runs the model on device-resident inputs; returns one array or a tuple of arrays."""
+
+    def postprocess(self, outputs: Any) -> Any:
+        """Makes something readable of the outputs; never timed."""
+        return outputs
+
+
+class TrainingModel(abc.ABC):
+    """A model that can take a training step."""
+
+    @abc.abstractmethod
+    def generate_default_inputs(self) -> Any:
+        """Returns raw input and labels."""
+
+    @abc.abstractmethod
+    def preprocess(self, raw_input: Any) -> Any:
+        """Returns the arguments of `train_step`."""
+
+    @abc.abstractmethod
+    def train_step(self, *inputs: Any) -> Any:
+        """Runs forward, backward and the update of the weights; returns the loss."""

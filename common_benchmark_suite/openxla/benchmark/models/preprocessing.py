@@ -1,0 +1,82 @@
+"""Real text and pictures to arrays, with numpy alone: the same bytes for every framework."""
+
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+_ELEMENT_TYPES: dict[str, npt.DTypeLike] = {
+    "f64": np.float64,
+    "f32": np.float32,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "i8": np.int8,
+    "i32": np.int32,
+    "i64": np.int64,
+    "i1": np.bool_,
+    "u8": np.uint8,
+}
+_NAMES = {np.dtype(value): name for name, value in _ELEMENT_TYPES.items()}
+
+
+def numpy_dtype(element_type: str) -> np.dtype[np.generic]:
+    """Returns the numpy type of an element type such as `bf16`."""
+    return np.dtype(_ELEMENT_TYPES[element_type])
+
+
+def element_type_of(dtype: npt.DTypeLike) -> str:
+    """Returns the element type of a numpy type; numpy's own name where the suite has none."""
+    return _NAMES.get(np.dtype(dtype), np.dtype(dtype).name)
+
+
+def token_batch(
+    text: str, tokenizer_file: Path, *, batch_size: int, seq_len: int
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Tokenizes a text into `batch_size` windows of `seq_len` tokens.
+
+    Row r starts r * 7 words later than row 0 (going round at the end), so that no two rows of a
+    batch are equal: a compiler that mixes up rows would otherwise go unnoticed.
+
+    Returns:
+      input_ids and attention_mask, both int32[batch, seq].
+    """
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(tokenizer_file))
+    tokenizer.enable_truncation(seq_len)
+    tokenizer.enable_padding(length=seq_len)
+    words = text.split()
+    shifts = [(7 * row) % len(words) for row in range(batch_size)]
+    encoded = tokenizer.encode_batch([" ".join(words[s:] + words[:s]) for s in shifts])
+    ids = np.array([row.ids for row in encoded], np.int32)
+    mask = np.array([row.attention_mask for row in encoded], np.int32)
+    return ids, mask
+
+
+def image_batch(
+    image: npt.NDArray[np.uint8],
+    *,
+    batch_size: int,
+    size: int,
+    mean: tuple[float, float, float],
+    stddev: tuple[float, float, float],
+) -> npt.NDArray[np.float32]:
+    """Makes a batch of normalised pictures of one picture.
+
+    Row r is shifted r * 3 pixels to the right (going round), so that no two rows are equal until
+    the shift has gone round.
+
+    Returns:
+      float32[batch, 3, size, size].
+    """
+    from PIL import Image
+
+    resized = Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR)
+    pixels = np.asarray(resized, np.float32) / np.float32(255)
+    pixels = (pixels - np.array(mean, np.float32)) / np.array(stddev, np.float32)
+    channels_first = np.ascontiguousarray(pixels.transpose(2, 0, 1))
+    batch = np.empty((batch_size, *channels_first.shape), np.float32)
+    for row in range(batch_size):
+        batch[row] = np.roll(channels_first, 3 * row, axis=2)
+    return batch

@@ -1,0 +1,1 @@
+"""Model implementations in PyTorch, one folder each."""

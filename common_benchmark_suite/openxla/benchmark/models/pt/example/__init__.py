@@ -1,0 +1,1 @@
+"""The smallest complete model: copy this folder to add your own."""

@@ -1,0 +1,70 @@
+"""The part of a model that its architecture decides: inputs and checkpoint."""
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.models import checkpoints
+from openxla.benchmark.models.architectures import Architecture
+from openxla.benchmark.models.model_interfaces import InferenceModel
+
+
+class ArchitectureModel(InferenceModel):
+    """Base of the models that share an architecture with other frameworks.
+
+    Subclasses load the weights of `checkpoint` and define `forward`.
+    """
+
+    architecture: Architecture
+    model_parameters: Parameters
+    checkpoint: Path
+
+    def set_architecture(self, architecture: Architecture, parameters: Parameters) -> None:
+        """Resolves the checkpoint; to be called first by `__init__`.
+
+        Not an `__init__` itself: a torch module must run its own before any attribute is set.
+        """
+        self.architecture = architecture
+        self.model_parameters = parameters
+        self.checkpoint = checkpoints.resolve(architecture, parameters)
+
+    def generate_default_inputs(self) -> Any:
+        """The architecture's default text or picture."""
+        return self.architecture.default_inputs(self.model_parameters)
+
+    def preprocess(self, raw_input: Any) -> tuple[npt.NDArray[np.generic], ...]:
+        """The architecture's input arrays, as `Architecture.input_specs` declares them."""
+        return self.architecture.preprocess(raw_input, self.model_parameters, self.checkpoint)
+
+
+def run_once(create_model: Callable[..., InferenceModel], **parameters: Any) -> None:
+    """Runs a model once and prints the shape and summary of each output; for `__main__`.
+
+    Command-line arguments of the form `name=value` override parameters.
+    """
+    for argument in sys.argv[1:]:
+        name, separator, value = argument.partition("=")
+        if not separator or name not in parameters:
+            known = ", ".join(parameters)
+            raise SystemExit(f"{argument!r} is not name=value with a name of {known}")
+        parameters[name] = type(parameters[name])(value)
+    model = create_model(**parameters)
+    inputs = as_tuple(model.preprocess(model.generate_default_inputs()))
+    start = time.perf_counter()
+    outputs = as_tuple(model.postprocess(model.forward(*inputs)))
+    elapsed_ms = 1e3 * (time.perf_counter() - start)
+    for index, output in enumerate(outputs):
+        values = np.asarray(output, dtype=np.float32)
+        print(f"output_{index}: {values.shape} mean {values.mean():+.4f} std {values.std():.4f}")
+    print(f"one run, unmeasured conditions: {elapsed_ms:.1f} ms")
+
+
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    """Returns a tuple or list as a tuple, anything else as the only element of one."""
+    return tuple(value) if isinstance(value, tuple | list) else (value,)

@@ -1,0 +1,74 @@
+"""The workload of a case: what it shares with cases in other frameworks."""
+
+import functools
+import hashlib
+import importlib.util
+from pathlib import Path
+
+from openxla.benchmark.def_types import BenchmarkCase, DefinitionError, Workload
+from openxla.benchmark.models import architectures, checkpoints
+from openxla.benchmark.models.architectures.base import digest_of
+from openxla.benchmark.testdata import file_digest
+
+
+def workload_of(case: BenchmarkCase) -> Workload:
+    """Returns the identity under which a case may be compared with others.
+
+    It is computed from definitions alone: no framework, no weights, no inputs are touched.
+
+    Raises:
+      DefinitionError: the architecture or a parameter does not exist.
+    """
+    if case.model.model_impl.architecture is None:
+        return _private_workload(case)
+    parameters = case.model.model_parameters
+    architecture = architectures.get(case.model.model_impl.architecture)
+    if "model_name" not in parameters:
+        raise DefinitionError(f"Model {case.model.name!r}: parameter 'model_name' is missing")
+    config = architecture.config(str(parameters["model_name"]))
+    inputs = architecture.input_specs(parameters)
+    files = [file_digest(path) for path in architecture.default_input_files()]
+    checkpoint = checkpoints.identity(architecture, parameters)
+    fields = {
+        "architecture": f"{architecture.name}/{architecture.version}",
+        "config_digest": digest_of(config),
+        "checkpoint": checkpoint,
+        "data_type": case.data_type,
+        "input_digest": digest_of([case.input_data.name, files]),
+    }
+    return Workload(
+        label=architecture.label(parameters),
+        inputs=inputs,
+        digest=digest_of({**fields, "inputs": [str(spec) for spec in inputs]}),
+        **fields,  # type: ignore[arg-type]  # texts all of them; data_type may be None
+    )
+
+
+def _private_workload(case: BenchmarkCase) -> Workload:
+    """A model without an architecture shares its workload with nobody but itself."""
+    model = case.model
+    fields = {
+        "architecture": f"{model.model_impl.name}",
+        "config_digest": digest_of(dict(model.model_parameters)),
+        "checkpoint": f"source-{source_digest(model.model_impl.module_path)}",
+        "data_type": case.data_type,
+        "input_digest": digest_of([case.input_data.name]),
+    }
+    return Workload(label=model.name, inputs=(), digest=digest_of(fields), **fields)  # type: ignore[arg-type]
+
+
+@functools.cache
+def source_digest(module_path: str | None) -> str:
+    """Returns the sha256 of a module's source file; `unknown` where there is none.
+
+    Parent packages are imported to find it, the module itself is not.
+    """
+    if module_path is None:
+        return "unknown"
+    try:
+        spec = importlib.util.find_spec(module_path)
+    except (ImportError, ValueError):
+        return "unknown"
+    if spec is None or spec.origin is None or not Path(spec.origin).is_file():
+        return "unknown"
+    return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()

@@ -1,0 +1,301 @@
+"""IREE programs whose weights are parameters of an archive instead of constants of the module.
+
+Both routes end in the same shape: a module with one public function that takes the inputs only, and
+one immutable global per weight, initialised from the parameter `"model"::"<key>"`. The compiled
+program then holds code alone: its size, its compile time and its memory do not count the weights,
+and it runs as fast as with the weights inside.
+
+The PyTorch route needs no torch-mlir wheel: IREE's compiler ships torch-mlir's importer of exported
+programs. PyTorch is imported only by that route.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+from iree.compiler import ir, tools
+from iree.compiler.dialects import func
+
+if TYPE_CHECKING:
+    import torch
+
+PARAMETER_SCOPE = "model"
+"""Scope under which a program looks its weights up; the runtime provides the archive under it."""
+
+ENTRY = "main"
+
+Weight = npt.NDArray[Any]
+
+_DEVICE_FLAGS: Mapping[str, Sequence[str]] = {
+    "local": (
+        "--iree-hal-local-target-device-backends=llvm-cpu",
+        # The default of 32 KiB rejects kernels of large reductions and of --iree-opt-level=O3.
+        "--iree-llvmcpu-stack-allocation-limit=262144",
+        # Symbols are a third of the file and hold the paths of this machine's model sources.
+        "--iree-llvmcpu-debug-symbols=false",
+    ),
+    "cuda": (),
+}
+
+# Archives store booleans and unsigned integers as their bytes, which is what these types read.
+_ELEMENT_TYPES = {
+    np.dtype(np.float64): "f64",
+    np.dtype(np.float32): "f32",
+    np.dtype(np.float16): "f16",
+    np.dtype(ml_dtypes.bfloat16): "bf16",
+    np.dtype(np.int64): "i64",
+    np.dtype(np.int32): "i32",
+    np.dtype(np.int16): "i16",
+    np.dtype(np.int8): "i8",
+    np.dtype(np.uint8): "i8",
+    np.dtype(np.bool_): "i1",
+}
+
+
+@attrs.frozen(kw_only=True)
+class ImportedProgram:
+    """A model ready for `compile_program`.
+
+    Attributes:
+        mlir: the module as MLIR bytecode, without weights. Holds source locations, so that the
+            compiler's diagnostics name the model's line; not a fingerprint across machines.
+        input_type: the dialect it is written in, "stablehlo" or "torch".
+        parameters: archive key to weight, any shape including 0-d, bfloat16 as `ml_dtypes`. May
+            share memory with the model it came from.
+        entry: name of the exported function.
+    """
+
+    mlir: bytes
+    input_type: str
+    parameters: Mapping[str, Weight]
+    entry: str = ENTRY
+
+
+def from_stablehlo(
+    module: str | bytes, weight_names: Sequence[str], weights: Sequence[Weight]
+) -> ImportedProgram:
+    """Binds the leading arguments of a StableHLO module's `main` to named parameters.
+
+    Args:
+        module: text or bytecode, for example `jax.jit(f, keep_unused=True).lower(...).as_text()`.
+            Without `keep_unused` JAX drops arguments that the function does not read, and the
+            names below would shift.
+        weight_names: archive key of each leading argument of `main`, in order.
+        weights: the arrays, in the same order.
+
+    Returns:
+        A program whose `main` takes the remaining arguments.
+
+    Raises:
+        ValueError: if names, weights and arguments do not match in number, shape or element type.
+    """
+    with ir.Context(), ir.Location.unknown():
+        parsed = ir.Module.parse(module)
+        _wrap_main(parsed, weight_names, weights)
+        return ImportedProgram(
+            mlir=_bytecode(parsed.operation),
+            input_type="stablehlo",
+            parameters=dict(zip(weight_names, weights, strict=True)),
+        )
+
+
+def from_torch(
+    module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], *, strict: bool = False
+) -> ImportedProgram:
+    """Exports a PyTorch module and imports it with its parameters and buffers as named parameters.
+
+    Args:
+        module: model in evaluation mode; its `forward` takes `inputs` by position. Keys of the
+            archive are its `state_dict` names; weights that the computation never reads (a batch
+            norm's `num_batches_tracked`) are left out.
+        inputs: example tensors; shapes and element types become static.
+        strict: passed on to `torch.export.export`.
+
+    Raises:
+        NotImplementedError: if the module updates a buffer in `forward`.
+    """
+    import torch  # noqa: PLC0415 - the StableHLO route must not pay for importing PyTorch
+    from iree.compiler.extras.fx_importer import FxImporter  # noqa: PLC0415 - imports torch
+
+    with torch.no_grad():
+        exported = torch.export.export(module, inputs, strict=strict)
+        # The whole core ATen set, attention included: with scaled_dot_product_attention kept
+        # composite IREE 3.13 compiles it to an operation of its own that is slower on CPU (BERT
+        # base, 128 tokens: 402 ms against 228 ms); keeping linear, layer_norm, softmax or gelu
+        # changes nothing (225 to 232 ms); no decomposition at all fails to compile (boolean
+        # literals of rank 0).
+        exported = exported.run_decompositions(torch.export.default_decompositions())
+    weights = _ExternalWeights()
+    with ir.Context() as context:
+        importer = FxImporter(context=context, hooks=weights)
+        importer.import_program(exported, func_name=ENTRY)
+        return ImportedProgram(
+            mlir=_bytecode(importer.module_op), input_type="torch", parameters=weights.parameters
+        )
+
+
+def compile_program(
+    program: ImportedProgram,
+    output: Path,
+    *,
+    data_tiling: bool,
+    device: str = "local",
+    target_cpu: str = "host",
+    extra_flags: Sequence[str] = (),
+) -> None:
+    """Compiles a program to a VM module in `output`.
+
+    The compiler runs as a child process: as fast as inside this one, and its memory stays out of
+    this process's peak while its diagnostics come back in the exception.
+
+    Args:
+        program: from one of the import routes.
+        output: where to write; replaced as a whole, so that a program mapped from it survives.
+        data_tiling: whether weights and activations are packed for the matrix kernels; weights are
+            packed once, at load time.
+        device: "local" for the CPU, "cuda" for NVIDIA GPUs (add `--iree-cuda-target=sm_XX`).
+        target_cpu: LLVM name, or "host"; ignored on other devices.
+        extra_flags: appended, so they win over the flags above.
+
+    Raises:
+        ValueError: for an unknown device.
+        iree.compiler.tools.CompilerToolError: with the compiler's diagnostics.
+    """
+    if device not in _DEVICE_FLAGS:
+        raise ValueError(f"unknown device {device!r}, expected one of {sorted(_DEVICE_FLAGS)}")
+    flags = [
+        f"--iree-hal-target-device={device}",
+        f"--iree-opt-data-tiling={str(data_tiling).lower()}",
+        *_DEVICE_FLAGS[device],
+    ]
+    if device == "local":
+        flags.append(f"--iree-llvmcpu-target-cpu={target_cpu}")
+    partial = output.with_name(f"{output.name}.partial")
+    tools.compile_str(
+        program.mlir,
+        input_type=program.input_type,
+        output_file=str(partial),
+        strip_source_map=True,
+        extra_args=[*flags, *extra_flags],
+    )
+    partial.replace(output)
+
+
+class _ExternalWeights:
+    """Hooks for the importer: parameters and buffers become globals, constants stay inline.
+
+    Has the methods of `FxImporterHooks` instead of being one, because importing that class imports
+    PyTorch.
+    """
+
+    def __init__(self) -> None:
+        self.parameters: dict[str, Weight] = {}
+        self._block: Any = None
+
+    def prepare_module(self, module: Any) -> None:
+        self._block = module.regions[0].blocks[0]
+
+    def resolve_literal(self, importer: Any, literal: Any, info: Any) -> None:
+        """Constants written in the model's code are small: the importer's inline form is right."""
+
+    def resolve_input(self, importer: Any, value: Any, info: Any) -> Any:
+        key = info.input_spec.target
+        weight = _as_numpy(value)
+        self.parameters[key] = weight
+        loaded = _load_global(_define_global(self._block, key, _tensor_type(weight)))
+        return ir.Operation.create(
+            "torch_c.from_builtin_tensor", results=[info.ir_type], operands=[loaded]
+        ).result
+
+    def store_produced_value(self, importer: Any, value: Any, produced: Any, info: Any) -> None:
+        raise NotImplementedError(f"the model updates its buffer {info.input_spec.target}")
+
+
+def _wrap_main(module: Any, weight_names: Sequence[str], weights: Sequence[Weight]) -> None:
+    """Makes `main` private and calls it from a new `main` that loads the weights."""
+    inner = next(op for op in module.body if isinstance(op, func.FuncOp) and op.name.value == ENTRY)
+    argument_types = list(inner.type.inputs)
+    weight_types = argument_types[: len(weights)]
+    expected = [_tensor_type(weight) for weight in weights]
+    if len(weight_names) != len(weights) or weight_types != expected:
+        raise ValueError(
+            f"{len(weight_names)} names and {len(weights)} weights do not match the leading "
+            f"arguments of {ENTRY}: {_first_difference(weight_types, expected)}"
+        )
+    results = list(inner.type.results)
+    callee = f"{ENTRY}.with_weights"
+    inner.attributes["sym_name"] = ir.StringAttr.get(callee)
+    inner.attributes["sym_visibility"] = ir.StringAttr.get("private")
+    globals_ = [
+        _define_global(module.body, name, tensor_type)
+        for name, tensor_type in zip(weight_names, weight_types, strict=True)
+    ]
+    with ir.InsertionPoint(module.body):
+        signature = ir.FunctionType.get(argument_types[len(weights) :], results)
+        outer = func.FuncOp(ENTRY, signature, visibility="public")
+    with ir.InsertionPoint(outer.add_entry_block()):
+        loaded = [_load_global(global_) for global_ in globals_]
+        call = func.CallOp(results, callee, [*loaded, *outer.entry_block.arguments])
+        func.ReturnOp(call.results)
+
+
+def _first_difference(found: Sequence[Any], expected: Sequence[Any]) -> str:
+    for index, (argument, weight) in enumerate(zip(found, expected, strict=False)):
+        if argument != weight:
+            return f"argument {index} is {argument}, its weight is {weight}"
+    return f"{len(found)} arguments, {len(expected)} weights"
+
+
+def _define_global(block: Any, key: str, tensor_type: Any) -> Any:
+    """Prepends a global that is read from the archive when the program is loaded."""
+    initial = f'#flow.parameter.named<"{PARAMETER_SCOPE}"::"{key}"> : {tensor_type}'
+    with ir.InsertionPoint.at_block_begin(block), ir.Location.unknown():
+        return ir.Operation.create(
+            "util.global",
+            attributes={
+                "sym_name": ir.StringAttr.get(f"weight.{key}"),
+                "sym_visibility": ir.StringAttr.get("private"),
+                "type": ir.TypeAttr.get(tensor_type),
+                "initial_value": ir.Attribute.parse(initial),
+            },
+        )
+
+
+def _load_global(global_: Any) -> Any:
+    """Emits the load of a global at the current insertion point; returns the tensor value."""
+    symbol = ir.StringAttr(global_.attributes["sym_name"]).value
+    return ir.Operation.create(
+        "util.global.load",
+        results=[ir.TypeAttr(global_.attributes["type"]).value],
+        attributes={"global": ir.FlatSymbolRefAttr.get(symbol)},
+    ).result
+
+
+def _tensor_type(weight: Weight) -> Any:
+    shape = "".join(f"{size}x" for size in weight.shape)
+    return ir.Type.parse(f"tensor<{shape}{_ELEMENT_TYPES[weight.dtype]}>")
+
+
+def _as_numpy(tensor: torch.Tensor) -> Weight:
+    """Views a CPU tensor as an array; copies only if it is not contiguous."""
+    import torch  # noqa: PLC0415 - as in from_torch
+
+    dense = tensor.detach().contiguous()
+    if dense.dtype == torch.bfloat16:  # has no NumPy type in PyTorch
+        return dense.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return dense.numpy()
+
+
+def _bytecode(module: Any) -> bytes:
+    """Verifies and serialises a module."""
+    module.verify()
+    buffer = io.BytesIO()
+    module.write_bytecode(buffer)
+    return buffer.getvalue()

@@ -1,0 +1,118 @@
+"""Loading and calling a compiled IREE program whose weights come from an archive.
+
+A `LoadedProgram` puts the weights on the device when it is constructed; a call takes device buffers
+and returns device buffers, five microseconds of overhead included.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import iree.runtime as rt
+import numpy as np
+import numpy.typing as npt
+
+from comparative_benchmark.iree.program import ENTRY, PARAMETER_SCOPE
+
+Array = npt.NDArray[Any]
+
+DeviceArray = rt.HalBufferView
+"""A device buffer with shape and element type; owns its memory, also beyond its program's life."""
+
+
+def write_parameters(parameters: Mapping[str, Array], path: Path) -> None:
+    """Writes weights to an `.irpa` archive, borrowing them: no second copy in memory.
+
+    Args:
+        parameters: key to weight, any shape including 0-d, any NumPy or `ml_dtypes` element type.
+        path: file to write; replaced as a whole, so that a program mapped from it survives.
+    """
+    index = rt.ParameterIndex()
+    for key, weight in parameters.items():
+        # As bytes: bfloat16 has no buffer protocol, and a 0-d array no byte view.
+        index.add_buffer(key, np.ascontiguousarray(weight).reshape(-1).view(np.uint8))
+    partial = path.with_name(f"{path.name}.partial")
+    index.create_archive_file(str(partial))
+    partial.replace(path)
+
+
+class LoadedProgram:
+    """A compiled program on a device with its weights loaded, ready to be called."""
+
+    def __init__(
+        self,
+        vmfb: Path,
+        irpa: Path | None,
+        *,
+        entry: str = ENTRY,
+        threads: int = 1,
+        device: str = "local",
+    ) -> None:
+        """Loads the program; returns when weights are loaded (and packed, under data tiling).
+
+        Args:
+            vmfb: output of `compile_program`. Read, not mapped: it may be replaced afterwards.
+            irpa: output of `write_parameters`; None for a program without weights. Stays mapped,
+                and its weights may be used in place: keep it unmodified while the program lives.
+            entry: exported function to call.
+            threads: CPU threads that compute, one per available CPU from the lowest id up; with
+                one, the calling thread computes. Ignored for other devices.
+            device: "local" for the CPU, or an IREE device URI such as "cuda".
+
+        Raises:
+            ValueError: for a thread count the process has no CPUs for, or an unknown entry.
+            RuntimeError: if the archive lacks a weight or the program is for another device.
+        """
+        self._device = _create_device(device, threads)
+        instance = rt.VmInstance()
+        modules = [rt.create_hal_module(instance, self._device)]
+        if irpa is not None:
+            index = rt.ParameterIndex()
+            index.load(str(irpa))
+            provider = index.create_provider(scope=PARAMETER_SCOPE)
+            modules.append(rt.create_io_parameters_module(instance, provider))
+        program = rt.VmModule.copy_buffer(instance, vmfb.read_bytes())
+        self._function = program.lookup_function(entry)
+        if self._function is None:
+            raise ValueError(f"no function {entry!r} in the program: {program.function_names}")
+        self._context = rt.VmContext(instance, [*modules, program])
+
+    def put(self, array: Array) -> DeviceArray:
+        """Copies an array to the device; shape and element type (bfloat16 too) are kept."""
+        return rt.asdevicearray(self._device, array)._buffer_view
+
+    def invoke(self, *inputs: DeviceArray) -> list[DeviceArray]:
+        """Calls the entry function and returns its results once they are computed.
+
+        Args:
+            inputs: buffers from `put`, in the order of the function's arguments.
+        """
+        arguments = rt.VmVariantList(len(inputs))
+        for buffer in inputs:
+            arguments.push_ref(buffer)
+        results = rt.VmVariantList(1)
+        # The entry is the synchronous stub that IREE exports: it waits for the device.
+        self._context.invoke(self._function, arguments, results)
+        return [results.get_as_object(i, rt.HalBufferView) for i in range(len(results))]
+
+    def fetch(self, buffer: DeviceArray) -> Array:
+        """Copies a buffer to a host array that owns its memory; bfloat16 comes as `ml_dtypes`."""
+        return np.array(rt.DeviceArray(self._device, buffer).to_host())
+
+
+def _create_device(device: str, threads: int) -> Any:
+    """Creates a device of its own, because IREE's cached one would keep its first thread count."""
+    if device != "local":
+        return rt.get_device(device, cache=False)
+    cpus = sorted(os.sched_getaffinity(0))[:threads]
+    if threads < 1 or len(cpus) < threads:
+        raise ValueError(f"{threads} threads asked for, {len(cpus)} CPUs available")
+    if threads == 1:
+        # Dispatch to a single worker thread costs up to 4 ms a call when both share one CPU.
+        return rt.get_device("local-sync", cache=False)
+    # A process-wide flag, read when the device is created.
+    rt.flags.parse_flags(f"--task_topology_cpu_ids={','.join(map(str, cpus))}")
+    return rt.get_device("local-task", cache=False)
