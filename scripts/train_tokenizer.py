@@ -1,7 +1,15 @@
 #!/usr/bin/env python3
 """Trains the bundled WordPiece tokenizer on the bundled text; the result is checked in."""
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 
 from openxla.benchmark import testdata
 

@@ -104,7 +104,9 @@ def _are_parameters(instance: Any, attribute: "attrs.Attribute[Any]", value: Any
         if not isinstance(key, str) or not key.isidentifier():
             _fail(instance, attribute, f"has the key {key!r}, which is no keyword argument")
         if not (item is None or isinstance(item, str | int | float | bool)):
-            _fail(instance, attribute, f"has {key!r}: {item!r}, which JSON can not hold as a scalar")
+            _fail(
+                instance, attribute, f"has {key!r}: {item!r}, which JSON can not hold as a scalar"
+            )
 
 
 def _are_verify_parameters(instance: Any, attribute: "attrs.Attribute[Any]", value: Any) -> None:
@@ -139,7 +141,7 @@ def _tags() -> Any:
 
 
 def _mapping(check: Any, *, required: bool = False) -> Any:
-    default = attrs.NOTHING if required else attrs.Factory(dict)
+    default: Any = attrs.NOTHING if required else attrs.Factory(dict)
     # A read-only view has no hash; the name of a record is its identity.
     return attrs.field(
         default=default, converter=_freeze_mapping, validator=[_is_mapping, check], hash=False

@@ -132,14 +132,18 @@ def substitute(template: str, fields: Mapping[str, object]) -> str:
     try:
         return string.Template(template).substitute(fields)
     except (KeyError, ValueError) as error:
-        raise DefinitionError(f"template {template!r}: unknown or malformed field {error}") from error
+        raise DefinitionError(
+            f"template {template!r}: unknown or malformed field {error}"
+        ) from error
 
 
 def _value(item: ParameterValue, fields: Mapping[str, ParameterValue]) -> ParameterValue:
     if not isinstance(item, str):
         return item
     field = item.removeprefix("${").removesuffix("}")
-    return fields[field] if item == f"${{{field}}}" and field in fields else substitute(item, fields)
+    return (
+        fields[field] if item == f"${{{field}}}" and field in fields else substitute(item, fields)
+    )
 
 
 def _along(axis: str, template: ModelTemplate, sizes: Sequence[int]) -> dict[int, Model]:

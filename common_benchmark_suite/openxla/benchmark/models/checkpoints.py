@@ -9,7 +9,6 @@ arithmetic, so that no library's choice of a normal distribution can change them
 import functools
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -244,7 +243,7 @@ def _new_directory(target: Path) -> Iterator[Path]:
         yield directory
         directory.chmod(0o755)
         try:
-            os.rename(directory, target)
+            directory.rename(target)
         except OSError:
             if not (target / MANIFEST_FILE).is_file():
                 raise

@@ -73,8 +73,9 @@ def image_batch(
     from PIL import Image
 
     resized = Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR)
-    pixels = np.asarray(resized, np.float32) / np.float32(255)
-    pixels = (pixels - np.array(mean, np.float32)) / np.array(stddev, np.float32)
+    pixels: npt.NDArray[np.float32] = np.asarray(resized, np.float32) / np.float32(255)
+    pixels -= np.array(mean, np.float32)
+    pixels /= np.array(stddev, np.float32)
     channels_first = np.ascontiguousarray(pixels.transpose(2, 0, 1))
     batch = np.empty((batch_size, *channels_first.shape), np.float32)
     for row in range(batch_size):

@@ -53,9 +53,7 @@ _RESNET_HINTS = {
 
 BERT_TINY_PT = families.BERT_TINY.models(BERT_PT_IMPL, "PT")
 BERT_BASE_PT = families.BERT_BASE.models(BERT_PT_IMPL, "PT")
-BERT_LARGE_PT = families.BERT_LARGE.models(
-    BERT_PT_IMPL, "PT", parameters_by_type=_BERT_HINTS
-)
+BERT_LARGE_PT = families.BERT_LARGE.models(BERT_PT_IMPL, "PT", parameters_by_type=_BERT_HINTS)
 RESNET_TINY_PT = families.RESNET_TINY.models(RESNET_PT_IMPL, "PT")
 RESNET50_PT = families.RESNET50.models(
     RESNET_PT_IMPL,

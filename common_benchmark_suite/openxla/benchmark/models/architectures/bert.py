@@ -42,9 +42,7 @@ def _config(hidden: int, layers: int, heads: int, **changes: Any) -> Mapping[str
 
 def _linear(name: str, inputs: int, outputs: int) -> Iterator[TensorInit]:
     # Variance 1/fan_in keeps activations of order one; small biases keep a lost bias visible.
-    yield TensorInit(
-        name=f"{name}.weight", shape=(outputs, inputs), stddev=1 / math.sqrt(inputs)
-    )
+    yield TensorInit(name=f"{name}.weight", shape=(outputs, inputs), stddev=1 / math.sqrt(inputs))
     yield TensorInit(name=f"{name}.bias", shape=(outputs,), stddev=0.1)
 
 

@@ -102,8 +102,8 @@ def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
         yield (*path, "scale"), f"{name}.weight", None
         yield (*path, "bias"), f"{name}.bias", None
 
-    for path, name in (("words", "word"), ("positions", "position"), ("types", "token_type")):
-        yield (path, "embedding"), f"embeddings.{name}_embeddings.weight", None
+    for table, name in (("words", "word"), ("positions", "position"), ("types", "token_type")):
+        yield (table, "embedding"), f"embeddings.{name}_embeddings.weight", None
     yield from norm(("norm",), "embeddings.LayerNorm")
     for index in range(config["num_hidden_layers"]):
         path, name = ("layers", index), f"encoder.layer.{index}"

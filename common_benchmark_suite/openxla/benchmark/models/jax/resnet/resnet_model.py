@@ -19,9 +19,7 @@ from openxla.benchmark.models.jax.flax_model import CONV, LINEAR, FlaxModel, Wei
 class ConvNorm(nnx.Module):
     """Convolution and batch norm with running statistics."""
 
-    def __init__(
-        self, inputs: int, outputs: int, kernel: int, stride: int, rngs: nnx.Rngs
-    ) -> None:
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, rngs: nnx.Rngs) -> None:
         # Explicit symmetric padding: "SAME" would shift strided windows by one pixel.
         self.conv = nnx.Conv(
             inputs,
@@ -75,7 +73,10 @@ class ResNet(nnx.Module):
     def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
         self.stem = ConvNorm(config["num_channels"], config["embedding_size"], 7, 2, rngs)
         self.blocks = nnx.List(
-            [Bottleneck(inputs, width, stride, rngs) for _, inputs, width, stride in _blocks(config)]
+            [
+                Bottleneck(inputs, width, stride, rngs)
+                for _, inputs, width, stride in _blocks(config)
+            ]
         )
         labels = len(config["id2label"])
         self.classifier = nnx.Linear(config["hidden_sizes"][-1], labels, rngs=rngs)

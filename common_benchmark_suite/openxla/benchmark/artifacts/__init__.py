@@ -1,0 +1,1 @@
+"""Files derived from models: inputs, truth and reference outputs of each workload."""

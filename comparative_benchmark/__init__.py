@@ -1,0 +1,1 @@
+"""How the suite is measured: backends, harness, results and the `cbs` command."""

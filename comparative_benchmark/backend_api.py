@@ -1,0 +1,249 @@
+"""What a backend is: a framework or runtime with its compilers, behind one small class.
+
+The parent process reads `BackendInfo` only and imports no framework; the class that
+`BackendInfo.implementation` names is imported by a worker. Packages register a `BackendInfo` in the
+entry point group `comparative_benchmark.backends`; the backends of this repository do the same.
+"""
+
+import abc
+import functools
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Literal
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from openxla.benchmark.def_types import DeviceSpec, ModelFrameworkType
+
+BACKENDS_GROUP = "comparative_benchmark.backends"
+
+Array = npt.NDArray[np.generic]
+Level = Literal["framework_level", "compiler_level"]
+PhaseTimer = Callable[[str], AbstractContextManager[None]]
+
+# In the order in which a trial goes through them.
+PHASES = (
+    "import",
+    "load",
+    "h2d",
+    "trace",
+    "lower",
+    "compile",
+    "first_run",
+    "execute",
+    "d2h",
+)
+
+
+class UnknownBackendError(LookupError):
+    """No such backend, compiler or option; the message gives the choices."""
+
+
+class UnsupportedError(Exception):
+    """A backend can not do this case here; the message is a reason that a user can act on."""
+
+
+@attrs.frozen(kw_only=True)
+class CompilerInfo:
+    """One way of a backend to compile.
+
+    Attributes:
+      name: how users call it.
+      description: what it is, in a few words.
+      options: names that may follow it, as in `inductor+freezing`.
+      default: whether it runs when only the backend is named.
+      accelerator: the accelerator type that it compiles for; None for all.
+    """
+
+    name: str
+    description: str
+    options: tuple[str, ...] = ()
+    default: bool = True
+    accelerator: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class BackendInfo:
+    """What the parent needs to know of a backend.
+
+    Attributes:
+      name: how users call it.
+      implementation: `module:Class` of the `Backend`.
+      level: whether it measures through a framework or runs an exported program.
+      modules: by framework of the model, the modules that must be installed.
+      install: the command that installs them.
+      compilers: the ways to compile.
+      reference: `module:function` that computes truth and reference (see `Reference`), if offered.
+      environment: variables of the worker; `{work_dir}`, `{threads}` and `{accelerator}` are filled
+        in. Caches point into `work_dir`, so that each compilation is a cold one.
+    """
+
+    name: str
+    implementation: str
+    level: Level
+    modules: Mapping[ModelFrameworkType, tuple[str, ...]]
+    install: str
+    compilers: tuple[CompilerInfo, ...]
+    reference: str | None = None
+    environment: Mapping[str, str] = attrs.field(factory=dict)
+
+    def compiler(self, name: str) -> CompilerInfo:
+        """Returns the compiler of that name.
+
+        Raises:
+          UnknownBackendError: there is none.
+        """
+        for compiler in self.compilers:
+            if compiler.name == name:
+                return compiler
+        known = ", ".join(compiler.name for compiler in self.compilers)
+        raise UnknownBackendError(f"{self.name} has no compiler {name!r}; choices are {known}")
+
+    def missing_modules(self, framework: ModelFrameworkType) -> list[str]:
+        """Returns the modules that are not installed beside this interpreter, without importing."""
+        return [name for name in self.modules.get(framework, ()) if not is_installed(name)]
+
+
+@attrs.frozen(kw_only=True)
+class BackendContext:
+    """What a backend is told when it is made.
+
+    Attributes:
+      compiler: name of one of its compilers.
+      options: options of that compiler, by name.
+      device: where to run.
+      threads: how many threads to use on the host.
+      work_dir: a fresh directory for whatever the stack writes; removed after the trial.
+      phase: `with context.phase("compile"):` times a phase; entering again adds to it.
+    """
+
+    compiler: str
+    options: tuple[str, ...]
+    device: DeviceSpec
+    threads: int
+    work_dir: Path
+    phase: PhaseTimer
+
+
+@attrs.define(kw_only=True)
+class BackendFacts:
+    """What a backend can tell about the program that it made; None where it can not tell.
+
+    `graphs` and other details go to `notes`, with plain JSON values.
+    """
+
+    weights: Literal["arguments", "parameters", "frozen"] | None = None
+    not_measurable: tuple[str, ...] = ()
+    flops: float | None = None
+    bytes_accessed: float | None = None
+    artifact_sha256: str | None = None
+    artifact_size_bytes: int | None = None
+    device_memory_peak_bytes: int | None = None
+    device_name: str | None = None
+    notes: dict[str, Any] = attrs.field(factory=dict)
+
+
+class Backend(abc.ABC):
+    """Brings one model from its definition to device-resident execution.
+
+    The worker calls, in this order: `load`, `compile`, then `dispatch` and `synchronize` again and
+    again, `fetch` where outputs are wanted, and `facts` at the end.
+    """
+
+    def __init__(self, context: BackendContext) -> None:
+        self.context = context
+
+    @abc.abstractmethod
+    def load(self, model: Any, inputs: Sequence[Array]) -> None:
+        """Puts weights and inputs on the device; phases `load` and `h2d`.
+
+        Raises:
+          UnsupportedError: this backend can not run such a model here.
+        """
+
+    @abc.abstractmethod
+    def compile(self) -> None:
+        """Makes the executable; phases `trace`, `lower`, `compile`, as far as the stack tells.
+
+        Whatever can not be told apart is left out and named in `BackendFacts.not_measurable`.
+        """
+
+    @abc.abstractmethod
+    def dispatch(self) -> Any:
+        """Starts one execution on the resident inputs and returns a handle on its outputs."""
+
+    @abc.abstractmethod
+    def synchronize(self, outputs: Any) -> None:
+        """Waits until the outputs are complete on the device."""
+
+    @abc.abstractmethod
+    def fetch(self, outputs: Any) -> list[Any]:
+        """Returns the outputs as numpy arrays on the host."""
+
+    @abc.abstractmethod
+    def facts(self) -> BackendFacts:
+        """Returns what is known of the program."""
+
+    def device_timer(self) -> "DeviceTimer | None":
+        """Returns a timer that runs on the device itself, where there is one."""
+        return None
+
+
+class DeviceTimer(abc.ABC):
+    """Time stamps taken by the device, e.g. CUDA events."""
+
+    @abc.abstractmethod
+    def start(self) -> None:
+        """Marks the start of an execution."""
+
+    @abc.abstractmethod
+    def stop(self) -> None:
+        """Marks its end."""
+
+    @abc.abstractmethod
+    def elapsed_ms(self) -> list[float]:
+        """Returns the time of each marked execution since the last call."""
+
+
+# Computes (truth, reference) of a model on inputs: outputs in float64, and outputs of an
+# op-by-op run in the model's own type.
+Reference = Callable[[Any, Sequence[Array]], tuple[list[Any], list[Any]]]
+
+
+@functools.cache
+def backends() -> Mapping[str, BackendInfo]:
+    """Returns every registered backend by name."""
+    found = {point.name: point.load() for point in entry_points(group=BACKENDS_GROUP)}
+    return {name: found[name] for name in sorted(found)}
+
+
+def get_backend(name: str) -> BackendInfo:
+    """Returns the backend of that name.
+
+    Raises:
+      UnknownBackendError: there is none.
+    """
+    if name not in backends():
+        known = ", ".join(backends()) or "none: run `pip install -e .` in the checkout"
+        raise UnknownBackendError(f"no backend {name!r}; choices are {known}")
+    return backends()[name]
+
+
+def is_installed(module: str) -> bool:
+    """Tells whether a module can be found, without importing it."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def load_object(path: str) -> Any:
+    """Returns the object that `module:name` stands for, importing the module."""
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)

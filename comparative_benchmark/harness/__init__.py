@@ -1,0 +1,1 @@
+"""Taking one measurement: worker, session, sampling and verification. Knows no framework."""

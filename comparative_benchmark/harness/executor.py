@@ -1,0 +1,214 @@
+"""The worker's side of a trial: one method for each command, no pipes and no processes."""
+
+import contextlib
+import importlib
+import inspect
+import re
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+
+from comparative_benchmark.backend_api import (
+    Array,
+    Backend,
+    BackendContext,
+    UnsupportedError,
+    load_object,
+)
+from comparative_benchmark.harness import sampling
+from comparative_benchmark.harness.phases import PhaseClock, peak_memory_bytes
+from comparative_benchmark.harness.protocol import Message
+from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.def_types import DeviceSpec
+from openxla.benchmark.models.shared_model import as_tuple
+
+# How the stacks say that memory ran out, when they do not raise MemoryError.
+_OUT_OF_MEMORY = re.compile(
+    r"out of memory|can.t allocate memory|cannot allocate memory|RESOURCE_EXHAUSTED|bad_alloc"
+    r"|Unable to allocate",
+    re.IGNORECASE,
+)
+
+
+class Executor:
+    """Obeys `prepare`, `load`, `compile`, `measure` and `outputs`; answers with a message."""
+
+    def __init__(self, announce: Callable[[Message], None]) -> None:
+        self._announce = announce
+        self._phases = PhaseClock(announce)
+        self._backend: Backend | None = None
+        self._last_outputs: Any = None
+
+    def handle(self, command: Message) -> Message:
+        """Runs a command; whatever it raises becomes an `error` message with its traceback."""
+        name = command["command"]
+        try:
+            answer = getattr(self, f"_{name}")(**command["arguments"])
+        except Exception as error:
+            return self._error(name, error)
+        return {"type": "answer", "command": name, **answer}
+
+    def _prepare(
+        self, *, module_path: str, parameters: dict[str, Any], reference: str, directory: str
+    ) -> Message:
+        """Makes inputs, truth and reference of a workload."""
+        self._phases = PhaseClock(self._announce)
+        target = Path(directory)
+        with self._phases("import"):
+            compute = load_object(reference)
+            module = importlib.import_module(module_path)
+        with self._phases("load"):
+            model = _create_model(module, parameters)
+        with self._phases("preprocess"):
+            raw = as_tuple(model.preprocess(model.generate_default_inputs()))
+            inputs = [_checked_array(value, "preprocess") for value in raw]
+            _check_arity(model, inputs)
+        with self._phases("reference"):
+            truth, same_type = compute(model, inputs)
+        files = {
+            "inputs": arrays.save_all(target / "inputs", "input", inputs),
+            "truth": arrays.save_all(target / "truth", "output", truth),
+            "reference": arrays.save_all(target / "reference", "output", same_type),
+        }
+        return {"files": files, "versions": _versions(), **self._report()}
+
+    def _load(
+        self,
+        *,
+        implementation: str,
+        context: dict[str, Any],
+        module_path: str,
+        parameters: dict[str, Any],
+        inputs: list[str],
+    ) -> Message:
+        """Imports the framework and puts model, weights and inputs on the device."""
+        with self._phases("import"):
+            backend_class = load_object(implementation)
+            module = importlib.import_module(module_path)
+        self._backend = backend_class(
+            BackendContext(
+                compiler=context["compiler"],
+                options=tuple(context["options"]),
+                device=DeviceSpec(**context["device"]),
+                threads=context["threads"],
+                work_dir=Path(context["work_dir"]),
+                phase=self._phases,
+            )
+        )
+        with self._phases("load"):
+            model = _create_model(module, parameters)
+        values = [arrays.load(Path(path)) for path in inputs]
+        _check_arity(model, values)
+        backend = self._require_backend()
+        backend.load(model, values)
+        return {"versions": _versions(), **self._report()}
+
+    def _compile(self) -> Message:
+        """Compiles, and runs once."""
+        backend = self._require_backend()
+        backend.compile()
+        with self._phases("first_run"):
+            self._last_outputs = backend.dispatch()
+            backend.synchronize(self._last_outputs)
+        return self._report()
+
+    def _measure(self, *, iterations: int) -> Message:
+        """Runs a block of iterations."""
+        with self._phases("execute"):
+            block = sampling.measure_block(self._require_backend(), iterations)
+        self._last_outputs = block.outputs
+        return {"block": attrs.asdict(block, filter=attrs.filters.exclude("outputs"))}
+
+    def _outputs(self, *, directory: str) -> Message:
+        """Fetches and saves the outputs of the last execution."""
+        backend = self._require_backend()
+        with self._phases("d2h"):
+            values = backend.fetch(self._last_outputs)
+        checked = [_checked_array(value, "forward") for value in values]
+        saved = arrays.save_all(Path(directory), "output", checked)
+        return {"files": saved, "facts": attrs.asdict(backend.facts()), **self._report()}
+
+    def _require_backend(self) -> Backend:
+        if self._backend is None:
+            raise RuntimeError("the command `load` must come first")
+        return self._backend
+
+    def _report(self) -> Message:
+        return {
+            "phases": {name: attrs.asdict(record) for name, record in self._phases.records.items()},
+            "host_memory_peak_bytes": peak_memory_bytes(),
+        }
+
+    def _error(self, command: str, error: Exception) -> Message:
+        return {
+            "type": "error",
+            "command": command,
+            "kind": _kind_of(error),
+            "phase": self._phases.current or command,
+            "message": f"{type(error).__name__}: {error}".strip()[:4000],
+            "traceback": "".join(traceback.format_exception(error))[-20000:],
+            **self._report(),
+        }
+
+
+def _kind_of(error: Exception) -> str:
+    if isinstance(error, UnsupportedError):
+        return "unsupported"
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return "out_of_memory"
+    return "out_of_memory" if _OUT_OF_MEMORY.search(str(error)) else "failed"
+
+
+def _create_model(module: Any, parameters: dict[str, Any]) -> Any:
+    create = getattr(module, "create_model", None)
+    if create is None:
+        raise AttributeError(f"{module.__name__} has no function create_model(**parameters)")
+    return create(**parameters)
+
+
+def _checked_array(value: Any, source: str) -> Array:
+    array = np.asarray(value)
+    if array.dtype == object or array.dtype.kind in "USmM":
+        raise TypeError(f"{source} gave a {type(value).__name__}, which is no array of numbers")
+    return array
+
+
+def _check_arity(model: Any, inputs: Sequence[Any]) -> None:
+    """Raises TypeError when `forward` can not take that many inputs."""
+    signature: inspect.Signature | None = None
+    with contextlib.suppress(ValueError, TypeError):  # some callables hide their signature
+        signature = inspect.signature(model.forward)
+    if signature is None:
+        return
+    try:
+        signature.bind(*inputs)
+    except TypeError as error:
+        raise TypeError(
+            f"preprocess gives {len(inputs)} inputs, which forward{signature} can not take: {error}"
+        ) from error
+
+
+def _versions() -> dict[str, str]:
+    """Returns the versions of the frameworks that this process has imported."""
+    packages = {
+        "torch": "torch",
+        "transformers": "transformers",
+        "jax": "jax",
+        "jaxlib": "jaxlib",
+        "flax": "flax",
+        "iree.compiler": "iree-base-compiler",
+        "iree.runtime": "iree-base-runtime",
+        "numpy": "numpy",
+    }
+    found = {}
+    for module, package in packages.items():
+        if module in sys.modules:
+            with contextlib.suppress(PackageNotFoundError):
+                found[package] = version(package)
+    return found

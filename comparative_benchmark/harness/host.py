@@ -1,0 +1,73 @@
+"""Facts about this machine that a result must carry to be believed."""
+
+import os
+import platform
+import subprocess
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+
+def usable_cpus() -> int:
+    """Returns how many CPUs this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def describe(*, threads: int) -> dict[str, Any]:
+    """Returns CPU model, counts, memory, load and system as JSON values."""
+    return {
+        "cpu_model": _cpu_model(),
+        "architecture": platform.machine(),
+        "logical_cpus": psutil.cpu_count(),
+        "physical_cpus": psutil.cpu_count(logical=False),
+        "usable_cpus": usable_cpus(),
+        "threads": threads,
+        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "memory_bytes": psutil.virtual_memory().total,
+        "memory_available_bytes": psutil.virtual_memory().available,
+        "load_average": list(os.getloadavg()),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "hostname": platform.node(),
+    }
+
+
+def python_environment() -> list[dict[str, str]]:
+    """Returns the installed packages, as `pip list --format json` does."""
+    found = {dist.metadata["Name"]: dist.version for dist in distributions()}
+    return [{"name": name, "version": found[name]} for name in sorted(found, key=str.lower)]
+
+
+def git_revision() -> str | None:
+    """Returns the revision of the checkout that this file is in, `-dirty` if it was changed."""
+    command = [
+        "git",
+        "-C",
+        str(Path(__file__).parent),
+        "describe",
+        "--always",
+        "--dirty",
+        "--abbrev=40",
+    ]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
+
+
+def _cpu_model() -> str | None:
+    text = _read("/proc/cpuinfo") or ""
+    for line in text.splitlines():
+        if line.lower().startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or None
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError:
+        return None

@@ -1,0 +1,154 @@
+"""Makes the inputs, truth and reference of each workload before anything is timed.
+
+All of it happens before the first trial, in workers of its own, so that it neither disturbs a
+measurement nor counts towards the memory of one.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from comparative_benchmark.backend_api import BackendInfo, backends
+from comparative_benchmark.harness.in_process import InProcessSession
+from comparative_benchmark.harness.session import Session, SessionEnded
+from comparative_benchmark.harness.settings import RunSettings
+from comparative_benchmark.harness.trial import Status, Trial
+from openxla.benchmark.artifacts import workload_store
+from openxla.benchmark.artifacts.workload_store import ArtifactError, WorkloadArtifacts
+from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType, TensorSpec
+from openxla.benchmark.models import architectures
+
+
+class Preparation:
+    """Artifacts of each workload, or why a case has none.
+
+    `artifacts` is keyed by workload digest, `failures` by case name.
+    """
+
+    def __init__(self, settings: RunSettings, announce: Callable[[str], None]) -> None:
+        self.artifacts: dict[str, WorkloadArtifacts] = {}
+        self.failures: dict[str, SessionEnded] = {}
+        self._settings = settings
+        self._announce = announce
+        self._sessions = ExitStack()
+        self._session: Session | InProcessSession | None = None
+        self._session_backend: BackendInfo | None = None
+        self._work_dir = Path()
+
+    def run(self, trials: Sequence[Trial]) -> None:
+        """Prepares the workloads of all trials; what fails is kept in `failures`."""
+        with tempfile.TemporaryDirectory(prefix="cbs-prepare-") as work_dir, self._sessions:
+            self._work_dir = Path(work_dir)
+            for trial in _by_reference(trials):
+                if trial.workload.digest not in self.artifacts:
+                    self._prepare(trial)
+
+    def _prepare(self, trial: Trial) -> None:
+        case, workload = trial.case, trial.workload
+        if case.name in self.failures:
+            return
+        try:
+            found = None if self._settings.generate_artifacts else workload_store.find(workload)
+            if found is None:
+                found = self._generate(trial)
+            self.artifacts[workload.digest] = found
+        except SessionEnded as ended:
+            self._drop_session()
+            self.failures[case.name] = ended
+        except (ArtifactError, OSError) as error:
+            self.failures[case.name] = SessionEnded(Status.FAILED, "artifacts", str(error))
+
+    def _generate(self, trial: Trial) -> WorkloadArtifacts:
+        case, workload = trial.case, trial.workload
+        if self._settings.use_only_local:
+            raise ArtifactError(
+                f"no artifacts of {workload.id} in {workload_store.directory_of(workload)}; "
+                "run without --no-download, or with --generate-artifacts"
+            )
+        self._announce(f"inputs and truth of {workload.label}")
+        backend = _reference_backend(trial)
+        session = self._session_for(backend)
+        directory = workload_store.new_directory(workload)
+        try:
+            answer = session.call(
+                "prepare",
+                module_path=case.model.model_impl.module_path,
+                parameters=dict(case.model.model_parameters),
+                reference=backend.reference,
+                directory=str(directory),
+            )
+            _check_outputs(case, answer["files"]["reference"])
+            return workload_store.publish(
+                directory, workload=workload, case=case, versions=answer["versions"]
+            )
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def _session_for(self, backend: BackendInfo) -> Session | InProcessSession:
+        """Returns a session for that reference; one serves all workloads of a framework."""
+        session = self._session
+        if session is None or self._session_backend is not backend:
+            self._drop_session()
+            log_file = self._settings.log_dir / f"prepare-{backend.name}.log"
+            session = self._settings.open_session(
+                backend, work_dir=self._work_dir, log_file=log_file
+            )
+            self._sessions.push(session)
+            self._session, self._session_backend = session, backend
+        session.renew()
+        return session
+
+    def _drop_session(self) -> None:
+        self._session = self._session_backend = None
+        self._sessions.close()
+
+
+def _by_reference(trials: Sequence[Trial]) -> list[Trial]:
+    """Returns the trials framework by framework, so that one worker serves each framework.
+
+    The order of frameworks is that of the trials; of a framework's trials, those whose competitor
+    brings its own reference come first.
+    """
+    order: dict[ModelFrameworkType, int] = {}
+    for trial in trials:
+        order.setdefault(trial.case.model.model_impl.framework_type, len(order))
+    return sorted(
+        trials,
+        key=lambda trial: (
+            order[trial.case.model.model_impl.framework_type],
+            trial.competitor.backend.reference is None,
+        ),
+    )
+
+
+def _reference_backend(trial: Trial) -> BackendInfo:
+    framework = trial.case.model.model_impl.framework_type
+    own = trial.competitor.backend
+    for backend in (own, *backends().values()):
+        if backend.reference and framework in backend.modules:
+            if missing := backend.missing_modules(framework):
+                raise ArtifactError(
+                    f"the truth of a {framework.value} model needs {', '.join(missing)}: "
+                    f"run {backend.install}"
+                )
+            return backend
+    raise ArtifactError(f"no backend computes the truth of {framework.value} models")
+
+
+def _check_outputs(case: BenchmarkCase, files: Sequence[dict[str, object]]) -> None:
+    """Raises when a model's outputs are not what its architecture declares."""
+    implementation = case.model.model_impl
+    if implementation.architecture is None:
+        return
+    architecture = architectures.get(implementation.architecture)
+    due = list(architecture.output_specs(case.model.model_parameters))
+    got = [TensorSpec(shape=file["shape"], dtype=str(file["dtype"])) for file in files]
+    if got != due:
+        raise SessionEnded(
+            Status.WRONG_OUTPUT,
+            "reference",
+            f"the model gives {', '.join(map(str, got))} where {architecture.name} declares "
+            f"{', '.join(map(str, due))}",
+        )

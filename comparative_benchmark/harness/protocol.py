@@ -1,0 +1,78 @@
+r"""Messages between session and worker: JSON, one a line, each preceded by its length.
+
+A line is `<length> <json>\n`. The length lets the reader tell a whole message from one that was cut
+short when its writer died, and from stray bytes that a library wrote to the wrong descriptor.
+"""
+
+import json
+from typing import Any, TypeAlias
+
+Message: TypeAlias = dict[str, Any]
+
+MAX_MESSAGE_BYTES = 256 * 1024 * 1024
+
+
+class ProtocolError(ValueError):
+    """Bytes on the pipe are no message."""
+
+
+def encode(message: Message) -> bytes:
+    """Returns a message as bytes; numbers must be finite.
+
+    Raises:
+      ValueError: the message holds something that JSON can not.
+    """
+    body = json.dumps(message, allow_nan=False, separators=(",", ":")).encode()
+    return b"%d %s\n" % (len(body), body)
+
+
+class Decoder:
+    """Turns a stream of bytes into messages."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Message]:
+        """Adds bytes and returns the messages that are now complete.
+
+        Raises:
+          ProtocolError: the stream is not one of messages.
+        """
+        self._buffer += data
+        messages = []
+        while (end := self._complete_length()) is not None:
+            start = self._buffer.index(b" ") + 1
+            messages.append(_parse(bytes(self._buffer[start : end - 1])))
+            del self._buffer[:end]
+        return messages
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of a message that is not complete yet."""
+        return len(self._buffer)
+
+    def _complete_length(self) -> int | None:
+        """Returns where the first message ends, or None if it is not complete."""
+        head, blank, _ = bytes(self._buffer[:20]).partition(b" ")
+        if not blank:
+            if len(head) >= 20 or not (head == b"" or head.isdigit()):
+                raise ProtocolError(f"no length at the start of {head!r}")
+            return None
+        if not head.isdigit() or int(head) > MAX_MESSAGE_BYTES:
+            raise ProtocolError(f"bad length {head!r}")
+        end = len(head) + 1 + int(head) + 1
+        if len(self._buffer) < end:
+            return None
+        if self._buffer[end - 1 : end] != b"\n":
+            raise ProtocolError("a message is longer than announced")
+        return end
+
+
+def _parse(body: bytes) -> Message:
+    try:
+        message = json.loads(body)
+    except ValueError as error:
+        raise ProtocolError(f"no JSON: {error}") from error
+    if not isinstance(message, dict):
+        raise ProtocolError(f"no object: {body[:40]!r}")
+    return message

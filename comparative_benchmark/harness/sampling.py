@@ -1,0 +1,74 @@
+"""The timed loop. Everything in it is paid by every sample, so there is little in it."""
+
+import gc
+import time
+from typing import Any
+
+import attrs
+
+from comparative_benchmark.backend_api import Backend
+
+
+@attrs.frozen(kw_only=True)
+class Block:
+    """Samples of consecutive iterations, and the outputs of the last one.
+
+    Attributes:
+      latencies_ms: start of dispatch to completed outputs, host clock.
+      dispatch_ms: the part of it until the call returned to the host.
+      device_ms: the same iterations by the device's own clock; empty where there is none.
+      cpu_ms, wall_ms: CPU time of the process, and wall time, over the whole block.
+      outputs: the backend's handle.
+    """
+
+    latencies_ms: list[float]
+    dispatch_ms: list[float]
+    device_ms: list[float]
+    cpu_ms: float
+    wall_ms: float
+    outputs: Any
+
+
+def measure_block(backend: Backend, iterations: int) -> Block:
+    """Runs a number of iterations, garbage collector off, and returns the samples.
+
+    The clock is `time.perf_counter_ns` (CLOCK_MONOTONIC). Lists are made before the loop, so that
+    the loop itself allocates nothing but numbers.
+    """
+    dispatch, synchronize, clock = backend.dispatch, backend.synchronize, time.perf_counter_ns
+    started, dispatched, finished = ([0] * iterations for _ in range(3))
+    timer = backend.device_timer()
+    outputs: Any = None
+    collecting = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    cpu, wall = time.process_time_ns(), clock()
+    try:
+        if timer is None:
+            for index in range(iterations):
+                started[index] = clock()
+                outputs = dispatch()
+                dispatched[index] = clock()
+                synchronize(outputs)
+                finished[index] = clock()
+        else:
+            for index in range(iterations):
+                started[index] = clock()
+                timer.start()
+                outputs = dispatch()
+                timer.stop()
+                dispatched[index] = clock()
+                synchronize(outputs)
+                finished[index] = clock()
+    finally:
+        cpu, wall = time.process_time_ns() - cpu, clock() - wall
+        if collecting:
+            gc.enable()
+    return Block(
+        latencies_ms=[(end - start) / 1e6 for start, end in zip(started, finished)],
+        dispatch_ms=[(end - start) / 1e6 for start, end in zip(started, dispatched)],
+        device_ms=timer.elapsed_ms() if timer else [],
+        cpu_ms=cpu / 1e6,
+        wall_ms=wall / 1e6,
+        outputs=outputs,
+    )

@@ -1,0 +1,80 @@
+"""What holds for all trials of a run, and how a session is opened under it."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+from comparative_benchmark.backend_api import BackendInfo
+from comparative_benchmark.harness.host import usable_cpus
+from comparative_benchmark.harness.in_process import InProcessSession
+from comparative_benchmark.harness.session import Limits, Session
+from openxla.benchmark.def_types import DeviceSpec
+from openxla.benchmark.root import ROOT_DIR_VARIABLE, root_dir
+
+
+@attrs.frozen(kw_only=True)
+class RunSettings:
+    """Settings of a run.
+
+    Attributes:
+      device: where to run.
+      warmup_iterations, iterations: fixed counts.
+      threads: threads that each backend may use.
+      limits: of each worker.
+      log_dir: where the workers' output goes.
+      generate_artifacts: make artifacts anew even where valid ones are there.
+      use_only_local: never make or fetch artifacts.
+      in_process: no worker processes, for debugging.
+      python: the interpreter of the workers.
+    """
+
+    device: DeviceSpec
+    warmup_iterations: int = 5
+    iterations: int = 100
+    threads: int = attrs.field(factory=usable_cpus)
+    limits: Limits = attrs.field(factory=Limits)
+    log_dir: Path = Path("logs")
+    generate_artifacts: bool = False
+    use_only_local: bool = False
+    in_process: bool = False
+    python: str = sys.executable
+
+    def environment(self, backend: BackendInfo, work_dir: Path) -> dict[str, str]:
+        """Returns the environment variables of a worker of that backend."""
+        fields = {
+            "work_dir": str(work_dir),
+            "threads": str(self.threads),
+            "accelerator": self.device.accelerator_type,
+        }
+        # Braces of other texts stay as they are: only our own fields are replaced.
+        filled = {name: _fill(value, fields) for name, value in backend.environment.items()}
+        return {
+            **filled,
+            ROOT_DIR_VARIABLE: str(root_dir()),
+            "PYTHONUNBUFFERED": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+            "TMPDIR": str(work_dir),
+        }
+
+    def open_session(
+        self, backend: BackendInfo, *, work_dir: Path, log_file: Path
+    ) -> Session | InProcessSession:
+        """Starts a worker for a backend.
+
+        Raises:
+          SessionEnded: it did not come up.
+        """
+        environment = self.environment(backend, work_dir)
+        if self.in_process:
+            return InProcessSession(environment=environment)
+        return Session(
+            limits=self.limits, log_file=log_file, environment=environment, python=self.python
+        )
+
+
+def _fill(template: str, fields: Mapping[str, str]) -> str:
+    for name, value in fields.items():
+        template = template.replace(f"{{{name}}}", value)
+    return template

@@ -1,0 +1,201 @@
+"""Is the output right? Judged before anything is timed, and again on the last timed output.
+
+Method: the error of the candidate against a float64 run is compared with the error that a plain,
+op-by-op run in the same type makes (as PyTorch's Inductor tests do, `torch._dynamo.utils.same`).
+A compiler may reorder sums; it may not be much further from the truth than that.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+
+from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.models.preprocessing import element_type_of
+
+# How much further from the truth than the reference a candidate may be.
+RMSE_FACTOR = 4.0
+# Plus this many times the spacing of numbers near one, relative to the scale of the output: a
+# reference may be right by luck, or do its sums in a wider type than the candidate's hardware does.
+FLOOR_IN_EPSILONS = 8.0
+# No single element may be further off than this many times the allowed root mean square: errors of
+# rounding are spread like noise, a wrong element stands out.
+MAX_ERROR_FACTOR = 64.0
+# Below this relative spread an output carries no signal, and agreement means nothing.
+MIN_RELATIVE_SPREAD = 1e-6
+
+_EPSILONS = {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
+_CHUNK = 1 << 20
+
+
+@attrs.frozen(kw_only=True)
+class Verification:
+    """Verdict on the outputs of one run.
+
+    Attributes:
+      passed: whether all outputs are right.
+      reason: what is wrong, None if nothing is.
+      relative_rmse: root mean square error against the truth, divided by the root mean square of
+        the truth; the largest over the outputs; None where it could not be computed.
+      reference_relative_rmse: the same for the reference, of the same output.
+      allowed_relative_rmse: what would just have passed.
+      max_abs_error: largest absolute error of an element over all outputs.
+    """
+
+    passed: bool
+    reason: str | None = None
+    relative_rmse: float | None = None
+    reference_relative_rmse: float | None = None
+    allowed_relative_rmse: float | None = None
+    max_abs_error: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class _Errors:
+    """Sums over one output, taken in chunks so that memory stays small."""
+
+    rmse: float
+    max_abs: float
+    scale: float
+    spread: float
+
+
+def verify(
+    outputs: Sequence[Path],
+    truth: Sequence[Path],
+    reference: Sequence[Path],
+    parameters: Mapping[str, float] = MappingProxyType({}),
+) -> Verification:
+    """Compares output files with those of the truth and the reference.
+
+    Args:
+      outputs: `.npy` files of the candidate, in order.
+      truth: float64 files.
+      reference: files in the model's own type; they say which type and shape are due.
+      parameters: `rmse_factor` and `rmse_floor` replace the limits above; `absolute_tolerance` and
+        `relative_tolerance` (together as in `numpy.allclose`) must hold in addition.
+    """
+    if len(outputs) != len(truth):
+        return _failed(f"{len(outputs)} outputs where {len(truth)} are due")
+    verdicts = [
+        _verify_one(f"output {index}", _open(output), _open(due), _open(same_type), parameters)
+        for index, (output, due, same_type) in enumerate(
+            zip(outputs, truth, reference, strict=True)
+        )
+    ]
+    wrong = [verdict for verdict in verdicts if not verdict.passed]
+    return wrong[0] if wrong else max(verdicts, key=lambda verdict: verdict.relative_rmse or 0.0)
+
+
+def _verify_one(
+    name: str,
+    output: npt.NDArray[Any],
+    truth: npt.NDArray[Any],
+    reference: npt.NDArray[Any],
+    parameters: Mapping[str, float],
+) -> Verification:
+    if output.shape != truth.shape:
+        return _failed(f"{name} has the shape {output.shape} where {truth.shape} is due")
+    if output.dtype != reference.dtype:
+        due, got = element_type_of(reference.dtype), element_type_of(output.dtype)
+        return _failed(f"{name} has the type {got} where {due} is due")
+    if output.size == 0:
+        return _failed(f"{name} is empty")
+    if not _all_finite(truth):
+        return _failed(f"{name}: the truth itself holds NaN or infinity, so nothing can be judged")
+    if not _all_finite(reference):
+        return _failed(f"{name}: the reference run in this type gave NaN or infinity")
+    if not _all_finite(output):
+        return _failed(f"{name} holds NaN or infinity")
+    return _judge(name, output, truth, reference, parameters)
+
+
+def _judge(
+    name: str,
+    output: npt.NDArray[Any],
+    truth: npt.NDArray[Any],
+    reference: npt.NDArray[Any],
+    parameters: Mapping[str, float],
+) -> Verification:
+    errors, reference_errors = _errors(output, truth), _errors(reference, truth)
+    scale = errors.scale
+    if scale == 0 or errors.spread <= MIN_RELATIVE_SPREAD * scale:
+        return _failed(f"{name} is due to be constant, which carries no signal to be judged by")
+    epsilon = _EPSILONS.get(element_type_of(output.dtype), 0.0)
+    floor = parameters.get("rmse_floor", FLOOR_IN_EPSILONS * epsilon)
+    allowed = parameters.get("rmse_factor", RMSE_FACTOR) * reference_errors.rmse / scale + floor
+    figures: dict[str, Any] = {
+        "relative_rmse": errors.rmse / scale,
+        "reference_relative_rmse": reference_errors.rmse / scale,
+        "allowed_relative_rmse": allowed,
+        "max_abs_error": errors.max_abs,
+    }
+    reason = None
+    if figures["relative_rmse"] > allowed:
+        reason = f"relative error {figures['relative_rmse']:.2g} exceeds {allowed:.2g}"
+    elif errors.max_abs > MAX_ERROR_FACTOR * allowed * scale:
+        limit = MAX_ERROR_FACTOR * allowed * scale
+        reason = f"an element is off by {errors.max_abs:.2g}, more than {limit:.2g}"
+    else:
+        reason = _beyond_tolerance(output, truth, parameters)
+    if reason:
+        return Verification(passed=False, reason=f"{name}: {reason}", **figures)
+    return Verification(passed=True, **figures)
+
+
+def _beyond_tolerance(
+    output: npt.NDArray[Any], truth: npt.NDArray[Any], parameters: Mapping[str, float]
+) -> str | None:
+    if not {"absolute_tolerance", "relative_tolerance"} & set(parameters):
+        return None
+    absolute = parameters.get("absolute_tolerance", 0.0)
+    relative = parameters.get("relative_tolerance", 0.0)
+    for candidate, expected in _chunks(output, truth):
+        if np.any(np.abs(candidate - expected) > absolute + relative * np.abs(expected)):
+            return f"beyond absolute tolerance {absolute:g}, relative tolerance {relative:g}"
+    return None
+
+
+def _errors(values: npt.NDArray[Any], truth: npt.NDArray[Any]) -> _Errors:
+    squared = squared_truth = total_truth = 0.0
+    max_abs = 0.0
+    for candidate, expected in _chunks(values, truth):
+        difference = candidate - expected
+        squared += float(np.dot(difference, difference))
+        squared_truth += float(np.dot(expected, expected))
+        total_truth += float(expected.sum())
+        max_abs = max(max_abs, float(np.abs(difference).max()))
+    mean_square, mean = squared_truth / truth.size, total_truth / truth.size
+    return _Errors(
+        rmse=float(np.sqrt(squared / truth.size)),
+        max_abs=max_abs,
+        scale=float(np.sqrt(mean_square)),
+        spread=float(np.sqrt(max(mean_square - mean * mean, 0.0))),
+    )
+
+
+def _chunks(
+    values: npt.NDArray[Any], truth: npt.NDArray[Any]
+) -> Iterator[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]:
+    flat, flat_truth = values.reshape(-1), truth.reshape(-1)
+    for start in range(0, flat.size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        yield flat[part].astype(np.float64), flat_truth[part].astype(np.float64)
+
+
+def _all_finite(values: npt.NDArray[Any]) -> bool:
+    flat = values.reshape(-1)
+    parts = (flat[start : start + _CHUNK] for start in range(0, flat.size, _CHUNK))
+    return all(bool(np.isfinite(part.astype(np.float64)).all()) for part in parts)
+
+
+def _open(path: Path) -> npt.NDArray[Any]:
+    return arrays.load(path, memory_map=True)
+
+
+def _failed(reason: str) -> Verification:
+    return Verification(passed=False, reason=reason)

@@ -1,0 +1,32 @@
+"""IREE, from JAX through StableHLO and from PyTorch through torch-mlir."""
+
+from comparative_benchmark.backend_api import BackendInfo, CompilerInfo
+from openxla.benchmark.def_types import ModelFrameworkType
+
+_IREE = ("iree.compiler", "iree.runtime")
+
+BACKEND = BackendInfo(
+    name="iree",
+    implementation="comparative_benchmark.iree.backend:Iree",
+    level="compiler_level",
+    modules={
+        ModelFrameworkType.JAX: (*_IREE, "jax", "flax"),
+        ModelFrameworkType.PYTORCH: (*_IREE, "torch"),
+    },
+    install="./comparative_benchmark/iree/setup_venv.sh, or pip install -e '.[all]'",
+    compilers=(
+        CompilerInfo(
+            name="llvm-cpu", description="for this CPU, data tiling off", accelerator="cpu"
+        ),
+        CompilerInfo(
+            name="llvm-cpu-data-tiling",
+            description="for this CPU, data tiling on",
+            accelerator="cpu",
+        ),
+        CompilerInfo(name="cuda", description="for NVIDIA GPUs", accelerator="gpu"),
+    ),
+    environment={
+        "JAX_PLATFORMS": "cpu",  # JAX only exports here
+        "OMP_NUM_THREADS": "{threads}",
+    },
+)

@@ -1,0 +1,22 @@
+"""JAX, compiled by XLA."""
+
+from comparative_benchmark.backend_api import BackendInfo, CompilerInfo
+from openxla.benchmark.def_types import ModelFrameworkType
+
+BACKEND = BackendInfo(
+    name="jax_xla",
+    implementation="comparative_benchmark.jax_xla.backend:JaxXla",
+    level="framework_level",
+    modules={ModelFrameworkType.JAX: ("jax", "flax")},
+    install="./comparative_benchmark/jax_xla/setup_venv.sh, or pip install -e '.[jax_xla]'",
+    compilers=(CompilerInfo(name="xla", description="jax.jit, ahead of time"),),
+    reference="comparative_benchmark.jax_xla.reference:compute",
+    environment={
+        "JAX_PLATFORMS": "{accelerator}",
+        "JAX_ENABLE_COMPILATION_CACHE": "false",
+        # XLA sizes its thread pool by this variable; there is no option for it.
+        "PJRT_NPROC": "{threads}",
+        # The peak that XLA reports would otherwise be that of its own reservation.
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+    },
+)

@@ -1,0 +1,106 @@
+"""JAX on CPU and GPU."""
+
+import contextlib
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from comparative_benchmark.backend_api import (
+    Array,
+    Backend,
+    BackendContext,
+    BackendFacts,
+    UnsupportedError,
+)
+from openxla.benchmark.models.shared_model import as_tuple
+
+
+def split(model: Any) -> tuple[Callable[..., Any], Any]:
+    """Returns a model's pure function and its weights.
+
+    A model with `apply(params, *inputs)` and `params` gives these; of any other, `forward` is taken
+    with whatever it closes over, and no weights.
+    """
+    if hasattr(model, "apply") and hasattr(model, "params"):
+        return model.apply, model.params
+    return (lambda _, *inputs: model.forward(*inputs)), ()
+
+
+class JaxXla(Backend):
+    """Compiles `apply(params, *inputs)` ahead of time; the weights are arguments."""
+
+    def __init__(self, context: BackendContext) -> None:
+        super().__init__(context)
+        self._device = _device(context)
+        self._apply: Callable[..., Any] = lambda *_: None
+        self._params: Any = ()
+        self._inputs: tuple[Any, ...] = ()
+        self._compiled: Any = None
+
+    def load(self, model: Any, inputs: Sequence[Array]) -> None:
+        """Puts weights and inputs on the device."""
+        with self.context.phase("load"):
+            self._apply, params = split(model)
+            self._params = jax.block_until_ready(jax.device_put(params, self._device))
+        with self.context.phase("h2d"):
+            resident = jax.device_put(tuple(inputs), self._device)
+            self._inputs = jax.block_until_ready(resident)
+
+    def compile(self) -> None:
+        """Traces to a jaxpr, lowers to StableHLO, compiles with XLA: JAX tells them apart."""
+        with self.context.phase("trace"):
+            traced = jax.jit(self._apply).trace(self._params, *self._inputs)
+        with self.context.phase("lower"):
+            lowered = traced.lower()
+        with self.context.phase("compile"):
+            self._compiled = lowered.compile()
+
+    def dispatch(self) -> Any:
+        """Calls the executable; JAX returns before the outputs are complete."""
+        return self._compiled(self._params, *self._inputs)
+
+    def synchronize(self, outputs: Any) -> None:
+        """Waits until the outputs are complete."""
+        jax.block_until_ready(outputs)
+
+    def fetch(self, outputs: Any) -> list[Any]:
+        """Copies the outputs to the host."""
+        return [np.asarray(value) for value in as_tuple(outputs)]
+
+    def facts(self) -> BackendFacts:
+        """What XLA tells of the executable."""
+        facts = BackendFacts(weights="arguments" if jax.tree.leaves(self._params) else "frozen")
+        facts.device_name = self._device.device_kind
+        with contextlib.suppress(NotImplementedError):
+            cost = self._compiled.cost_analysis() or {}
+            facts.flops, facts.bytes_accessed = cost.get("flops"), cost.get("bytes accessed")
+        with contextlib.suppress(NotImplementedError):
+            memory = self._compiled.memory_analysis()
+            facts.notes["memory_analysis"] = {
+                name.removesuffix("_in_bytes"): getattr(memory, name)
+                for name in (
+                    "argument_size_in_bytes",
+                    "output_size_in_bytes",
+                    "temp_size_in_bytes",
+                    "generated_code_size_in_bytes",
+                )
+            }
+        if text := self._compiled.as_text():
+            facts.artifact_sha256 = hashlib.sha256(text.encode()).hexdigest()
+        if statistics := self._device.memory_stats():
+            facts.device_memory_peak_bytes = statistics.get("peak_bytes_in_use")
+        return facts
+
+
+def _device(context: BackendContext) -> Any:
+    wanted = context.device.accelerator_type
+    try:
+        return jax.devices(wanted)[0]
+    except RuntimeError as error:
+        raise UnsupportedError(
+            f"JAX {jax.__version__} has no {wanted} device for {context.device.name} "
+            f"({str(error).splitlines()[0]}): check `nvidia-smi` and install `jax[cuda13]`"
+        ) from error

@@ -1,0 +1,37 @@
+"""Truth and reference of a JAX model."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from comparative_benchmark.backend_api import Array
+from comparative_benchmark.jax_xla.backend import split
+from openxla.benchmark.models.shared_model import as_tuple
+
+
+def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
+    """Returns the outputs of the model in float64, and op by op in its own type.
+
+    The float64 run takes the weights as the model holds them, so that for a 16-bit model only the
+    computation differs, not the rounding of weights and inputs.
+    """
+    apply, params = split(model)
+    with jax.disable_jit():
+        same_type = [
+            np.asarray(value) for value in as_tuple(apply(params, *map(jnp.asarray, inputs)))
+        ]
+    with jax.enable_x64(True):
+        wide_params, wide_inputs = jax.tree.map(_widen, (params, tuple(inputs)))
+        outputs = as_tuple(jax.jit(apply)(wide_params, *wide_inputs))
+        truth = [np.asarray(value) for value in outputs]
+    for value in truth:
+        if value.dtype.kind == "f" and value.dtype != np.float64:
+            raise TypeError(f"the model computes in {value.dtype} although its weights are float64")
+    return [np.asarray(value, np.float64) for value in truth], same_type
+
+
+def _widen(leaf: Any) -> Any:
+    return jnp.asarray(leaf, jnp.float64) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf

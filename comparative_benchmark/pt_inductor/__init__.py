@@ -1,0 +1,27 @@
+"""PyTorch, eager and compiled by Inductor."""
+
+from comparative_benchmark.backend_api import BackendInfo, CompilerInfo
+from openxla.benchmark.def_types import ModelFrameworkType
+
+BACKEND = BackendInfo(
+    name="pt_inductor",
+    implementation="comparative_benchmark.pt_inductor.backend:PtInductor",
+    level="framework_level",
+    modules={ModelFrameworkType.PYTORCH: ("torch",)},
+    install="./comparative_benchmark/pt_inductor/setup_venv.sh, or pip install -e '.[pt_inductor]'",
+    compilers=(
+        CompilerInfo(name="eager", description="op by op, no compiler"),
+        CompilerInfo(
+            name="inductor",
+            description="torch.compile with its default backend",
+            options=("max-autotune", "freezing"),
+        ),
+    ),
+    reference="comparative_benchmark.pt_inductor.reference:compute",
+    environment={
+        "OMP_NUM_THREADS": "{threads}",
+        "MKL_NUM_THREADS": "{threads}",
+        "TORCHINDUCTOR_CACHE_DIR": "{work_dir}/inductor",
+        "TRITON_CACHE_DIR": "{work_dir}/triton",
+    },
+)

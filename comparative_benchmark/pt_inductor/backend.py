@@ -1,0 +1,158 @@
+"""PyTorch on CPU and CUDA."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import ml_dtypes
+import torch
+from torch._inductor.compile_fx import compile_fx
+
+from comparative_benchmark.backend_api import (
+    Array,
+    Backend,
+    BackendContext,
+    BackendFacts,
+    DeviceTimer,
+    UnsupportedError,
+)
+from comparative_benchmark.pt_inductor import modules
+from openxla.benchmark.models.pt.tensors import as_tensor
+from openxla.benchmark.models.shared_model import as_tuple
+
+# Inductor's own names for our options.
+_CONFIG = {"max-autotune": {"max_autotune": True}, "freezing": {"freezing": True}}
+
+
+class PtInductor(Backend):
+    """Runs the model on resident tensors, eagerly or through `torch.compile`."""
+
+    def __init__(self, context: BackendContext) -> None:
+        super().__init__(context)
+        self._device = _device(context)
+        self._on_gpu = self._device.type == "cuda"
+        self._inputs: tuple[torch.Tensor, ...] = ()
+        self._run: Any = None
+        self._graphs = 0
+        self._tracing = ExitStack()
+        torch.set_num_threads(context.threads)
+        torch.set_grad_enabled(False)
+
+    def load(self, model: Any, inputs: Sequence[Array]) -> None:
+        """Moves modules and inputs to the device."""
+        with self.context.phase("load"):
+            for module in modules.of(model):
+                module.to(self._device)
+            self._wait()
+        with self.context.phase("h2d"):
+            self._inputs = tuple(as_tensor(value).to(self._device) for value in inputs)
+            self._wait()
+        self._run = model if isinstance(model, torch.nn.Module) else model.forward
+
+    def compile(self) -> None:
+        """Has Inductor compile by a first call; nothing to do for eager.
+
+        Dynamo compiles when the function is first called and then runs it, so the first run can not
+        be told apart. What can be: the time until Dynamo hands over its first graph (`trace`), and
+        the time that Inductor takes for its graphs (`compile`).
+        """
+        if self.context.compiler == "eager":
+            return
+        config = {key: value for o in self.context.options for key, value in _CONFIG[o].items()}
+        if "freezing" in self.context.options:
+            torch._inductor.config.freezing = True  # noqa: SLF001  # read by Dynamo, too
+
+        def inductor(graph: Any, example_inputs: Any) -> Any:
+            self._tracing.close()
+            self._graphs += 1
+            with self.context.phase("compile"):
+                return compile_fx(graph, example_inputs, config_patches=config)
+
+        self._run = torch.compile(self._run, backend=inductor)
+        self._tracing.enter_context(self.context.phase("trace"))
+        self._run(*self._inputs)
+        self._wait()
+
+    def dispatch(self) -> Any:
+        """Calls the model."""
+        return self._run(*self._inputs)
+
+    def synchronize(self, outputs: Any) -> None:
+        """Waits for the GPU; on the CPU the call returned completed outputs."""
+        if self._on_gpu:
+            torch.cuda.synchronize(self._device)
+
+    def fetch(self, outputs: Any) -> list[Any]:
+        """Copies the outputs to the host."""
+        return [to_numpy(value) for value in as_tuple(outputs)]
+
+    def facts(self) -> BackendFacts:
+        """What PyTorch tells."""
+        freezing = "freezing" in self.context.options
+        facts = BackendFacts(weights="frozen" if freezing else "parameters")
+        if self.context.compiler == "inductor":
+            # With several graphs, tracing goes on between them.
+            facts.not_measurable = ("lower", "first_run", *(["trace"] if self._graphs != 1 else []))
+            facts.notes["graphs"] = self._graphs
+        if self._on_gpu:
+            facts.device_memory_peak_bytes = torch.cuda.max_memory_allocated(self._device)
+            facts.device_name = torch.cuda.get_device_name(self._device)
+        return facts
+
+    def device_timer(self) -> DeviceTimer | None:
+        """CUDA events on a GPU."""
+        return CudaEvents() if self._on_gpu else None
+
+    def _wait(self) -> None:
+        self.synchronize(None)
+
+
+class CudaEvents(DeviceTimer):
+    """Pairs of CUDA events on the current stream."""
+
+    def __init__(self) -> None:
+        self._pairs: list[tuple[Any, Any]] = []
+
+    def start(self) -> None:
+        """Records the first event of a new pair."""
+        pair = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+        pair[0].record()
+        self._pairs.append(pair)
+
+    def stop(self) -> None:
+        """Records the second one."""
+        self._pairs[-1][1].record()
+
+    def elapsed_ms(self) -> list[float]:
+        """Returns the time between the events of each pair; they must be complete."""
+        elapsed = [start.elapsed_time(stop) for start, stop in self._pairs]
+        self._pairs.clear()
+        return elapsed
+
+
+def to_numpy(value: Any) -> Array:
+    """Returns a tensor as an array on the host; bfloat16 through its bits.
+
+    Raises:
+      TypeError: the value is no tensor.
+    """
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"forward gave a {type(value).__name__}, which is no tensor")
+    host = value.detach().cpu().contiguous()
+    if host.dtype == torch.bfloat16:
+        bits: Array = host.view(torch.int16).numpy()
+        return bits.view(ml_dtypes.bfloat16)
+    array: Array = host.numpy()
+    return array
+
+
+def _device(context: BackendContext) -> torch.device:
+    if context.device.accelerator_type == "cpu":
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise UnsupportedError(
+            f"PyTorch {torch.__version__} sees no CUDA device for {context.device.name}: check "
+            "`nvidia-smi`, and that torch is a CUDA build (`python -c 'import torch; "
+            "print(torch.version.cuda)'`)"
+        )
+    return torch.device("cuda", 0)

@@ -1,0 +1,31 @@
+"""The torch modules inside a model."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+
+def of(model: Any) -> Iterator[torch.nn.Module]:
+    """Yields the model if it is a module, else the modules among its attributes."""
+    if isinstance(model, torch.nn.Module):
+        yield model
+    else:
+        yield from (value for value in vars(model).values() if isinstance(value, torch.nn.Module))
+
+
+class _Forward(torch.nn.Module):
+    """The `forward` of a model that is no module, with the modules that it uses."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.parts = torch.nn.ModuleList(of(model))
+        self._forward = model.forward
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        return self._forward(*inputs)
+
+
+def as_module(model: Any) -> torch.nn.Module:
+    """Returns the model as one module, for exporters that take nothing else."""
+    return model if isinstance(model, torch.nn.Module) else _Forward(model)

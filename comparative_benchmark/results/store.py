@@ -1,0 +1,135 @@
+"""The results file: schema-versioned JSON, written atomically under a lock, added to."""
+
+import datetime
+import json
+import os
+import tempfile
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from comparative_benchmark.results.records import Record
+
+SCHEMA_VERSION = 1
+SCHEMA_FILE = Path(__file__).parent / "schema" / "results.v1.schema.json"
+_LOCK_TIMEOUT_S = 60.0
+
+
+class ResultsFileError(RuntimeError):
+    """A results file can not be read or written; the message says why and what to do."""
+
+
+class ResultsFile:
+    """Results on disk. Each `append` is durable when it returns."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self._lock = FileLock(self.path.parent / f".{self.path.name}.lock")
+
+    def start_run(self, *, execution_environment: Mapping[str, Any], command: Sequence[str]) -> str:
+        """Registers a run and returns its identifier; creates the file if there is none.
+
+        Raises:
+          ResultsFileError: the file can not be written, or is not one of ours; it is untouched.
+        """
+        now = datetime.datetime.now(datetime.UTC)
+        run = {
+            "run_id": f"{now:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}",
+            "trigger": {"timestamp": now.isoformat(timespec="seconds"), "command": list(command)},
+            "execution_environment": dict(execution_environment),
+        }
+        self._update(lambda document: document["runs"].append(run))
+        return str(run["run_id"])
+
+    def append(self, record: Record) -> None:
+        """Adds one result.
+
+        Raises:
+          ResultsFileError: the file can not be written any more.
+        """
+        self._update(lambda document: document["benchmarks"].append(record))
+
+    def records(self) -> list[Record]:
+        """Returns all results; none if there is no file yet.
+
+        Raises:
+          ResultsFileError: the file is not one of ours.
+        """
+        return list(self._read()["benchmarks"]) if self.path.exists() else []
+
+    def _update(self, change: Any) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self._lock.acquire(timeout=_LOCK_TIMEOUT_S):
+                document = self._read() if self.path.exists() else _empty()
+                change(document)
+                latest = document["runs"][-1]
+                # Where the seed's readers look; it knew one run a file.
+                document["trigger"] = latest["trigger"]
+                document["execution_environment"] = latest["execution_environment"]
+                _write_atomically(self.path, document)
+        except Timeout as error:
+            raise ResultsFileError(
+                f"{self.path}: another process has held its lock for {_LOCK_TIMEOUT_S:g} s"
+            ) from error
+        except OSError as error:
+            raise ResultsFileError(f"{self.path} can not be written: {error}") from error
+
+    def _read(self) -> Record:
+        document: Record
+        try:
+            document = json.loads(self.path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ResultsFileError(f"{self.path} can not be read: {error}") from error
+        except ValueError as error:
+            raise ResultsFileError(
+                f"{self.path} is no JSON ({error}); it was left as it is. Move it away, or choose "
+                "another file with -o"
+            ) from error
+        version = document.get("schema_version") if isinstance(document, dict) else None
+        if version != SCHEMA_VERSION or not _has_lists(document):
+            what = (
+                f"schema version {version}, this program writes {SCHEMA_VERSION}"
+                if isinstance(version, int) and version != SCHEMA_VERSION
+                else "JSON of another kind"
+            )
+            raise ResultsFileError(
+                f"{self.path} is no results file of ours ({what}); it was left as it is. "
+                "Choose another file with -o"
+            )
+        return document
+
+
+def _has_lists(document: Record) -> bool:
+    runs, benchmarks = document.get("runs"), document.get("benchmarks")
+    return isinstance(runs, list) and isinstance(benchmarks, list) and bool(runs)
+
+
+def _empty() -> Record:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "trigger": {},
+        "execution_environment": {},
+        "runs": [],
+        "benchmarks": [],
+    }
+
+
+def _write_atomically(path: Path, document: Record) -> None:
+    """Writes beside the file, syncs, renames: a reader sees the old content or the new one."""
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(document, file, allow_nan=False)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp makes files that only their owner reads; results are for everyone.
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,31 @@
+"""Simple summaries of samples."""
+
+import statistics
+from collections.abc import Sequence
+
+# A percentile is given only if at least this many samples lie beyond it.
+_SAMPLES_BEYOND = 5
+
+
+def summarize(samples: Sequence[float], suffix: str) -> dict[str, float | None]:
+    """Returns min, max, mean, median, stddev and median absolute deviation of samples.
+
+    Keys are `<statistic>_<suffix>`. The standard deviation is that of a sample (n - 1), None for
+    one sample. p90, p95 and p99 are given where n supports them.
+    """
+    if not samples:
+        return {}
+    median = statistics.median(samples)
+    summary: dict[str, float | None] = {
+        f"min_{suffix}": min(samples),
+        f"max_{suffix}": max(samples),
+        f"mean_{suffix}": statistics.fmean(samples),
+        f"median_{suffix}": median,
+        f"stddev_{suffix}": statistics.stdev(samples) if len(samples) > 1 else None,
+        f"mad_{suffix}": statistics.median(abs(value - median) for value in samples),
+    }
+    for percent in (90, 95, 99):
+        if len(samples) * (100 - percent) >= _SAMPLES_BEYOND * 100:
+            cuts = statistics.quantiles(samples, n=100, method="inclusive")
+            summary[f"p{percent}_{suffix}"] = cuts[percent - 1]
+    return summary
