@@ -66,8 +66,11 @@ class Console:
             self._spinner = None
 
     def results(self, records: Sequence[Record]) -> None:
-        """Prints results, workload x backend."""
+        """Prints results, workload x backend, and what is to be known of those that failed."""
         self._out.print(results_table(records))
+        for record in records:
+            if record["status"] != "ok":
+                self._out.print(_problem(record), soft_wrap=True)
 
     def _print_details(self, record: Record, metrics: Record) -> None:
         phases = {
@@ -123,6 +126,23 @@ def digits(value: float, significant: int = 3) -> str:
         return "0"
     text = f"{value:.{significant}g}"
     return f"{float(text):.0f}" if "e+" in text else text
+
+
+def _problem(record: Record) -> Text:
+    """Says what happened to which trial, in which phase, and what to type next."""
+    definition, status = record["definition"], record["status"]
+    backend = f"{definition['backend']}:{definition['compiler']}"
+    text = Text(status, style=_STYLES.get(status, _FAILED_STYLE))
+    text.append(f"  {definition['model']}  {backend}  in {record['phase']}: {record['reason']}")
+    if status == "unsupported":
+        return text
+    if record["log_file"]:
+        text.append(f"\n    log:   {record['log_file']}")
+    text.append(
+        f"\n    again: cbs run --backend {backend} -name '{definition['benchmark_name']}' "
+        f"-device {definition['device']} -o again.json --verbose"
+    )
+    return text
 
 
 def _latency(metrics: Record) -> str:

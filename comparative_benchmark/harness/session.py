@@ -198,7 +198,8 @@ class Session:
                 f"the worker used {used / 2**30:.1f} GiB, more than the limit of "
                 f"{limits.memory_bytes / 2**30:.1f} GiB (--memory-limit)"
             )
-            raise SessionEnded(Status.OUT_OF_MEMORY, self._phase, reason)
+            report = {"host_memory_peak_bytes": used}
+            raise SessionEnded(Status.OUT_OF_MEMORY, self._phase, reason, report)
 
     def _ended_by_itself(self) -> SessionEnded:
         """Says how a worker that we did not kill came to its end."""

@@ -68,13 +68,13 @@ def _run(
     outcome.versions = loaded["versions"]
     _note_report(outcome, loaded)
     _note_report(outcome, session.call("compile"))
-    outcome.verification = _verify(session, trial, artifacts, work_dir / "first", outcome)
+    outcome.verification = _verify(session, trial, artifacts, work_dir / "first_run", outcome)
     if not outcome.verification.passed:
         return
     if settings.warmup_iterations:
         outcome.warmup = session.call("measure", iterations=settings.warmup_iterations)["block"]
     outcome.block = session.call("measure", iterations=settings.iterations)["block"]
-    outcome.final_verification = _verify(session, trial, artifacts, work_dir / "last", outcome)
+    outcome.final_verification = _verify(session, trial, artifacts, work_dir / "last_run", outcome)
 
 
 def _verify(
@@ -94,7 +94,7 @@ def _verify(
         trial.case.verify_parameters,
     )
     if not verification.passed:
-        outcome.status, outcome.phase = Status.WRONG_OUTPUT, "verify"
+        outcome.status, outcome.phase = Status.WRONG_OUTPUT, f"verify_{directory.name}"
         outcome.reason = verification.reason
     return verification
 

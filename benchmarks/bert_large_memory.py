@@ -1,0 +1,81 @@
+"""Peak host memory of BERT-large (float32, sequence of 384, batch 1) with each backend.
+
+Runs the cases of all frameworks with `cbs run`, one fresh worker for each, and reads the peak of
+resident memory (`VmHWM` of the worker) from the results. The yardstick is the size of the weights.
+
+    python benchmarks/bert_large_memory.py [--root-dir DIR] [--backend jax_xla,pt_inductor,iree]
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from _timing import print_goal, print_table
+
+from openxla.benchmark.models import checkpoints
+from openxla.benchmark.models.architectures import bert
+from openxla.benchmark.root import ROOT_DIR_VARIABLE
+
+GOAL_BYTES = 24 * 2**30
+_CASES = {False: "BERT_LARGE_FP32_(JAX|PT)_384XI32_BATCH1", True: "BERT_TINY_FP32_.+_BATCH1"}
+_MODEL = {False: "bert-large-uncased", True: "bert-tiny"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--backend", default="jax_xla,pt_inductor,iree", help="as for `cbs run`")
+    parser.add_argument("--root-dir", type=Path, help="checkpoints and artifacts, as for `cbs run`")
+    parser.add_argument("--quick", action="store_true", help="BERT-tiny, to try the script")
+    options = parser.parse_args()
+    if options.root_dir:
+        os.environ[ROOT_DIR_VARIABLE] = str(options.root_dir.absolute())
+
+    records = _run(options.backend, _CASES[options.quick])
+    checkpoint = checkpoints.seeded(bert.ARCHITECTURE, _MODEL[options.quick])
+    weights = (checkpoint / checkpoints.WEIGHTS_FILE).stat().st_size
+    rows = []
+    for record in records:
+        peak = _metrics(record)["host_memory_peak_mb"] * 1e6
+        definition = record["definition"]
+        name = f"{definition['backend']}:{definition['compiler']} on {definition['framework']}"
+        rows.append([name, record["status"], f"{peak / 2**30:.2f}", f"{peak / weights:.2f}"])
+    print(f"weights: {weights / 2**30:.2f} GiB")
+    print_table(["backend", "status", "peak, GiB", "peak / weights"], rows)
+    for record in records:
+        if record["status"] != "ok":
+            print(f"{record['definition']['backend']}: {record['phase']}: {record['reason']}")
+    met = bool(records) and all(
+        record["status"] == "ok" and _metrics(record)["host_memory_peak_mb"] * 1e6 < GOAL_BYTES
+        for record in records
+    )
+    print_goal(f"all ok, each below {GOAL_BYTES / 2**30:.0f} GiB", met=met)
+
+
+def _run(backends: str, models: str) -> list[dict[str, Any]]:
+    """Runs `cbs run` and returns its records; a failed trial is a record, too."""
+    with tempfile.TemporaryDirectory(prefix="cbs-memory-") as directory:
+        output = Path(directory) / "results.json"
+        command = [
+            *(str(Path(sys.executable).with_name("cbs")), "run", "--backend", backends),
+            *("-name", f"models/{models}/.+", "-device", "host-cpu"),
+            *("-w", "1", "-iter", "3", "-o", str(output)),
+        ]
+        subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
+        assert output.exists(), "cbs run wrote no results"
+        records: list[dict[str, Any]] = json.loads(output.read_text(encoding="utf-8"))["benchmarks"]
+    return records
+
+
+def _metrics(record: dict[str, Any]) -> dict[str, Any]:
+    (metrics,) = record["metrics"].values()
+    found: dict[str, Any] = metrics
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""What the timed loop adds to a model that takes 1 ms, and to an empty call.
+
+`harness.sampling.measure_block` runs a fake backend, and a bare Python loop runs the same call; the
+blocks alternate in shuffled order. Two models of 1 ms: one waits until the clock has advanced by
+1 ms, the other does a fixed amount of Python work. Two figures each, over what the bare loop takes
+for a call: the median latency that the harness reports, and the wall time that an iteration costs.
+
+    python benchmarks/harness_overhead.py [--rounds 30] [--quick]
+"""
+
+import argparse
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+from _timing import Ratio, print_goal, print_table, ratio
+
+from comparative_benchmark.backend_api import Array, Backend, BackendContext, BackendFacts
+from comparative_benchmark.harness.phases import PhaseClock
+from comparative_benchmark.harness.sampling import measure_block
+from openxla.benchmark import devices
+
+GOAL = 0.01
+_TARGET_NS = 1_000_000
+
+
+class Fake(Backend):
+    """A backend whose model is any callable, done when it returns."""
+
+    def __init__(self, call: Callable[[], object]) -> None:
+        context = BackendContext(
+            compiler="none",
+            options=(),
+            device=devices.ALL_DEVICES[0],
+            threads=1,
+            work_dir=Path(),
+            phase=PhaseClock(lambda _: None),
+        )
+        super().__init__(context)
+        self._call = call
+
+    def load(self, model: Any, inputs: Sequence[Array]) -> None: ...
+
+    def compile(self) -> None: ...
+
+    def dispatch(self) -> Any:
+        return self._call()
+
+    def synchronize(self, outputs: Any) -> None: ...
+
+    def fetch(self, outputs: Any) -> list[Any]:
+        return []
+
+    def facts(self) -> BackendFacts:
+        return BackendFacts()
+
+
+@attrs.define
+class Rounds:
+    """Per round: time of a call in the bare loop, reported latency, wall time of an iteration."""
+
+    bare_ns: list[float] = attrs.field(factory=list)
+    reported_ns: list[float] = attrs.field(factory=list)
+    wall_ns: list[float] = attrs.field(factory=list)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=30, help="pairs of blocks (default 30)")
+    parser.add_argument("--quick", action="store_true", help="five rounds, to try the script")
+    options = parser.parse_args()
+    rounds = 5 if options.quick else options.rounds
+
+    rows, ratios = [], []
+    for name, call in (("waits 1 ms", _wait), ("Python work, 1 ms", _work_of_1_ms())):
+        measured = _measure(call, rounds=rounds, iterations=100)
+        reported = ratio(measured.reported_ns, measured.bare_ns)
+        wall = ratio(measured.wall_ns, measured.bare_ns)
+        ratios += [reported, wall]
+        rows.append([name, _us(measured.bare_ns), str(reported), str(wall)])
+    print_table(["model", "bare, us", "reported / bare", "wall / bare"], rows)
+
+    empty = _measure(_nothing, rounds=rounds, iterations=20_000)
+    added = [wall - bare for wall, bare in zip(empty.wall_ns, empty.bare_ns)]
+    print(
+        f"empty call: {statistics.median(empty.bare_ns):.0f} ns in the bare loop, "
+        f"{statistics.median(empty.wall_ns):.0f} ns an iteration in the harness: "
+        f"{statistics.median(added):.0f} ns added, of which a sample holds "
+        f"{statistics.median(empty.reported_ns):.0f} ns"
+    )
+    print_goal(f"a 1 ms model within {GOAL:.0%}", met=all(map(_within, ratios)))
+
+
+def _measure(call: Callable[[], object], *, rounds: int, iterations: int) -> Rounds:
+    """Alternates a block of the harness and one of the bare loop, in shuffled order."""
+    backend, found = Fake(call), Rounds()
+    choose = random.Random(0)
+    for _ in range(rounds):
+        for harness in choose.sample([True, False], 2):
+            if harness:
+                block = measure_block(backend, iterations)
+                found.reported_ns.append(statistics.median(block.latencies_ms) * 1e6)
+                found.wall_ns.append(block.wall_ms * 1e6 / iterations)
+            else:
+                found.bare_ns.append(_bare(call, iterations) / iterations)
+    return found
+
+
+def _bare(call: Callable[[], object], iterations: int) -> int:
+    start = time.perf_counter_ns()
+    for _ in range(iterations):
+        call()
+    return time.perf_counter_ns() - start
+
+
+def _wait() -> None:
+    end = time.perf_counter_ns() + _TARGET_NS
+    while time.perf_counter_ns() < end:
+        pass
+
+
+def _work_of_1_ms() -> Callable[[], object]:
+    """Returns a loop whose length takes about 1 ms here."""
+    count = 10_000
+    fastest = min(_bare(lambda: _work(count), 1) for _ in range(50))
+    count = count * _TARGET_NS // fastest
+    return lambda: _work(count)
+
+
+def _work(count: int) -> int:
+    total = 0
+    for index in range(count):
+        total += index
+    return total
+
+
+def _nothing() -> None:
+    pass
+
+
+def _us(values_ns: Sequence[float]) -> str:
+    return f"{statistics.median(values_ns) / 1e3:.1f}"
+
+
+def _within(found: Ratio) -> bool:
+    return abs(found.median - 1) <= GOAL
+
+
+if __name__ == "__main__":
+    main()

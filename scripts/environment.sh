@@ -1,0 +1,78 @@
+# Sourced by the other scripts: makes or reuses a virtual environment.
+#
+#   ensure_environment DIR LOCK...    installs the locks and this checkout into DIR
+#
+# PYTHON chooses the interpreter (default: the first of python3.11, 3.12, 3.13, python3 that is
+# supported). uv is used where it is on the path, pip otherwise; CBS_USE_UV=0 forbids uv.
+
+CBS_ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+
+supported_python() {
+  "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' >/dev/null 2>&1
+}
+
+find_python() {
+  if [[ -n "${PYTHON:-}" ]]; then
+    supported_python "${PYTHON}" && { echo "${PYTHON}"; return; }
+    echo "PYTHON=${PYTHON} is not a Python of 3.11 to 3.13" >&2
+    return 1
+  fi
+  local candidate
+  for candidate in python3.11 python3.12 python3.13 python3; do
+    supported_python "${candidate}" && { echo "${candidate}"; return; }
+  done
+  echo "no Python of 3.11 to 3.13 found; install one, or name it with PYTHON=/path/to/python" >&2
+  return 1
+}
+
+use_uv() {
+  [[ "${CBS_USE_UV:-1}" != 0 ]] && command -v uv >/dev/null
+}
+
+# Packages whose files pip finds by --find-links must be found by uv, too: a build of torch without
+# CUDA may lie there.
+install() {
+  local venv="$1"
+  shift
+  if use_uv; then
+    UV_FIND_LINKS="${UV_FIND_LINKS:-${PIP_FIND_LINKS:-}}" uv pip install --quiet \
+      --python "${venv}/bin/python" "$@"
+  else
+    # Twice quiet: warnings about a machine's own index settings are no news here.
+    "${venv}/bin/python" -m pip install -qq --disable-pip-version-check "$@"
+  fi
+}
+
+# What an environment is made of, in one line: nothing is installed while it stays the same.
+fingerprint() {
+  {
+    cat "$@" "${CBS_ROOT}/pyproject.toml" "${CBS_ROOT}/scripts/environment.sh"
+    "${FOUND_PYTHON}" -c 'import sys; print(sys.version, sys.base_prefix)'
+    echo "${CBS_ROOT}"
+  } | sha256sum | cut -d' ' -f1
+}
+
+ensure_environment() {
+  local venv="$1" lock locks=() stamp
+  shift
+  FOUND_PYTHON="$(find_python)" || return 1
+  for lock in "$@"; do locks+=(--requirement "${lock}"); done
+  # One stamp for each set of locks: the tests' packages come on top of the quickstart's.
+  stamp="${venv}/.cbs-stamp-$(echo "$*" | sha256sum | cut -c1-12)"
+  local wanted
+  wanted="$(fingerprint "$@")"
+  if [[ -f "${stamp}" && "$(cat "${stamp}")" == "${wanted}" ]]; then
+    return 0
+  fi
+  echo "installing the environment ${venv} (some minutes, once) ..." >&2
+  if [[ ! -x "${venv}/bin/python" ]] || ! supported_python "${venv}/bin/python"; then
+    if use_uv; then
+      uv venv --quiet --seed --python "${FOUND_PYTHON}" "${venv}"
+    else
+      "${FOUND_PYTHON}" -m venv "${venv}"
+    fi
+  fi
+  install "${venv}" "${locks[@]}" || return 1
+  install "${venv}" --no-deps --editable "${CBS_ROOT}" || return 1
+  echo "${wanted}" > "${stamp}"
+}

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Runs the tiny BERT and ResNet through every backend on this machine and prints a table.
+#
+# Makes the environment .venv on first use. Results: results/quickstart/results.json. Arguments are
+# passed on to `cbs run`, e.g. `./scripts/quickstart.sh -iter 20`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/environment.sh
+
+ensure_environment .venv comparative_benchmark/{pt_inductor,jax_xla,iree}/requirements.txt
+exec .venv/bin/cbs run \
+  --backend pt_inductor,jax_xla,iree \
+  -name 'models/(BERT|RESNET)_TINY_FP32_.+_BATCH1/.+' \
+  -device host-cpu \
+  -o results/quickstart/results.json \
+  "$@"

@@ -1,0 +1,24 @@
+"""What all tests share: the command line as users run it, on an artifact root of their own."""
+
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests_support import Run, run_cbs
+
+from openxla.benchmark.root import ROOT_DIR_VARIABLE
+
+
+@pytest.fixture(scope="session")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Variables of a `cbs` process."""
+    root = tmp_path_factory.mktemp("root")
+    return {**os.environ, ROOT_DIR_VARIABLE: str(root), "COLUMNS": "200"}
+
+
+@pytest.fixture
+def cbs_run(tmp_path: Path, environment: dict[str, str]) -> Callable[..., Run]:
+    """Runs `cbs run` to its end, in the test's own folder."""
+    return functools.partial(run_cbs, directory=tmp_path, environment=environment)

@@ -1,0 +1,147 @@
+"""Runs as a whole: interruption, resuming, artifacts, in-process."""
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from tests_support import cbs_command, processes_of
+
+TOYS = ("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy", "-w", "1", "-iter", "3")
+ONE = (*TOYS, "-name", "models/TOY_NONE/.+")
+
+
+def _wait_for(condition, what: str) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, f"waited a minute for {what}"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def hanging_run(tmp_path, environment):
+    """A run whose second trial hangs; its first one is done."""
+    output = tmp_path / "results.json"
+    process = subprocess.Popen(
+        cbs_command(*TOYS, "-name", "models/TOY_(NONE|HANG)/.+", output=output),
+        env={**environment, "CBS_TEST_MARKER": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    _wait_for(
+        lambda: output.exists() and '"ok"' in output.read_text() and processes_of(str(tmp_path)),
+        "the first result",
+    )
+    time.sleep(0.5)
+    yield process, output
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_ends_workers_and_keeps_results(hanging_run, tmp_path, number):
+    process, output = hanging_run
+    os.kill(process.pid, number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "finished results are kept" in err
+    assert "Traceback" not in err
+    assert '"ok"' in output.read_text()
+    assert processes_of(str(tmp_path)) == []
+
+
+def test_workers_leave_when_their_parent_is_killed(hanging_run, tmp_path):
+    process, _ = hanging_run
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    _wait_for(lambda: processes_of(str(tmp_path)) == [], "the workers to leave")
+
+
+def test_resume_runs_only_what_is_not_ok(cbs_run):
+    first = cbs_run(*TOYS, "-name", "models/TOY_(NONE|RAISES)/.+")
+    again = cbs_run(*TOYS, "-name", "models/TOY_(NONE|RAISES|FLOODS)/.+", "--resume")
+    models = [r["definition"]["model"] for r in again.document["benchmarks"]]
+    assert first.code == 1
+    assert models == ["TOY_NONE", "TOY_RAISES", "TOY_RAISES", "TOY_FLOODS"]
+    assert "[1/3]" not in again.err
+    # The table shows what was resumed, too.
+    assert again.out.count("ok") == 2
+
+
+def test_without_resume_results_are_added(cbs_run):
+    cbs_run(*ONE)
+    again = cbs_run(*ONE)
+    assert again.code == 0
+    assert len(again.document["benchmarks"]) == 2
+    assert len({run["run_id"] for run in again.document["runs"]}) == 2
+
+
+def test_in_process_gives_the_same_results_without_a_worker(cbs_run):
+    run = cbs_run(*ONE, "--run-in-process")
+    [record] = run.document["benchmarks"]
+    metrics = record["metrics"]["framework_level"]
+    assert run.code == 0, run.err
+    assert len(metrics["latencies_ms"]) == 3
+    assert metrics["final_verification"]["passed"]
+
+
+def test_in_process_failures_are_results_too(cbs_run):
+    run = cbs_run(*TOYS, "-name", "models/TOY_(NONE|RAISES)/.+", "--run-in-process")
+    assert run.statuses["TOY_RAISES test_numpy:direct"] == "failed"
+    assert run.statuses["TOY_NONE test_numpy:direct"] == "ok"
+
+
+def test_counts_are_what_was_asked_for(cbs_run):
+    run = cbs_run(*TOYS[:4], "-name", "models/TOY_NONE/.+", "-w", "0", "-iter", "7")
+    metrics = run.document["benchmarks"][0]["metrics"]["framework_level"]
+    assert (metrics["warmup_iterations"], metrics["benchmark_iterations"]) == (0, 7)
+    assert len(metrics["latencies_ms"]) == len(metrics["dispatch_ms"]) == 7
+
+
+def test_artifacts_are_made_once_and_checked(cbs_run, tmp_path):
+    root = tmp_path / "root"
+    first = cbs_run(*ONE, "--root-dir", str(root))
+    again = cbs_run(*ONE, "--root-dir", str(root), "--no-download")
+    assert "preparing" in first.err
+    assert "preparing" not in again.err
+    [truth] = root.glob("workloads/*/truth/output_0.npy")
+    data = bytearray(truth.read_bytes())
+    data[-1] ^= 1
+    truth.write_bytes(data)
+    damaged = cbs_run(*ONE, "--root-dir", str(root))
+    [*_, record] = damaged.document["benchmarks"]
+    assert (record["status"], record["phase"]) == ("failed", "artifacts")
+    assert "output_0.npy" in record["reason"]
+    assert "--generate-artifacts" in record["reason"]
+    mended = cbs_run(*ONE, "--root-dir", str(root), "--generate-artifacts")
+    assert mended.code == 0
+
+
+def test_no_download_does_not_make_artifacts(cbs_run, tmp_path):
+    run = cbs_run(*ONE, "--root-dir", str(tmp_path / "root"), "--no-download")
+    [record] = run.document["benchmarks"]
+    assert record["status"] == "failed"
+    assert "--generate-artifacts" in record["reason"]
+
+
+def test_a_backend_that_is_not_installed_costs_the_others_nothing(cbs_run):
+    run = cbs_run(*TOYS[:2], "--backend", "test_absent,test_numpy", *TOYS[4:], *ONE[-2:])
+    assert run.statuses["TOY_NONE test_numpy:direct"] == "ok"
+    assert run.statuses["TOY_NONE test_absent:direct"] == "unsupported"
+    assert "pip install a-module-that-nobody-has" in run.out
+    assert run.code == 0
+
+
+def test_only_unsupported_trials_exit_with_missing_data(cbs_run):
+    run = cbs_run(*TOYS[:2], "--backend", "test_absent", *TOYS[4:], *ONE[-2:])
+    assert run.code == 3
+
+
+def test_gpu_cases_are_unsupported_without_one(cbs_run):
+    run = cbs_run(*ONE, "-device", "host-gpu")
+    [record] = run.document["benchmarks"]
+    assert record["status"] == "unsupported"
+    assert "numpy does not run on host-gpu" in record["reason"]

@@ -1,0 +1,24 @@
+"""A backend that calls numpy models directly, and one whose framework is never installed."""
+
+from comparative_benchmark.backend_api import BackendInfo, CompilerInfo
+from openxla.benchmark.def_types import ModelFrameworkType
+
+BACKEND = BackendInfo(
+    name="test_numpy",
+    implementation="cbs_test_plugin.backend:NumpyBackend",
+    level="framework_level",
+    # Models of the toy architecture say that they are PyTorch; no torch is imported.
+    modules={ModelFrameworkType.PYTORCH: ("numpy",)},
+    install="nothing",
+    compilers=(CompilerInfo(name="direct", description="calls forward"),),
+    reference="cbs_test_plugin.backend:reference",
+)
+
+ABSENT = BackendInfo(
+    name="test_absent",
+    implementation="cbs_test_plugin.nowhere:Backend",
+    level="framework_level",
+    modules={ModelFrameworkType.PYTORCH: ("a_module_that_nobody_has",)},
+    install="pip install a-module-that-nobody-has",
+    compilers=(CompilerInfo(name="direct", description="never runs"),),
+)

@@ -1,0 +1,42 @@
+"""numpy as a backend: fast to start, so that the harness can be tested many times."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from comparative_benchmark.backend_api import Array, Backend, BackendFacts, UnsupportedError
+from openxla.benchmark.models.shared_model import as_tuple
+
+
+class NumpyBackend(Backend):
+    """Calls `model.forward`."""
+
+    def load(self, model: Any, inputs: Sequence[Array]) -> None:
+        if self.context.device.accelerator_type != "cpu":
+            raise UnsupportedError(f"numpy does not run on {self.context.device.name}")
+        self._model, self._inputs = model, inputs
+
+    def compile(self) -> None:
+        with self.context.phase("compile"):
+            pass
+
+    def dispatch(self) -> Any:
+        return self._model.forward(*self._inputs)
+
+    def synchronize(self, outputs: Any) -> None:
+        pass
+
+    def fetch(self, outputs: Any) -> list[Any]:
+        return list(as_tuple(outputs))
+
+    def facts(self) -> BackendFacts:
+        return BackendFacts(weights="parameters", not_measurable=("trace", "lower"))
+
+
+def reference(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
+    """Truth in float64, reference as the model computes."""
+    same_type = [np.asarray(value) for value in as_tuple(model.forward(*inputs))]
+    wide = [value.astype(np.float64) for value in inputs]
+    truth = as_tuple(model.forward(*wide))
+    return [np.asarray(value, np.float64) for value in truth], same_type

@@ -1,0 +1,1 @@
+"""A model module without `create_model`."""

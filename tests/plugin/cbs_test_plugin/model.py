@@ -1,0 +1,152 @@
+"""The toy model, and all the ways in which a model can go wrong."""
+
+import os
+import subprocess
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from cbs_test_plugin.architecture import ARCHITECTURE
+from openxla.benchmark.models import checkpoints, shared_model
+
+
+class ToyModel(shared_model.ArchitectureModel):
+    def __init__(self, **parameters: Any) -> None:
+        self.set_architecture(ARCHITECTURE, parameters)
+        weights = checkpoints.load_tensors(ARCHITECTURE, self.checkpoint)
+        self.first, self.second = weights["first"], weights["second"]
+        self.calls = 0
+
+    def forward(self, x: Any) -> Any:
+        self.calls += 1
+        dtype = x.dtype
+        return np.tanh(x @ self.first.astype(dtype)) @ self.second.astype(dtype)
+
+
+class Segfault(ToyModel):
+    def forward(self, x: Any) -> Any:
+        import ctypes
+
+        return ctypes.string_at(0)
+
+
+class Hang(ToyModel):
+    def forward(self, x: Any) -> Any:
+        time.sleep(3600)
+
+
+class Memory(ToyModel):
+    def forward(self, x: Any) -> Any:
+        hoard = []
+        while True:
+            hoard.append(np.ones(1 << 22))  # 32 MiB, touched
+
+
+class NoMemory(ToyModel):
+    def forward(self, x: Any) -> Any:
+        return np.ones((1 << 30, 1 << 20))  # numpy refuses: MemoryError
+
+
+class NotANumber(ToyModel):
+    def forward(self, x: Any) -> Any:
+        y = super().forward(x)
+        y[0, 0] = np.nan
+        return y
+
+
+class Transposed(ToyModel):
+    def forward(self, x: Any) -> Any:
+        return np.ascontiguousarray(super().forward(x).T)
+
+
+class Constant(ToyModel):
+    def forward(self, x: Any) -> Any:
+        return np.zeros_like(super().forward(x))
+
+
+class LateFault(ToyModel):
+    """Right at first, wrong once it is being timed: a cache that goes stale, say."""
+
+    def forward(self, x: Any) -> Any:
+        y = super().forward(x)
+        return y if self.calls < 3 else y + 1
+
+
+class Raises(ToyModel):
+    def forward(self, x: Any) -> Any:
+        raise ValueError("this model is tired")
+
+
+class RaisesInInit(ToyModel):
+    def __init__(self, **parameters: Any) -> None:
+        raise OSError("weights are gone")
+
+
+class NoArray(ToyModel):
+    def forward(self, x: Any) -> Any:
+        return {"logits": super().forward(x)}
+
+
+class Arity(ToyModel):
+    def forward(self, x: Any, mask: Any) -> Any:
+        return super().forward(x)
+
+
+class ExitCode(ToyModel):
+    def forward(self, x: Any) -> Any:
+        os._exit(7)
+
+
+class Floods(ToyModel):
+    """Prints megabytes, also past Python's own streams; its results must not suffer."""
+
+    def forward(self, x: Any) -> Any:
+        sys.stdout.write("x" * 1_000_000 + "\n")
+        os.write(2, b"y" * 1_000_000)
+        return super().forward(x)
+
+
+class Orphans(ToyModel):
+    """Leaves a process behind that left the session's process group."""
+
+    def forward(self, x: Any) -> Any:
+        if self.calls == 0:
+            subprocess.Popen(["sleep", "3600.125"], start_new_session=True)
+        return super().forward(x)
+
+
+class KeepsPipes(ToyModel):
+    """Forks a child that holds all descriptors open, then dies."""
+
+    def forward(self, x: Any) -> Any:
+        if os.fork() == 0:
+            time.sleep(3600)
+        os.abort()
+
+
+FAULTS = {
+    "segfault": Segfault,
+    "hang": Hang,
+    "memory": Memory,
+    "no-memory": NoMemory,
+    "nan": NotANumber,
+    "transposed": Transposed,
+    "constant": Constant,
+    "late-fault": LateFault,
+    "raises": Raises,
+    "raises-in-init": RaisesInInit,
+    "no-array": NoArray,
+    "arity": Arity,
+    "exit-code": ExitCode,
+    "floods": Floods,
+    "orphans": Orphans,
+    "keeps-pipes": KeepsPipes,
+    "none": ToyModel,
+}
+
+
+def create_model(*, fault: str = "none", **parameters: Any) -> ToyModel:
+    """Returns the toy with the given fault."""
+    return FAULTS[fault](**parameters)

@@ -1,0 +1,69 @@
+"""Helpers that fixtures of every scope use."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+
+@attrs.frozen
+class Run:
+    """A finished `cbs run`."""
+
+    code: int
+    out: str
+    err: str
+    output: Path
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return json.loads(self.output.read_text())
+
+    @property
+    def statuses(self) -> dict[str, str]:
+        """Status by `MODEL backend:compiler`."""
+        return {
+            f"{d['model']} {d['backend']}:{d['compiler']}": record["status"]
+            for record in self.document["benchmarks"]
+            for d in (record["definition"],)
+        }
+
+
+def cbs_command(*arguments: str, output: Path) -> list[str]:
+    """Returns the command line of `cbs run` on host-cpu."""
+    module = [sys.executable, "-m", "comparative_benchmark.cli", "run", "-device", "host-cpu"]
+    return [*module, "-o", str(output), *arguments]
+
+
+def run_cbs(
+    *arguments: str, directory: Path, environment: dict[str, str], timeout_s: float = 900
+) -> Run:
+    """Runs `cbs run` to its end; results go to `results.json` of the directory."""
+    output = directory / "results.json"
+    done = subprocess.run(
+        cbs_command(*arguments, output=output),
+        env=environment,
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    return Run(done.returncode, done.stdout, done.stderr, output)
+
+
+def processes_of(marker: str) -> list[int]:
+    """Returns the processes, except this one, whose environment holds the marker."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            environment = (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if marker.encode() in environment and int(entry.name) != os.getpid():
+            found.append(int(entry.name))
+    return found

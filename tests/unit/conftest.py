@@ -1,0 +1,97 @@
+"""What the unit tests share: an artifact root of their own, and made-up trials."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from comparative_benchmark.harness import trial as trials
+from comparative_benchmark.harness.trial import Trial, TrialOutcome
+from comparative_benchmark.harness.verification import Verification
+from openxla.benchmark import devices
+from openxla.benchmark.comparative_suite import catalog
+from openxla.benchmark.root import ROOT_DIR_VARIABLE
+from openxla.benchmark.workloads import workload_of
+
+DEFAULT_CASE = "models/BERT_TINY_FP32_JAX_32XI32_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"
+
+
+@pytest.fixture(autouse=True)
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An artifact root that is empty and gone after the test."""
+    path = tmp_path / "artifact-root"
+    monkeypatch.setenv(ROOT_DIR_VARIABLE, str(path))
+    # `cbs` installs a handler and may set the variable itself.
+    yield path
+    os.environ.pop(ROOT_DIR_VARIABLE, None)
+
+
+@pytest.fixture
+def run_python() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs a program in a fresh interpreter."""
+
+    def run(program: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", program, *arguments],
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def make_trial() -> Callable[..., Trial]:
+    """Makes a trial of a case of the suite."""
+
+    def make(name: str = DEFAULT_CASE, competitor: str = "jax_xla:xla") -> Trial:
+        (case,) = catalog.select(catalog.all_benchmarks(), name=name)
+        (found,) = trials.parse_competitors(competitor, "cpu")
+        return Trial(
+            case=case, workload=workload_of(case), competitor=found, device=devices.HOST_CPU
+        )
+
+    return make
+
+
+@pytest.fixture
+def finished() -> Callable[..., TrialOutcome]:
+    """Makes the outcome of a trial that went through all phases."""
+
+    def make(**changes: object) -> TrialOutcome:
+        verdict = Verification(
+            passed=True,
+            relative_rmse=1e-7,
+            reference_relative_rmse=2e-7,
+            allowed_relative_rmse=1e-6,
+            max_abs_error=1e-6,
+        )
+        phases = ("import", "load", "h2d", "lower", "compile", "first_run", "execute", "d2h")
+        block = {
+            "latencies_ms": [1.0, 2.0, 3.0, 4.0],
+            "dispatch_ms": [0.1, 0.2, 0.3, 0.4],
+            "device_ms": [],
+            "cpu_ms": 8.0,
+            "wall_ms": 10.0,
+        }
+        fields: dict[str, object] = {
+            "phases": {name: {"ms": 2.0, "host_memory_peak_bytes": 5_000_000} for name in phases},
+            "host_memory_peak_bytes": 5_000_000,
+            "verification": verdict,
+            "final_verification": verdict,
+            "warmup": {**block, "latencies_ms": [9.0, 7.0]},
+            "block": block,
+            "facts": {"weights": "arguments", "not_measurable": ["trace"], "notes": {}},
+            "versions": {"jax": "1.2.3"},
+            "artifact_digests": {"inputs/input_0.npy": "0" * 64},
+            "log_file": "run/trial.log",
+            "wall_s": 1.23456,
+        }
+        return TrialOutcome(**{**fields, **changes})
+
+    return make

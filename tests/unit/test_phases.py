@@ -1,0 +1,42 @@
+"""Phases: announced, timed, added up, and remembered when something breaks."""
+
+import pytest
+from comparative_benchmark.harness.phases import PhaseClock, peak_memory_bytes
+
+
+def test_phases_are_announced_and_nested_ones_give_way_to_the_outer_one():
+    said = []
+    clock = PhaseClock(lambda message: said.append(message["phase"]))
+    with clock("compile"), clock("lower"):
+        assert clock.current == "lower"
+    assert clock.current is None
+    assert said == ["compile", "lower", "compile"]
+    assert set(clock.records) == {"compile", "lower"}
+    assert clock.records["lower"].ms <= clock.records["compile"].ms
+
+
+def test_entering_a_phase_again_adds_to_it():
+    clock = PhaseClock(lambda _: None)
+    times = []
+    for _ in range(3):
+        with clock("d2h"):
+            sum(range(1000))
+        times.append(clock.records["d2h"].ms)
+    assert 0 < times[0] < times[1] < times[2]
+
+
+def test_after_an_exception_the_phase_stays_current_and_has_no_time():
+    clock = PhaseClock(lambda _: None)
+    with pytest.raises(ValueError, match="broken"), clock("compile"):
+        raise ValueError("broken")
+    assert clock.current == "compile"
+    assert "compile" not in clock.records
+
+
+def test_peak_memory_is_in_bytes():
+    peak = peak_memory_bytes()
+    assert peak is not None
+    assert 10 * 2**20 < peak < 64 * 2**30
+    with_ballast = bytearray(64 * 2**20)
+    with_ballast[::4096] = b"x" * len(with_ballast[::4096])
+    assert peak_memory_bytes() >= peak

@@ -1,0 +1,175 @@
+"""Templates and families: one definition, many variants."""
+
+import pytest
+from openxla.benchmark import testdata
+from openxla.benchmark.comparative_suite import families, utils
+from openxla.benchmark.def_types import (
+    BenchmarkCase,
+    DefinitionError,
+    Model,
+    ModelArtifactType,
+    ModelFrameworkType,
+    ModelImplementation,
+)
+
+IMPLEMENTATION = ModelImplementation(name="IMPL", framework_type=ModelFrameworkType.JAX)
+
+
+def template(**changes: object) -> utils.ModelTemplate:
+    fields = {"name": "X_BATCH${batch_size}", "model_impl": IMPLEMENTATION, **changes}
+    return utils.ModelTemplate(**fields)
+
+
+def test_a_batch_template_gives_one_model_for_each_size():
+    models = utils.build_batch_models(
+        template(tags=[utils.BATCH_TAG, "x"], model_parameters={"data_type": "fp32"}), [1, 16]
+    )
+    assert list(models) == [1, 16]
+    assert [model.name for model in models.values()] == ["X_BATCH1", "X_BATCH16"]
+    assert models[16].tags == ("batch-16", "x")
+    assert models[16].model_parameters == {"data_type": "fp32", "batch_size": 16}
+
+
+@pytest.mark.parametrize(
+    ("build", "field", "tag"),
+    [
+        (utils.build_batch_models, "batch_size", utils.BATCH_TAG),
+        (utils.build_input_sequence_models, "seq_len", utils.SEQLEN_TAG),
+        (utils.build_gen_models, "gen_len", utils.GEN_TAG),
+    ],
+)
+def test_each_helper_fills_its_own_field(build, field, tag):
+    models = build(template(name=f"X_${{{field}}}", tags=[tag]), [8])
+    assert models[8].name == "X_8"
+    assert models[8].model_parameters == {field: 8}
+    assert models[8].tags == (f"{tag.partition('-')[0]}-8",)
+
+
+def test_several_axes_give_every_combination_in_order():
+    models = utils.build_models(
+        template(name="X_${data_type}_B${batch_size}"),
+        {"data_type": ["fp32", "bf16"], "batch_size": [1, 2]},
+    )
+    assert [(key, model.name) for key, model in models.items()] == [
+        (("fp32", 1), "X_fp32_B1"),
+        (("fp32", 2), "X_fp32_B2"),
+        (("bf16", 1), "X_bf16_B1"),
+        (("bf16", 2), "X_bf16_B2"),
+    ]
+    assert models["bf16", 2].model_parameters == {"data_type": "bf16", "batch_size": 2}
+
+
+def test_a_parameter_that_is_only_a_field_keeps_the_type_of_its_value():
+    models = utils.build_models(
+        template(model_parameters={"size": "${batch_size}", "text": "b=${batch_size}", "n": 3}),
+        {"batch_size": [4]},
+    )
+    assert models[(4,)].model_parameters == {"size": 4, "text": "b=4", "n": 3, "batch_size": 4}
+
+
+def test_the_url_of_a_template_knows_name_and_axes():
+    models = utils.build_batch_models(
+        template(
+            artifacts_dir_url="gs://bucket/${name}/${batch_size}",
+            exported_model_types=[ModelArtifactType.STABLEHLO_MLIR],
+        ),
+        [2],
+    )
+    assert models[2].artifacts_dir_url == "gs://bucket/X_BATCH2/2"
+    assert models[2].exported_model_types == (ModelArtifactType.STABLEHLO_MLIR,)
+
+
+def test_variants_with_one_name_are_refused():
+    with pytest.raises(DefinitionError, match="'X'.*same name"):
+        utils.build_batch_models(template(name="X"), [1, 2])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "X_${size}"},
+        {"name": "X_${batch_size"},
+        {"name": "X_$"},
+        {"tags": ["${size}"]},
+        {"model_parameters": {"text": "${size}"}},
+        {"artifacts_dir_url": "gs://${bucket}"},
+    ],
+)
+def test_an_unknown_or_malformed_field_is_refused(changes):
+    with pytest.raises(DefinitionError, match="unknown or malformed field"):
+        utils.build_batch_models(template(**changes), [1])
+
+
+def test_cases_have_the_keys_of_their_models():
+    models = utils.build_batch_models(template(), [1, 2])
+    cases = utils.build_benchmark_cases(models, verify_parameters={"absolute_tolerance": 0.5})
+    assert list(cases) == [1, 2]
+    assert cases[2].model is models[2]
+    assert cases[2].input_data is testdata.INPUT_DATA_MODEL_DEFAULT
+    assert cases[2].verify_parameters == {"absolute_tolerance": 0.5}
+
+
+def test_the_seeds_helper_names_exist():
+    models = utils.build_batch_models(template(), [1])
+    for build in (
+        utils.build_batch_benchmark_cases,
+        utils.build_input_sequence_benchmark_cases,
+        utils.build_gen_benchmark_cases,
+    ):
+        assert build(models) == utils.build_benchmark_cases(models)
+
+
+def test_collect_finds_records_in_nested_containers_once():
+    models = utils.build_batch_models(template(), [1, 2, 3])
+    namespace = {
+        "ONE": models[1],
+        "NESTED": {"a": {"b": [models[2], (models[3], "text")]}},
+        "AGAIN": models,
+        "number": 1,
+        "text": "abc",
+    }
+    assert utils.collect(namespace, Model) == [models[1], models[2], models[3]]
+    assert utils.collect(namespace, BenchmarkCase) == []
+
+
+def family(**changes: object) -> families.Family:
+    fields = {
+        "name": "NET_${DATA_TYPE}_${FRAMEWORK}_3X8X8X${ELEMENT_TYPE}_BATCH${batch_size}",
+        "model_name": "net",
+        "axis": "batch_size",
+        "sizes": (1, 2),
+        "tags": (utils.BATCH_TAG,),
+        **changes,
+    }
+    return families.Family(**fields)
+
+
+def test_a_family_spells_framework_and_types_in_its_names():
+    models = family().models(IMPLEMENTATION, "JAX")
+    assert {key: model.name for key, model in models.items()} == {
+        (data_type, size): f"NET_{data_type.upper()}_JAX_3X8X8X{element}_BATCH{size}"
+        for data_type, element in (("fp32", "F32"), ("fp16", "F16"), ("bf16", "BF16"))
+        for size in (1, 2)
+    }
+    assert models["bf16", 2].model_parameters == {
+        "data_type": "bf16",
+        "model_name": "net",
+        "batch_size": 2,
+    }
+
+
+def test_a_family_takes_another_model_name_and_parameters_by_type():
+    models = family(parameters={"seq_len": 8}).models(
+        IMPLEMENTATION, "PT", model_name="hub/net", parameters_by_type={"fp16": {"hint": True}}
+    )
+    assert models["fp32", 1].model_parameters["model_name"] == "hub/net"
+    assert "hint" not in models["fp32", 1].model_parameters
+    assert models["fp16", 1].model_parameters["hint"] is True
+    assert all(model.model_parameters["seq_len"] == 8 for model in models.values())
+
+
+def test_a_family_with_an_unknown_field_or_type_is_refused():
+    with pytest.raises(DefinitionError, match="unknown or malformed field"):
+        family(name="NET_${PRECISION}_${batch_size}").models(IMPLEMENTATION, "PT")
+    with pytest.raises(DefinitionError, match="data_type 'fp8'"):
+        family(data_types=("fp8",)).models(IMPLEMENTATION, "PT")
