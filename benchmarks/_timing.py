@@ -1,7 +1,7 @@
 """What the scripts in this folder share: interleaved blocks, ratios with a spread, a small table.
 
-Absolute times of a shared machine mean little; two things that are timed in turn, in shuffled order,
-meet the same conditions, and their ratio round by round means a lot more.
+Absolute times of a shared machine mean little. Two things that are timed in turn, in shuffled
+order, meet the same conditions, and their ratio round by round means a lot more.
 """
 
 import random

@@ -1,7 +1,9 @@
 """Peak host memory of BERT-large (float32, sequence of 384, batch 1) with each backend.
 
 Runs the cases of all frameworks with `cbs run`, one fresh worker for each, and reads the peak of
-resident memory (`VmHWM` of the worker) from the results. The yardstick is the size of the weights.
+resident memory (`VmHWM` of the worker) from the results. Compilers that a worker starts are not in
+that figure, so the whole tree of processes, preparation included, is watched as well. The yardstick
+is the size of the weights.
 
     python benchmarks/bert_large_memory.py [--root-dir DIR] [--backend jax_xla,pt_inductor,iree]
 """
@@ -12,11 +14,13 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 from _timing import print_goal, print_table
 
+from comparative_benchmark.harness import memory
 from openxla.benchmark.models import checkpoints
 from openxla.benchmark.models.architectures import bert
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
@@ -35,7 +39,7 @@ def main() -> None:
     if options.root_dir:
         os.environ[ROOT_DIR_VARIABLE] = str(options.root_dir.absolute())
 
-    records = _run(options.backend, _CASES[options.quick])
+    records, tree = _run(options.backend, _CASES[options.quick])
     checkpoint = checkpoints.seeded(bert.ARCHITECTURE, _MODEL[options.quick])
     weights = (checkpoint / checkpoints.WEIGHTS_FILE).stat().st_size
     rows = []
@@ -45,19 +49,24 @@ def main() -> None:
         name = f"{definition['backend']}:{definition['compiler']} on {definition['framework']}"
         rows.append([name, record["status"], f"{peak / 2**30:.2f}", f"{peak / weights:.2f}"])
     print(f"weights: {weights / 2**30:.2f} GiB")
+    rows.append(["all processes together", "", f"{tree / 2**30:.2f}", f"{tree / weights:.2f}"])
     print_table(["backend", "status", "peak, GiB", "peak / weights"], rows)
     for record in records:
         if record["status"] != "ok":
             print(f"{record['definition']['backend']}: {record['phase']}: {record['reason']}")
-    met = bool(records) and all(
-        record["status"] == "ok" and _metrics(record)["host_memory_peak_mb"] * 1e6 < GOAL_BYTES
-        for record in records
+    met = (
+        tree < GOAL_BYTES
+        and bool(records)
+        and all(
+            record["status"] == "ok" and _metrics(record)["host_memory_peak_mb"] * 1e6 < GOAL_BYTES
+            for record in records
+        )
     )
     print_goal(f"all ok, each below {GOAL_BYTES / 2**30:.0f} GiB", met=met)
 
 
-def _run(backends: str, models: str) -> list[dict[str, Any]]:
-    """Runs `cbs run` and returns its records; a failed trial is a record, too."""
+def _run(backends: str, models: str) -> tuple[list[dict[str, Any]], int]:
+    """Runs `cbs run`; returns its records and the peak of all its processes together, in bytes."""
     with tempfile.TemporaryDirectory(prefix="cbs-memory-") as directory:
         output = Path(directory) / "results.json"
         command = [
@@ -65,10 +74,15 @@ def _run(backends: str, models: str) -> list[dict[str, Any]]:
             *("-name", f"models/{models}/.+", "-device", "host-cpu"),
             *("-w", "1", "-iter", "3", "-o", str(output)),
         ]
-        subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
+        peak = 0
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+            while process.poll() is None:
+                # Pages that processes share count for each: an upper bound.
+                peak = max(peak, memory.resident_bytes(process.pid))
+                time.sleep(0.1)
         assert output.exists(), "cbs run wrote no results"
         records: list[dict[str, Any]] = json.loads(output.read_text(encoding="utf-8"))["benchmarks"]
-    return records
+    return records, peak
 
 
 def _metrics(record: dict[str, Any]) -> dict[str, Any]:

@@ -71,9 +71,7 @@ def main() -> None:
 
 
 def _modules_after_list() -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", _LOOK], check=True, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", _LOOK], check=True, capture_output=True, text=True)
     answer = json.loads(done.stdout)
     assert answer["code"] == 0, "`cbs list` failed"
     assert answer["lines"] > 0, "`cbs list` printed no case"

@@ -3,9 +3,9 @@
 `harness.sampling.measure_block` runs a fake backend, and a bare Python loop runs the same call; the
 blocks alternate in shuffled order. Two models of 1 ms: one waits until the clock has advanced by
 1 ms, the other does a fixed amount of Python work. Two figures each, over what the bare loop takes
-for a call: the median latency that the harness reports, and the wall time that an iteration costs.
+for a call: the mean latency that the harness reports, and the wall time that an iteration costs.
 
-    python benchmarks/harness_overhead.py [--rounds 30] [--quick]
+    python benchmarks/harness_overhead.py [--rounds 150] [--quick]
 """
 
 import argparse
@@ -43,19 +43,25 @@ class Fake(Backend):
         super().__init__(context)
         self._call = call
 
-    def load(self, model: Any, inputs: Sequence[Array]) -> None: ...
+    def load(self, model: Any, inputs: Sequence[Array]) -> None:
+        """Nothing to load."""
 
-    def compile(self) -> None: ...
+    def compile(self) -> None:
+        """Nothing to compile."""
 
     def dispatch(self) -> Any:
+        """Calls."""
         return self._call()
 
-    def synchronize(self, outputs: Any) -> None: ...
+    def synchronize(self, outputs: Any) -> None:
+        """The call has returned."""
 
     def fetch(self, outputs: Any) -> list[Any]:
+        """Nothing to fetch."""
         return []
 
     def facts(self) -> BackendFacts:
+        """Nothing is known."""
         return BackendFacts()
 
 
@@ -70,21 +76,21 @@ class Rounds:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=30, help="pairs of blocks (default 30)")
-    parser.add_argument("--quick", action="store_true", help="five rounds, to try the script")
+    parser.add_argument("--rounds", type=int, default=150, help="pairs of blocks (default 150)")
+    parser.add_argument("--quick", action="store_true", help="ten rounds, to try the script")
     options = parser.parse_args()
-    rounds = 5 if options.quick else options.rounds
+    rounds = 10 if options.quick else options.rounds
 
     rows, ratios = [], []
     for name, call in (("waits 1 ms", _wait), ("Python work, 1 ms", _work_of_1_ms())):
-        measured = _measure(call, rounds=rounds, iterations=100)
+        measured = _measure(call, rounds=rounds, iterations=20)
         reported = ratio(measured.reported_ns, measured.bare_ns)
         wall = ratio(measured.wall_ns, measured.bare_ns)
         ratios += [reported, wall]
         rows.append([name, _us(measured.bare_ns), str(reported), str(wall)])
     print_table(["model", "bare, us", "reported / bare", "wall / bare"], rows)
 
-    empty = _measure(_nothing, rounds=rounds, iterations=20_000)
+    empty = _measure(_nothing, rounds=max(rounds // 5, 3), iterations=20_000)
     added = [wall - bare for wall, bare in zip(empty.wall_ns, empty.bare_ns)]
     print(
         f"empty call: {statistics.median(empty.bare_ns):.0f} ns in the bare loop, "
@@ -103,7 +109,7 @@ def _measure(call: Callable[[], object], *, rounds: int, iterations: int) -> Rou
         for harness in choose.sample([True, False], 2):
             if harness:
                 block = measure_block(backend, iterations)
-                found.reported_ns.append(statistics.median(block.latencies_ms) * 1e6)
+                found.reported_ns.append(statistics.fmean(block.latencies_ms) * 1e6)
                 found.wall_ns.append(block.wall_ms * 1e6 / iterations)
             else:
                 found.bare_ns.append(_bare(call, iterations) / iterations)

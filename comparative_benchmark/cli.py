@@ -7,6 +7,7 @@ import re
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # `cbs list` answers without them
 
 EXIT_OK, EXIT_FAILED, EXIT_WRONG, EXIT_MISSING, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 
+_DISTRIBUTION = "common-benchmark-suite"
 _SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
@@ -43,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="cbs",
         description="Compares machine-learning compilers on the same verified workloads.",
     )
+    parser.add_argument("--version", action="version", version=f"cbs {version(_DISTRIBUTION)}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="run benchmark cases and write results")
     run.add_argument(
@@ -222,7 +225,7 @@ def _run_command(options: argparse.Namespace) -> int:
     except UnknownBackendError as error:
         raise UsageError(str(error)) from error
     plan = runner.plan(_select(options), competitors, device)
-    console = Console(verbose=options.verbose)
+    console = Console(verbose=options.verbose, suites=options.suite)
     for competitor in plan.idle:
         console.say(f"{competitor} takes none of the selected cases", style="yellow")
     if not plan.trials:

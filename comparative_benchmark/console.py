@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console as RichConsole
-from rich.status import Status as Spinner
+from rich.control import Control
+from rich.segment import ControlType
 from rich.table import Table
 from rich.text import Text
 
@@ -18,8 +19,9 @@ _FAILED_STYLE = "red"
 class Console:
     """Progress on stderr (one line a trial; a live line in a terminal), tables on stdout."""
 
-    def __init__(self, *, verbose: bool = False) -> None:
+    def __init__(self, *, verbose: bool = False, suites: Sequence[str] = ()) -> None:
         self._verbose = verbose
+        self._suites = suites
         self._err = RichConsole(stderr=True, highlight=False)
         self._out = RichConsole(highlight=False)
         if not self._out.is_terminal:
@@ -27,7 +29,7 @@ class Console:
             self._out = RichConsole(highlight=False, width=220)
         if not self._err.is_terminal:
             self._err = RichConsole(stderr=True, highlight=False, width=1000)
-        self._spinner: Spinner | None = None
+        self._live = False
 
     def say(self, message: str, style: str = "") -> None:
         """Prints a line of progress."""
@@ -39,9 +41,10 @@ class Console:
 
     def trial_started(self, trial: Trial, position: int, total: int) -> None:
         """See `runner.Observer`."""
+        # A line that stands still: an animation would take time from the core that is measured.
         if self._err.is_terminal:
-            self._spinner = self._err.status(f"[{position}/{total}] {trial}")
-            self._spinner.start()
+            self._err.print(f"[{position}/{total}] {trial} ...", end="\r", markup=False)
+            self._live = True
 
     def trial_finished(self, record: Record, position: int, total: int) -> None:
         """See `runner.Observer`."""
@@ -60,17 +63,17 @@ class Console:
             self._print_details(record, metrics)
 
     def close(self) -> None:
-        """Ends the live line."""
-        if self._spinner:
-            self._spinner.stop()
-            self._spinner = None
+        """Clears the live line."""
+        if self._live:
+            self._err.control(Control((ControlType.ERASE_IN_LINE, 2)))
+            self._live = False
 
     def results(self, records: Sequence[Record]) -> None:
         """Prints results, workload x backend, and what is to be known of those that failed."""
         self._out.print(results_table(records))
         for record in records:
             if record["status"] != "ok":
-                self._out.print(_problem(record), soft_wrap=True)
+                self._out.print(_problem(record, self._suites), soft_wrap=True)
 
     def _print_details(self, record: Record, metrics: Record) -> None:
         phases = {
@@ -128,7 +131,7 @@ def digits(value: float, significant: int = 3) -> str:
     return f"{float(text):.0f}" if "e+" in text else text
 
 
-def _problem(record: Record) -> Text:
+def _problem(record: Record, suites: Sequence[str]) -> Text:
     """Says what happened to which trial, in which phase, and what to type next."""
     definition, status = record["definition"], record["status"]
     backend = f"{definition['backend']}:{definition['compiler']}"
@@ -141,6 +144,7 @@ def _problem(record: Record) -> Text:
     text.append(
         f"\n    again: cbs run --backend {backend} -name '{definition['benchmark_name']}' "
         f"-device {definition['device']} -o again.json --verbose"
+        + "".join(f" --suite {suite}" for suite in suites)
     )
     return text
 

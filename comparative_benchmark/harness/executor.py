@@ -1,6 +1,7 @@
 """The worker's side of a trial: one method for each command, no pipes and no processes."""
 
 import contextlib
+import gc
 import importlib
 import inspect
 import re
@@ -116,6 +117,9 @@ class Executor:
         with self._phases("first_run"):
             self._last_outputs = backend.dispatch()
             backend.synchronize(self._last_outputs)
+        # What exists now stays until the end: collections between blocks need not look at it again.
+        gc.collect()
+        gc.freeze()
         return self._report()
 
     def _measure(self, *, iterations: int) -> Message:

@@ -40,7 +40,6 @@ def measure_block(backend: Backend, iterations: int) -> Block:
     timer = backend.device_timer()
     outputs: Any = None
     collecting = gc.isenabled()
-    gc.collect()
     gc.disable()
     cpu, wall = time.process_time_ns(), clock()
     try:

@@ -21,10 +21,10 @@ from openxla.benchmark.models.preprocessing import element_type_of
 RMSE_FACTOR = 4.0
 # Plus this many times the spacing of numbers near one, relative to the scale of the output: a
 # reference may be right by luck, or do its sums in a wider type than the candidate's hardware does.
-FLOOR_IN_EPSILONS = 8.0
+FLOOR_IN_EPSILONS = 2.0
 # No single element may be further off than this many times the allowed root mean square: errors of
 # rounding are spread like noise, a wrong element stands out.
-MAX_ERROR_FACTOR = 64.0
+MAX_ERROR_FACTOR = 16.0
 # Below this relative spread an output carries no signal, and agreement means nothing.
 MIN_RELATIVE_SPREAD = 1e-6
 

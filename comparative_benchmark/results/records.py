@@ -25,7 +25,7 @@ def to_record(trial: Trial, outcome: TrialOutcome, *, run_id: str) -> Record:
         "run_id": run_id,
         "definition": _definition(trial),
         "status": outcome.status.value,
-        "metrics": {trial.competitor.backend.level: _metrics(outcome)},
+        "metrics": {trial.competitor.backend.level: _metrics(trial, outcome)},
         "wall_s": round(outcome.wall_s, 3),
         "log_file": outcome.log_file,
         "versions": outcome.versions,
@@ -80,7 +80,7 @@ def _definition(trial: Trial) -> Record:
     }
 
 
-def _metrics(outcome: TrialOutcome) -> Record:
+def _metrics(trial: Trial, outcome: TrialOutcome) -> Record:
     metrics: Record = {}
     if outcome.status is not Status.OK:
         # Where the seed's readers look for it.
@@ -93,7 +93,7 @@ def _metrics(outcome: TrialOutcome) -> Record:
         "compile_time_ms": _sum_ms(phases, "trace", "lower", "compile"),
         "input_data_transfer_ms": _sum_ms(phases, "h2d"),
         "output_data_transfer_ms": _sum_ms(phases, "d2h"),
-        "autotuning_enabled": None,
+        "autotuning_enabled": "max-autotune" in trial.competitor.options,
         "device_memory_peak_mb": _megabytes(outcome.facts.get("device_memory_peak_bytes")),
         "host_memory_peak_mb": _megabytes(outcome.host_memory_peak_bytes),
         "phases": phases,

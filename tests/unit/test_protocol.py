@@ -44,7 +44,9 @@ def test_messages_survive_any_cutting_of_the_stream(sent, cuts):
 def test_a_message_survives_byte_by_byte(message):
     decoder = Decoder()
     data = encode(message)
-    received = [item for index in range(len(data)) for item in decoder.feed(data[index : index + 1])]
+    received = [
+        item for index in range(len(data)) for item in decoder.feed(data[index : index + 1])
+    ]
     assert received == [message]
 
 

@@ -17,7 +17,9 @@ def variant(case: BenchmarkCase, **parameters: object) -> BenchmarkCase:
     return BenchmarkCase.build(model=model, input_data=case.input_data)
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if "_PT_" in name and "EXAMPLE" not in name])
+@pytest.mark.parametrize(
+    "name", [name for name in CASES if "_PT_" in name and "EXAMPLE" not in name]
+)
 def test_a_pytorch_case_and_its_jax_sibling_are_one_workload(name):
     ours, theirs = workload_of(CASES[name]), workload_of(CASES[name.replace("_PT_", "_JAX_")])
     assert ours == theirs
@@ -118,6 +120,8 @@ def test_a_private_workload_changes_with_the_source_of_its_model(tmp_path, monke
     [
         ({"model_name": "bert-huge"}, "known are bert-base-uncased"),
         ({"data_type": "fp8"}, "fp8"),
+        ({"data_type": None}, "data_type"),
+        ({"seq_len": 129}, "seq_len"),
         ({"batch_size": 0}, "'batch_size' must be a positive integer"),
         ({"seq_len": "32"}, "'seq_len' must be a positive integer"),
         ({"batch_size": True}, "'batch_size' must be a positive integer"),
@@ -131,10 +135,11 @@ def test_a_wrong_parameter_is_refused(change, message):
         workload_of(variant(BASE, **change))
 
 
-def test_a_missing_model_name_is_refused_with_the_name_of_the_model():
-    parameters = {"batch_size": 1, "seq_len": 8, "data_type": "fp32"}
+@pytest.mark.parametrize("missing", ["model_name", "data_type", "batch_size", "seq_len"])
+def test_a_missing_parameter_is_refused_by_its_name(missing):
+    parameters = {k: v for k, v in BASE.model.model_parameters.items() if k != missing}
     case = attrs.evolve(BASE, model=attrs.evolve(BASE.model, model_parameters=parameters))
-    with pytest.raises(DefinitionError, match="model_name"):
+    with pytest.raises(DefinitionError, match=missing):
         workload_of(case)
 
 

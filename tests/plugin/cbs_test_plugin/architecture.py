@@ -1,4 +1,4 @@
-"""A toy: two matrices with a tanh between them; its output is square, so transposing keeps shape."""
+"""A toy: two matrices, a tanh between them; square output, so transposing keeps the shape."""
 
 from collections.abc import Iterable
 from pathlib import Path

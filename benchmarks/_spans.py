@@ -1,0 +1,99 @@
+"""Timers around the functions of the harness in which a `cbs run` spends its time."""
+
+import functools
+import importlib
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+# What is timed, with the name of its row. A time that lies in another one counts once, inside.
+_WRAPPED = (
+    ("comparative_benchmark.cli:_select", "case selection"),
+    ("comparative_benchmark.harness.session:Session.__init__", "worker start, until its greeting"),
+    ("comparative_benchmark.harness.session:Session.__exit__", "worker exit"),
+    ("comparative_benchmark.harness.memory:kill_marked", "search of /proc for stray processes"),
+    ("comparative_benchmark.harness.trial_runner:verify", "verification"),
+    ("comparative_benchmark.results.store:ResultsFile._update", "results file"),
+    ("comparative_benchmark.runner:python_environment", "list of installed packages"),
+    ("comparative_benchmark.runner:describe", "host facts"),
+    ("comparative_benchmark.runner:git_revision", "git revision"),
+    ("openxla.benchmark.artifacts.workload_store:find", "artifact look-up"),
+    ("openxla.benchmark.artifacts.workload_store:publish", "artifact publication"),
+    ("comparative_benchmark.console:Console.results", "table of results"),
+    ("tempfile:TemporaryDirectory.cleanup", "removal of temporary files"),
+)
+
+
+class Spans:
+    """Seconds by row, each without what lies in rows inside it; phases apart."""
+
+    def __init__(self) -> None:
+        self.orchestration: defaultdict[str, float] = defaultdict(float)
+        self.work: defaultdict[str, float] = defaultdict(float)
+        self.counts: defaultdict[str, int] = defaultdict(int)
+        self._inner: list[float] = [0.0]
+
+    def install(self) -> None:
+        """Puts the timers in."""
+        for path, row in _WRAPPED:
+            self._wrap(path, row)
+        self._wrap_calls()
+
+    def _wrap(self, path: str, row: str) -> None:
+        """Replaces a function by one that adds its time to a row."""
+        module_name, _, name = path.partition(":")
+        owner: Any = importlib.import_module(module_name)
+        *parents, last = name.split(".")
+        owner = functools.reduce(getattr, parents, owner)
+        original = getattr(owner, last)
+
+        @functools.wraps(original)
+        def timed(*arguments: Any, **options: Any) -> Any:
+            return self._timed(row, functools.partial(original, *arguments, **options))
+
+        setattr(owner, last, timed)
+
+    def _wrap_calls(self) -> None:
+        """Splits each command to a worker into the worker's phases and the rest."""
+        from comparative_benchmark.harness.session import Session
+
+        original = Session.call
+        seen: dict[int, dict[str, float]] = {}
+
+        def call(session: Session, command: str, **arguments: Any) -> Any:
+            answer: Any = None
+
+            def ask() -> None:
+                nonlocal answer
+                answer = original(session, command, **arguments)
+
+            row = f"worker, `{command}` outside phases"
+            self._timed(row, ask)
+            if command == "prepare":  # it counts anew for each workload
+                seen[id(session)] = {}
+            before = seen.setdefault(id(session), {})
+            found = {name: record["ms"] for name, record in answer.get("phases", {}).items()}
+            # The phase `execute` has garbage collection in it; the loop by itself is the work.
+            found.pop("execute", None)
+            if command == "measure":
+                found["execute"] = before.get("execute", 0.0) + answer["block"]["wall_ms"]
+            for phase, ms in found.items():
+                seconds = (ms - before.get(phase, 0.0)) / 1e3
+                before[phase] = ms
+                self.work[f"prepare: {phase}" if command == "prepare" else phase] += seconds
+                self.orchestration[row] -= seconds
+            return answer
+
+        setattr(Session, "call", call)  # noqa: B010  # a method is no variable, says mypy
+
+    def _timed(self, row: str, call: Callable[[], Any]) -> Any:
+        start = time.perf_counter()
+        self._inner.append(0.0)
+        try:
+            return call()
+        finally:
+            elapsed = time.perf_counter() - start
+            self.orchestration[row] += elapsed - self._inner.pop()
+            self.counts[row] += 1
+            self._inner[-1] += elapsed

@@ -1,0 +1,99 @@
+"""The implementations of one architecture are one model: their float64 runs agree."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from openxla.benchmark.artifacts import arrays
+
+# In a process of its own: torch and JAX set global state that tests must not share.
+SCRIPT = """
+import importlib, json, sys
+from pathlib import Path
+from comparative_benchmark.backend_api import load_object
+from openxla.benchmark.artifacts import arrays
+module, reference, target, parameters = sys.argv[1:]
+model = importlib.import_module(module).create_model(**json.loads(parameters))
+inputs = model.preprocess(model.generate_default_inputs())
+truth, same_type = load_object(reference)(model, inputs)
+for stem, values in (("input", inputs), ("truth", truth), ("reference", same_type)):
+    arrays.save_all(Path(target), stem, values)
+"""
+REFERENCES = {
+    "pt": "comparative_benchmark.pt_inductor.reference:compute",
+    "jax": "comparative_benchmark.jax_xla.reference:compute",
+}
+CASES = {
+    "bert-tiny-fp32": ("bert", {"model_name": "bert-tiny", "seq_len": 32, "batch_size": 4}),
+    "bert-tiny-bf16": ("bert", {"model_name": "bert-tiny", "seq_len": 32, "data_type": "bf16"}),
+    "bert-base-fp32": ("bert", {"model_name": "bert-base-uncased", "seq_len": 32}),
+    "resnet-tiny-fp32": ("resnet", {"model_name": "resnet-tiny", "batch_size": 4}),
+    "resnet-tiny-fp16": ("resnet", {"model_name": "resnet-tiny", "data_type": "fp16"}),
+    "resnet-50-fp32": ("resnet", {"model_name": "microsoft/resnet-50"}),
+}
+
+
+def _relative(values, truth):
+    scale = np.sqrt(np.mean(np.square(truth)))
+    return float(np.abs(values.astype(np.float64) - truth).max() / scale)
+
+
+@pytest.fixture(scope="module", params=CASES)
+def outputs(request, tmp_path_factory, environment):
+    """Folders with inputs, truth and reference of each framework."""
+    name, parameters = CASES[request.param]
+    directories = {}
+    for framework, reference in REFERENCES.items():
+        directories[framework] = tmp_path_factory.mktemp(f"{request.param}-{framework}")
+        module = f"openxla.benchmark.models.{framework}.{name}.{name}_model"
+        arguments = [module, reference, str(directories[framework]), json.dumps(parameters)]
+        subprocess.run([sys.executable, "-c", SCRIPT, *arguments], env=environment, check=True)
+    return directories
+
+
+def _load(outputs, stem):
+    return [arrays.load_all(directory, stem)[0] for directory in outputs.values()]
+
+
+def test_float64_runs_agree_to_1e_9_of_the_scale(outputs):
+    pt, jax = _load(outputs, "truth")
+    assert pt.dtype == jax.dtype == np.float64
+    assert _relative(pt, jax) < 1e-9
+
+
+def test_inputs_are_the_same_bytes(outputs):
+    pt, jax = _load(outputs, "input")
+    assert (pt.dtype, pt.tobytes()) == (jax.dtype, jax.tobytes())
+
+
+def test_outputs_carry_signal(outputs):
+    [truth, _] = _load(outputs, "truth")
+    assert 0.1 < truth.std() < 10
+    if truth.shape[0] > 1:
+        assert np.abs(truth[0] - truth[1]).max() > 0.01 * truth.std()
+
+
+def test_references_are_in_the_models_own_type_and_near_the_truth(outputs):
+    truths, references = _load(outputs, "truth"), _load(outputs, "reference")
+    assert references[0].dtype == references[1].dtype
+    limit = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 2e-1}[references[0].dtype.name]
+    for truth, reference in zip(truths, references, strict=True):
+        assert 0 < _relative(reference, truth) < limit
+
+
+@pytest.mark.parametrize("module", ["pt.bert", "pt.resnet", "pt.example", "jax.bert", "jax.resnet"])
+def test_models_run_from_any_directory_and_repeat_themselves(module, tmp_path, environment):
+    name = module.partition(".")[2]
+    command = [sys.executable, "-m", f"openxla.benchmark.models.{module}.{name}_model"]
+    printed = [
+        subprocess.run(
+            command, env=environment, cwd=tmp_path, check=True, capture_output=True, text=True
+        ).stdout
+        for _ in range(2)
+    ]
+    first, second = ([x for x in text.splitlines() if "output_" in x] for text in printed)
+    assert first == second
+    assert first

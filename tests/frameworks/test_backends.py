@@ -1,0 +1,141 @@
+"""Every backend on the tiny models, as the quickstart runs them."""
+
+import pytest
+from tests_support import run_cbs
+
+TINY = "models/(BERT|RESNET)_TINY_{}_.+_BATCH1/.+"
+COMPETITORS = {
+    ("PT", "pt_inductor:eager"): "parameters",
+    ("PT", "pt_inductor:inductor"): "parameters",
+    ("PT", "iree:llvm-cpu"): "parameters",
+    ("PT", "iree:llvm-cpu-data-tiling"): "parameters",
+    ("JAX", "jax_xla:xla"): "arguments",
+    ("JAX", "iree:llvm-cpu"): "parameters",
+    ("JAX", "iree:llvm-cpu-data-tiling"): "parameters",
+}
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory, environment):
+    directory = tmp_path_factory.mktemp("tiny")
+    return run_cbs(
+        *("--backend", "pt_inductor,jax_xla,iree", "-name", TINY.format("FP32")),
+        *("-w", "2", "-iter", "5"),
+        directory=directory,
+        environment=environment,
+    )
+
+
+def _of(run, framework, competitor):
+    backend, _, compiler = competitor.partition(":")
+    return [
+        record
+        for record in run.document["benchmarks"]
+        for definition in (record["definition"],)
+        if (definition["backend"], definition["compiler"]) == (backend, compiler)
+        and f"_{framework}_" in definition["model"]
+    ]
+
+
+def test_every_trial_is_ok(tiny):
+    assert tiny.code == 0, tiny.out + tiny.err
+    assert set(tiny.statuses.values()) == {"ok"}
+    assert len(tiny.statuses) == 2 * len(COMPETITORS)
+
+
+def test_frameworks_share_their_workloads(tiny):
+    workloads = {r["definition"]["workload"]["digest"] for r in tiny.document["benchmarks"]}
+    assert len(workloads) == 2
+
+
+@pytest.mark.parametrize(("framework", "competitor"), COMPETITORS)
+def test_results_say_what_was_measured(tiny, framework, competitor):
+    records = _of(tiny, framework, competitor)
+    assert len(records) == 2
+    for record in records:
+        [(level, metrics)] = record["metrics"].items()
+        assert level == ("compiler_level" if "iree" in competitor else "framework_level")
+        assert metrics["program"]["weights"] == COMPETITORS[framework, competitor]
+        assert metrics["verification"]["passed"]
+        assert metrics["final_verification"]["passed"]
+        assert 0 < metrics["verification"]["relative_rmse"] < 1e-5
+        assert len(metrics["latencies_ms"]) == 5
+        assert all(0 < d <= t for d, t in zip(metrics["dispatch_ms"], metrics["latencies_ms"]))
+        assert metrics["host_memory_peak_mb"] > 30
+        assert record["versions"]["numpy"]
+
+
+def test_compile_phases_are_told_apart_where_the_stack_can(tiny):
+    for record in _of(tiny, "JAX", "jax_xla:xla"):
+        phases = record["metrics"]["framework_level"]["phases"]
+        for name in ("import", "load", "h2d", "trace", "lower", "compile", "first_run", "d2h"):
+            assert phases[name]["ms"] > 0
+    for record in _of(tiny, "PT", "pt_inductor:inductor"):
+        metrics = record["metrics"]["framework_level"]
+        phases = metrics["phases"]
+        assert phases["lower"] == phases["first_run"] == "not_measurable"
+        assert phases["trace"]["ms"] > 0
+        assert metrics["compile_time_ms"] > 1000  # cold: C++ is compiled, nothing was cached
+        assert metrics["program"]["notes"]["graphs"] == 1
+    for record in _of(tiny, "PT", "pt_inductor:eager"):
+        metrics = record["metrics"]["framework_level"]
+        assert metrics["compile_time_ms"] is None
+        assert "compile" not in metrics["phases"]
+    for record in _of(tiny, "PT", "iree:llvm-cpu"):
+        phases = record["metrics"]["compiler_level"]["phases"]
+        assert phases["trace"] == "not_measurable"
+        assert phases["compile"]["ms"] > 0
+
+
+def test_iree_programs_hold_no_weights(tiny):
+    for framework in ("PT", "JAX"):
+        for record in _of(tiny, framework, "iree:llvm-cpu"):
+            program = record["metrics"]["compiler_level"]["program"]
+            assert program["artifact_size_bytes"] < program["notes"]["parameters_size_bytes"]
+
+
+def test_xla_tells_what_the_program_does(tiny):
+    for record in _of(tiny, "JAX", "jax_xla:xla"):
+        program = record["metrics"]["framework_level"]["program"]
+        assert program["flops"] > 1e5
+        assert program["bytes_accessed"] > 1e5
+        assert program["notes"]["memory_analysis"]["argument_size"] > 1e5
+
+
+@pytest.mark.parametrize("data_type", ["FP16", "BF16"])
+def test_sixteen_bit_types_are_right_on_every_backend_that_starts_fast(cbs_run, data_type):
+    run = cbs_run(
+        *("--backend", "pt_inductor:eager,jax_xla,iree:llvm-cpu-data-tiling"),
+        *("-name", TINY.format(data_type), "-w", "1", "-iter", "2"),
+    )
+    assert run.code == 0, run.out + run.err
+    assert len(run.statuses) == 8
+
+
+def test_inductor_with_frozen_weights_says_so(cbs_run):
+    run = cbs_run(
+        *("--backend", "pt_inductor:inductor+freezing"),
+        *("-name", "models/RESNET_TINY_FP32_PT_.+_BATCH1/.+", "-w", "1", "-iter", "2"),
+    )
+    assert run.code == 0, run.out + run.err
+    [record] = run.document["benchmarks"]
+    assert record["definition"]["compiler"] == "inductor+freezing"
+    assert record["metrics"]["framework_level"]["program"]["weights"] == "frozen"
+
+
+def test_without_a_gpu_gpu_trials_are_unsupported_with_a_reason(cbs_run):
+    if _has_gpu():
+        pytest.skip("there is a GPU here")
+    run = cbs_run(
+        *("--backend", "pt_inductor:eager,jax_xla,iree", "-device", "host-gpu"),
+        *("-name", TINY.format("FP32").replace("(BERT|RESNET)", "RESNET"), "-iter", "1"),
+    )
+    assert set(run.statuses.values()) == {"unsupported"}, run.out
+    assert run.code == 3
+    assert run.out.count("nvidia-smi") == len(run.statuses)
+
+
+def _has_gpu() -> bool:
+    from pathlib import Path
+
+    return Path("/proc/driver/nvidia").exists()

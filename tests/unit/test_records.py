@@ -1,0 +1,119 @@
+"""Records of trials: the seed's shape, and more."""
+
+import json
+
+import pytest
+from comparative_benchmark.harness.trial import Status
+from comparative_benchmark.results.records import key_of, to_record
+
+SEEDS_DEFINITION = {
+    "benchmark_name": "models/BERT_TINY_FP32_JAX_32XI32_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT",
+    "framework": "ModelFrameworkType.JAX",
+    "data_type": "fp32",
+    "batch_size": 1,
+    "compiler": "xla",
+    "device": "host-cpu",
+    "tags": ["transformer-encoder", "bert", "batch-1", "tiny"],
+}
+SEEDS_METRICS = [
+    *(f"{s}_warmup_latency_ms" for s in ("min", "max", "mean", "median", "stddev")),
+    *(f"{s}_latency_ms" for s in ("min", "max", "mean", "median", "stddev")),
+    *("warmup_iterations", "benchmark_iterations", "compile_time_ms", "input_data_transfer_ms"),
+    *("output_data_transfer_ms", "autotuning_enabled", "device_memory_peak_mb"),
+]
+BAD = [status for status in Status if status is not Status.OK]
+
+
+def test_the_definition_holds_what_the_seeds_readers_read(make_trial, finished):
+    record = to_record(make_trial(), finished(), run_id="r")
+    assert {key: record["definition"][key] for key in SEEDS_DEFINITION} == SEEDS_DEFINITION
+
+
+def test_the_metrics_hold_what_the_seeds_readers_read(make_trial, finished):
+    record = to_record(make_trial(), finished(), run_id="r")
+    (metrics,) = record["metrics"].values()
+    assert set(SEEDS_METRICS) <= set(metrics)
+    assert "error" not in metrics
+
+
+@pytest.mark.parametrize(
+    ("competitor", "level"),
+    [("jax_xla:xla", "framework_level"), ("iree:llvm-cpu", "compiler_level")],
+)
+def test_metrics_stand_under_the_level_of_the_backend(make_trial, finished, competitor, level):
+    record = to_record(make_trial(competitor=competitor), finished(), run_id="r")
+    assert list(record["metrics"]) == [level]
+    assert record["definition"]["level"] == level
+
+
+def test_samples_and_summaries_agree(make_trial, finished):
+    record = to_record(make_trial(), finished(), run_id="r")
+    metrics = record["metrics"]["framework_level"]
+    assert metrics["latencies_ms"] == [1.0, 2.0, 3.0, 4.0]
+    assert metrics["benchmark_iterations"] == 4
+    assert metrics["median_latency_ms"] == 2.5
+    assert metrics["warmup_latencies_ms"] == [9.0, 7.0]
+    assert metrics["warmup_iterations"] == 2
+    assert metrics["mean_warmup_latency_ms"] == 8.0
+    assert metrics["cpu_wall_ratio"] == 0.8
+
+
+def test_compile_time_is_the_sum_of_its_phases(make_trial, finished):
+    metrics = to_record(make_trial(), finished(), run_id="r")["metrics"]["framework_level"]
+    assert metrics["phases"]["trace"] == "not_measurable"
+    assert metrics["compile_time_ms"] == 4.0
+    assert metrics["input_data_transfer_ms"] == metrics["output_data_transfer_ms"] == 2.0
+
+
+def test_phases_come_in_the_order_of_a_trial_and_unknown_ones_last(make_trial, finished):
+    phase = {"ms": 1.0, "host_memory_peak_bytes": None}
+    phases = {name: phase for name in ("zeta", "d2h", "own", "compile", "import")}
+    record = to_record(make_trial(), finished(phases=phases, facts={}), run_id="r")
+    assert list(record["metrics"]["framework_level"]["phases"]) == [
+        *("import", "compile", "d2h", "own", "zeta")
+    ]
+
+
+def test_what_is_not_known_is_null_never_a_guess(make_trial, finished):
+    outcome = finished(phases={}, facts={}, host_memory_peak_bytes=None)
+    metrics = to_record(make_trial(), outcome, run_id="r")["metrics"]["framework_level"]
+    for key in (
+        *("compile_time_ms", "input_data_transfer_ms", "output_data_transfer_ms"),
+        *("host_memory_peak_mb", "device_memory_peak_mb"),
+    ):
+        assert metrics[key] is None
+
+
+def test_a_run_without_warm_up_has_no_warm_up_summary(make_trial, finished):
+    metrics = to_record(make_trial(), finished(warmup=None), run_id="r")["metrics"]
+    assert metrics["framework_level"]["warmup_iterations"] == 0
+    assert "mean_warmup_latency_ms" not in metrics["framework_level"]
+
+
+@pytest.mark.parametrize("status", BAD)
+def test_a_trial_that_is_not_ok_has_a_reason_and_no_speed(make_trial, finished, status):
+    outcome = finished(status=status, phase="verify", reason="it broke", traceback="Traceback ...")
+    record = to_record(make_trial(), outcome, run_id="r")
+    assert record["status"] == status.value
+    assert (record["phase"], record["reason"]) == ("verify", "it broke")
+    assert record["traceback"] == "Traceback ..."
+    (metrics,) = record["metrics"].values()
+    assert metrics["error"] == f"{status.value} in verify: it broke"
+    assert not [key for key in metrics if "latenc" in key or "dispatch" in key]
+
+
+def test_the_key_of_a_record_is_that_of_its_trial(make_trial, finished):
+    trial = make_trial(
+        "models/EXAMPLE_FP32_PT_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT",
+        "pt_inductor:inductor+freezing+max-autotune",
+    )
+    record = to_record(trial, finished(), run_id="r")
+    assert key_of(record) == trial.key
+    assert record["definition"]["compiler"] == "inductor+freezing+max-autotune"
+    assert record["definition"]["options"] == ["freezing", "max-autotune"]
+
+
+def test_a_record_is_json(make_trial, finished):
+    for outcome in (finished(), finished(status=Status.FAILED, phase="load", reason="r")):
+        record = to_record(make_trial(), outcome, run_id="r")
+        assert json.loads(json.dumps(record, allow_nan=False)) == record
