@@ -72,7 +72,7 @@ def _run(backends: str, models: str) -> tuple[list[dict[str, Any]], int]:
         command = [
             *(str(Path(sys.executable).with_name("cbs")), "run", "--backend", backends),
             *("-name", f"models/{models}/.+", "-device", "host-cpu"),
-            *("-w", "1", "-iter", "3", "-o", str(output)),
+            *("-w", "1", "-iter", "3", "-o", str(output), "--generate-artifacts"),
         ]
         peak = 0
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:

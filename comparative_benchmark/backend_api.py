@@ -27,19 +27,6 @@ Array = npt.NDArray[np.generic]
 Level = Literal["framework_level", "compiler_level"]
 PhaseTimer = Callable[[str], AbstractContextManager[None]]
 
-# In the order in which a trial goes through them.
-PHASES = (
-    "import",
-    "load",
-    "h2d",
-    "trace",
-    "lower",
-    "compile",
-    "first_run",
-    "execute",
-    "d2h",
-)
-
 
 class UnknownBackendError(LookupError):
     """No such backend, compiler or option; the message gives the choices."""

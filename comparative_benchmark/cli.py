@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from comparative_benchmark.phase_names import PHASES, SESSION_PHASES
 from openxla.benchmark import devices
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase, DefinitionError, DeviceSpec
@@ -125,7 +126,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="MODULE",
-        help="a further module with ALL_BENCHMARKS",
+        help="a further module with ALL_BENCHMARKS (PYTHONPATH=. finds one in this directory)",
     )
 
 
@@ -219,6 +220,8 @@ def _run_command(options: argparse.Namespace) -> int:
 
     if options.root_dir:
         os.environ[ROOT_DIR_VARIABLE] = str(options.root_dir.absolute())
+    if options.output.is_dir():
+        raise UsageError(f"-o {options.output} can not be written: it is a directory")
     device = _device(options.device)
     try:
         competitors = _competitors(options, device)
@@ -261,7 +264,13 @@ def _list_command(options: argparse.Namespace) -> int:
     cases = _select(options)
     rows = [(case, workload_of(case)) for case in cases]
     if options.workload:
-        rows = [row for row in rows if re.search(options.workload, row[1].id)]
+        try:
+            pattern = re.compile(options.workload)
+        except re.error as error:
+            raise UsageError(
+                f"--workload {options.workload!r} is no regular expression: {error}"
+            ) from error
+        rows = [row for row in rows if pattern.search(row[1].id)]
     if options.json:
         print(json.dumps([_case_as_json(case, workload) for case, workload in rows], indent=2))
         return EXIT_OK
@@ -311,7 +320,6 @@ def _show_command(options: argparse.Namespace) -> int:
 
 
 def _select(options: argparse.Namespace) -> list[BenchmarkCase]:
-    # A suite beside the user is importable by its name, as a script beside them would be.
     try:
         return catalog.select(
             catalog.all_benchmarks(options.suite),
@@ -376,9 +384,12 @@ def _count(minimum: int) -> Any:
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0 < value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text} is no number of seconds")
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
     return value
 
 
@@ -386,6 +397,9 @@ def _phase_deadline(text: str) -> tuple[str, float]:
     phase, separator, seconds = text.partition("=")
     if not separator or not phase:
         raise argparse.ArgumentTypeError(f"{text!r} is not PHASE=SECONDS")
+    if phase not in (*PHASES, *SESSION_PHASES):
+        known = ", ".join((*PHASES, *SESSION_PHASES))
+        raise argparse.ArgumentTypeError(f"no phase {phase!r}; choices are {known}")
     return phase, _seconds(seconds)
 
 
@@ -393,7 +407,10 @@ def _size(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(i?B)?", text.strip(), re.IGNORECASE)
     if not match:
         raise argparse.ArgumentTypeError(f"{text!r} is no size such as 8G")
-    return int(float(match[1]) * _SIZES[match[2].upper()])
+    size = int(float(match[1]) * _SIZES[match[2].upper()])
+    if not size:
+        raise argparse.ArgumentTypeError(f"{text!r} leaves no memory")
+    return size
 
 
 if __name__ == "__main__":

@@ -135,7 +135,8 @@ def _problem(record: Record, suites: Sequence[str]) -> Text:
     """Says what happened to which trial, in which phase, and what to type next."""
     definition, status = record["definition"], record["status"]
     backend = f"{definition['backend']}:{definition['compiler']}"
-    text = Text(status, style=_STYLES.get(status, _FAILED_STYLE))
+    text = Text()
+    text.append(status, style=_STYLES.get(status, _FAILED_STYLE))
     text.append(f"  {definition['model']}  {backend}  in {record['phase']}: {record['reason']}")
     if status == "unsupported":
         return text

@@ -5,7 +5,7 @@ short when its writer died, and from stray bytes that a library wrote to the wro
 """
 
 import json
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 Message: TypeAlias = dict[str, Any]
 
@@ -68,10 +68,14 @@ class Decoder:
         return end
 
 
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
+
+
 def _parse(body: bytes) -> Message:
     try:
-        message = json.loads(body)
-    except ValueError as error:
+        message = json.loads(body, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
         raise ProtocolError(f"no JSON: {error}") from error
     if not isinstance(message, dict):
         raise ProtocolError(f"no object: {body[:40]!r}")

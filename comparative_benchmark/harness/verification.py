@@ -22,13 +22,23 @@ RMSE_FACTOR = 4.0
 # Plus this many times the spacing of numbers near one, relative to the scale of the output: a
 # reference may be right by luck, or do its sums in a wider type than the candidate's hardware does.
 FLOOR_IN_EPSILONS = 2.0
-# No single element may be further off than this many times the allowed root mean square: errors of
-# rounding are spread like noise, a wrong element stands out.
-MAX_ERROR_FACTOR = 16.0
+# No single element may be further off than the allowed factor, and this much more, times the
+# reference's worst element (plus four times the floor): rounding is spread like noise, a wrong
+# element stands out.
+MAX_ERROR_FACTOR = 1.25
+# A reference further than this from the truth is no measure of anything.
+MAX_REFERENCE_ERROR = 0.2
 # Below this relative spread an output carries no signal, and agreement means nothing.
 MIN_RELATIVE_SPREAD = 1e-6
 
-_EPSILONS = {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
+_EPSILONS = {
+    "f64": 2.0**-52,
+    "f32": 2.0**-23,
+    "f16": 2.0**-10,
+    "bf16": 2.0**-7,
+    "complex64": 2.0**-23,
+    "complex128": 2.0**-52,
+}
 _CHUNK = 1 << 20
 
 
@@ -88,7 +98,11 @@ def verify(
         )
     ]
     wrong = [verdict for verdict in verdicts if not verdict.passed]
-    return wrong[0] if wrong else max(verdicts, key=lambda verdict: verdict.relative_rmse or 0.0)
+    if wrong or not verdicts:
+        return wrong[0] if wrong else _failed("there are no outputs")
+    worst = max(verdicts, key=lambda verdict: verdict.relative_rmse or 0.0)
+    largest = max((v.max_abs_error or 0.0 for v in verdicts), default=None)
+    return attrs.evolve(worst, max_abs_error=largest)
 
 
 def _verify_one(
@@ -125,20 +139,33 @@ def _judge(
     scale = errors.scale
     if scale == 0 or errors.spread <= MIN_RELATIVE_SPREAD * scale:
         return _failed(f"{name} is due to be constant, which carries no signal to be judged by")
+    if output.dtype.kind in "iub":
+        # No rounding, no tolerance; int64 would lose digits in float64.
+        different = int(np.count_nonzero(output != reference))
+        if different:
+            return _failed(f"{name}: {different} of {output.size} integers differ")
+        return Verification(passed=True, relative_rmse=0.0, max_abs_error=0.0)
+    if reference_errors.rmse > MAX_REFERENCE_ERROR * scale:
+        off = reference_errors.rmse / scale
+        return _failed(
+            f"{name}: the reference run in this type is itself off by {off:.2g} of the scale, "
+            "so nothing can be judged"
+        )
     epsilon = _EPSILONS.get(element_type_of(output.dtype), 0.0)
     floor = parameters.get("rmse_floor", FLOOR_IN_EPSILONS * epsilon)
-    allowed = parameters.get("rmse_factor", RMSE_FACTOR) * reference_errors.rmse / scale + floor
+    factor = parameters.get("rmse_factor", RMSE_FACTOR)
+    limit = MAX_ERROR_FACTOR * factor * reference_errors.max_abs + 4 * floor * scale
+    allowed = factor * reference_errors.rmse / scale + floor
     figures: dict[str, Any] = {
-        "relative_rmse": errors.rmse / scale,
+        "relative_rmse": _finite(errors.rmse / scale),
         "reference_relative_rmse": reference_errors.rmse / scale,
         "allowed_relative_rmse": allowed,
-        "max_abs_error": errors.max_abs,
+        "max_abs_error": _finite(errors.max_abs),
     }
     reason = None
-    if figures["relative_rmse"] > allowed:
-        reason = f"relative error {figures['relative_rmse']:.2g} exceeds {allowed:.2g}"
-    elif errors.max_abs > MAX_ERROR_FACTOR * allowed * scale:
-        limit = MAX_ERROR_FACTOR * allowed * scale
+    if not errors.rmse / scale <= allowed:
+        reason = f"relative error {errors.rmse / scale:.2g} exceeds {allowed:.2g}"
+    elif errors.max_abs > limit:
         reason = f"an element is off by {errors.max_abs:.2g}, more than {limit:.2g}"
     else:
         reason = _beyond_tolerance(output, truth, parameters)
@@ -165,7 +192,8 @@ def _errors(values: npt.NDArray[Any], truth: npt.NDArray[Any]) -> _Errors:
     max_abs = 0.0
     for candidate, expected in _chunks(values, truth):
         difference = candidate - expected
-        squared += float(np.dot(difference, difference))
+        with np.errstate(over="ignore"):  # infinity exceeds every limit
+            squared += float(np.dot(difference, difference))
         squared_truth += float(np.dot(expected, expected))
         total_truth += float(expected.sum())
         max_abs = max(max_abs, float(np.abs(difference).max()))
@@ -184,13 +212,24 @@ def _chunks(
     flat, flat_truth = values.reshape(-1), truth.reshape(-1)
     for start in range(0, flat.size, _CHUNK):
         part = slice(start, start + _CHUNK)
-        yield flat[part].astype(np.float64), flat_truth[part].astype(np.float64)
+        yield _widened(flat[part]), _widened(flat_truth[part])
 
 
 def _all_finite(values: npt.NDArray[Any]) -> bool:
     flat = values.reshape(-1)
     parts = (flat[start : start + _CHUNK] for start in range(0, flat.size, _CHUNK))
-    return all(bool(np.isfinite(part.astype(np.float64)).all()) for part in parts)
+    return all(bool(np.isfinite(_widened(part)).all()) for part in parts)
+
+
+def _widened(part: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Returns float64; of complex numbers, real and imaginary parts in turn."""
+    if part.dtype.kind == "c":
+        return part.astype(np.complex128).view(np.float64)
+    return part.astype(np.float64)
+
+
+def _finite(figure: float) -> float | None:
+    return figure if np.isfinite(figure) else None
 
 
 def _open(path: Path) -> npt.NDArray[Any]:

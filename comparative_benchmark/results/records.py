@@ -8,8 +8,8 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.backend_api import PHASES
 from comparative_benchmark.harness.trial import Status, Trial, TrialOutcome
+from comparative_benchmark.phase_names import PHASES
 from comparative_benchmark.results.summary import summarize
 
 Record = dict[str, Any]

@@ -63,6 +63,8 @@ class ResultsFile:
     def _update(self, change: Any) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            # The lock waits where a file can not be made, as if another process held it.
+            tempfile.TemporaryFile(dir=self.path.parent).close()
             with self._lock.acquire(timeout=_LOCK_TIMEOUT_S):
                 document = self._read() if self.path.exists() else _empty()
                 change(document)
@@ -84,13 +86,13 @@ class ResultsFile:
             document = json.loads(self.path.read_text(encoding="utf-8"))
         except OSError as error:
             raise ResultsFileError(f"{self.path} can not be read: {error}") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ResultsFileError(
                 f"{self.path} is no JSON ({error}); it was left as it is. Move it away, or choose "
                 "another file with -o"
             ) from error
         version = document.get("schema_version") if isinstance(document, dict) else None
-        if version != SCHEMA_VERSION or not _has_lists(document):
+        if type(version) is not int or version != SCHEMA_VERSION or not _has_lists(document):
             what = (
                 f"schema version {version}, this program writes {SCHEMA_VERSION}"
                 if isinstance(version, int) and version != SCHEMA_VERSION

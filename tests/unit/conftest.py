@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
 from comparative_benchmark.harness import trial as trials
 from comparative_benchmark.harness.trial import Trial, TrialOutcome
 from comparative_benchmark.harness.verification import Verification
@@ -15,17 +17,19 @@ from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
 from openxla.benchmark.workloads import workload_of
 
+# The same examples on every run; no time limit on a shared machine; no files in the checkout.
+settings.register_profile("unit", derandomize=True, deadline=None, database=None)
+settings.load_profile("unit")
+
 DEFAULT_CASE = "models/BERT_TINY_FP32_JAX_32XI32_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"
 
 
 @pytest.fixture(autouse=True)
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An artifact root that is empty and gone after the test."""
     path = tmp_path / "artifact-root"
     monkeypatch.setenv(ROOT_DIR_VARIABLE, str(path))
-    # `cbs` installs a handler and may set the variable itself.
-    yield path
-    os.environ.pop(ROOT_DIR_VARIABLE, None)
+    return path
 
 
 @pytest.fixture
@@ -45,7 +49,7 @@ def run_python() -> Callable[..., subprocess.CompletedProcess[str]]:
     return run
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_trial() -> Callable[..., Trial]:
     """Makes a trial of a case of the suite."""
 
@@ -59,7 +63,7 @@ def make_trial() -> Callable[..., Trial]:
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def finished() -> Callable[..., TrialOutcome]:
     """Makes the outcome of a trial that went through all phases."""
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from openxla.benchmark.artifacts import arrays
 
 TYPES = [
@@ -51,7 +52,7 @@ def test_a_pickled_file_is_refused_and_not_run(tmp_path):
     path = tmp_path / "x_0.npy"
     np.save(path, np.array([{"a": 1}], dtype=object), allow_pickle=True)
     for memory_map in (False, True):
-        with pytest.raises(ValueError, match="allow_pickle|Python objects"):
+        with pytest.raises(ValueError, match=r"allow_pickle|Python objects"):
             arrays.load(path, memory_map=memory_map)
 
 

@@ -5,6 +5,7 @@ import itertools
 import re
 
 import pytest
+
 from openxla.benchmark import testdata
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import (

@@ -7,11 +7,12 @@ import sys
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
+
 from openxla.benchmark.def_types import DefinitionError
 from openxla.benchmark.models import architectures, checkpoints
 from openxla.benchmark.models.architectures import TensorInit
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
-from safetensors.numpy import load_file
 
 BERT, RESNET = architectures.get("bert"), architectures.get("resnet")
 TINY = {"bert-tiny": BERT, "resnet-tiny": RESNET}

@@ -3,9 +3,14 @@
 import json
 
 import pytest
-from comparative_benchmark import cli
+
+from comparative_benchmark import cli, runner
 
 NAME = "models/BERT_TINY_FP32_JAX_32XI32_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"
+
+
+def prepare_nothing(*_):
+    raise AssertionError("bad input came as far as starting a worker")
 
 
 @pytest.fixture
@@ -13,6 +18,7 @@ def cbs(capsys, tmp_path, monkeypatch):
     """Runs `cbs` in this process; returns the exit code and what it said on stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(runner, "Preparation", prepare_nothing)
 
     def run(*arguments):
         try:
@@ -117,17 +123,17 @@ def test_a_bad_number_names_option_and_value_and_no_function_of_ours(cbs_run, ar
     code, said = cbs_run(pair if value else option, *([] if value else [""]))
     assert code == 1
     assert option in said
-    assert value in said
+    assert value.rpartition("=")[2] in said
     assert "invalid _" not in said
     assert list(tmp_path.glob("results*")) == []
 
 
 def test_a_deadline_for_a_phase_that_does_not_exist_is_refused(cbs_run):
     """A typo would otherwise be a deadline that never strikes."""
-    code, said = cbs_run("--deadline", "compil=600", backend="pt_inductor")
+    code, said = cbs_run("--deadline", "compil=600")
     assert code == 1
-    assert "compil" in said
-    assert "compile" in said.replace("compil=600", "").replace("'compil'", "")
+    assert "'compil'" in said
+    assert "first_run" in said
 
 
 @pytest.mark.parametrize(

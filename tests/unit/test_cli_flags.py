@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from comparative_benchmark import cli
 
 SPELLINGS = [

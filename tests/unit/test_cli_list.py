@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from comparative_benchmark import cli
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.workloads import workload_of
@@ -84,7 +85,11 @@ def test_a_plugged_in_suite_is_listed(cbs, tmp_path, monkeypatch):
 
 def test_backends_are_listed_with_compilers_options_and_state(cbs):
     output = cbs("backends")
-    for text in ("jax_xla:xla", "iree:llvm-cpu", "pt_inductor:inductor [+max-autotune] [+freezing]"):
+    for text in (
+        "jax_xla:xla",
+        "iree:llvm-cpu",
+        "pt_inductor:inductor [+max-autotune] [+freezing]",
+    ):
         assert text in output
 
 

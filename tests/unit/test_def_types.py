@@ -4,6 +4,7 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from openxla.benchmark import def_types
 from openxla.benchmark.def_types import (
     BenchmarkCase,
@@ -128,10 +129,19 @@ def test_enumerations_have_the_seeds_names_and_values():
         "JAX": "jax",
         "GGML": "ggml",
     }
-    expected = (
-        "TF_SAVEDMODEL_V1 TF_SAVEDMODEL_V2 TFLITE_FP32 TFLITE_FP32_STABLEHLO TFLITE_FP16 "
-        "TFLITE_DYNAMIC_RANGE_QUANT TFLITE_INT8 XLA_HLO_DUMP STABLEHLO_MLIR LINALG_MLIR TOSA_MLIR"
-    ).split()
+    expected = [
+        "TF_SAVEDMODEL_V1",
+        "TF_SAVEDMODEL_V2",
+        "TFLITE_FP32",
+        "TFLITE_FP32_STABLEHLO",
+        "TFLITE_FP16",
+        "TFLITE_DYNAMIC_RANGE_QUANT",
+        "TFLITE_INT8",
+        "XLA_HLO_DUMP",
+        "STABLEHLO_MLIR",
+        "LINALG_MLIR",
+        "TOSA_MLIR",
+    ]
     artifacts = {item.name: item.value for item in ModelArtifactType}
     assert artifacts == {name: name.lower() for name in expected}
 

@@ -6,6 +6,7 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from openxla.benchmark.def_types import (
     BenchmarkCase,
     DefinitionError,

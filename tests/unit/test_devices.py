@@ -1,6 +1,7 @@
 """Device records: the facts that the seed's users and results know."""
 
 import pytest
+
 from openxla.benchmark import devices
 
 FACTS = {

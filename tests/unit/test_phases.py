@@ -1,6 +1,7 @@
 """Phases: announced, timed, added up, and remembered when something breaks."""
 
 import pytest
+
 from comparative_benchmark.harness.phases import PhaseClock, peak_memory_bytes
 
 

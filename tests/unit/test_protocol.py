@@ -1,17 +1,19 @@
 """Messages between session and worker."""
 
+import itertools
 import json
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from comparative_benchmark.harness.protocol import (
     MAX_MESSAGE_BYTES,
     Decoder,
     ProtocolError,
     encode,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 values = st.recursive(
     st.none()
@@ -27,7 +29,7 @@ messages = st.dictionaries(st.text(), values, max_size=4)
 
 def chunks(data: bytes, cuts: list[int]) -> list[bytes]:
     edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
-    return [data[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    return [data[start:end] for start, end in itertools.pairwise(edges)]
 
 
 @given(st.lists(messages, max_size=4), st.lists(st.integers(0, 10**6), max_size=20))

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from comparative_benchmark.harness.trial import Status
 from comparative_benchmark.results.records import key_of, to_record
 
@@ -67,7 +68,7 @@ def test_compile_time_is_the_sum_of_its_phases(make_trial, finished):
 
 def test_phases_come_in_the_order_of_a_trial_and_unknown_ones_last(make_trial, finished):
     phase = {"ms": 1.0, "host_memory_peak_bytes": None}
-    phases = {name: phase for name in ("zeta", "d2h", "own", "compile", "import")}
+    phases = dict.fromkeys(("zeta", "d2h", "own", "compile", "import"), phase)
     record = to_record(make_trial(), finished(phases=phases, facts={}), run_id="r")
     assert list(record["metrics"]["framework_level"]["phases"]) == [
         *("import", "compile", "d2h", "own", "zeta")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+
 from comparative_benchmark.results import store
 from comparative_benchmark.results.store import ResultsFile, ResultsFileError
 

@@ -4,6 +4,7 @@ import gc
 from collections.abc import Callable
 
 import pytest
+
 from comparative_benchmark.backend_api import DeviceTimer
 from comparative_benchmark.harness.sampling import measure_block
 

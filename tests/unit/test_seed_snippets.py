@@ -38,8 +38,8 @@ EXAMPLE_FP32_PT_BATCH32_CASE = def_types.BenchmarkCase.build(
 
 def test_the_snippets_of_steps_2_and_3_make_a_case():
     names: dict[str, object] = {}
-    exec(SNIPPET_STEP_2, names)  # noqa: S102  # it is what a reader of the guide types
-    exec(SNIPPET_STEP_3, names)  # noqa: S102
+    exec(SNIPPET_STEP_2, names)  # it is what a reader of the guide types
+    exec(SNIPPET_STEP_3, names)
     case = names["EXAMPLE_FP32_PT_BATCH32_CASE"]
     assert str(case) == "models/EXAMPLE_FP32_PT_BATCH32/inputs/INPUT_DATA_MODEL_DEFAULT"
     assert case.tags == ("example", "batch-32")

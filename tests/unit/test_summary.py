@@ -3,9 +3,10 @@
 import statistics
 
 import pytest
-from comparative_benchmark.results.summary import summarize
 from hypothesis import given
 from hypothesis import strategies as st
+
+from comparative_benchmark.results.summary import summarize
 
 
 def test_known_values():

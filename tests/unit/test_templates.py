@@ -1,6 +1,7 @@
 """Templates and families: one definition, many variants."""
 
 import pytest
+
 from openxla.benchmark import testdata
 from openxla.benchmark.comparative_suite import families, utils
 from openxla.benchmark.def_types import (
@@ -80,7 +81,7 @@ def test_the_url_of_a_template_knows_name_and_axes():
 
 
 def test_variants_with_one_name_are_refused():
-    with pytest.raises(DefinitionError, match="'X'.*same name"):
+    with pytest.raises(DefinitionError, match=r"'X'.*same name"):
         utils.build_batch_models(template(name="X"), [1, 2])
 
 

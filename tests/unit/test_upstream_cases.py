@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from openxla.benchmark.comparative_suite import catalog
 
 FRAMEWORKS = {"pt": "pytorch", "jax": "jax"}

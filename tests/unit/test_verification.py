@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from comparative_benchmark.harness import verification
-from comparative_benchmark.harness.verification import verify
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from comparative_benchmark.harness import verification
+from comparative_benchmark.harness.verification import verify
 
 RNG = np.random.default_rng(7)
 TRUTH = RNG.normal(size=(16, 64))
@@ -57,6 +58,23 @@ def test_noise_passes_if_and_only_if_it_is_below_the_limit(judge, exponent):
         assert not verdict.passed
         assert "relative error" in verdict.reason
     assert verdict.passed == (verdict.relative_rmse <= verdict.allowed_relative_rmse)
+
+
+def test_the_largest_error_is_of_all_outputs_and_not_of_the_worst_in_relation(tmp_path):
+    rough, fine = TRUTH * 1e-3, TRUTH * 1e3
+    arrays = {
+        "output": [(rough * (1 + 5e-7)).astype(np.float32), fine.astype(np.float32)],
+        "truth": [rough, fine],
+        "reference": [(rough * (1 + 5e-7)).astype(np.float32), fine.astype(np.float32)],
+    }
+    paths = []
+    for name, values in arrays.items():
+        paths.append([tmp_path / f"{name}_{index}.npy" for index in range(2)])
+        for path, value in zip(paths[-1], values, strict=True):
+            np.save(path, value)
+    verdict = verify(*paths)
+    assert verdict.passed
+    assert verdict.max_abs_error == np.abs(arrays["output"][1] - fine).max()
 
 
 def test_the_verdict_does_not_depend_on_the_scale_of_the_output(judge):

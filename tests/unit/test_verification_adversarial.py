@@ -6,6 +6,7 @@ import attrs
 import ml_dtypes
 import numpy as np
 import pytest
+
 from comparative_benchmark.harness.verification import verify
 from openxla.benchmark.artifacts import arrays
 

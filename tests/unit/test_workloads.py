@@ -2,6 +2,7 @@
 
 import attrs
 import pytest
+
 from openxla.benchmark import workloads
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase, DefinitionError, ModelTestData

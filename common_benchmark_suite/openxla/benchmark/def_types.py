@@ -6,6 +6,7 @@ raises `DefinitionError`, which names the record, the field and the reason.
 """
 
 import enum
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -103,7 +104,8 @@ def _are_parameters(instance: Any, attribute: "attrs.Attribute[Any]", value: Any
     for key, item in value.items():
         if not isinstance(key, str) or not key.isidentifier():
             _fail(instance, attribute, f"has the key {key!r}, which is no keyword argument")
-        if not (item is None or isinstance(item, str | int | float | bool)):
+        finite = not isinstance(item, float) or math.isfinite(item)
+        if not finite or not (item is None or isinstance(item, str | int | float | bool)):
             _fail(
                 instance, attribute, f"has {key!r}: {item!r}, which JSON can not hold as a scalar"
             )

@@ -35,9 +35,12 @@ def load(path: Path, *, memory_map: bool = False) -> npt.NDArray[Any]:
     Raises:
       ValueError: the file is no array, or holds Python objects.
     """
-    value: npt.NDArray[Any] = np.load(
-        path, mmap_mode="r" if memory_map else None, allow_pickle=False
-    )
+    try:
+        value: npt.NDArray[Any] = np.load(
+            path, mmap_mode="r" if memory_map else None, allow_pickle=False
+        )
+    except EOFError as error:
+        raise ValueError(f"{path.name} is empty") from error
     return value.view(ml_dtypes.bfloat16) if value.dtype == _BF16_ON_DISK else value
 
 

@@ -44,17 +44,23 @@ class WorkloadArtifacts:
     @property
     def inputs(self) -> list[Path]:
         """Input arrays in order."""
-        return arrays.numbered(self.directory / "inputs", "input")
+        return self._listed("inputs")
 
     @property
     def truth(self) -> list[Path]:
         """Float64 outputs in order."""
-        return arrays.numbered(self.directory / "truth", "output")
+        return self._listed("truth")
 
     @property
     def reference(self) -> list[Path]:
         """Same-type outputs in order."""
-        return arrays.numbered(self.directory / "reference", "output")
+        return self._listed("reference")
+
+    def _listed(self, kind: str) -> list[Path]:
+        """Returns the files of a kind that the manifest vouches for; strays are no inputs."""
+        stem = dict(_KINDS)[kind]
+        paths = arrays.numbered(self.directory / kind, stem)
+        return [path for path in paths if f"{kind}/{path.name}" in self.manifest["files"]]
 
     @property
     def digests(self) -> dict[str, str]:

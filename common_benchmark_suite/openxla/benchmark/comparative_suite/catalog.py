@@ -69,6 +69,10 @@ def select(
         and framework in (None, case.model.model_impl.framework_type.value)
     ]
     if not selected:
+        if pattern and any(pattern.fullmatch(case.name) for case in cases):
+            raise NoMatchError(
+                f"{name!r} exists, but not with these tags and this framework; `cbs list` shows all"
+            )
         raise NoMatchError(_no_match_message(cases, name))
     return selected
 
@@ -76,8 +80,8 @@ def select(
 def _benchmarks_of(path: str) -> list[BenchmarkCase]:
     try:
         module = importlib.import_module(path)
-    except ModuleNotFoundError as error:
-        raise DefinitionError(f"suite {path!r}: {error}") from error
+    except Exception as error:  # it is a user's module: whatever it raises is told
+        raise DefinitionError(f"suite {path!r}: {type(error).__name__}: {error}") from error
     cases = getattr(module, "ALL_BENCHMARKS", None)
     if not isinstance(cases, list | tuple) or not all(isinstance(c, BenchmarkCase) for c in cases):
         raise DefinitionError(f"suite {path!r} offers no list ALL_BENCHMARKS of BenchmarkCase")

@@ -108,6 +108,12 @@ def pretrained(repository: str, revision: str) -> Path:
     target = root_dir() / "checkpoints" / f"{repository.replace('/', '--')}-{revision[:16]}"
     if (target / MANIFEST_FILE).is_file():
         return target
+    if (target / "config.json").is_file() and (target / WEIGHTS_FILE).is_file():
+        # Put there by hand, as the message below says.
+        _write_manifest(
+            target, {"kind": "pretrained", "repository": repository, "revision": revision}
+        )
+        return target
     try:
         from huggingface_hub import snapshot_download
     except ModuleNotFoundError as error:
@@ -223,10 +229,13 @@ def _repository(architecture: Architecture, model_name: str) -> tuple[str, str]:
 
 def _write_manifest(directory: Path, facts: Mapping[str, Any]) -> None:
     files = {}
-    for path in sorted(directory.iterdir()):
+    for path in sorted(path for path in directory.rglob("*") if path.is_file()):
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        files[path.name] = {"sha256": digest, "size_bytes": path.stat().st_size}
+        files[path.relative_to(directory).as_posix()] = {
+            "sha256": digest,
+            "size_bytes": path.stat().st_size,
+        }
     manifest = {**facts, "files": files}
     (directory / MANIFEST_FILE).write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n")
 
@@ -246,6 +255,9 @@ def _new_directory(target: Path) -> Iterator[Path]:
             directory.rename(target)
         except OSError:
             if not (target / MANIFEST_FILE).is_file():
-                raise
+                # Not one of ours: a copy by hand, or what a broken disk left. Ours takes its place.
+                target.rename(directory.with_name(directory.name + ".old"))
+                directory.rename(target)
+                shutil.rmtree(directory.with_name(directory.name + ".old"), ignore_errors=True)
     finally:
         shutil.rmtree(directory, ignore_errors=True)

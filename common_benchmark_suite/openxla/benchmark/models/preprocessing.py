@@ -1,5 +1,7 @@
 """Real text and pictures to arrays, with numpy alone: the same bytes for every framework."""
 
+import itertools
+import math
 from pathlib import Path
 
 import ml_dtypes
@@ -35,8 +37,9 @@ def token_batch(
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """Tokenizes a text into `batch_size` windows of `seq_len` tokens.
 
-    Row r starts r * 7 words later than row 0 (going round at the end), so that no two rows of a
-    batch are equal: a compiler that mixes up rows would otherwise go unnoticed.
+    Row r starts some 7 words times r later than row 0, going round at the end, so that no two rows
+    are equal (up to as many rows as the text has words): a compiler that mixes up rows would
+    otherwise go unnoticed.
 
     Returns:
       input_ids and attention_mask, both int32[batch, seq].
@@ -47,7 +50,9 @@ def token_batch(
     tokenizer.enable_truncation(seq_len)
     tokenizer.enable_padding(length=seq_len)
     words = text.split()
-    shifts = [(7 * row) % len(words) for row in range(batch_size)]
+    # A stride without a common divisor visits every word before it comes round.
+    stride = next(n for n in itertools.count(7) if math.gcd(n, len(words)) == 1)
+    shifts = [(stride * row) % len(words) for row in range(batch_size)]
     encoded = tokenizer.encode_batch([" ".join(words[s:] + words[:s]) for s in shifts])
     ids = np.array([row.ids for row in encoded], np.int32)
     mask = np.array([row.attention_mask for row in encoded], np.int32)

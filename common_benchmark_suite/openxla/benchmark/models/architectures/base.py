@@ -90,6 +90,7 @@ class Architecture(abc.ABC):
 
     def label(self, parameters: Parameters) -> str:
         """Returns a short readable name: model, type and input shapes."""
+        element_type(parameters.get("data_type"))  # refuses what no model is offered in
         shapes = "-".join(map(str, self.input_specs(parameters)[:1]))
         model = self.canonical_name(str(parameters["model_name"])).rpartition("/")[2]
         return f"{model}-{parameters['data_type']}-{shapes}"

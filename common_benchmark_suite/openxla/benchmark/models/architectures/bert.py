@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openxla.benchmark import testdata
-from openxla.benchmark.def_types import Parameters, TensorSpec
+from openxla.benchmark.def_types import DefinitionError, Parameters, TensorSpec
 from openxla.benchmark.models.architectures.base import (
     Architecture,
     TensorInit,
@@ -66,7 +66,10 @@ class Bert(Architecture):
             "google-bert/bert-base-uncased",
             "86b5e0934494bd15c9632b12f734a8a67f723594",
         ),
-        "bert-large-uncased": ("google-bert/bert-large-uncased", "main"),
+        "bert-large-uncased": (
+            "google-bert/bert-large-uncased",
+            "6da4b6a26a1877e173fca3225479512db81a5e5b",
+        ),
     }
 
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
@@ -92,6 +95,10 @@ class Bert(Architecture):
     def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """Token ids and attention mask, both i32[batch, seq]."""
         shape = (integer(parameters, "batch_size"), integer(parameters, "seq_len"))
+        longest = self.config(str(parameters["model_name"]))["max_position_embeddings"]
+        if shape[1] > longest:
+            # XLA clamps an index that is out of range: a wrong answer, not an error.
+            raise DefinitionError(f"parameter 'seq_len' is {shape[1]}, more than {longest}")
         return (TensorSpec(shape=shape, dtype="i32"), TensorSpec(shape=shape, dtype="i32"))
 
     def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:

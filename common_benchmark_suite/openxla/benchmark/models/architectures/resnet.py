@@ -68,10 +68,10 @@ class ResNet(Architecture):
         # The seed's name for the same network in PyTorch; one configuration, one workload.
         "torchvision/resnet50": _RESNET_50,
     }
-    pretrained = {
-        "microsoft/resnet-50": ("microsoft/resnet-50", "main"),
-        "torchvision/resnet50": ("microsoft/resnet-50", "main"),
-    }
+    pretrained = dict.fromkeys(
+        ("microsoft/resnet-50", "torchvision/resnet50"),
+        ("microsoft/resnet-50", "34c2154c194f829b11125337b98c8f5f9965ff19"),
+    )
 
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
         """See `Architecture.tensors`; names are transformers' `ResNetForImageClassification`."""

@@ -1,0 +1,8 @@
+"""The phases of a trial, by name, in the order in which a trial meets them."""
+
+# What a backend goes through.
+PHASES = ("import", "load", "h2d", "trace", "lower", "compile", "first_run", "execute", "d2h")
+
+# What a session knows besides: its start, the making of artifacts, and the time in a command that
+# no phase has claimed yet.
+SESSION_PHASES = ("start", "prepare", "preprocess", "reference", "measure", "outputs")
