@@ -74,7 +74,7 @@ class Spans:
                 seen[id(session)] = {}
             before = seen.setdefault(id(session), {})
             found = {name: record["ms"] for name, record in answer.get("phases", {}).items()}
-            # The phase `execute` has garbage collection in it; the loop by itself is the work.
+            # The timed loop by itself is the work, without what the phase has around it.
             found.pop("execute", None)
             if command == "measure":
                 found["execute"] = before.get("execute", 0.0) + answer["block"]["wall_ms"]

@@ -92,6 +92,8 @@ class Executor:
         with self._phases("import"):
             backend_class = load_object(implementation)
             module = importlib.import_module(module_path)
+            # Modules stay until the end: no later collection need look at them again.
+            gc.freeze()
         self._backend = backend_class(
             BackendContext(
                 compiler=context["compiler"],
@@ -117,7 +119,7 @@ class Executor:
         with self._phases("first_run"):
             self._last_outputs = backend.dispatch()
             backend.synchronize(self._last_outputs)
-        # What exists now stays until the end: collections between blocks need not look at it again.
+        # What is left of tracing and compiling goes now, and not between two blocks.
         gc.collect()
         gc.freeze()
         return self._report()

@@ -27,6 +27,8 @@ from comparative_benchmark.harness.trial import Status
 
 _SESSION_VARIABLE = "CBS_SESSION"
 _POLL_S = 0.1
+# Looking at a worker's memory takes time from a core that it may be using.
+_MEASURING_POLL_S = 0.25
 
 
 class SessionEnded(Exception):  # noqa: N818  # an end is not always an error
@@ -156,7 +158,8 @@ class Session:
     def _receive(self, *types: str) -> Message:
         """Waits for a message of one of the types, watching deadlines and memory meanwhile."""
         while True:
-            readable, _, _ = select.select([self._answers], [], [], _POLL_S)
+            patience_s = _MEASURING_POLL_S if self._phase == "execute" else _POLL_S
+            readable, _, _ = select.select([self._answers], [], [], patience_s)
             data = os.read(self._answers, 1 << 20) if readable else b""
             if data:
                 for message in self._decode(data):

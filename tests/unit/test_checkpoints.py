@@ -74,9 +74,9 @@ def test_a_tensor_does_not_depend_on_its_neighbours(tmp_path):
     inits = list(RESNET.tensors(RESNET.config("resnet-tiny")))
     alone = {init.name: checkpoints.generate(init, seed=3) for init in reversed(inits[:20])}
     for count, order in ((20, 1), (20, -1), (7, 1)):
-        chosen = {init.name: init for init in inits[:count][::order]}
+        chosen = inits[:count][::order]
         path = tmp_path / f"{count}{order}.safetensors"
-        checkpoints.write_safetensors(path, chosen, seed=3)
+        checkpoints.write_weights(path, chosen, seed=3)
         for name, value in load_file(path).items():
             assert np.array_equal(value, alone[name])
     assert sha256(tmp_path / "201.safetensors") == sha256(tmp_path / "20-1.safetensors")
@@ -152,7 +152,7 @@ def test_a_failure_leaves_no_directory_behind(root, monkeypatch):
     def broken(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoints, "write_safetensors", broken)
+    monkeypatch.setattr(checkpoints, "write_weights", broken)
     with pytest.raises(OSError, match="No space"):
         checkpoints.seeded(BERT, "bert-tiny")
     assert list((root / "checkpoints").iterdir()) == []

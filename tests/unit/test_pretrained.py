@@ -99,8 +99,8 @@ def serving(files):
 @pytest.fixture
 def files(tmp_path):
     path = tmp_path / "weights"
-    inits = {"pooler.dense.bias": TensorInit(name="pooler.dense.bias", shape=(8,), stddev=1.0)}
-    checkpoints.write_safetensors(path, inits, seed=0)
+    inits = [TensorInit(name="pooler.dense.bias", shape=(8,), stddev=1.0)]
+    checkpoints.write_weights(path, inits, seed=0)
     return {
         "config.json": b'{"model_type": "bert"}\n',
         "model.safetensors": path.read_bytes(),

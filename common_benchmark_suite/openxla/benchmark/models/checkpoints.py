@@ -11,7 +11,7 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,11 +90,7 @@ def seeded(architecture: Architecture, model_name: str, *, seed: int = 0) -> Pat
         (directory / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
         for name, source in architecture.checkpoint_files().items():
             shutil.copyfile(source, directory / name)
-        write_safetensors(
-            directory / WEIGHTS_FILE,
-            {init.name: init for init in architecture.tensors(config)},
-            seed=seed,
-        )
+        write_weights(directory / WEIGHTS_FILE, architecture.tensors(config), seed=seed)
         _write_manifest(directory, {"kind": "seeded", "seed": seed, "recipe_sha256": digest})
     return target
 
@@ -144,12 +140,12 @@ def pretrained(repository: str, revision: str) -> Path:
 
 def load_tensors(
     architecture: Architecture, checkpoint: Path
-) -> "dict[str, npt.NDArray[np.generic]]":
-    """Returns the weights of a checkpoint by our names, float32 as stored."""
-    from safetensors.numpy import load_file
+) -> "Mapping[str, npt.NDArray[np.generic]]":
+    """Returns a checkpoint's weights by our names, as stored, each read when asked for."""
+    from openxla.benchmark.models.safetensors_file import SafetensorsFile
 
-    tensors: dict[str, Any] = load_file(checkpoint / WEIGHTS_FILE)
-    return {architecture.canonical_weight_name(name): value for name, value in tensors.items()}
+    file = SafetensorsFile(checkpoint / WEIGHTS_FILE)
+    return file.renamed(architecture.canonical_weight_name)
 
 
 def generate(init: TensorInit, *, seed: int) -> "npt.NDArray[np.generic]":
@@ -171,35 +167,13 @@ def generate(init: TensorInit, *, seed: int) -> "npt.NDArray[np.generic]":
     return values.reshape(init.shape)
 
 
-def write_safetensors(path: Path, tensors: Mapping[str, TensorInit], *, seed: int) -> None:
-    """Writes seeded tensors one at a time.
+def write_weights(path: Path, inits: Iterable[TensorInit], *, seed: int) -> None:
+    """Writes seeded tensors to a safetensors file, one at a time."""
+    from openxla.benchmark.models import safetensors_file
 
-    Own lines because the library wants all tensors in memory at once and does not promise the
-    same bytes for the same tensors; the format is a length, a JSON header, and the data
-    (https://huggingface.co/docs/safetensors).
-    """
-    import numpy as np
-
-    sizes = {"F32": 4, "I64": 8}
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    offset = 0
-    # Eight-byte tensors first, so that every tensor starts at a multiple of its element size.
-    ordered = sorted(tensors.values(), key=lambda init: (-sizes[init.dtype], init.name))
-    for init in ordered:
-        end = offset + sizes[init.dtype] * int(np.prod(init.shape, dtype=np.int64))
-        header[init.name] = {
-            "dtype": init.dtype,
-            "shape": list(init.shape),
-            "data_offsets": [offset, end],
-        }
-        offset = end
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    with path.open("wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        for init in ordered:
-            value = generate(init, seed=seed)
-            file.write(value.astype(value.dtype.newbyteorder("<"), copy=False).tobytes())
+    by_name = {init.name: init for init in inits}
+    signatures = {name: (init.dtype, init.shape) for name, init in by_name.items()}
+    safetensors_file.write(path, signatures, lambda name: generate(by_name[name], seed=seed))
 
 
 def vars_of(init: TensorInit) -> list[Any]:

@@ -39,13 +39,12 @@ class SelfAttention(nnx.Module):
         batch, seq, hidden = x.shape
         head_size = hidden // self.heads
         query, key, value = (
-            part(x).reshape(batch, seq, self.heads, head_size)
+            part(x).reshape(batch, seq, self.heads, head_size).swapaxes(1, 2)
             for part in (self.query, self.key, self.value)
         )
-        scores = jnp.einsum("bqhd,bkhd->bhqk", query, key) * np.sqrt(1 / head_size).astype(x.dtype)
-        weights = jax.nn.softmax(scores + bias, axis=-1)
-        context = jnp.einsum("bhqk,bkhd->bqhd", weights, value)
-        return self.output(context.reshape(batch, seq, hidden))
+        scores = query @ key.swapaxes(-1, -2) * np.sqrt(1 / head_size).astype(x.dtype)
+        context = jax.nn.softmax(scores + bias, axis=-1) @ value
+        return self.output(context.swapaxes(1, 2).reshape(batch, seq, hidden))
 
 
 class Layer(nnx.Module):

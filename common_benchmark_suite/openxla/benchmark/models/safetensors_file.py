@@ -1,0 +1,108 @@
+"""Checkpoints in the safetensors format, one tensor in memory at a time.
+
+Own lines beside the library because it writes only what is in memory all at once, does not promise
+the same bytes for the same tensors, and reads through a mapping whose pages count towards the peak
+memory of the process (BERT large in JAX: 2.9 GiB, against 1.6 GiB). The format is a length, a JSON
+header, and the data (https://huggingface.co/docs/safetensors).
+"""
+
+import copy
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+Tensor = npt.NDArray[Any]
+
+_DTYPES: Mapping[str, npt.DTypeLike] = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "BF16": ml_dtypes.bfloat16,
+    "I64": "<i8",
+    "I32": "<i4",
+}
+_MAX_HEADER_BYTES = 100_000_000
+
+
+class SafetensorsFile(Mapping[str, Tensor]):
+    """The tensors of a file, each read when it is asked for.
+
+    Raises:
+      ValueError: the file is not in the format.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            with path.open("rb") as file:
+                length = int.from_bytes(file.read(8), "little")
+                if length > _MAX_HEADER_BYTES:
+                    raise ValueError(f"its header would be {length} bytes long")
+                header: dict[str, Any] = json.loads(file.read(length))
+            header.pop("__metadata__", None)
+            self._start = 8 + length
+            self._entries = {name: _entry(facts) for name, facts in header.items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path.name} is no safetensors file: {error}") from error
+
+    def __getitem__(self, name: str) -> Tensor:
+        dtype, shape, offset = self._entries[name]
+        count = int(np.prod(shape, dtype=np.int64))
+        values = np.fromfile(self._path, dtype, count, offset=self._start + offset)
+        return values.reshape(shape)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def renamed(self, name_of: Callable[[str], str]) -> "SafetensorsFile":
+        """Returns the same tensors under other names."""
+        renamed = copy.copy(self)
+        renamed._entries = {  # noqa: SLF001  # our own class
+            name_of(name): entry for name, entry in self._entries.items()
+        }
+        return renamed
+
+
+def write(
+    path: Path,
+    signatures: Mapping[str, tuple[str, tuple[int, ...]]],
+    tensor: Callable[[str], Tensor],
+) -> None:
+    """Writes tensors, asking for each when its turn comes.
+
+    Args:
+      path: the file to write.
+      signatures: type (`F32` ...) and shape by name.
+      tensor: returns the tensor of a name.
+    """
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    offset = 0
+    # Wide elements first, so that every tensor starts at a multiple of its element's size.
+    order = sorted(signatures, key=lambda name: (-_dtype(signatures[name][0]).itemsize, name))
+    for name in order:
+        dtype, shape = signatures[name]
+        end = offset + _dtype(dtype).itemsize * int(np.prod(shape, dtype=np.int64))
+        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [offset, end]}
+        offset = end
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in order:
+            file.write(tensor(name).astype(_dtype(signatures[name][0]), copy=False).tobytes())
+
+
+def _entry(facts: Mapping[str, Any]) -> tuple[np.dtype[Any], tuple[int, ...], int]:
+    return _dtype(facts["dtype"]), tuple(facts["shape"]), int(facts["data_offsets"][0])
+
+
+def _dtype(name: str) -> np.dtype[Any]:
+    return np.dtype(_DTYPES[name])
