@@ -80,6 +80,13 @@ def test_quickstart_prints_its_table_and_reuses_the_environment(environment):
         assert competitor in done.stdout
 
 
+def test_nightly_script_runs_the_cases_of_one_backend(environment, tmp_path):
+    script = ". .venv/bin/activate; ./comparative_benchmark/jax_xla/benchmark_all.sh"
+    done = _run(f"{script} host-cpu {tmp_path}/r.json --tag tiny -w 0 -iter 2", ROOT, environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count(" ok") == 12
+
+
 def test_hooks_pass(environment):
     done = _run(".venv/bin/pre-commit run --all-files", ROOT, environment)
     assert done.returncode == 0, done.stdout[-3000:]
