@@ -67,8 +67,9 @@ class BackendInfo:
       install: the command that installs them.
       compilers: the ways to compile.
       reference: `module:function` that computes truth and reference (see `Reference`), if offered.
-      environment: variables of the worker; `{work_dir}`, `{threads}` and `{accelerator}` are filled
-        in. Caches point into `work_dir`, so that each compilation is a cold one.
+      environment: variables of the worker; `{work_dir}`, `{cache_dir}`, `{threads}` and
+        `{accelerator}` are filled in. Compile caches point into `cache_dir`, which is empty for the
+        first process of a trial (cold) and kept for the others (warm).
     """
 
     name: str
@@ -131,6 +132,8 @@ class BackendFacts:
     bytes_accessed: float | None = None
     artifact_sha256: str | None = None
     artifact_size_bytes: int | None = None
+    cache_hits: int | None = None
+    cache_misses: int | None = None
     device_memory_peak_bytes: int | None = None
     device_name: str | None = None
     notes: dict[str, Any] = attrs.field(factory=dict)

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from comparative_benchmark.doctor import options as doctor_options
 from comparative_benchmark.phase_names import PHASES, SESSION_PHASES
 from openxla.benchmark import devices
 from openxla.benchmark.comparative_suite import catalog
@@ -55,12 +56,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="backends, e.g. jax_xla,pt_inductor:inductor+freezing,iree",
     )
     _add_run_options(run)
+    _add_sampling_options(run)
     run.set_defaults(handler=_run_command)
     listing = commands.add_parser("list", help="list benchmark cases")
     _add_list_options(listing)
     listing.set_defaults(handler=_list_command)
     backends = commands.add_parser("backends", help="list backends, compilers and their options")
     backends.set_defaults(handler=_backends_command)
+    doctor = commands.add_parser("doctor", help="what is wrong with this machine, for measuring")
+    doctor_options.add_arguments(doctor)
+    doctor.set_defaults(handler=_doctor_command)
     show = commands.add_parser("show", help="print the table of a results file")
     show.add_argument("results", type=Path, help="a results file")
     show.set_defaults(handler=_show_command)
@@ -156,15 +161,13 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
         *_spellings("-w", "--warmup-iterations"),
         dest="warmup_iterations",
         type=_count(0),
-        default=5,
-        help="iterations before the measured ones (default 5)",
+        help="fixed number of iterations before the measured ones (5 with -iter)",
     )
     add(
         *_spellings("-iter", "--iterations"),
         dest="iterations",
         type=_count(1),
-        default=100,
-        help="measured iterations (default 100)",
+        help="fixed number of measured iterations in one process (100 with -w)",
     )
     add(
         *_spellings("--run-in-process"),
@@ -210,6 +213,22 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
         help="memory of a worker, e.g. 8G (default: what is available, less 1G)",
     )
     add("--verbose", action="store_true", help="print phases, log files and tracebacks")
+
+
+def _add_sampling_options(parser: argparse.ArgumentParser) -> None:
+    """What decides how long to sample when neither -w nor -iter is given."""
+    parser.add_argument(
+        "--precision",
+        type=_fraction,
+        default=0.01,
+        help="relative half-width of the 95 %% interval to reach (default 0.01)",
+    )
+    parser.add_argument(
+        "--processes", type=_count(1), help="fresh processes for each trial (default: 3 to 5)"
+    )
+    parser.add_argument(
+        "--seed", type=_count(0), default=0, help="decides the order of starts and blocks"
+    )
 
 
 def _run_command(options: argparse.Namespace) -> int:
@@ -306,6 +325,12 @@ def _backends_command(_: argparse.Namespace) -> int:
     return EXIT_OK
 
 
+def _doctor_command(options: argparse.Namespace) -> int:
+    from comparative_benchmark.doctor import command
+
+    return command.run(options)
+
+
 def _show_command(options: argparse.Namespace) -> int:
     from comparative_benchmark.console import Console
     from comparative_benchmark.results.store import ResultsFile, ResultsFileError
@@ -357,8 +382,7 @@ def _settings(options: argparse.Namespace, device: DeviceSpec) -> Any:
 
     return RunSettings(
         device=device,
-        warmup_iterations=options.warmup_iterations,
-        iterations=options.iterations,
+        sampling=_sampling(options),
         threads=options.threads or usable_cpus(),
         limits=Limits(
             deadline_s=options.timeout,
@@ -369,6 +393,25 @@ def _settings(options: argparse.Namespace, device: DeviceSpec) -> Any:
         generate_artifacts=options.generate_artifacts,
         use_only_local=options.no_download and not options.generate_artifacts,
         in_process=options.run_in_process,
+    )
+
+
+def _sampling(options: argparse.Namespace) -> Any:
+    """Fixed counts if any were given (always in `run_benchmarks.py`), else the sampling rule."""
+    from comparative_benchmark.harness.sampling_rule import FixedCounts, SamplingRule
+
+    counts = (options.warmup_iterations, options.iterations)
+    if counts != (None, None) or hasattr(options, "compiler"):
+        warmup, iterations = (
+            given if given is not None else usual for given, usual in zip(counts, (5, 100))
+        )
+        return FixedCounts(warmup_iterations=warmup, iterations=iterations)
+    processes = options.processes
+    return SamplingRule(
+        goal=options.precision,
+        min_processes=processes or 3,
+        max_processes=processes or 5,
+        seed=options.seed,
     )
 
 
@@ -390,6 +433,16 @@ def _seconds(text: str) -> float:
         value = 0.0
     if not 0 < value < 1e9:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return value
+
+
+def _fraction(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number between 0 and 1")
     return value
 
 

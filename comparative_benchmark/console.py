@@ -39,11 +39,14 @@ class Console:
         """See `runner.Observer`."""
         self.say(f"preparing  {what}")
 
-    def trial_started(self, trial: Trial, position: int, total: int) -> None:
+    def race_started(self, trials: Sequence[Trial], position: int, total: int) -> None:
         """See `runner.Observer`."""
         # A line that stands still: an animation would take time from the core that is measured.
         if self._err.is_terminal:
-            self._err.print(f"[{position}/{total}] {trial} ...", end="\r", markup=False)
+            what = str(trials[0])
+            if len(trials) > 1:
+                what = f"{trials[0].workload.label}, {len(trials)} competitors"
+            self._err.print(f"[{position}/{total}] {what} ...", end="\r", markup=False)
             self._live = True
 
     def trial_finished(self, record: Record, position: int, total: int) -> None:

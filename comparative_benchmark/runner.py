@@ -1,17 +1,26 @@
 """A run: plan the trials, prepare their artifacts, run them one by one, keep each result."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Protocol
 
 import attrs
 
 from comparative_benchmark.harness.host import describe, git_revision, python_environment
+from comparative_benchmark.harness.participant import note_end
 from comparative_benchmark.harness.preparation import Preparation
+from comparative_benchmark.harness.race import Race
+from comparative_benchmark.harness.sampling_rule import FixedCounts
 from comparative_benchmark.harness.session import SessionEnded
 from comparative_benchmark.harness.settings import RunSettings
-from comparative_benchmark.harness.trial import Competitor, Status, Trial, TrialOutcome
-from comparative_benchmark.harness.trial_runner import note_end, run_trial
+from comparative_benchmark.harness.trial import (
+    Competitor,
+    ProcessRecord,
+    Status,
+    Trial,
+    TrialOutcome,
+)
 from comparative_benchmark.results.records import Record, key_of, to_record
 from comparative_benchmark.results.store import ResultsFile
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
@@ -24,8 +33,11 @@ class Observer(Protocol):
     def preparing(self, what: str) -> None:
         """Artifacts are being made."""
 
-    def trial_started(self, trial: Trial, position: int, total: int) -> None:
-        """A trial begins; positions count from 1."""
+    def say(self, message: str) -> None:
+        """Something that the user should know."""
+
+    def race_started(self, trials: Sequence[Trial], position: int, total: int) -> None:
+        """The trials of a workload begin; the first one has that position, counted from 1."""
 
     def trial_finished(self, record: Record, position: int, total: int) -> None:
         """A trial has ended, and its result is on disk."""
@@ -94,30 +106,66 @@ def execute(
     pending = [trial for trial in trials if trial.key not in done]
     preparation = Preparation(settings, observer.preparing)
     preparation.run([trial for trial in pending if not _missing(trial)])
-    records = []
-    for position, trial in enumerate(trials, start=1):
-        if trial.key in done:
-            records.append(done[trial.key])
-            continue
-        observer.trial_started(trial, position, len(trials))
-        outcome = _outcome(trial, preparation, settings, run_id)
-        record = to_record(trial, outcome, run_id=run_id)
-        results.append(record)
-        records.append(record)
-        observer.trial_finished(record, position, len(trials))
-    return records
+    records: dict[tuple[str, str, str, str], Record] = dict(done)
+    position = 0
+    for group in _workload_groups(trials, settings):
+        racing = [trial for trial in group if trial.key not in done]
+        position += len(group) - len(racing)
+        if racing:
+            observer.race_started(racing, position + 1, len(trials))
+        outcomes = _outcomes(racing, preparation, settings, run_id, observer)
+        for trial in racing:
+            position += 1
+            record = to_record(trial, outcomes[trial.key], run_id=run_id)
+            results.append(record)
+            records[trial.key] = record
+            observer.trial_finished(record, position, len(trials))
+    return [records[trial.key] for trial in trials]
 
 
-def _outcome(
-    trial: Trial, preparation: Preparation, settings: RunSettings, run_id: str
-) -> TrialOutcome:
-    artifacts = preparation.artifacts.get(trial.workload.digest)
-    if missing := _missing(trial):
-        return _ended(missing)
-    if artifacts is None:
-        return _ended(preparation.failures[trial.case.name])
-    name = re.sub(r"[^\w.+-]+", "-", "-".join((trial.case.model.name, *trial.key[1:])))
-    return run_trial(trial, artifacts, settings, settings.log_dir / run_id / f"{name}.log")
+def _workload_groups(trials: Sequence[Trial], settings: RunSettings) -> list[list[Trial]]:
+    """Returns the trials by workload; one by one where counts are fixed and nothing is raced."""
+    if isinstance(settings.sampling, FixedCounts):
+        return [[trial] for trial in trials]
+    groups: dict[str, list[Trial]] = {}
+    for trial in trials:
+        groups.setdefault(trial.workload.digest, []).append(trial)
+    return list(groups.values())
+
+
+def _outcomes(
+    trials: Sequence[Trial],
+    preparation: Preparation,
+    settings: RunSettings,
+    run_id: str,
+    observer: Observer,
+) -> dict[tuple[str, str, str, str], TrialOutcome]:
+    """Races the trials of one workload that can run, and says of the others why they can not."""
+    outcomes = {}
+    ready = []
+    for trial in trials:
+        artifacts = preparation.artifacts.get(trial.workload.digest)
+        if missing := _missing(trial):
+            outcomes[trial.key] = _ended(missing)
+        elif artifacts is None:
+            outcomes[trial.key] = _ended(preparation.failures[trial.case.name])
+        else:
+            ready.append(trial)
+    if ready:
+        log_dir = settings.log_dir / run_id
+        artifacts = preparation.artifacts[ready[0].workload.digest]
+        race = Race(ready, artifacts, settings, _log_files(log_dir), observer.say)
+        race.run()
+        outcomes |= race.outcomes
+    return outcomes
+
+
+def _log_files(directory: Path) -> Callable[[Trial, int], Path]:
+    def log_file(trial: Trial, replicate: int) -> Path:
+        name = re.sub(r"[^\w.+-]+", "-", "-".join((trial.case.model.name, *trial.key[1:])))
+        return directory / f"{name}{f'.{replicate}' if replicate else ''}.log"
+
+    return log_file
 
 
 def _missing(trial: Trial) -> SessionEnded | None:
@@ -131,6 +179,6 @@ def _missing(trial: Trial) -> SessionEnded | None:
 
 
 def _ended(ended: SessionEnded) -> TrialOutcome:
-    outcome = TrialOutcome()
-    note_end(outcome, ended)
-    return outcome
+    record = ProcessRecord()
+    note_end(record, ended)
+    return TrialOutcome(processes=[record])

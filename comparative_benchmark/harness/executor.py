@@ -127,7 +127,8 @@ class Executor:
     def _measure(self, *, iterations: int) -> Message:
         """Runs a block of iterations."""
         with self._phases("execute"):
-            block = sampling.measure_block(self._require_backend(), iterations)
+            backend = self._require_backend()
+            block = sampling.measure_block(backend, iterations, threads=backend.context.threads)
         self._last_outputs = block.outputs
         return {"block": attrs.asdict(block, filter=attrs.filters.exclude("outputs"))}
 

@@ -93,7 +93,7 @@ class Preparation:
             self._drop_session()
             log_file = self._settings.log_dir / f"prepare-{backend.name}.log"
             session = self._settings.open_session(
-                backend, work_dir=self._work_dir, log_file=log_file
+                backend, work_dir=self._work_dir, cache_dir=self._work_dir, log_file=log_file
             )
             self._sessions.push(session)
             self._session, self._session_backend = session, backend

@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 
 from comparative_benchmark.backend_api import Backend
+from comparative_benchmark.harness import conditions
 
 
 @attrs.frozen(kw_only=True)
@@ -18,6 +19,7 @@ class Block:
       dispatch_ms: the part of it until the call returned to the host.
       device_ms: the same iterations by the device's own clock; empty where there is none.
       cpu_ms, wall_ms: CPU time of the process, and wall time, over the whole block.
+      conditions: what the machine did meanwhile.
       outputs: the backend's handle.
     """
 
@@ -26,10 +28,11 @@ class Block:
     device_ms: list[float]
     cpu_ms: float
     wall_ms: float
+    conditions: conditions.Conditions
     outputs: Any
 
 
-def measure_block(backend: Backend, iterations: int) -> Block:
+def measure_block(backend: Backend, iterations: int, *, threads: int = 1) -> Block:
     """Runs a number of iterations, garbage collector off, and returns the samples.
 
     The clock is `time.perf_counter_ns` (CLOCK_MONOTONIC). Lists are made before the loop, so that
@@ -41,6 +44,7 @@ def measure_block(backend: Backend, iterations: int) -> Block:
     outputs: Any = None
     collecting = gc.isenabled()
     gc.disable()
+    before = conditions.take()
     cpu, wall = time.process_time_ns(), clock()
     try:
         if timer is None:
@@ -61,6 +65,7 @@ def measure_block(backend: Backend, iterations: int) -> Block:
                 finished[index] = clock()
     finally:
         cpu, wall = time.process_time_ns() - cpu, clock() - wall
+        after = conditions.take()
         if collecting:
             gc.enable()
     return Block(
@@ -69,5 +74,8 @@ def measure_block(backend: Backend, iterations: int) -> Block:
         device_ms=timer.elapsed_ms() if timer else [],
         cpu_ms=cpu / 1e6,
         wall_ms=wall / 1e6,
+        conditions=conditions.between(
+            before, after, own_cpu_ms=cpu / 1e6, wall_ms=wall / 1e6, threads=threads
+        ),
         outputs=outputs,
     )

@@ -75,6 +75,7 @@ class Session:
         self._decoder = Decoder()
         self._id = uuid.uuid4().hex
         self._phase = "start"
+        self._paused_at: float | None = None
         self._started = self._phase_started = time.monotonic()
         self._oom_kills = memory.oom_kill_count()
         log_file.parent.mkdir(parents=True, exist_ok=True)
@@ -113,6 +114,7 @@ class Session:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self.resume()
         if kind is None and self._process.poll() is None:
             with contextlib.suppress(OSError):
                 os.write(self._commands, encode({"command": "exit", "arguments": {}}))
@@ -144,10 +146,32 @@ class Session:
         """Starts the overall deadline anew, for a session that serves several workloads."""
         self._started = time.monotonic()
 
+    def pause(self) -> None:
+        """Stops the worker and its children; deadlines stand still meanwhile."""
+        if self._paused_at is None:
+            self._signal(signal.SIGSTOP)
+            self._paused_at = time.monotonic()
+
+    def resume(self) -> None:
+        """Lets a stopped worker go on."""
+        if self._paused_at is not None:
+            self._signal(signal.SIGCONT)
+            away = time.monotonic() - self._paused_at
+            self._started += away
+            self._phase_started += away
+            self._paused_at = None
+
+    def resident_bytes(self) -> int:
+        """Returns the memory that the worker and its children hold now."""
+        return memory.resident_bytes(self._process.pid)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
     def kill(self) -> None:
         """Ends the worker and everything that it started; may be called again."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self._signal(signal.SIGKILL)
         self._process.wait()
         memory.kill_marked(_SESSION_VARIABLE, self._id)
         if self._pipes_open:
@@ -194,7 +218,7 @@ class Session:
                 self.kill()
                 reason = f"{what} took longer than {limit:g} s; allow more with --deadline"
                 raise SessionEnded(Status.TIMEOUT, self._phase, reason)
-        used = memory.resident_bytes(self._process.pid)
+        used = self.resident_bytes()
         if used > limits.memory_bytes:
             self.kill()
             reason = (

@@ -9,6 +9,7 @@ import attrs
 from comparative_benchmark.backend_api import BackendInfo
 from comparative_benchmark.harness.host import usable_cpus
 from comparative_benchmark.harness.in_process import InProcessSession
+from comparative_benchmark.harness.sampling_rule import FixedCounts, SamplingRule
 from comparative_benchmark.harness.session import Limits, Session
 from openxla.benchmark.def_types import DeviceSpec
 from openxla.benchmark.root import ROOT_DIR_VARIABLE, root_dir
@@ -20,7 +21,7 @@ class RunSettings:
 
     Attributes:
       device: where to run.
-      warmup_iterations, iterations: fixed counts.
+      sampling: how long to warm up and to sample.
       threads: threads that each backend may use.
       limits: of each worker.
       log_dir: where the workers' output goes.
@@ -31,8 +32,7 @@ class RunSettings:
     """
 
     device: DeviceSpec
-    warmup_iterations: int = 5
-    iterations: int = 100
+    sampling: FixedCounts | SamplingRule = attrs.field(factory=SamplingRule)
     threads: int = attrs.field(factory=usable_cpus)
     limits: Limits = attrs.field(factory=Limits)
     log_dir: Path = Path("logs")
@@ -41,10 +41,11 @@ class RunSettings:
     in_process: bool = False
     python: str = sys.executable
 
-    def environment(self, backend: BackendInfo, work_dir: Path) -> dict[str, str]:
+    def environment(self, backend: BackendInfo, work_dir: Path, cache_dir: Path) -> dict[str, str]:
         """Returns the environment variables of a worker of that backend."""
         fields = {
             "work_dir": str(work_dir),
+            "cache_dir": str(cache_dir),
             "threads": str(self.threads),
             "accelerator": self.device.accelerator_type,
         }
@@ -59,14 +60,14 @@ class RunSettings:
         }
 
     def open_session(
-        self, backend: BackendInfo, *, work_dir: Path, log_file: Path
+        self, backend: BackendInfo, *, work_dir: Path, cache_dir: Path, log_file: Path
     ) -> Session | InProcessSession:
         """Starts a worker for a backend.
 
         Raises:
           SessionEnded: it did not come up.
         """
-        environment = self.environment(backend, work_dir)
+        environment = self.environment(backend, work_dir, cache_dir)
         if self.in_process:
             return InProcessSession(environment=environment)
         return Session(

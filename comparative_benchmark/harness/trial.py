@@ -72,18 +72,16 @@ class Trial:
 
 
 @attrs.define(kw_only=True)
-class TrialOutcome:
-    """All that is known when a trial has ended.
+class ProcessRecord:
+    """What one worker process gave.
 
     Attributes:
-      status: how it ended.
-      phase: where it ended, unless it is `ok`.
-      reason: one sentence for a person.
-      traceback: the worker's, whole.
+      status, phase, reason, traceback: how it ended; `phase` and the rest unless it is `ok`.
       log_file: what the worker printed.
       phases: time and peak memory by phase, as the worker reported.
       verification: of the first run; `final_verification`: of the last timed output.
-      warmup, block: samples, see `sampling.Block`.
+      steadiness: of the warm-up, with the evidence; None where counts were fixed.
+      blocks: samples, see `sampling.Block`, each with its round.
       facts: see `backend_api.BackendFacts`.
       versions: of the packages that the worker had imported.
     """
@@ -92,17 +90,54 @@ class TrialOutcome:
     phase: str | None = None
     reason: str | None = None
     traceback: str | None = None
-    log_file: str | None = None
+    log_file: str = ""
     phases: dict[str, dict[str, Any]] = attrs.field(factory=dict)
     host_memory_peak_bytes: int | None = None
     verification: Verification | None = None
     final_verification: Verification | None = None
-    warmup: dict[str, Any] | None = None
-    block: dict[str, Any] | None = None
+    steadiness: dict[str, Any] | None = None
+    warmup_latencies_ms: list[float] = attrs.field(factory=list)
+    blocks: list[dict[str, Any]] = attrs.field(factory=list)
     facts: dict[str, Any] = attrs.field(factory=dict)
     versions: dict[str, str] = attrs.field(factory=dict)
+
+    @property
+    def latencies_ms(self) -> list[float]:
+        """All samples in order."""
+        return [value for block in self.blocks for value in block["latencies_ms"]]
+
+
+@attrs.define(kw_only=True)
+class TrialOutcome:
+    """All that is known when a trial has ended: the records of its processes, and how it ended.
+
+    The first process compiled with empty caches, the others with those that it left.
+    """
+
+    processes: list[ProcessRecord] = attrs.field(factory=list)
     artifact_digests: dict[str, str] = attrs.field(factory=dict)
+    race: dict[str, Any] = attrs.field(factory=dict)
+    stop_reason: str | None = None
     wall_s: float = 0.0
+
+    def add(self, record: ProcessRecord) -> None:
+        """Adds the record of a process that has ended."""
+        self.processes.append(record)
+
+    @property
+    def ended_by(self) -> ProcessRecord | None:
+        """The process that ended the trial early."""
+        return next((p for p in self.processes if p.status is not Status.OK), None)
+
+    @property
+    def ended(self) -> bool:
+        """Whether a process has failed, so that no further one is worth its time."""
+        return self.ended_by is not None
+
+    @property
+    def status(self) -> Status:
+        """That of the process that ended the trial early, else `ok`."""
+        return self.ended_by.status if self.ended_by else Status.OK
 
 
 def parse_competitors(text: str, accelerator: str) -> list[Competitor]:

@@ -6,16 +6,20 @@ file. The worker leaves when the command pipe closes, that is, also when its par
 """
 
 import contextlib
+import ctypes
 import faulthandler
 import os
 import queue
 import resource
+import signal
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from comparative_benchmark.harness.protocol import Decoder, Message, encode
+
+_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
 def main(arguments: list[str]) -> int:
@@ -27,6 +31,7 @@ def main(arguments: list[str]) -> int:
     faulthandler.enable()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _volunteer_for_out_of_memory_killer()
+    _die_with_parent()
 
     def send(message: Message) -> None:
         data = encode(message)
@@ -65,6 +70,12 @@ def _volunteer_for_out_of_memory_killer() -> None:
     """Asks the kernel to kill this process first when memory runs out, and not the parent."""
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+
+
+def _die_with_parent() -> None:
+    """Asks the kernel to kill this process when its parent dies: a stopped one can not leave."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,9 @@ BACKEND = BackendInfo(
     reference="comparative_benchmark.jax_xla.reference:compute",
     environment={
         "JAX_PLATFORMS": "{accelerator}",
-        "JAX_ENABLE_COMPILATION_CACHE": "false",
+        "JAX_COMPILATION_CACHE_DIR": "{cache_dir}/jax",
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         # XLA sizes its thread pool by this variable; there is no option for it.
         "PJRT_NPROC": "{threads}",
         # The peak that XLA reports would otherwise be that of its own reservation.

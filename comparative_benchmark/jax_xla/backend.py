@@ -39,6 +39,8 @@ class JaxXla(Backend):
         self._params: Any = ()
         self._inputs: tuple[Any, ...] = ()
         self._compiled: Any = None
+        self._cache_hits = self._cache_misses = 0
+        jax.monitoring.register_event_listener(self._count_cache_event)
 
     def load(self, model: Any, inputs: Sequence[Array]) -> None:
         """Puts weights and inputs on the device."""
@@ -74,6 +76,7 @@ class JaxXla(Backend):
         """What XLA tells of the executable."""
         facts = BackendFacts(weights="arguments" if jax.tree.leaves(self._params) else "frozen")
         facts.device_name = self._device.device_kind
+        facts.cache_hits, facts.cache_misses = self._cache_hits, self._cache_misses
         with contextlib.suppress(NotImplementedError):
             cost = self._compiled.cost_analysis() or {}
             facts.flops, facts.bytes_accessed = cost.get("flops"), cost.get("bytes accessed")
@@ -93,6 +96,10 @@ class JaxXla(Backend):
         if statistics := self._device.memory_stats():
             facts.device_memory_peak_bytes = statistics.get("peak_bytes_in_use")
         return facts
+
+    def _count_cache_event(self, event: str, **_: Any) -> None:
+        self._cache_hits += event == "/jax/compilation_cache/cache_hits"
+        self._cache_misses += event == "/jax/compilation_cache/cache_misses"
 
 
 def _device(context: BackendContext) -> Any:

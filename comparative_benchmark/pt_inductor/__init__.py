@@ -21,7 +21,7 @@ BACKEND = BackendInfo(
     environment={
         "OMP_NUM_THREADS": "{threads}",
         "MKL_NUM_THREADS": "{threads}",
-        "TORCHINDUCTOR_CACHE_DIR": "{work_dir}/inductor",
-        "TRITON_CACHE_DIR": "{work_dir}/triton",
+        "TORCHINDUCTOR_CACHE_DIR": "{cache_dir}/inductor",
+        "TRITON_CACHE_DIR": "{cache_dir}/triton",
     },
 )

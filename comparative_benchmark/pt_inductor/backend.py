@@ -6,6 +6,7 @@ from typing import Any
 
 import ml_dtypes
 import torch
+from torch._dynamo.utils import counters
 from torch._inductor.compile_fx import compile_fx
 
 from comparative_benchmark.backend_api import (
@@ -94,6 +95,10 @@ class PtInductor(Backend):
             # With several graphs, tracing goes on between them.
             facts.not_measurable = ("lower", "first_run", *(["trace"] if self._graphs != 1 else []))
             facts.notes["graphs"] = self._graphs
+            # Inductor's own count; 0 of both when it compiled nothing.
+            counts = counters["inductor"]
+            facts.cache_hits = counts["fxgraph_cache_hit"]
+            facts.cache_misses = counts["fxgraph_cache_miss"]
         if self._on_gpu:
             facts.device_memory_peak_bytes = torch.cuda.max_memory_allocated(self._device)
             facts.device_name = torch.cuda.get_device_name(self._device)

@@ -3,12 +3,12 @@
 {"definition": {...}, "status": ..., "metrics": {"framework_level" | "compiler_level": {...}}}
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
 
-from comparative_benchmark.harness.trial import Status, Trial, TrialOutcome
+from comparative_benchmark.harness.trial import ProcessRecord, Status, Trial, TrialOutcome
 from comparative_benchmark.phase_names import PHASES
 from comparative_benchmark.results.summary import summarize
 
@@ -21,19 +21,18 @@ _RANKED = (Status.OK,)
 
 def to_record(trial: Trial, outcome: TrialOutcome, *, run_id: str) -> Record:
     """Returns the JSON value of a finished trial."""
+    last = outcome.ended_by or outcome.processes[-1]
     record: Record = {
         "run_id": run_id,
         "definition": _definition(trial),
         "status": outcome.status.value,
-        "metrics": {trial.competitor.backend.level: _metrics(trial, outcome)},
+        "metrics": {trial.competitor.backend.level: _metrics(trial, outcome, last)},
         "wall_s": round(outcome.wall_s, 3),
-        "log_file": outcome.log_file,
-        "versions": outcome.versions,
+        "log_file": last.log_file or None,
+        "versions": last.versions,
     }
     if outcome.status is not Status.OK:
-        record["phase"] = outcome.phase
-        record["reason"] = outcome.reason
-        record["traceback"] = outcome.traceback
+        record |= {"phase": last.phase, "reason": last.reason, "traceback": last.traceback}
     return record
 
 
@@ -80,55 +79,111 @@ def _definition(trial: Trial) -> Record:
     }
 
 
-def _metrics(trial: Trial, outcome: TrialOutcome) -> Record:
+def _metrics(trial: Trial, outcome: TrialOutcome, last: ProcessRecord) -> Record:
+    """Metrics of the trial; compile time and phases are those of the first, cold process."""
+    first = outcome.processes[0]
     metrics: Record = {}
-    if outcome.status is not Status.OK:
+    if outcome.status in _RANKED:
+        samples = [value for process in outcome.processes for value in process.latencies_ms]
+        metrics |= summarize(samples, "latency_ms")
+        metrics |= _samples(outcome)
+    else:
         # Where the seed's readers look for it.
-        metrics["error"] = f"{outcome.status.value} in {outcome.phase}: {outcome.reason}"
-    block, warmup, phases = outcome.block, outcome.warmup, _phases(outcome)
-    if block and outcome.status in _RANKED:
-        metrics |= summarize(block["latencies_ms"], "latency_ms")
-        metrics |= _samples(block, warmup)
+        metrics["error"] = f"{outcome.status.value} in {last.phase}: {last.reason}"
+    if outcome.status is Status.UNSTEADY:
+        # Evidence, not a speed.
+        metrics["warmup_latencies_ms"] = last.warmup_latencies_ms
+        metrics["processes"] = [_process(process) for process in outcome.processes]
+    phases = _phases(first)
     metrics |= {
-        "compile_time_ms": _sum_ms(phases, "trace", "lower", "compile"),
+        "compile_time_ms": _compile_ms(first),
+        "warm_compile_time_ms": [_compile_ms(process) for process in outcome.processes[1:]],
         "input_data_transfer_ms": _sum_ms(phases, "h2d"),
         "output_data_transfer_ms": _sum_ms(phases, "d2h"),
         "autotuning_enabled": "max-autotune" in trial.competitor.options,
-        "device_memory_peak_mb": _megabytes(outcome.facts.get("device_memory_peak_bytes")),
-        "host_memory_peak_mb": _megabytes(outcome.host_memory_peak_bytes),
+        "device_memory_peak_mb": _megabytes(last.facts.get("device_memory_peak_bytes")),
+        "host_memory_peak_mb": _megabytes(_largest_peak(outcome)),
         "phases": phases,
-        "verification": _verification(outcome.verification),
-        "final_verification": _verification(outcome.final_verification),
-        "program": outcome.facts,
+        "verification": _verification(last.verification),
+        "final_verification": _verification(last.final_verification),
+        "program": last.facts,
         "artifact_digests": outcome.artifact_digests,
+        "race": outcome.race,
+        "stop_reason": outcome.stop_reason,
     }
     return metrics
 
 
-def _samples(block: Mapping[str, Any], warmup: Mapping[str, Any] | None) -> Record:
-    warmups = list(warmup["latencies_ms"]) if warmup else []
+def _samples(outcome: TrialOutcome) -> Record:
+    samples = [value for process in outcome.processes for value in process.latencies_ms]
+    blocks = [block for process in outcome.processes for block in process.blocks]
+    warmups = [value for p in outcome.processes for value in p.warmup_latencies_ms]
+    wall_ms = sum(block["wall_ms"] for block in blocks)
     return {
         **summarize(warmups, "warmup_latency_ms"),
         "warmup_iterations": len(warmups),
-        "benchmark_iterations": len(block["latencies_ms"]),
-        "latencies_ms": block["latencies_ms"],
+        "benchmark_iterations": len(samples),
+        "latencies_ms": samples,
         "warmup_latencies_ms": warmups,
-        "dispatch_ms": block["dispatch_ms"],
-        "device_latencies_ms": block["device_ms"],
-        "cpu_wall_ratio": block["cpu_ms"] / block["wall_ms"] if block["wall_ms"] else None,
+        "dispatch_ms": [value for block in blocks for value in block["dispatch_ms"]],
+        "device_latencies_ms": [value for block in blocks for value in block["device_ms"]],
+        "contention": _contention(blocks),
+        "cpu_wall_ratio": sum(b["cpu_ms"] for b in blocks) / wall_ms if wall_ms else None,
+        "processes": [_process(process) for process in outcome.processes],
     }
 
 
-def _phases(outcome: TrialOutcome) -> Record:
+def _contention(blocks: Sequence[Mapping[str, Any]]) -> Record:
+    """How many blocks were disturbed by others, not, or were too short to tell."""
+    verdicts = [block["conditions"]["contended"] for block in blocks]
+    return {
+        "contended_blocks": sum(verdict is True for verdict in verdicts),
+        "clean_blocks": sum(verdict is False for verdict in verdicts),
+        "not_judged_blocks": sum(verdict is None for verdict in verdicts),
+    }
+
+
+def _process(process: ProcessRecord) -> Record:
+    return {
+        "blocks": [
+            {
+                "round": block["round"],
+                "latencies_ms": block["latencies_ms"],
+                "cpu_wall_ratio": block["cpu_ms"] / block["wall_ms"] if block["wall_ms"] else None,
+                "contended": block["conditions"]["contended"],
+                "conditions": block["conditions"],
+            }
+            for block in process.blocks
+        ],
+        "warmup_iterations": len(process.warmup_latencies_ms),
+        "steadiness": process.steadiness,
+        "compile_time_ms": _compile_ms(process),
+        "artifact_sha256": process.facts.get("artifact_sha256"),
+        "cache_hits": process.facts.get("cache_hits"),
+        "cache_misses": process.facts.get("cache_misses"),
+        "host_memory_peak_mb": _megabytes(process.host_memory_peak_bytes),
+    }
+
+
+def _phases(process: ProcessRecord) -> Record:
     """Returns each phase with its time and memory; those that the stack can not tell are named."""
-    hidden = outcome.facts.get("not_measurable", ())
+    hidden = process.facts.get("not_measurable", ())
     phases: Record = {}
-    for name in [*PHASES, *sorted(set(outcome.phases) - set(PHASES))]:
+    for name in [*PHASES, *sorted(set(process.phases) - set(PHASES))]:
         if name in hidden:
             phases[name] = NOT_MEASURABLE
-        elif name in outcome.phases:
-            phases[name] = outcome.phases[name]
+        elif name in process.phases:
+            phases[name] = process.phases[name]
     return phases
+
+
+def _compile_ms(process: ProcessRecord) -> float | None:
+    return _sum_ms(_phases(process), "trace", "lower", "compile")
+
+
+def _largest_peak(outcome: TrialOutcome) -> int | None:
+    peaks = [process.host_memory_peak_bytes for process in outcome.processes]
+    return max((peak for peak in peaks if peak is not None), default=None)
 
 
 def _sum_ms(phases: Mapping[str, Any], *names: str) -> float | None:

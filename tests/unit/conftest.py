@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 from comparative_benchmark.harness import trial as trials
-from comparative_benchmark.harness.trial import Trial, TrialOutcome
+from comparative_benchmark.harness.trial import ProcessRecord, Trial, TrialOutcome
 from comparative_benchmark.harness.verification import Verification
 from openxla.benchmark import devices
 from openxla.benchmark.comparative_suite import catalog
@@ -77,25 +77,29 @@ def finished() -> Callable[..., TrialOutcome]:
         )
         phases = ("import", "load", "h2d", "lower", "compile", "first_run", "execute", "d2h")
         block = {
+            "round": 0,
             "latencies_ms": [1.0, 2.0, 3.0, 4.0],
             "dispatch_ms": [0.1, 0.2, 0.3, 0.4],
             "device_ms": [],
             "cpu_ms": 8.0,
             "wall_ms": 10.0,
+            "conditions": {"contended": None},
         }
         fields: dict[str, object] = {
             "phases": {name: {"ms": 2.0, "host_memory_peak_bytes": 5_000_000} for name in phases},
             "host_memory_peak_bytes": 5_000_000,
             "verification": verdict,
             "final_verification": verdict,
-            "warmup": {**block, "latencies_ms": [9.0, 7.0]},
-            "block": block,
+            "warmup_latencies_ms": [9.0, 7.0],
+            "blocks": [block],
             "facts": {"weights": "arguments", "not_measurable": ["trace"], "notes": {}},
             "versions": {"jax": "1.2.3"},
-            "artifact_digests": {"inputs/input_0.npy": "0" * 64},
             "log_file": "run/trial.log",
-            "wall_s": 1.23456,
         }
-        return TrialOutcome(**{**fields, **changes})
+        return TrialOutcome(
+            processes=[ProcessRecord(**{**fields, **changes})],
+            artifact_digests={"inputs/input_0.npy": "0" * 64},
+            wall_s=1.23456,
+        )
 
     return make

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from comparative_benchmark import cli
+from comparative_benchmark.harness.sampling_rule import FixedCounts, SamplingRule
 
 SPELLINGS = [
     ("output", ["-o", "--output"], "x.json", Path("x.json")),
@@ -56,12 +57,29 @@ def test_a_switch_is_off_until_given(parse, field, spelling):
     assert getattr(parse(*required, spelling), field) is True
 
 
-def test_defaults_are_the_seeds(parse):
+def test_defaults(parse):
     options = parse("-o", "r.json", "-device", "host-cpu")
-    assert (options.warmup_iterations, options.iterations) == (5, 100)
     assert options.timeout == 3600
     assert options.name is None
     assert options.backend == "jax_xla"
+
+
+def test_counts_are_the_seeds_where_the_seed_has_them(parse, request):
+    options = parse("-o", "r.json", "-device", "host-cpu")
+    rule = cli._sampling(options)
+    if hasattr(options, "compiler"):
+        assert rule == FixedCounts(warmup_iterations=5, iterations=100)
+    else:
+        assert rule == SamplingRule()
+
+
+@pytest.mark.parametrize(
+    ("given", "counts"),
+    [(["-w", "2"], (2, 100)), (["-iter", "3"], (5, 3)), (["-w", "0", "-iter", "3"], (0, 3))],
+)
+def test_a_given_count_makes_counts_fixed(parse, given, counts):
+    rule = cli._sampling(parse("-o", "r.json", "-device", "host-cpu", *given))
+    assert (rule.warmup_iterations, rule.iterations) == counts
 
 
 @pytest.mark.parametrize(

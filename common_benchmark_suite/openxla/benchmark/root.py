@@ -15,7 +15,7 @@ def root_dir() -> Path:
     if configured := os.environ.get(ROOT_DIR_VARIABLE):
         return Path(configured).expanduser().absolute()
     checkout = Path(__file__).resolve().parents[3]
-    if (checkout / "pyproject.toml").is_file() and (checkout / "artifacts").is_dir():
+    if (checkout / "pyproject.toml").is_file() and (checkout / "common_benchmark_suite").is_dir():
         return checkout / "artifacts" / "root"
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(cache).expanduser() / "common-benchmark-suite"

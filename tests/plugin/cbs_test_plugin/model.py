@@ -117,6 +117,24 @@ class Orphans(ToyModel):
         return super().forward(x)
 
 
+class Busy(ToyModel):
+    """Takes two milliseconds of a CPU."""
+
+    def forward(self, x: Any) -> Any:
+        until = time.perf_counter() + 0.002
+        while time.perf_counter() < until:
+            pass
+        return super().forward(x)
+
+
+class Drifts(ToyModel):
+    """Takes longer each time, and so never becomes steady."""
+
+    def forward(self, x: Any) -> Any:
+        time.sleep(min(1e-3 * 1.15**self.calls, 1.0))
+        return super().forward(x)
+
+
 class KeepsPipes(ToyModel):
     """Forks a child that holds all descriptors open, then dies."""
 
@@ -142,6 +160,8 @@ FAULTS = {
     "exit-code": ExitCode,
     "floods": Floods,
     "orphans": Orphans,
+    "busy": Busy,
+    "drifts": Drifts,
     "keeps-pipes": KeepsPipes,
     "none": ToyModel,
 }

@@ -1,0 +1,1 @@
+"""Reads what this machine would do to a measurement; changes nothing."""

@@ -1,0 +1,124 @@
+"""`cbs doctor`: what this machine would do to a measurement, what to type, how to check it."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+import attrs
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from comparative_benchmark.doctor import ceilings as roofs
+from comparative_benchmark.doctor.checks import Finding, System, examine
+from comparative_benchmark.harness.host import usable_cpus
+from openxla.benchmark.root import ROOT_DIR_VARIABLE, root_dir
+
+EXIT_OK, EXIT_FAILED, EXIT_UNFIT = 0, 1, 2
+
+_STYLES = {"ok": "green", "warning": "yellow", "problem": "red", "unknown": "dim"}
+_UNFIT = ("warning", "problem")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints findings, and ceilings when asked for.
+
+    Returns:
+      0, or 1 when the ceilings could not be measured; with `strict` 2 on a warning or problem.
+    """
+    errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    if options.root_dir:
+        os.environ[ROOT_DIR_VARIABLE] = os.path.abspath(options.root_dir)  # noqa: PTH100 as cli does
+    threads = usable_cpus() if options.threads is None else options.threads
+    if not 1 <= threads <= usable_cpus():
+        print(
+            f"cbs: --threads {threads} can not be measured on {usable_cpus()} CPUs", file=sys.stderr
+        )
+        return EXIT_FAILED
+    findings = examine(System(artifact_root=root_dir()))
+    if not options.json:
+        _print_findings(findings)
+    measured = roofs.load_ceilings(threads)
+    if options.ceilings:
+        try:
+            measured = roofs.measure_ceilings(threads, say=lambda line: errors.print(Text(line)))
+            path = roofs.save_ceilings(measured)
+        except (roofs.CeilingsError, OSError) as error:
+            print(f"cbs: {error}", file=sys.stderr)
+            return EXIT_FAILED
+        errors.print(Text(f"ceilings: {path}"))
+    if options.json:
+        print(json.dumps(as_json(findings, measured), indent=2))
+    elif options.ceilings and measured:
+        _out().print(ceilings_table(measured))
+    unfit = any(finding.status in _UNFIT for finding in findings)
+    return EXIT_UNFIT if options.strict and unfit else EXIT_OK
+
+
+def as_json(findings: Sequence[Finding], measured: roofs.Ceilings | None) -> dict[str, object]:
+    """Returns findings and ceilings (null when they were never measured) as JSON values."""
+    return {
+        "findings": [attrs.asdict(finding) for finding in findings],
+        "ceilings": attrs.asdict(measured) if measured else None,
+    }
+
+
+def findings_table(findings: Sequence[Finding]) -> Table:
+    """Returns a table with a row for each finding."""
+    table = Table()
+    table.add_column("check", no_wrap=True)
+    table.add_column("status", no_wrap=True)
+    table.add_column("read from this machine", overflow="fold")
+    for finding in findings:
+        status = Text(finding.status, style=_STYLES[finding.status])
+        table.add_row(finding.name, status, Text(finding.value))
+    return table
+
+
+def ceilings_table(measured: roofs.Ceilings) -> Table:
+    """Returns a table of the ceilings, the best of each data type marked."""
+    title = f"{measured.cpu_model}, {measured.threads} threads, {measured.date}"
+    if measured.contended:
+        title += " (others were busy: the truth is higher)"
+    table = Table(title=title, title_justify="left")
+    for heading in ("what", "through", "size"):
+        table.add_column(heading)
+    table.add_column("best", justify="right")
+    for gemm in measured.gemms:
+        mark = " *" if gemm is measured.best_gemm(gemm.data_type) else ""
+        table.add_row(
+            f"product {gemm.data_type}",
+            f"{gemm.library} {gemm.version}",
+            str(gemm.size),
+            f"{gemm.gflops:.3g} GFLOP/s{mark or '  '}",
+        )
+    for copy in measured.copies:
+        table.add_row(
+            f"copy, {copy.threads} threads",
+            f"numpy {copy.version}",
+            f"{copy.buffer_bytes / 2**20:.0f} MiB",
+            f"{copy.gb_per_s:.3g} GB/s  ",
+        )
+    return table
+
+
+def _print_findings(findings: Sequence[Finding]) -> None:
+    out = _out()
+    out.print(findings_table(findings))
+    for finding in findings:
+        if finding.status in _UNFIT:
+            out.print(Text(f"\n{finding.name}: {finding.value}", style=_STYLES[finding.status]))
+            out.print(Text(f"    costs: {finding.cost}"), soft_wrap=True)
+            if finding.fix:
+                out.print(Text(f"    type:  {finding.fix}"), soft_wrap=True)
+    out.print("\nto check each line:")
+    for finding in findings:
+        out.print(Text(f"    {finding.name + ':':<17} {finding.verify}"), soft_wrap=True)
+
+
+def _out() -> Console:
+    """Returns the console on stdout; a pipe has no width, and gets long lines."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=160)

@@ -1,0 +1,27 @@
+"""Options of `cbs doctor`; apart from the command, so that other commands do not load it."""
+
+import argparse
+
+from openxla.benchmark.root import ROOT_DIR_VARIABLE
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `cbs doctor`."""
+    parser.add_argument(
+        "--ceilings",
+        action="store_true",
+        help="also measure the best matrix product and copy (about a minute), and keep them",
+    )
+    parser.add_argument(
+        "--threads", type=int, help="threads of the ceilings (default: usable CPUs)"
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="exit with 2 on a warning or a problem"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--root-dir",
+        "--root_dir",
+        dest="root_dir",
+        help=f"where artifacts are kept (default ${ROOT_DIR_VARIABLE})",
+    )

@@ -1,0 +1,139 @@
+"""Comparisons as JSON, as Markdown for a pull request, and as rows of a table.
+
+Numbers carry the digits that their intervals support, no more.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+
+import attrs
+
+from comparative_benchmark.harness.statistics import Interval
+from comparative_benchmark.results.compare import Comparison, Summary
+
+HEADINGS = (
+    *("workload", "competitor", "baseline ms", "candidate ms", "ratio (98 % interval)"),
+    *("verdict", "compile", "memory", "why"),
+)
+_MOST_DECIMALS = 6
+
+
+def as_json(comparisons: Sequence[Comparison], summary: Summary) -> str:
+    """Returns everything that is known of the comparisons as a JSON text."""
+    value = {
+        "comparisons": [
+            attrs.asdict(
+                item,
+                value_serializer=lambda _, __, field: getattr(field, "value", field),
+            )
+            for item in comparisons
+        ],
+        "summary": {**attrs.asdict(summary), "pass_rate": summary.pass_rate},
+    }
+    return json.dumps(value, indent=2, allow_nan=False, default=str)
+
+
+def as_markdown(comparisons: Sequence[Comparison], summary: Summary) -> str:
+    """Returns a Markdown text: the summary, a table, and what has no ratio with its reason."""
+    lines = [f"**{summary_line(summary)}**", ""]
+    rows = table_rows([item for item in comparisons if item.ratio])
+    if rows:
+        lines += [_row(HEADINGS), _row(["---"] * len(HEADINGS)), *map(_row, rows), ""]
+    for title, names in _lists(summary):
+        lines += [f"{title}:", *(f"- {_escaped(name)}" for name in names), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def table_rows(comparisons: Sequence[Comparison]) -> list[tuple[str, ...]]:
+    """Returns a row of texts, as `HEADINGS`, for each comparison."""
+    return [
+        (
+            item.label,
+            f"{item.competitor} ({item.framework})",
+            latency_text(item.baseline_ms),
+            latency_text(item.candidate_ms),
+            ratio_text(item.ratio),
+            item.verdict.value,
+            _plain(item.compile_ratio),
+            _plain(item.memory_ratio),
+            item.reason,
+        )
+        for item in comparisons
+    ]
+
+
+def summary_line(summary: Summary) -> str:
+    """Returns the geomean with its case count and pass rate, and the counts of verdicts."""
+    if summary.geomean is None:
+        mean = "no case could be compared"
+    else:
+        mean = f"geomean {summary.geomean:.3g} over {summary.passed} of {summary.cases} cases"
+    counts = {
+        "faster": summary.faster,
+        "slower": summary.slower,
+        "wrong": summary.wrong,
+        "missing": summary.missing,
+        "incomparable": summary.incomparable,
+    }
+    return ", ".join([mean, *(f"{len(names)} {name}" for name, names in counts.items() if names)])
+
+
+def ratio_text(interval: Interval | None) -> str:
+    """Returns e.g. `0.91 (0.88-0.95)`; `-` for None.
+
+    One more digit is given where rounding would move a limit, or the estimate, onto 1.
+    """
+    if interval is None:
+        return "-"
+    decimals = _decimals(interval)
+    values = (interval.estimate, interval.low, interval.high)
+    while decimals < _MOST_DECIMALS and any(
+        value != 1 and abs(value - 1) < 0.1 and float(f"{value:.{decimals}f}") == 1
+        for value in values[1:]
+    ):
+        decimals += 1
+    return _with_interval(interval, decimals)
+
+
+def latency_text(interval: Interval | None) -> str:
+    """Returns e.g. `1.23 (1.20-1.26)`; `-` for None."""
+    return "-" if interval is None else _with_interval(interval, _decimals(interval))
+
+
+def _decimals(interval: Interval) -> int:
+    """Returns how many decimals show the half-width with one digit."""
+    half_width = (interval.high - interval.low) / 2
+    # Without a width the clock's resolution is the limit, about four digits.
+    scale = half_width if half_width > 0 else abs(interval.estimate) * 1e-3
+    return min(max(0, -math.floor(math.log10(scale))), _MOST_DECIMALS)
+
+
+def _with_interval(interval: Interval, decimals: int) -> str:
+    estimate, low, high = (
+        f"{value:.{decimals}f}" if value < 1e6 else f"{value:.1e}"
+        for value in (interval.estimate, interval.low, interval.high)
+    )
+    return f"{estimate} ({low}-{high})"
+
+
+def _plain(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio:.2g}" if ratio < 10 else f"{ratio:.0f}"
+
+
+def _lists(summary: Summary) -> list[tuple[str, tuple[str, ...]]]:
+    lists = [
+        ("Wrong output, not ranked", summary.wrong),
+        ("Missing", summary.missing),
+        ("Not comparable", summary.incomparable),
+    ]
+    return [(title, names) for title, names in lists if names]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(_escaped(cell) for cell in cells) + " |"
+
+
+def _escaped(text: str) -> str:
+    """Keeps a reason, which may hold anything a framework printed, inside its cell."""
+    return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())

@@ -1,0 +1,120 @@
+"""Races: competitors of one workload, interleaved, over several processes each."""
+
+import statistics
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from tests_support import run_cbs
+
+from comparative_benchmark.harness import memory
+from comparative_benchmark.harness.race import Race
+
+TOYS = ("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy")
+RACERS = "models/TOY_(NONE|BUSY|RAISES|DRIFTS)/.+"
+
+
+@pytest.fixture(scope="module")
+def race(tmp_path_factory, environment):
+    return run_cbs(
+        *(*TOYS, "-name", RACERS, "--processes", "3", "--seed", "7"),
+        directory=tmp_path_factory.mktemp("race"),
+        environment=environment,
+    )
+
+
+def _metrics(run, model):
+    [record] = [r for r in run.document["benchmarks"] if r["definition"]["model"] == model]
+    return record["metrics"]["framework_level"]
+
+
+def test_each_gets_its_own_status(race):
+    statuses = {name.split()[0]: status for name, status in race.statuses.items()}
+    assert statuses == {
+        "TOY_NONE": "ok",
+        "TOY_BUSY": "ok",
+        "TOY_RAISES": "failed",
+        "TOY_DRIFTS": "unsteady",
+    }
+
+
+def test_each_competitor_has_fresh_processes_and_rounds(race):
+    for model in ("TOY_NONE", "TOY_BUSY"):
+        processes = _metrics(race, model)["processes"]
+        assert len(processes) == 3
+        for process in processes:
+            rounds = [block["round"] for block in process["blocks"]]
+            assert rounds == list(range(len(rounds)))
+            assert len(rounds) >= 10
+            assert process["steadiness"]["steady"] is True
+            assert all("load1" in block["conditions"] for block in process["blocks"])
+            assert process["warmup_iterations"] >= 20
+
+
+def test_all_samples_are_there_and_summed_up(race):
+    metrics = _metrics(race, "TOY_BUSY")
+    by_block = [
+        value
+        for process in metrics["processes"]
+        for block in process["blocks"]
+        for value in block["latencies_ms"]
+    ]
+    assert metrics["latencies_ms"] == by_block
+    assert metrics["median_latency_ms"] == statistics.median(by_block)
+    assert min(by_block) >= 2.0
+
+
+def test_the_race_says_how_it_was_run(race):
+    races = [_metrics(race, model)["race"] for model in ("TOY_NONE", "TOY_BUSY")]
+    assert races[0] == races[1]
+    assert races[0]["interleaved"] is True
+    assert races[0]["seed"] == 7
+    assert _metrics(race, "TOY_BUSY")["stop_reason"] in ("precision", "processes")
+
+
+def test_a_failed_competitor_is_not_started_again(race):
+    [record] = [r for r in race.document["benchmarks"] if r["status"] == "failed"]
+    assert record["reason"] == "ValueError: this model is tired"
+    assert len(list(Path(record["log_file"]).parent.glob("TOY_RAISES*"))) == 1
+
+
+def test_an_unsteady_competitor_keeps_its_evidence(race):
+    [record] = [r for r in race.document["benchmarks"] if r["status"] == "unsteady"]
+    metrics = record["metrics"]["framework_level"]
+    assert record["reason"].startswith("not steady after ")
+    assert record["phase"] == "warm_up"
+    assert metrics["processes"][0]["steadiness"]["steady"] is False
+    assert len(metrics["warmup_latencies_ms"]) > 20
+    assert "median_latency_ms" not in metrics
+
+
+def test_one_competitor_alone_is_no_race_but_is_sampled_alike(cbs_run):
+    run = cbs_run(*TOYS, "-name", "models/TOY_NONE/.+", "--processes", "3")
+    metrics = _metrics(run, "TOY_NONE")
+    assert metrics["race"] == {"interleaved": False, "seed": 0}
+    assert len(metrics["processes"]) == 3
+
+
+def test_sampling_works_without_processes_too(cbs_run):
+    run = cbs_run(
+        *(*TOYS, "-name", "models/TOY_(NONE|BUSY)/.+", "--processes", "2", "--run-in-process")
+    )
+    assert run.code == 0, run.err
+    assert _metrics(run, "TOY_BUSY")["race"]["interleaved"] is False
+
+
+def test_competitors_that_do_not_fit_into_memory_together_are_told_apart(monkeypatch):
+    said = []
+    race = object.__new__(Race)
+    race._settings = SimpleNamespace(in_process=False)
+    race._interleaved, race._say = True, said.append
+    group = [SimpleNamespace(resident_bytes=lambda: 3 << 30)]
+    monkeypatch.setattr(memory, "default_limit_bytes", lambda: 4 << 30)
+    assert race._fits(group)
+    assert race._interleaved
+    monkeypatch.setattr(memory, "default_limit_bytes", lambda: 3 << 30)
+    assert not race._fits(group)
+    assert not race._interleaved
+    assert len(said) == 1
+    assert not race._fits(group)
+    assert len(said) == 1

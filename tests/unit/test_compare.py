@@ -1,0 +1,323 @@
+"""Two results files against each other, and the competitors of one against a baseline."""
+
+import copy
+import json
+import math
+
+import numpy as np
+import pytest
+
+from comparative_benchmark.harness.statistics import Verdict
+from comparative_benchmark.results.compare import (
+    Comparison,
+    Fate,
+    compare_documents,
+    compare_to_baseline,
+    exit_code,
+    read_document,
+    summarize_comparisons,
+)
+from comparative_benchmark.results.store import ResultsFileError
+
+HOST = {"cpu_model": "A CPU", "threads": 2}
+
+
+def metrics(seed=0, *, scale=1.0, processes=4, rounds=10, race=None, drift=None):
+    random = np.random.default_rng(seed)
+    made = []
+    for _ in range(processes):
+        blocks = []
+        for number in range(rounds):
+            load = drift[number] if drift is not None else 1.0
+            values = scale * load * (1 + 0.003 * random.standard_normal(5))
+            blocks.append({"round": number, "latencies_ms": list(values), "contended": False})
+        made.append({"blocks": blocks})
+    found = {"processes": made, "compile_time_ms": 100.0 * scale, "host_memory_peak_mb": 50.0}
+    return {**found, "race": {"id": race}} if race else found
+
+
+def record(digest="w1", competitor="jax_xla:xla", *, status="ok", level=None, **changes):
+    backend, compiler = competitor.split(":")
+    definition = {
+        "benchmark_name": f"models/{digest.upper()}",
+        "framework": "ModelFrameworkType.JAX",
+        "data_type": "fp32",
+        "batch_size": 1,
+        "backend": backend,
+        "compiler": compiler,
+        "device": "host-cpu",
+        "workload": {"digest": digest, "label": f"label-{digest}", "architecture": digest},
+    }
+    workload = changes.pop("workload", {})
+    definition["workload"] = {**definition["workload"], **workload}
+    return {
+        "run_id": "r",
+        "definition": {**definition, **changes},
+        "status": status,
+        "metrics": {"framework_level": level if level is not None else metrics()},
+        **({} if status == "ok" else {"phase": "compile", "reason": "no memory"}),
+    }
+
+
+def document(*records, host=HOST, version=1):
+    run = {"run_id": "r", "execution_environment": {"host": host}}
+    return {"schema_version": version, "runs": [run], "benchmarks": list(records)}
+
+
+def one(baseline, candidate) -> Comparison:
+    (found,) = compare_documents(baseline, candidate)
+    return found
+
+
+def code(baseline, candidate) -> int:
+    return exit_code(summarize_comparisons(compare_documents(baseline, candidate)))
+
+
+def test_the_same_thing_twice_is_no_difference():
+    found = one(document(record()), document(record(level=metrics(1))))
+    assert found.verdict in (Verdict.SAME, Verdict.UNCLEAR)
+    assert found.ratio.low < 1 < found.ratio.high
+    assert found.baseline_ms.estimate == pytest.approx(1, rel=0.01)
+    assert code(document(record()), document(record(level=metrics(1)))) == 0
+
+
+@pytest.mark.parametrize(
+    ("scale", "expected", "exits"), [(1.1, Verdict.SLOWER, 2), (0.9, Verdict.FASTER, 0)]
+)
+def test_a_difference_has_a_verdict_and_an_exit_code(scale, expected, exits):
+    before, after = document(record()), document(record(level=metrics(1, scale=scale)))
+    found = one(before, after)
+    assert found.verdict is expected
+    assert found.ratio.estimate == pytest.approx(scale, rel=0.01)
+    assert found.compile_ratio == pytest.approx(scale)
+    assert found.memory_ratio == 1.0
+    assert found.p_value < 0.05
+    assert code(before, after) == exits
+    mirrored = one(after, before)
+    assert {found.verdict, mirrored.verdict} == {Verdict.FASTER, Verdict.SLOWER}
+
+
+def test_plain_latencies_are_one_process_and_carry_no_verdict():
+    level = {"latencies_ms": [1.0, 1.1, 1.2, 1.1]}
+    found = one(document(record(level=level)), document(record()))
+    assert found.verdict is Verdict.UNCLEAR
+    assert "at least 3" in found.reason
+    assert found.baseline_ms.processes == 1
+
+
+def test_a_missing_case_is_named_and_never_green():
+    both, alone = document(record(), record("w2")), document(record(level=metrics(1)))
+    for before, after, side in ((both, alone, "candidate"), (alone, both, "baseline")):
+        summary = summarize_comparisons(compare_documents(before, after))
+        assert summary.missing == (f"label-w2 jax_xla:xla (jax, host-cpu): not in the {side}",)
+        assert (summary.cases, summary.passed, summary.pass_rate) == (2, 1, 0.5)
+        assert exit_code(summary) == 3
+
+
+def test_nothing_in_common_is_missing_data():
+    summary = summarize_comparisons(compare_documents(document(record()), document(record("w2"))))
+    assert len(summary.missing) == 2
+    assert summary.geomean is None
+    assert exit_code(summary) == 3
+    assert exit_code(summarize_comparisons([])) == 3
+
+
+def test_wrong_output_is_listed_never_ranked_and_outweighs_missing_data():
+    before = document(record(), record("w2"))
+    summary = summarize_comparisons(
+        compare_documents(before, document(record(status="wrong_output", level=metrics())))
+    )
+    assert len(summary.wrong) == len(summary.missing) == 1
+    assert summary.passed == 0
+    assert exit_code(summary) == 2
+
+
+@pytest.mark.parametrize("status", ["failed", "timeout", "crashed", "out_of_memory", "unsteady"])
+def test_a_trial_that_did_not_finish_is_missing_with_its_reason(status):
+    found = one(document(record()), document(record(status=status)))
+    assert found.fate is Fate.MISSING
+    assert found.reason == f"candidate: {status} in compile: no memory"
+    assert found.verdict is Verdict.INCOMPARABLE
+
+
+def test_what_neither_side_supports_is_not_counted():
+    bad = record("w2", status="unsupported")
+    summary = summarize_comparisons(
+        compare_documents(document(record(), bad), document(record(), bad))
+    )
+    assert (summary.cases, summary.passed) == (1, 1)
+    assert exit_code(summary) == 0
+
+
+def test_the_latest_of_a_case_counts():
+    before = document(record(level=metrics(scale=5.0)), record())
+    assert one(before, document(record(level=metrics(1)))).ratio.estimate == pytest.approx(1, 0.02)
+
+
+def test_the_geomean_is_over_the_common_set_and_not_clipped():
+    before = document(record("a"), record("b"), record("c"))
+    after = document(
+        record("a", level=metrics(1, scale=2.0)), record("b", level=metrics(2, scale=0.25))
+    )
+    summary = summarize_comparisons(compare_documents(before, after))
+    assert summary.geomean == pytest.approx(math.sqrt(0.5), rel=0.01)
+    assert (summary.passed, summary.cases) == (2, 3)
+
+
+def changed(change):
+    level = metrics()
+    change(level)
+    return document(record(level=level))
+
+
+def block(level):
+    return level["processes"][0]["blocks"][0]
+
+
+INCOMPARABLE = {
+    "NaN": (changed(lambda m: block(m)["latencies_ms"].append(math.nan)), "NaN"),
+    "zero": (changed(lambda m: block(m)["latencies_ms"].append(0.0)), "zero or negative"),
+    "negative": (changed(lambda m: block(m)["latencies_ms"].append(-1)), "zero or negative"),
+    "text": (changed(lambda m: block(m)["latencies_ms"].append("1")), "no number"),
+    "null": (changed(lambda m: block(m)["latencies_ms"].append(None)), "no number"),
+    "true": (changed(lambda m: block(m)["latencies_ms"].append(True)), "no number"),
+    "empty block": (changed(lambda m: block(m)["latencies_ms"].clear()), "no samples"),
+    "no latencies": (changed(lambda m: block(m).pop("latencies_ms")), "no samples"),
+    "empty process": (changed(lambda m: m["processes"][0]["blocks"].clear()), "no samples"),
+    "no processes": (changed(lambda m: m["processes"].clear()), "no samples"),
+    "odd processes": (changed(lambda m: m.update(processes="many")), "no samples"),
+    "odd process": (changed(lambda m: m.update(processes=[1, 2])), "no samples"),
+    "odd block": (changed(lambda m: m["processes"][0]["blocks"].append(3)), "another shape"),
+    "no samples": (document(record(level={})), "no samples"),
+    "empty": (document(record(level={"latencies_ms": []})), "no samples"),
+    "single": (document(record(level={"latencies_ms": [1.0]})), "single sample"),
+    "huge": (document(record(level={"latencies_ms": [10**400, 1]})), "no number"),
+    "data type": (document(record(data_type="bf16")), "data type fp32 against bf16"),
+    "inputs": (document(record(workload={"digest": "x"})), "different workloads"),
+    "model": (
+        document(record("w9", benchmark_name="m", workload={"architecture": "w1"})),
+        "different workloads",
+    ),
+    "machine": (document(record(), host={**HOST, "cpu_model": "B CPU"}), "different machines"),
+    "no machine": (document(record(), host={}), "different machines"),
+    "threads": (document(record(), host={**HOST, "threads": 1}), "thread counts: 2 against 1"),
+    "schema": (document(record(), version=2), "schema version 1 against 2"),
+    "no schema": (document(record(), version=None), "schema version 1 against None"),
+}
+
+
+@pytest.mark.parametrize(("bad", "reason"), INCOMPARABLE.values(), ids=INCOMPARABLE)
+def test_bad_input_has_a_named_reason_and_no_ratio(bad, reason):
+    found = one(document(record()), bad)
+    assert found.fate is Fate.INCOMPARABLE
+    assert found.verdict is Verdict.INCOMPARABLE
+    assert reason in found.reason
+    assert found.ratio is None
+    assert code(document(record()), bad) == 3
+    assert one(bad, document(record())).fate is Fate.INCOMPARABLE
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        *(None, 1, "record", [], {}, {"definition": None}, {"definition": {"backend": "x"}}),
+        {**record(), "metrics": {"framework_level": []}},
+        {**record(), "status": None},
+    ],
+)
+def test_a_record_without_shape_is_named_by_its_position(broken):
+    found = compare_documents(document(record()), document(record(), broken))
+    assert [item.fate for item in found] == [Fate.COMPARED, Fate.INCOMPARABLE]
+    assert "record 1 of the candidate" in found[1].reason
+
+
+@pytest.mark.parametrize("odd", [{}, {"benchmarks": None, "schema_version": 1}])
+def test_a_document_without_results_is_missing_data(odd):
+    assert code(document(record()), odd) == 3
+
+
+def test_unequal_sample_counts_are_fine():
+    uneven = metrics(1, processes=3, rounds=7)
+    del uneven["processes"][0]["blocks"][3:]
+    found = one(document(record()), document(record(level=uneven)))
+    assert found.fate is Fate.COMPARED
+    assert found.ratio.processes == 3
+
+
+def test_only_races_pair_their_rounds():
+    # A machine whose speed changes by a factor of 3 hides 2 % unless rounds are paired.
+    drift = np.geomspace(1, 3, 10)
+    sides = [(1, 1.0, "pt_inductor:eager"), (2, 0.98, "jax_xla:xla")]
+    raced, alone = (
+        [
+            record(competitor=name, level=metrics(seed, scale=scale, drift=drift, race=race))
+            for seed, scale, name in sides
+        ]
+        for race in ("race-1", None)
+    )
+    (paired,) = compare_to_baseline(raced)
+    (unpaired,) = compare_to_baseline(alone)
+    assert paired.paired
+    assert not unpaired.paired
+    assert paired.verdict is Verdict.FASTER
+    assert paired.ratio.estimate == pytest.approx(0.98, abs=0.003)
+
+
+def test_races_of_unequal_counts_pair_what_they_share():
+    long, short = metrics(1, race="r"), metrics(2, race="r", processes=3, rounds=6)
+    (found,) = compare_to_baseline(
+        [record(competitor="pt_inductor:eager", level=long), record(level=short)]
+    )
+    assert found.paired
+    assert found.ratio.processes == 3
+
+
+def test_a_race_that_was_not_interleaved_is_not_paired():
+    sides = [metrics(1, race="r"), metrics(2, race="r")]
+    sides[0]["race"]["interleaved"] = False
+    (found,) = compare_to_baseline(
+        [record(competitor="pt_inductor:eager", level=sides[0]), record(level=sides[1])]
+    )
+    assert not found.paired
+
+
+def test_a_run_under_contention_says_so():
+    level = metrics(1)
+    for process in level["processes"]:
+        for one_block in process["blocks"]:
+            one_block["contended"] = True
+    found = one(document(record(level=level)), document(record(level=copy.deepcopy(level))))
+    assert "100% of the blocks were measured under contention" in found.reason
+
+
+def test_without_a_baseline_each_competitor_is_missing_one():
+    (found,) = compare_to_baseline([record()])
+    assert found.fate is Fate.MISSING
+    assert "pt_inductor:eager" in found.reason
+
+
+def test_a_baseline_with_a_wrong_answer_is_listed_and_nothing_is_ranked_against_it():
+    found = compare_to_baseline(
+        [record(competitor="pt_inductor:eager", status="wrong_output"), record()]
+    )
+    assert {item.fate for item in found} == {Fate.WRONG, Fate.MISSING}
+    assert exit_code(summarize_comparisons(found)) == 2
+
+
+def test_a_baseline_of_another_framework_serves_where_it_is_the_only_one():
+    torch = "ModelFrameworkType.PYTORCH"
+    eager = record(competitor="pt_inductor:eager", framework=torch)
+    (found,) = compare_to_baseline([eager, record(level=metrics(1))])
+    assert found.fate is Fate.COMPARED
+
+
+def test_a_document_is_read_with_the_checks_of_the_store(tmp_path):
+    path = tmp_path / "r.json"
+    with pytest.raises(ResultsFileError, match="does not exist"):
+        read_document(path)
+    for text, reason in (("{", "no JSON"), ("[]", "another kind"), ('{"schema_version": 7}', "7")):
+        path.write_text(text)
+        with pytest.raises(ResultsFileError, match=reason):
+            read_document(path)
+    path.write_text(json.dumps(document(record())))
+    assert code(read_document(path), read_document(path)) == 0

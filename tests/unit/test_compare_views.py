@@ -1,0 +1,93 @@
+"""What a comparison looks like."""
+
+import json
+
+import pytest
+from test_compare import document, metrics, record
+
+from comparative_benchmark.harness.statistics import Interval
+from comparative_benchmark.results.compare import compare_documents, summarize_comparisons
+from comparative_benchmark.results.compare_views import (
+    HEADINGS,
+    as_json,
+    as_markdown,
+    latency_text,
+    ratio_text,
+    summary_line,
+    table_rows,
+)
+
+
+@pytest.fixture
+def comparisons():
+    return compare_documents(
+        document(record(), record("w2"), record("w3"), record("w4")),
+        document(
+            record(level=metrics(1, scale=1.1)),
+            record("w2", status="wrong_output", competitor="jax_xla:xla"),
+            record("w4", data_type="b|f"),
+        ),
+    )
+
+
+def interval(estimate, low, high):
+    return Interval(estimate=estimate, low=low, high=high, level=0.98, processes=5)
+
+
+@pytest.mark.parametrize(
+    ("limits", "text"),
+    [
+        ((0.912, 0.882, 0.948), "0.91 (0.88-0.95)"),
+        ((0.912, 0.9106, 0.9133), "0.912 (0.911-0.913)"),
+        ((1.03, 1.002, 1.06), "1.030 (1.002-1.060)"),
+        ((0.96, 0.91, 0.998), "0.960 (0.910-0.998)"),
+        ((2.4, 1.1, 5.2), "2 (1-5)"),
+        ((1.0, 1.0, 1.0), "1.000 (1.000-1.000)"),
+        ((1.0, 1e-300, 1e300), "1 (0-1.0e+300)"),
+    ],
+)
+def test_a_ratio_has_the_digits_that_its_interval_supports(limits, text):
+    assert ratio_text(interval(*limits)) == text
+
+
+def test_a_latency_has_the_digits_that_its_interval_supports():
+    assert latency_text(interval(1234.5, 1200.0, 1270.0)) == "1234 (1200-1270)"
+    assert latency_text(interval(0.01234, 0.0122, 0.0125)) == "0.0123 (0.0122-0.0125)"
+    assert latency_text(None) == ratio_text(None) == "-"
+
+
+def test_rows_have_a_cell_for_each_heading(comparisons):
+    rows = table_rows(comparisons)
+    assert {len(row) for row in rows} == {len(HEADINGS)}
+    assert rows[0][0] == "label-w1"
+    assert rows[0][5] == "slower"
+
+
+def test_markdown_holds_the_verdicts_the_summary_and_every_reason(comparisons):
+    text = as_markdown(comparisons, summarize_comparisons(comparisons))
+    assert "geomean 1.1 over 1 of 4 cases" in text
+    assert "| slower |" in text
+    assert "Wrong output, not ranked:\n- label-w2" in text
+    assert "Missing:\n- label-w3" in text
+    assert "data type fp32 against b\\|f" in text
+
+
+def test_a_reason_stays_inside_its_cell(comparisons):
+    lines = as_markdown(comparisons, summarize_comparisons(comparisons)).splitlines()
+    table = [line for line in lines if line.startswith("|")]
+    assert len(table) == 3
+    assert len({line.replace("\\|", "").count("|") for line in table}) == 1
+
+
+def test_json_is_plain_json(comparisons):
+    value = json.loads(as_json(comparisons, summarize_comparisons(comparisons)))
+    assert value["comparisons"][0]["verdict"] == "slower"
+    assert value["comparisons"][0]["ratio"]["level"] == 0.98
+    assert value["summary"]["pass_rate"] == 0.25
+
+
+def test_nothing_to_compare_is_said():
+    summary = summarize_comparisons([])
+    assert summary_line(summary) == "no case could be compared"
+    assert as_markdown([], summary) == "**no case could be compared**\n"
+    assert json.loads(as_json([], summary))["summary"]["geomean"] is None
