@@ -66,8 +66,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     doctor = commands.add_parser("doctor", help="what is wrong with this machine, for measuring")
     doctor_options.add_arguments(doctor)
     doctor.set_defaults(handler=_doctor_command)
+    compare = commands.add_parser("compare", help="compare two results files, case by case")
+    compare.add_argument("old", type=Path, help="the results to compare with")
+    compare.add_argument("new", type=Path, help="the results in question")
+    compare.add_argument(
+        "--threshold", type=_fraction, default=0.01, help="the noise threshold (default 0.01)"
+    )
+    compare.add_argument("--json", action="store_true", help="print JSON")
+    compare.add_argument("--markdown", action="store_true", help="print Markdown")
+    compare.set_defaults(handler=_compare_command)
     show = commands.add_parser("show", help="print the table of a results file")
     show.add_argument("results", type=Path, help="a results file")
+    show.add_argument("--baseline", help="competitor to take ratios against")
     show.set_defaults(handler=_show_command)
     return _guarded(parser.parse_args(arguments))
 
@@ -218,6 +228,10 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
 def _add_sampling_options(parser: argparse.ArgumentParser) -> None:
     """What decides how long to sample when neither -w nor -iter is given."""
     parser.add_argument(
+        "--baseline",
+        help="competitor to take ratios against (default: pt_inductor:eager, or the first one)",
+    )
+    parser.add_argument(
         "--precision",
         type=_fraction,
         default=0.01,
@@ -246,6 +260,10 @@ def _run_command(options: argparse.Namespace) -> int:
         competitors = _competitors(options, device)
     except UnknownBackendError as error:
         raise UsageError(str(error)) from error
+    asked = getattr(options, "baseline", None)
+    if asked and asked not in map(str, competitors):
+        known = ", ".join(map(str, competitors))
+        raise UsageError(f"--baseline {asked!r} is not among the competitors: {known}")
     plan = runner.plan(_select(options), competitors, device)
     console = Console(verbose=options.verbose, suites=options.suite)
     for competitor in plan.idle:
@@ -265,9 +283,22 @@ def _run_command(options: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
     finally:
         console.close()
-    console.results(records)
+    console.results(records, baseline=_baseline(options, competitors))
     console.say(f"results: {options.output}")
     return _exit_code(records)
+
+
+def _baseline(options: argparse.Namespace, competitors: "list[Competitor]") -> str | None:
+    """Returns what ratios are taken against: what was asked for, or eager, or the first one.
+
+    Fixed counts give one process each, which supports no verdict: no ratio without being asked.
+    """
+    names = [str(competitor) for competitor in competitors]
+    asked: str | None = getattr(options, "baseline", None)
+    fixed = (options.warmup_iterations, options.iterations) != (None, None)
+    if asked or len(names) == 1 or fixed or hasattr(options, "compiler"):
+        return asked
+    return "pt_inductor:eager" if "pt_inductor:eager" in names else names[0]
 
 
 def _exit_code(records: Sequence["Record"]) -> int:
@@ -325,6 +356,26 @@ def _backends_command(_: argparse.Namespace) -> int:
     return EXIT_OK
 
 
+def _compare_command(options: argparse.Namespace) -> int:
+    from comparative_benchmark.console import Console
+    from comparative_benchmark.results import compare, compare_views
+    from comparative_benchmark.results.store import ResultsFileError
+
+    try:
+        old, new = compare.read_document(options.old), compare.read_document(options.new)
+    except ResultsFileError as error:
+        raise UsageError(str(error)) from error
+    comparisons = compare.compare_documents(old, new, threshold=options.threshold)
+    summary = compare.summarize_comparisons(comparisons)
+    if options.json:
+        print(compare_views.as_json(comparisons, summary))
+    elif options.markdown:
+        print(compare_views.as_markdown(comparisons, summary), end="")
+    else:
+        Console().comparison(comparisons, summary)
+    return compare.exit_code(summary)
+
+
 def _doctor_command(options: argparse.Namespace) -> int:
     from comparative_benchmark.doctor import command
 
@@ -338,7 +389,8 @@ def _show_command(options: argparse.Namespace) -> int:
     try:
         if not options.results.exists():
             raise UsageError(f"{options.results} does not exist")
-        Console().results(ResultsFile(options.results).records())
+        records = ResultsFile(options.results).records()
+        Console().results(records, baseline=options.baseline)
     except ResultsFileError as error:
         raise UsageError(str(error)) from error
     return EXIT_OK

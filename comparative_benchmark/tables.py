@@ -1,0 +1,212 @@
+"""Tables of results and comparisons, for a terminal."""
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from comparative_benchmark.doctor.ceilings import load_ceilings, share_of_roof
+from comparative_benchmark.harness.statistics import latency_interval
+from comparative_benchmark.results.compare import Comparison, compare_to_baseline
+from comparative_benchmark.results.compare_views import (
+    HEADINGS,
+    latency_text,
+    ratio_text,
+    table_rows,
+)
+from comparative_benchmark.results.records import Record
+
+_STYLES = {"ok": "green", "unsupported": "yellow", "unsteady": "yellow"}
+_FAILED_STYLE = "red"
+# A run with a larger share of disturbed blocks says so at its end.
+_MOSTLY_CONTENDED = 0.5
+
+Identity = tuple[str, str, str, str]
+
+
+def style_of(status: str) -> str:
+    """Returns the colour of a status."""
+    return _STYLES.get(status, _FAILED_STYLE)
+
+
+def results_table(records: Sequence[Record], *, baseline: str | None = None) -> Table:
+    """Returns a table of results; only a right answer has a time.
+
+    With a baseline there are ratios (candidate / baseline) and verdicts; the share of the roof is
+    there where the machine's ceilings were measured (`cbs doctor --ceilings`).
+    """
+    table = Table(title=None, pad_edge=False)
+    table.add_column("workload", no_wrap=True)
+    table.add_column("from")
+    table.add_column("backend", no_wrap=True)
+    ratios, roofs = _ratios(records, baseline), _roofs(records)
+    headings = ["latency ms", *([f"x {baseline} (98 %)", "verdict"] if baseline else [])]
+    headings += ["compile s", "peak MiB", *(["of roof"] if roofs else []), "rel. error"]
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("status")
+    previous = None
+    for record in records:
+        definition, metrics = record["definition"], metrics_of(record)
+        label = definition["workload"]["label"]
+        if previous not in (None, label):
+            table.add_section()
+        status = record["status"]
+        table.add_row(
+            label if label != previous else "",
+            definition["framework"].rpartition(".")[2].lower(),
+            f"{definition['backend']}:{definition['compiler']}",
+            _latency(metrics),
+            *(_verdict(definition, ratios, baseline) if baseline else ()),
+            _compile_time(definition, metrics),
+            _scaled(metrics["host_memory_peak_mb"], 1e6 / 2**20, "{:.0f}"),
+            *([roofs.get(_identity(definition), "-")] if roofs else ()),
+            _error(metrics),
+            Text(status, style=style_of(status)),
+        )
+        previous = label
+    return table
+
+
+def metrics_of(record: Record) -> Record:
+    """Returns the metrics of a record, whatever their level."""
+    metrics: Record = next(iter(record["metrics"].values()))
+    return metrics
+
+
+def digits(value: float, significant: int = 3) -> str:
+    """Returns a number with so many significant digits, never in exponent form."""
+    if value == 0:
+        return "0"
+    text = f"{value:.{significant}g}"
+    return f"{float(text):.0f}" if "e+" in text else text
+
+
+def problem(record: Record, suites: Sequence[str]) -> Text:
+    """Says what happened to which trial, in which phase, and what to type next."""
+    definition, status = record["definition"], record["status"]
+    backend = f"{definition['backend']}:{definition['compiler']}"
+    text = Text()
+    text.append(status, style=style_of(status))
+    text.append(f"  {definition['model']}  {backend}  in {record['phase']}: {record['reason']}")
+    if status == "unsupported":
+        return text
+    if record["log_file"]:
+        text.append(f"\n    log:   {record['log_file']}")
+    text.append(
+        f"\n    again: cbs run --backend {backend} -name '{definition['benchmark_name']}' "
+        f"-device {definition['device']} -o again.json --verbose"
+        + "".join(f" --suite {suite}" for suite in suites)
+    )
+    return text
+
+
+def _latency(metrics: Record) -> str:
+    median = metrics.get("median_latency_ms")
+    if median is None:
+        return "-"
+    processes = [
+        [value for block in process["blocks"] for value in block["latencies_ms"]]
+        for process in metrics.get("processes", [])
+    ]
+    if len(processes) > 1:
+        return latency_text(latency_interval(processes, seed=0))
+    spread = metrics.get("mad_latency_ms") or 0.0
+    return f"{digits(median)} ± {digits(spread, 1)}"
+
+
+def _compile_time(definition: Record, metrics: Record) -> str:
+    if definition["compiler"] == "eager":
+        return "none"
+    cold = _scaled(metrics["compile_time_ms"], 1e-3, "{:.2f}")
+    warm = [value for value in metrics.get("warm_compile_time_ms", []) if value is not None]
+    return f"{cold} / {statistics.median(warm) / 1e3:.2f}" if warm else cold
+
+
+def _error(metrics: Record) -> str:
+    verification: dict[str, Any] | None = metrics["final_verification"] or metrics["verification"]
+    error = verification["relative_rmse"] if verification else None
+    return "-" if error is None else f"{error:.1e}"
+
+
+def _scaled(value: float | None, factor: float, form: str) -> str:
+    return "-" if value is None else form.format(value * factor)
+
+
+def comparison_table(comparisons: Sequence[Comparison]) -> Table:
+    """Returns the table of `cbs compare`."""
+    table = Table(pad_edge=False)
+    for heading in HEADINGS:
+        table.add_column(heading, no_wrap=heading != "why")
+    for row in table_rows(comparisons):
+        table.add_row(*row)
+    return table
+
+
+def contention_warning(records: Sequence[Record]) -> str | None:
+    """Returns a warning if most blocks that could be judged were disturbed by other processes."""
+    counts = [metrics_of(record).get("contention") or {} for record in records]
+    contended = sum(count.get("contended_blocks", 0) for count in counts)
+    judged = contended + sum(count.get("clean_blocks", 0) for count in counts)
+    if not judged or contended <= _MOSTLY_CONTENDED * judged:
+        return None
+    return (
+        f"{contended} of the {judged} blocks that could be judged were disturbed by other "
+        "processes: run `cbs doctor`, and again on a quiet machine"
+    )
+
+
+def _identity(definition: Record) -> Identity:
+    return (
+        definition["workload"]["digest"],
+        definition["framework"].rpartition(".")[2].lower(),
+        f"{definition['backend']}:{definition['compiler']}",
+        definition["device"],
+    )
+
+
+def _ratios(records: Sequence[Record], baseline: str | None) -> dict[Identity, Comparison]:
+    comparisons = compare_to_baseline(records, baseline) if baseline else []
+    return {
+        (
+            item.workload,
+            item.framework.rpartition(".")[2].lower(),
+            item.competitor,
+            item.device,
+        ): item
+        for item in comparisons
+    }
+
+
+def _verdict(
+    definition: Record, ratios: dict[Identity, Comparison], baseline: str | None
+) -> tuple[str, str]:
+    if f"{definition['backend']}:{definition['compiler']}" == baseline:
+        return "1", "baseline"
+    comparison = ratios.get(_identity(definition))
+    if comparison is None or comparison.ratio is None:
+        return "-", "-"
+    return ratio_text(comparison.ratio), comparison.verdict.value
+
+
+def _roofs(records: Sequence[Record]) -> dict[Identity, str]:
+    """Returns the share of the roof of each record; flops are counted once for each workload."""
+    counted: dict[str, tuple[float, float]] = {}
+    for record in records:
+        program = metrics_of(record)["program"]
+        if program.get("flops") and program.get("bytes_accessed"):
+            digest = record["definition"]["workload"]["digest"]
+            counted.setdefault(digest, (program["flops"], program["bytes_accessed"]))
+    ceilings = load_ceilings() if counted else None
+    shares = {}
+    for record in records:
+        definition, median = record["definition"], metrics_of(record).get("median_latency_ms")
+        flops, moved = counted.get(definition["workload"]["digest"], (None, None))
+        if ceilings is None or median is None:
+            continue
+        share = share_of_roof(flops, moved, median, ceilings, definition["data_type"])
+        if share is not None:
+            shares[_identity(definition)] = f"{share:.0%}"
+    return shares
