@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from comparative_benchmark import cli
+from comparative_benchmark import cli, run_command
 from comparative_benchmark.harness.sampling_rule import FixedCounts, SamplingRule
 
 SPELLINGS = [
@@ -66,7 +66,7 @@ def test_defaults(parse):
 
 def test_counts_are_the_seeds_where_the_seed_has_them(parse, request):
     options = parse("-o", "r.json", "-device", "host-cpu")
-    rule = cli._sampling(options)
+    rule = run_command.sampling(options)
     if hasattr(options, "compiler"):
         assert rule == FixedCounts(warmup_iterations=5, iterations=100)
     else:
@@ -78,7 +78,7 @@ def test_counts_are_the_seeds_where_the_seed_has_them(parse, request):
     [(["-w", "2"], (2, 100)), (["-iter", "3"], (5, 3)), (["-w", "0", "-iter", "3"], (0, 3))],
 )
 def test_a_given_count_makes_counts_fixed(parse, given, counts):
-    rule = cli._sampling(parse("-o", "r.json", "-device", "host-cpu", *given))
+    rule = run_command.sampling(parse("-o", "r.json", "-device", "host-cpu", *given))
     assert (rule.warmup_iterations, rule.iterations) == counts
 
 
@@ -123,4 +123,4 @@ def test_run_benchmarks_takes_compilers(monkeypatch, spelling):
     ],
 )
 def test_exit_codes_tell_how_a_run_went(statuses, code):
-    assert cli._exit_code([{"status": status} for status in statuses]) == code
+    assert run_command.exit_code([{"status": status} for status in statuses]) == code

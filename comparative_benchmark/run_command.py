@@ -1,0 +1,145 @@
+"""`cbs run` and `run_benchmarks.py`: from options to a run and its exit code."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from comparative_benchmark import runner
+from comparative_benchmark.backend_api import UnknownBackendError, get_backend
+from comparative_benchmark.cli_options import (
+    EXIT_FAILED,
+    EXIT_MISSING,
+    EXIT_OK,
+    EXIT_WRONG,
+    UsageError,
+    select,
+)
+from comparative_benchmark.console import Console
+from comparative_benchmark.harness.host import usable_cpus
+from comparative_benchmark.harness.memory import default_limit_bytes
+from comparative_benchmark.harness.sampling_rule import FixedCounts, SamplingRule
+from comparative_benchmark.harness.session import Limits
+from comparative_benchmark.harness.settings import RunSettings
+from comparative_benchmark.harness.trial import Competitor, competitors_of, parse_competitors
+from comparative_benchmark.results.records import Record
+from comparative_benchmark.results.store import ResultsFile, ResultsFileError
+from openxla.benchmark import devices
+from openxla.benchmark.def_types import DeviceSpec
+from openxla.benchmark.root import ROOT_DIR_VARIABLE
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs what the options say and returns the exit code.
+
+    Raises:
+      UsageError: something that the user typed can not be.
+    """
+    if options.root_dir:
+        os.environ[ROOT_DIR_VARIABLE] = str(options.root_dir.absolute())
+    if options.output.is_dir():
+        raise UsageError(f"-o {options.output} can not be written: it is a directory")
+    device = _device(options.device)
+    try:
+        competitors = _competitors(options, device)
+    except UnknownBackendError as error:
+        raise UsageError(str(error)) from error
+    asked = getattr(options, "baseline", None)
+    if asked and asked not in map(str, competitors):
+        known = ", ".join(map(str, competitors))
+        raise UsageError(f"--baseline {asked!r} is not among the competitors: {known}")
+    plan = runner.plan(select(options), competitors, device)
+    console = Console(verbose=options.verbose, suites=options.suite)
+    for competitor in plan.idle:
+        console.say(f"{competitor} takes none of the selected cases", style="yellow")
+    if not plan.trials:
+        raise UsageError("nothing to run: no selected backend takes a selected case")
+    try:
+        records = runner.execute(
+            plan.trials,
+            _settings(options, device),
+            ResultsFile(options.output),
+            console,
+            command=sys.argv,
+            resume=options.resume,
+        )
+    except ResultsFileError as error:
+        raise UsageError(str(error)) from error
+    finally:
+        console.close()
+    console.results(records, baseline=_baseline(options, competitors))
+    console.say(f"results: {options.output}")
+    return exit_code(records)
+
+
+def _baseline(options: argparse.Namespace, competitors: list[Competitor]) -> str | None:
+    """Returns what ratios are taken against: what was asked for, or eager, or the first one.
+
+    Fixed counts give one process each, which supports no verdict: no ratio without being asked.
+    """
+    names = [str(competitor) for competitor in competitors]
+    asked: str | None = getattr(options, "baseline", None)
+    fixed = (options.warmup_iterations, options.iterations) != (None, None)
+    if asked or len(names) == 1 or fixed or hasattr(options, "compiler"):
+        return asked
+    return "pt_inductor:eager" if "pt_inductor:eager" in names else names[0]
+
+
+def exit_code(records: Sequence[Record]) -> int:
+    """Returns 2 for a wrong output, 1 for another failure, 3 if nothing could be measured."""
+    statuses = {record["status"] for record in records}
+    if "wrong_output" in statuses:
+        return EXIT_WRONG
+    if statuses - {"ok", "unsupported"}:
+        return EXIT_FAILED
+    return EXIT_OK if "ok" in statuses else EXIT_MISSING
+
+
+def _device(name: str) -> DeviceSpec:
+    for device in devices.ALL_DEVICES:
+        if device.name == name:
+            return device
+    known = ", ".join(map(str, devices.ALL_DEVICES))
+    raise UsageError(f"no device {name!r}; choices are {known}")
+
+
+def _competitors(options: argparse.Namespace, device: DeviceSpec) -> list[Competitor]:
+
+    accelerator = device.accelerator_type
+    if hasattr(options, "compiler"):
+        return competitors_of(get_backend(options.backend), options.compiler or [], accelerator)
+    return parse_competitors(options.backend, accelerator)
+
+
+def _settings(options: argparse.Namespace, device: DeviceSpec) -> RunSettings:
+    return RunSettings(
+        device=device,
+        sampling=sampling(options),
+        threads=options.threads or usable_cpus(),
+        limits=Limits(
+            deadline_s=options.timeout,
+            phase_deadlines_s=dict(options.deadline),
+            memory_bytes=options.memory_limit or default_limit_bytes(),
+        ),
+        log_dir=options.output.absolute().with_suffix(".logs"),
+        generate_artifacts=options.generate_artifacts,
+        use_only_local=options.no_download and not options.generate_artifacts,
+        in_process=options.run_in_process,
+    )
+
+
+def sampling(options: argparse.Namespace) -> FixedCounts | SamplingRule:
+    """Fixed counts if any were given (always in `run_benchmarks.py`), else the sampling rule."""
+    counts = (options.warmup_iterations, options.iterations)
+    if counts != (None, None) or hasattr(options, "compiler"):
+        warmup, iterations = (
+            given if given is not None else usual for given, usual in zip(counts, (5, 100))
+        )
+        return FixedCounts(warmup_iterations=warmup, iterations=iterations)
+    processes = options.processes
+    return SamplingRule(
+        goal=options.precision,
+        min_processes=processes or 3,
+        max_processes=processes or 5,
+        seed=options.seed,
+    )
