@@ -9,11 +9,11 @@ from typing import Any
 
 # What is timed, with the name of its row. A time that lies in another one counts once, inside.
 _WRAPPED = (
-    ("comparative_benchmark.cli:_select", "case selection"),
+    ("comparative_benchmark.run_command:select", "case selection"),
     ("comparative_benchmark.harness.session:Session.__init__", "worker start, until its greeting"),
     ("comparative_benchmark.harness.session:Session.__exit__", "worker exit"),
     ("comparative_benchmark.harness.memory:kill_marked", "search of /proc for stray processes"),
-    ("comparative_benchmark.harness.trial_runner:verify", "verification"),
+    ("comparative_benchmark.harness.participant:verify", "verification"),
     ("comparative_benchmark.results.store:ResultsFile._update", "results file"),
     ("comparative_benchmark.runner:python_environment", "list of installed packages"),
     ("comparative_benchmark.runner:describe", "host facts"),

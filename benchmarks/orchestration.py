@@ -37,6 +37,7 @@ def main() -> int:
             *("run", "--backend", _BACKENDS[options.quick]),
             *("-name", f"models/{_MODELS[options.quick]}/.+", "-device", "host-cpu"),
             *("-o", f"{directory}/results.json", "--root-dir", f"{directory}/root"),
+            *("-w", "5", "-iter", "100"),  # as the quickstart
         ]
         spans = Path(directory) / "spans.json"
         started = time.time()

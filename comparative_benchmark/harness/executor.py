@@ -119,9 +119,6 @@ class Executor:
         with self._phases("first_run"):
             self._last_outputs = backend.dispatch()
             backend.synchronize(self._last_outputs)
-        # What is left of tracing and compiling goes now, and not between two blocks.
-        gc.collect()
-        gc.freeze()
         return self._report()
 
     def _measure(self, *, iterations: int) -> Message:
