@@ -158,7 +158,8 @@ class Race:
         race_id = uuid.uuid4().hex[:12]
         reason = "precision" if self._content(rule) else "processes"
         for outcome in self.outcomes.values():
-            outcome.stop_reason = reason
+            # What failed did not stop for either reason; its status says why it ended.
+            outcome.stop_reason = None if outcome.ended else reason
             outcome.race = {"interleaved": self._interleaved, "seed": rule.seed}
             if self._interleaved:
                 outcome.race["id"] = race_id

@@ -75,6 +75,7 @@ def test_the_race_says_how_it_was_run(race):
 def test_a_failed_competitor_is_not_started_again(race):
     [record] = [r for r in race.document["benchmarks"] if r["status"] == "failed"]
     assert record["reason"] == "ValueError: this model is tired"
+    assert record["metrics"]["framework_level"]["stop_reason"] is None
     assert len(list(Path(record["log_file"]).parent.glob("TOY_RAISES*"))) == 1
 
 
