@@ -153,7 +153,43 @@ def add_sampling_options(parser: argparse.ArgumentParser) -> None:
         help="relative half-width of the 95 %% interval to reach (default 0.01)",
     )
     parser.add_argument(
-        "--processes", type=_count(1), help="fresh processes for each trial (default: 3 to 5)"
+        "--effect",
+        type=fraction,
+        default=0.03,
+        help="relative difference to be found with a probability of 90 %% (default 0.03)",
+    )
+    parser.add_argument(
+        "--processes",
+        type=_count(1),
+        help="fresh processes for each trial (default: 3, and up to 10 as their spread demands)",
+    )
+    parser.add_argument(
+        *spellings("--trial-budget"),
+        dest="trial_budget",
+        type=_seconds,
+        default=30.0,
+        metavar="S",
+        help="seconds after which a trial gets no more than 3 processes (default 30)",
+    )
+    parser.add_argument(
+        "--budget",
+        type=_seconds,
+        metavar="S",
+        help="the same for the whole run, shared evenly by its trials (default: none)",
+    )
+    parser.add_argument(
+        *spellings("--compile-only"),
+        dest="compile_only",
+        action="store_true",
+        help="compile and verify, cold and warm in turns, and measure no latency",
+    )
+    parser.add_argument(
+        "--cpus", type=_cpu_list, metavar="LIST", help="pin workers to these CPUs, e.g. 0,2-3"
+    )
+    parser.add_argument(
+        "--env",
+        metavar="NAME=PATH,...",
+        help="race environments: each competitor once in each, e.g. old=venv-1,new=venv-2",
     )
     parser.add_argument(
         "--seed", type=_count(0), default=0, help="decides the order of starts and blocks"
@@ -208,6 +244,17 @@ def fraction(text: str) -> float:
     if not 0 < value < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number between 0 and 1")
     return value
+
+
+def _cpu_list(text: str) -> tuple[int, ...]:
+    """Returns CPUs as the kernel and taskset write them: `0,2-3`."""
+    cpus: set[int] = set()
+    for item in text.split(","):
+        first, dash, last = item.strip().partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()) or int(last or first) < int(first):
+            raise argparse.ArgumentTypeError(f"{text!r} is no list of CPUs such as 0,2-3")
+        cpus.update(range(int(first), int(last or first) + 1))
+    return tuple(sorted(cpus))
 
 
 def _phase_deadline(text: str) -> tuple[str, float]:

@@ -16,7 +16,7 @@ from comparative_benchmark.results.compare import (
     summarize_comparisons,
 )
 from comparative_benchmark.results.compare_views import summary_line
-from comparative_benchmark.results.records import Record
+from comparative_benchmark.results.records import Record, competitor_of
 
 
 class Console:
@@ -58,11 +58,11 @@ class Console:
         definition, status = record["definition"], record["status"]
         line = Text(f"[{position:>{len(str(total))}}/{total}] ")
         line.append(f"{status:<13}", style=tables.style_of(status))
-        line.append(f" {definition['model']}  {definition['backend']}:{definition['compiler']}")
+        line.append(f" {definition['model']}  {competitor_of(definition)}")
         metrics = tables.metrics_of(record)
-        if status == "ok":
+        if "median_latency_ms" in metrics:
             line.append(f"  {tables.digits(metrics['median_latency_ms'])} ms")
-        else:
+        elif status != "ok":
             line.append(f"  in {record['phase']}: {record['reason']}")
         self._err.print(line, soft_wrap=True)
         if self._verbose:
@@ -81,7 +81,13 @@ class Console:
           records: what to print.
           baseline: competitor to take ratios against; None for no ratios.
         """
-        self._out.print(tables.results_table(records, baseline=baseline))
+        compiled = [tables.metrics_of(r).get("stop_reason") == "compile_only" for r in records]
+        if any(compiled):
+            self._out.print(tables.compile_table(records))
+        if not all(compiled):
+            self._out.print(tables.results_table(records, baseline=baseline))
+        for line in tables.package_differences(records):
+            self._out.print(Text(line), soft_wrap=True)
         if baseline is not None:
             comparisons = compare_to_baseline(records, baseline)
             self._out.print(Text(summary_line(summarize_comparisons(comparisons))))

@@ -16,12 +16,21 @@ from comparative_benchmark.cli_options import (
     select,
 )
 from comparative_benchmark.console import Console
+from comparative_benchmark.harness.environments import (
+    UnusableEnvironmentError,
+    parse_environments,
+)
 from comparative_benchmark.harness.host import usable_cpus
 from comparative_benchmark.harness.memory import default_limit_bytes
-from comparative_benchmark.harness.sampling_rule import FixedCounts, SamplingRule
+from comparative_benchmark.harness.sampling_rule import CompileOnly, FixedCounts, SamplingRule
 from comparative_benchmark.harness.session import Limits
 from comparative_benchmark.harness.settings import RunSettings
-from comparative_benchmark.harness.trial import Competitor, competitors_of, parse_competitors
+from comparative_benchmark.harness.trial import (
+    Competitor,
+    competitors_of,
+    in_environments,
+    parse_competitors,
+)
 from comparative_benchmark.results.records import Record
 from comparative_benchmark.results.store import ResultsFile, ResultsFileError
 from openxla.benchmark import devices
@@ -42,12 +51,13 @@ def run(options: argparse.Namespace) -> int:
     device = _device(options.device)
     try:
         competitors = _competitors(options, device)
-    except UnknownBackendError as error:
+    except (UnknownBackendError, UnusableEnvironmentError) as error:
         raise UsageError(str(error)) from error
     asked = getattr(options, "baseline", None)
     if asked and asked not in map(str, competitors):
         known = ", ".join(map(str, competitors))
         raise UsageError(f"--baseline {asked!r} is not among the competitors: {known}")
+    baseline = _baseline(options, competitors)
     plan = runner.plan(select(options), competitors, device)
     console = Console(verbose=options.verbose, suites=options.suite)
     for competitor in plan.idle:
@@ -57,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         records = runner.execute(
             plan.trials,
-            _settings(options, device),
+            _settings(options, device, baseline),
             ResultsFile(options.output),
             console,
             command=sys.argv,
@@ -67,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
     finally:
         console.close()
-    console.results(records, baseline=_baseline(options, competitors))
+    console.results(records, baseline=baseline)
     console.say(f"results: {options.output}")
     return exit_code(records)
 
@@ -79,8 +89,8 @@ def _baseline(options: argparse.Namespace, competitors: list[Competitor]) -> str
     """
     names = [str(competitor) for competitor in competitors]
     asked: str | None = getattr(options, "baseline", None)
-    fixed = (options.warmup_iterations, options.iterations) != (None, None)
-    if asked or len(names) == 1 or fixed or hasattr(options, "compiler"):
+    raced = isinstance(sampling(options), SamplingRule)
+    if asked or len(names) == 1 or not raced:
         return asked
     return "pt_inductor:eager" if "pt_inductor:eager" in names else names[0]
 
@@ -108,14 +118,19 @@ def _competitors(options: argparse.Namespace, device: DeviceSpec) -> list[Compet
     accelerator = device.accelerator_type
     if hasattr(options, "compiler"):
         return competitors_of(get_backend(options.backend), options.compiler or [], accelerator)
-    return parse_competitors(options.backend, accelerator)
+    environments = parse_environments(options.env) if options.env is not None else []
+    if environments and options.run_in_process:
+        raise UsageError("--env needs worker processes: leave --run-in-process out")
+    return in_environments(parse_competitors(options.backend, accelerator), environments)
 
 
-def _settings(options: argparse.Namespace, device: DeviceSpec) -> RunSettings:
+def _settings(options: argparse.Namespace, device: DeviceSpec, baseline: str | None) -> RunSettings:
     return RunSettings(
         device=device,
         sampling=sampling(options),
-        threads=options.threads or usable_cpus(),
+        threads=options.threads or len(_cpus(options)) or usable_cpus(),
+        cpus=_cpus(options),
+        baseline=baseline,
         limits=Limits(
             deadline_s=options.timeout,
             phase_deadlines_s=dict(options.deadline),
@@ -128,9 +143,31 @@ def _settings(options: argparse.Namespace, device: DeviceSpec) -> RunSettings:
     )
 
 
-def sampling(options: argparse.Namespace) -> FixedCounts | SamplingRule:
-    """Fixed counts if any were given (always in `run_benchmarks.py`), else the sampling rule."""
+def _cpus(options: argparse.Namespace) -> tuple[int, ...]:
+    """Returns the CPUs to pin workers to, empty if none were named."""
+    asked: tuple[int, ...] = getattr(options, "cpus", None) or ()
+    usable = os.sched_getaffinity(0)
+    if lacking := [cpu for cpu in asked if cpu not in usable]:
+        raise UsageError(
+            f"--cpus: this process may not use CPU {', '.join(map(str, lacking))}; "
+            f"it may use {', '.join(map(str, sorted(usable)))}"
+        )
+    if asked and options.run_in_process:
+        raise UsageError("--cpus pins worker processes: leave --run-in-process out")
+    return asked
+
+
+def sampling(options: argparse.Namespace) -> CompileOnly | FixedCounts | SamplingRule:
+    """Fixed counts if any were given (always in `run_benchmarks.py`), else the sampling rule.
+
+    Raises:
+      UsageError: options that exclude each other.
+    """
     counts = (options.warmup_iterations, options.iterations)
+    if getattr(options, "compile_only", False):
+        if counts != (None, None) or options.run_in_process:
+            raise UsageError("--compile-only excludes -w, -iter and --run-in-process")
+        return CompileOnly(pairs=options.processes or 3, seed=options.seed)
     if counts != (None, None) or hasattr(options, "compiler"):
         warmup, iterations = (
             given if given is not None else usual for given, usual in zip(counts, (5, 100))
@@ -139,7 +176,10 @@ def sampling(options: argparse.Namespace) -> FixedCounts | SamplingRule:
     processes = options.processes
     return SamplingRule(
         goal=options.precision,
+        effect=options.effect,
         min_processes=processes or 3,
-        max_processes=processes or 5,
+        max_processes=processes or 10,
+        trial_budget_s=options.trial_budget,
+        run_budget_s=options.budget,
         seed=options.seed,
     )

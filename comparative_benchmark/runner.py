@@ -1,9 +1,10 @@
 """A run: plan the trials, prepare their artifacts, run them one by one, keep each result."""
 
 import re
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import attrs
 
@@ -11,7 +12,7 @@ from comparative_benchmark.harness.host import describe, git_revision, python_en
 from comparative_benchmark.harness.participant import note_end
 from comparative_benchmark.harness.preparation import Preparation
 from comparative_benchmark.harness.race import Race
-from comparative_benchmark.harness.sampling_rule import FixedCounts
+from comparative_benchmark.harness.sampling_rule import FixedCounts, SamplingRule
 from comparative_benchmark.harness.session import SessionEnded
 from comparative_benchmark.harness.settings import RunSettings
 from comparative_benchmark.harness.trial import (
@@ -19,6 +20,7 @@ from comparative_benchmark.harness.trial import (
     ProcessRecord,
     Status,
     Trial,
+    TrialKey,
     TrialOutcome,
 )
 from comparative_benchmark.results.records import Record, key_of, to_record
@@ -98,22 +100,25 @@ def execute(
     run_id = results.start_run(
         execution_environment={
             "python_environment": python_environment(),
-            "host": describe(threads=settings.threads),
+            "host": describe(threads=settings.threads, cpus=settings.cpus),
             "git_revision": git_revision(),
+            "environments": _environments(trials),
         },
         command=command,
     )
     pending = [trial for trial in trials if trial.key not in done]
     preparation = Preparation(settings, observer.preparing)
     preparation.run([trial for trial in pending if not _missing(trial)])
-    records: dict[tuple[str, str, str, str], Record] = dict(done)
-    position = 0
+    records: dict[TrialKey, Record] = dict(done)
+    started, position, left = time.monotonic(), 0, len(pending)
     for group in _workload_groups(trials, settings):
         racing = [trial for trial in group if trial.key not in done]
         position += len(group) - len(racing)
         if racing:
             observer.race_started(racing, position + 1, len(trials))
-        outcomes = _outcomes(racing, preparation, settings, run_id, observer)
+        rationed = _rationed(settings, time.monotonic() - started, left)
+        left -= len(racing)
+        outcomes = _outcomes(racing, preparation, rationed, run_id, observer)
         for trial in racing:
             position += 1
             record = to_record(trial, outcomes[trial.key], run_id=run_id)
@@ -121,6 +126,29 @@ def execute(
             records[trial.key] = record
             observer.trial_finished(record, position, len(trials))
     return [records[trial.key] for trial in trials]
+
+
+def _rationed(settings: RunSettings, spent_s: float, left: int) -> RunSettings:
+    """Returns settings where a trial has its even share of what is left of the run's budget."""
+    rule = settings.sampling
+    if not isinstance(rule, SamplingRule) or rule.run_budget_s is None or not left:
+        return settings
+    share_s = max(0.0, rule.run_budget_s - spent_s) / left
+    limited = attrs.evolve(rule, trial_budget_s=min(rule.trial_budget_s, share_s))
+    return attrs.evolve(settings, sampling=limited)
+
+
+def _environments(trials: Sequence[Trial]) -> dict[str, Any]:
+    """Returns what is installed in the other environments of a run, by their names."""
+    found = {trial.competitor.environment for trial in trials}
+    return {
+        environment.name: {
+            "python": environment.python,
+            "python_version": environment.python_version,
+            "python_environment": list(environment.packages),
+        }
+        for environment in sorted(filter(None, found), key=lambda item: item.name)
+    }
 
 
 def _workload_groups(trials: Sequence[Trial], settings: RunSettings) -> list[list[Trial]]:
@@ -139,7 +167,7 @@ def _outcomes(
     settings: RunSettings,
     run_id: str,
     observer: Observer,
-) -> dict[tuple[str, str, str, str], TrialOutcome]:
+) -> dict[TrialKey, TrialOutcome]:
     """Races the trials of one workload that can run, and says of the others why they can not."""
     outcomes = {}
     ready = []
@@ -171,10 +199,15 @@ def _log_files(directory: Path) -> Callable[[Trial, int], Path]:
 def _missing(trial: Trial) -> SessionEnded | None:
     """Says what is not installed that a trial needs."""
     backend = trial.competitor.backend
-    missing = backend.missing_modules(trial.case.model.model_impl.framework_type)
+    missing = trial.competitor.missing_modules(trial.case.model.model_impl.framework_type)
     if not missing:
         return None
-    reason = f"{', '.join(missing)} not installed; run {backend.install}"
+    names, environment = ", ".join(missing), trial.competitor.environment
+    reason = f"{names} not installed; run {backend.install}"
+    if environment is not None:
+        reason = (
+            f"{names} not installed in the environment {environment.name}: {environment.python}"
+        )
     return SessionEnded(Status.UNSUPPORTED, "import", reason)
 
 

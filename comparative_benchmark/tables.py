@@ -16,10 +16,11 @@ from comparative_benchmark.results.compare_views import (
     ratio_text,
     table_rows,
 )
-from comparative_benchmark.results.records import Record
+from comparative_benchmark.results.records import Record, competitor_of
 
 _STYLES = {"ok": "green", "unsupported": "yellow", "unsteady": "yellow"}
 _FAILED_STYLE = "red"
+_COMPILE_PHASES = ("trace", "lower", "compile")
 # A run with a larger share of disturbed blocks says so at its end.
 _MOSTLY_CONTENDED = 0.5
 
@@ -57,7 +58,7 @@ def results_table(records: Sequence[Record], *, baseline: str | None = None) -> 
         table.add_row(
             label if label != previous else "",
             definition["framework"].rpartition(".")[2].lower(),
-            f"{definition['backend']}:{definition['compiler']}",
+            competitor_of(definition),
             _latency(metrics),
             *(_verdict(definition, ratios, baseline) if baseline else ()),
             _compile_time(definition, metrics),
@@ -68,6 +69,59 @@ def results_table(records: Sequence[Record], *, baseline: str | None = None) -> 
         )
         previous = label
     return table
+
+
+def compile_table(records: Sequence[Record]) -> Table:
+    """Returns what `--compile-only` measured: medians over the processes, cold and warm.
+
+    A phase that the stack can not tell apart has no time of its own.
+    """
+    table = Table(pad_edge=False)
+    for heading in ("workload", "from", "backend"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("cold s (95 %)", "warm s", "trace", "lower", "compile", "hits", "peak MiB"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("program", no_wrap=True)
+    table.add_column("status")
+    for record in records:
+        definition, metrics = record["definition"], metrics_of(record)
+        compiled, program = metrics["compile"], metrics["program"]
+        cold = [item for item in compiled["processes"] if item["cold"]]
+        warm = [item for item in compiled["processes"] if not item["cold"]]
+        hits = [item["cache_hits"] for item in warm if item["cache_hits"] is not None]
+        status = record["status"]
+        table.add_row(
+            definition["workload"]["label"],
+            definition["framework"].rpartition(".")[2].lower(),
+            competitor_of(definition),
+            _seconds_with_interval(compiled["cold_ms"]),
+            _median_s(compiled["warm_ms"]),
+            *(_median_s([item[f"{name}_ms"] for item in cold]) for name in _COMPILE_PHASES),
+            digits(statistics.median(hits)) if hits else "-",
+            _scaled(metrics["host_memory_peak_mb"], 1e6 / 2**20, "{:.0f}"),
+            _program(program),
+            Text(status, style=style_of(status)),
+        )
+    return table
+
+
+def package_differences(records: Sequence[Record]) -> list[str]:
+    """Returns lines that say in what the packages of the environments of a run differ."""
+    found: dict[str, dict[str, str]] = {}
+    for record in records:
+        if environment := record["definition"].get("environment"):
+            found.setdefault(environment["name"], {}).update(record["versions"])
+    names = sorted({package for versions in found.values() for package in versions})
+    return [
+        f"{environment}: "
+        + ", ".join(
+            f"{name} {versions.get(name, 'not imported')}"
+            for name in names
+            if len({other.get(name) for other in found.values()}) > 1
+        )
+        for environment, versions in found.items()
+        if len(found) > 1
+    ]
 
 
 def metrics_of(record: Record) -> Record:
@@ -88,9 +142,11 @@ def problem(record: Record, suites: Sequence[str]) -> Text:
     """Says what happened to which trial, in which phase, and what to type next."""
     definition, status = record["definition"], record["status"]
     backend = f"{definition['backend']}:{definition['compiler']}"
+    environment = definition.get("environment")
     text = Text()
     text.append(status, style=style_of(status))
-    text.append(f"  {definition['model']}  {backend}  in {record['phase']}: {record['reason']}")
+    what = f"{definition['model']}  {competitor_of(definition)}"
+    text.append(f"  {what}  in {record['phase']}: {record['reason']}")
     if status == "unsupported":
         return text
     if record["log_file"]:
@@ -99,6 +155,7 @@ def problem(record: Record, suites: Sequence[str]) -> Text:
         f"\n    again: cbs run --backend {backend} -name '{definition['benchmark_name']}' "
         f"-device {definition['device']} -o again.json --verbose"
         + "".join(f" --suite {suite}" for suite in suites)
+        + (f" --env {environment['name']}={environment['python']}" if environment else "")
     )
     return text
 
@@ -123,6 +180,23 @@ def _compile_time(definition: Record, metrics: Record) -> str:
     cold = _scaled(metrics["compile_time_ms"], 1e-3, "{:.2f}")
     warm = [value for value in metrics.get("warm_compile_time_ms", []) if value is not None]
     return f"{cold} / {statistics.median(warm) / 1e3:.2f}" if warm else cold
+
+
+def _median_s(times_ms: Sequence[float | None]) -> str:
+    known = [value for value in times_ms if value is not None]
+    return digits(statistics.median(known) / 1e3) if known else "-"
+
+
+def _seconds_with_interval(times_ms: Sequence[float]) -> str:
+    if len(times_ms) < 3 or not all(value > 0 for value in times_ms):
+        return _median_s(times_ms)
+    return latency_text(latency_interval([[value / 1e3] for value in times_ms], seed=0))
+
+
+def _program(program: Record) -> str:
+    size, digest = program.get("artifact_size_bytes"), program.get("artifact_sha256")
+    parts = [f"{size / 1024:.0f} KiB" if size else "", f"sha256 {digest[:8]}" if digest else ""]
+    return " ".join(filter(None, parts)) or "-"
 
 
 def _error(metrics: Record) -> str:
@@ -162,7 +236,7 @@ def _identity(definition: Record) -> Identity:
     return (
         definition["workload"]["digest"],
         definition["framework"].rpartition(".")[2].lower(),
-        f"{definition['backend']}:{definition['compiler']}",
+        competitor_of(definition),
         definition["device"],
     )
 
@@ -183,7 +257,7 @@ def _ratios(records: Sequence[Record], baseline: str | None) -> dict[Identity, C
 def _verdict(
     definition: Record, ratios: dict[Identity, Comparison], baseline: str | None
 ) -> tuple[str, str]:
-    if f"{definition['backend']}:{definition['compiler']}" == baseline:
+    if competitor_of(definition) == baseline:
         return "1", "baseline"
     comparison = ratios.get(_identity(definition))
     if comparison is None or comparison.ratio is None:
@@ -192,13 +266,18 @@ def _verdict(
 
 
 def _roofs(records: Sequence[Record]) -> dict[Identity, str]:
-    """Returns the share of the roof of each record; flops are counted once for each workload."""
+    """Returns the share of the roof of each record, as `share_of_roof` explains it.
+
+    What an iteration has to do was counted once for each workload, when its truth was made; where
+    it was not (older results), the first backend that counted its own program stands in.
+    """
     counted: dict[str, tuple[float, float]] = {}
-    for record in records:
+    for record in sorted(records, key=lambda record: _cost_of(record) is None):
         program = metrics_of(record)["program"]
-        if program.get("flops") and program.get("bytes_accessed"):
-            digest = record["definition"]["workload"]["digest"]
-            counted.setdefault(digest, (program["flops"], program["bytes_accessed"]))
+        own = (program.get("flops"), program.get("bytes_accessed"))
+        cost = _cost_of(record) or (own if all(own) else None)
+        if cost is not None:
+            counted.setdefault(record["definition"]["workload"]["digest"], cost)
     ceilings = load_ceilings() if counted else None
     shares = {}
     for record in records:
@@ -210,3 +289,10 @@ def _roofs(records: Sequence[Record]) -> dict[Identity, str]:
         if share is not None:
             shares[_identity(definition)] = f"{share:.0%}"
     return shares
+
+
+def _cost_of(record: Record) -> tuple[float, float] | None:
+    """Returns flops and bytes of an iteration as counted from the model; None if not known."""
+    cost = metrics_of(record).get("workload_cost") or {}
+    flops, moved = cost.get("flops"), cost.get("bytes")
+    return None if flops is None or moved is None else (flops, moved)

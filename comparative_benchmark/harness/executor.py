@@ -26,6 +26,7 @@ from comparative_benchmark.harness import sampling
 from comparative_benchmark.harness.phases import PhaseClock, peak_memory_bytes
 from comparative_benchmark.harness.protocol import Message
 from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 from openxla.benchmark.def_types import DeviceSpec
 from openxla.benchmark.models.shared_model import as_tuple
 
@@ -38,7 +39,7 @@ _OUT_OF_MEMORY = re.compile(
 
 
 class Executor:
-    """Obeys `prepare`, `load`, `compile`, `measure` and `outputs`; answers with a message."""
+    """Obeys `prepare`, `load`, `compile`, `measure`, `outputs` and `profile`; answers each."""
 
     def __init__(self, announce: Callable[[Message], None]) -> None:
         self._announce = announce
@@ -72,12 +73,18 @@ class Executor:
             _check_arity(model, inputs)
         with self._phases("reference"):
             truth, same_type = compute(model, inputs)
+            cost = _cost(reference, model, inputs)
         files = {
             "inputs": arrays.save_all(target / "inputs", "input", inputs),
             "truth": arrays.save_all(target / "truth", "output", truth),
             "reference": arrays.save_all(target / "reference", "output", same_type),
         }
-        return {"files": files, "versions": _versions(), **self._report()}
+        return {
+            "files": files,
+            "cost": attrs.asdict(cost),
+            "versions": _versions(),
+            **self._report(),
+        }
 
     def _load(
         self,
@@ -110,7 +117,8 @@ class Executor:
         _check_arity(model, values)
         backend = self._require_backend()
         backend.load(model, values)
-        return {"versions": _versions(), **self._report()}
+        timer_ns = sampling.timer_resolution_ns()
+        return {"versions": _versions(), "timer_ns": timer_ns, **self._report()}
 
     def _compile(self) -> Message:
         """Compiles, and runs once."""
@@ -137,6 +145,17 @@ class Executor:
         checked = [_checked_array(value, "forward") for value in values]
         saved = arrays.save_all(Path(directory), "output", checked)
         return {"files": saved, "facts": attrs.asdict(backend.facts()), **self._report()}
+
+    def _profile(self, *, directory: str, iterations: int) -> Message:
+        """Runs iterations under the stack's profiler; answers with the names of its files."""
+        target = Path(directory)
+        files = self._require_backend().profile(target, iterations)
+        for path in files:
+            if path.parent != target or not path.is_file() or not path.stat().st_size:
+                raise RuntimeError(f"the profiler left no file {path.name!r} in {target}")
+        if not files:
+            raise RuntimeError("the profiler wrote nothing")
+        return {"files": [path.name for path in files]}
 
     def _require_backend(self) -> Backend:
         if self._backend is None:
@@ -174,6 +193,21 @@ def _create_model(module: Any, parameters: dict[str, Any]) -> Any:
     if create is None:
         raise AttributeError(f"{module.__name__} has no function create_model(**parameters)")
     return create(**parameters)
+
+
+def _cost(reference: str, model: Any, inputs: Sequence[Array]) -> WorkloadCost:
+    """Returns what the model has to do, as `cost` beside a reference counts it, or why not.
+
+    A model that can not be counted has its truth all the same.
+    """
+    module = importlib.import_module(reference.partition(":")[0])
+    count: Callable[..., WorkloadCost] | None = getattr(module, "cost", None)
+    if count is None:
+        return WorkloadCost.unknown(f"{module.__name__} counts nothing")
+    try:
+        return count(model, inputs)
+    except Exception as error:
+        return WorkloadCost.unknown(f"not countable: {type(error).__name__}: {error}"[:300])
 
 
 def _checked_array(value: Any, source: str) -> Array:

@@ -3,6 +3,7 @@
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ def usable_cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def describe(*, threads: int) -> dict[str, Any]:
+def describe(*, threads: int, cpus: Sequence[int] = ()) -> dict[str, Any]:
     """Returns CPU model, counts, memory, load and system as JSON values."""
     return {
         "cpu_model": _cpu_model(),
@@ -23,6 +24,7 @@ def describe(*, threads: int) -> dict[str, Any]:
         "logical_cpus": psutil.cpu_count(),
         "physical_cpus": psutil.cpu_count(logical=False),
         "usable_cpus": usable_cpus(),
+        "pinned_cpus": list(cpus),
         "threads": threads,
         "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "memory_bytes": psutil.virtual_memory().total,

@@ -16,7 +16,11 @@ from comparative_benchmark.harness.in_process import InProcessSession
 from comparative_benchmark.harness.sampling_rule import SamplingRule
 from comparative_benchmark.harness.session import Session, SessionEnded
 from comparative_benchmark.harness.settings import RunSettings
-from comparative_benchmark.harness.steadiness import steadiness
+from comparative_benchmark.harness.steadiness import (
+    noise_converged,
+    relative_precision,
+    steadiness,
+)
 from comparative_benchmark.harness.trial import ProcessRecord, Status, Trial
 from comparative_benchmark.harness.verification import Verification, verify
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
@@ -34,10 +38,12 @@ class Participant:
         work_dir: Path,
         cache_dir: Path,
         log_file: Path,
+        cold: bool,
     ) -> None:
         self.trial = trial
-        self.record = ProcessRecord(log_file=str(log_file))
+        self.record = ProcessRecord(log_file=str(log_file), cold=cold)
         self.iterations_per_block = 1
+        self._precision: list[float] = []
         self._artifacts = artifacts
         self._settings = settings
         self._work_dir = work_dir
@@ -55,6 +61,7 @@ class Participant:
         try:
             session = self._settings.open_session(
                 self.trial.competitor.backend,
+                self.trial.competitor.environment,
                 work_dir=self._work_dir,
                 cache_dir=self._cache_dir,
                 log_file=Path(self.record.log_file),
@@ -63,6 +70,7 @@ class Participant:
             self._session = session
             loaded = session.call("load", **self._load_arguments())
             self.record.versions = loaded["versions"]
+            self.record.timer_ns = loaded["timer_ns"]
             _note_report(self.record, loaded)
             _note_report(self.record, session.call("compile"))
             self.record.verification = self._verify(session, "first_run")
@@ -96,7 +104,7 @@ class Participant:
             self._end(SessionEnded(Status.UNSTEADY, "warm_up", reason))
             return
         median_ms = statistics.median(samples[-rule.steady_window :])
-        self.iterations_per_block = rule.iterations_per_block(median_ms)
+        self.iterations_per_block = rule.iterations_per_block(median_ms, self.record.timer_ns or 0)
 
     def measure_block(self, round_index: int, iterations: int, *, refresh: bool = False) -> None:
         """Measures one block; `refresh` runs one unmeasured iteration before it."""
@@ -104,6 +112,17 @@ class Participant:
             self._measure(1)
         if block := self._measure(iterations):
             self.record.blocks.append({"round": round_index, **block})
+
+    def why_enough_rounds(self, rule: SamplingRule) -> str | None:
+        """Returns why further rounds of this process are not worth their time; None if they are.
+
+        Half of the goal is asked of a process: the spread between processes needs the other half.
+        """
+        samples = self.record.latencies_ms
+        self._precision.append(relative_precision(samples))
+        if self._precision[-1] <= rule.goal / 2:
+            return "precision"
+        return "noise" if noise_converged(self._precision) else None
 
     def pause(self) -> None:
         """Stops the worker, so that it can not take time from the one that is measured."""

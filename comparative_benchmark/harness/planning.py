@@ -6,7 +6,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from comparative_benchmark.harness.resampling import SampleError, student_quantile
-from comparative_benchmark.harness.statistics import MIN_PROCESSES, VERDICT_LEVEL, Rounds
+from comparative_benchmark.harness.statistics import (
+    LATENCY_LEVEL,
+    MIN_PROCESSES,
+    VERDICT_LEVEL,
+    Rounds,
+)
 
 # Variance of a median over that of a mean, normal samples.
 _MEDIAN_VARIANCE = math.pi / 2
@@ -64,3 +69,16 @@ def processes_needed(
         if both * math.sqrt(variance / needed) <= math.log1p(effect):
             return needed
         needed += max(1, needed // 50)
+
+
+def processes_for_precision(process_log_sd: float, goal: float, most: int) -> int | None:
+    """Returns how many processes bring a latency's 95 % interval to the half-width `goal`.
+
+    The smallest K, from 3 to `most`, with t[0.975] * sd / sqrt(K) <= goal, t of K - 1 degrees of
+    freedom; None if there is none.
+    """
+    for needed in range(MIN_PROCESSES, most + 1):
+        quantile = student_quantile((1 + LATENCY_LEVEL) / 2, needed - 1)
+        if quantile * process_log_sd / math.sqrt(needed) <= goal:
+            return needed
+    return None

@@ -11,11 +11,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from comparative_benchmark.backend_api import BackendInfo, backends
+from comparative_benchmark.harness.environments import Environment
 from comparative_benchmark.harness.in_process import InProcessSession
 from comparative_benchmark.harness.session import Session, SessionEnded
 from comparative_benchmark.harness.settings import RunSettings
 from comparative_benchmark.harness.trial import Status, Trial
 from openxla.benchmark.artifacts import workload_store
+from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 from openxla.benchmark.artifacts.workload_store import ArtifactError, WorkloadArtifacts
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType, TensorSpec
 from openxla.benchmark.models import architectures
@@ -34,7 +36,7 @@ class Preparation:
         self._announce = announce
         self._sessions = ExitStack()
         self._session: Session | InProcessSession | None = None
-        self._session_backend: BackendInfo | None = None
+        self._session_runs: tuple[BackendInfo, Environment | None] | None = None
         self._work_dir = Path()
 
     def run(self, trials: Sequence[Trial]) -> None:
@@ -68,8 +70,8 @@ class Preparation:
                 "run without --no-download, or with --generate-artifacts"
             )
         self._announce(f"inputs and truth of {workload.label}")
-        backend = _reference_backend(trial)
-        session = self._session_for(backend)
+        backend, environment = _reference_backend(trial)
+        session = self._session_for(backend, environment)
         directory = workload_store.new_directory(workload)
         try:
             answer = session.call(
@@ -81,27 +83,37 @@ class Preparation:
             )
             _check_outputs(case, answer["files"]["reference"])
             return workload_store.publish(
-                directory, workload=workload, case=case, versions=answer["versions"]
+                directory,
+                workload=workload,
+                case=case,
+                versions=answer["versions"],
+                cost=WorkloadCost(**answer["cost"]),
             )
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
-    def _session_for(self, backend: BackendInfo) -> Session | InProcessSession:
+    def _session_for(
+        self, backend: BackendInfo, environment: Environment | None
+    ) -> Session | InProcessSession:
         """Returns a session for that reference; one serves all workloads of a framework."""
         session = self._session
-        if session is None or self._session_backend is not backend:
+        if session is None or self._session_runs != (backend, environment):
             self._drop_session()
             log_file = self._settings.log_dir / f"prepare-{backend.name}.log"
             session = self._settings.open_session(
-                backend, work_dir=self._work_dir, cache_dir=self._work_dir, log_file=log_file
+                backend,
+                environment,
+                work_dir=self._work_dir,
+                cache_dir=self._work_dir,
+                log_file=log_file,
             )
             self._sessions.push(session)
-            self._session, self._session_backend = session, backend
+            self._session, self._session_runs = session, (backend, environment)
         session.renew()
         return session
 
     def _drop_session(self) -> None:
-        self._session = self._session_backend = None
+        self._session = self._session_runs = None
         self._sessions.close()
 
 
@@ -123,17 +135,21 @@ def _by_reference(trials: Sequence[Trial]) -> list[Trial]:
     )
 
 
-def _reference_backend(trial: Trial) -> BackendInfo:
+def _reference_backend(trial: Trial) -> tuple[BackendInfo, Environment | None]:
+    """Returns who computes a trial's truth, and where: in our environment, if it can be there."""
     framework = trial.case.model.model_impl.framework_type
     own = trial.competitor.backend
     for backend in (own, *backends().values()):
         if backend.reference and framework in backend.modules:
-            if missing := backend.missing_modules(framework):
+            missing = backend.missing_modules(framework)
+            if missing and not trial.competitor.missing_modules(framework):
+                return backend, trial.competitor.environment
+            if missing:
                 raise ArtifactError(
                     f"the truth of a {framework.value} model needs {', '.join(missing)}: "
                     f"run {backend.install}"
                 )
-            return backend
+            return backend, None
     raise ArtifactError(f"no backend computes the truth of {framework.value} models")
 
 

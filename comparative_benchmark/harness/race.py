@@ -1,6 +1,6 @@
 """The scheduler: competitors of one workload measured against each other.
 
-A race has replicates; in each, every competitor gets one fresh process. A replicate goes through
+A race has replicates; in each, a competitor gets one fresh process. A replicate goes through
 
     start each (order shuffled) -> warm up each, alone -> rounds: a block of each (order shuffled)
 
@@ -8,6 +8,9 @@ and all workers but the one at work are stopped (SIGSTOP), so that they can not 
 Interleaving makes the drift of the machine hit all competitors alike; fresh processes show the
 variance between processes, which more iterations in one process do not (Kalibera and Jones 2013,
 "Rigorous benchmarking in reasonable time"; measured here: 1.7 % for XLA).
+
+The first replicates are a pilot: from their spread follows how many more a competitor takes part in
+(see `sufficiency`), as far as its budget allows.
 
 Where the workers do not fit into memory together, a replicate goes through as many as do at a time,
 and the result says that not all were interleaved.
@@ -22,10 +25,10 @@ from pathlib import Path
 
 from comparative_benchmark.harness import memory
 from comparative_benchmark.harness.participant import Participant
-from comparative_benchmark.harness.sampling_rule import FixedCounts, SamplingRule
+from comparative_benchmark.harness.sampling_rule import CompileOnly, FixedCounts, SamplingRule
 from comparative_benchmark.harness.settings import RunSettings
-from comparative_benchmark.harness.statistics import latency_interval
-from comparative_benchmark.harness.trial import Status, Trial, TrialOutcome
+from comparative_benchmark.harness.sufficiency import why_enough
+from comparative_benchmark.harness.trial import Trial, TrialOutcome
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 
 # A worker may grow by so much while it is measured.
@@ -61,13 +64,10 @@ class Race:
         with tempfile.TemporaryDirectory(prefix="cbs-race-", ignore_cleanup_errors=True) as folder:
             if isinstance(rule, FixedCounts):
                 self._run_fixed(rule, Path(folder))
-                return
-            for replicate in range(rule.max_processes):
-                pending = [trial for trial in self._trials if not self.outcomes[trial.key].ended]
-                if not pending or (replicate >= rule.min_processes and self._content(rule)):
-                    break
-                self._replicate(rule, replicate, pending, Path(folder))
-            self._note_race(rule)
+            elif isinstance(rule, CompileOnly):
+                self._compile_only(rule, Path(folder))
+            else:
+                self._race(rule, Path(folder))
 
     def _run_fixed(self, rule: FixedCounts, folder: Path) -> None:
         for trial in self._trials:
@@ -79,6 +79,63 @@ class Race:
             participant.finish()
             self._keep(participant, time.monotonic() - started)
             self.outcomes[trial.key].stop_reason = "fixed"
+
+    def _compile_only(self, rule: CompileOnly, folder: Path) -> None:
+        """Compiles with empty caches, then with those that this left, again and again."""
+        order = random.Random(rule.seed)  # noqa: S311  # an order, no secret
+        for pair in range(rule.pairs):
+            for trial in order.sample(self._trials, len(self._trials)):
+                for step in range(2):
+                    if self.outcomes[trial.key].ended:
+                        break
+                    started = time.monotonic()
+                    participant = self._participant(
+                        trial, 2 * pair + step, folder / f"pair-{pair}", cold=step == 0
+                    )
+                    participant.start()
+                    participant.close()
+                    self._keep(participant, time.monotonic() - started)
+                self.outcomes[trial.key].stop_reason = "compile_only"
+
+    def _race(self, rule: SamplingRule, folder: Path) -> None:
+        for replicate in range(rule.max_processes):
+            pending = self._pending(rule, replicate)
+            if not pending:
+                break
+            self._replicate(rule, replicate, pending, folder)
+        self._note_race(rule)
+
+    def _pending(self, rule: SamplingRule, replicate: int) -> list[Trial]:
+        """Returns the trials that take part in that replicate.
+
+        The baseline goes on, whatever it needs itself, as long as it is needed to pair with.
+        """
+        good = [trial for trial in self._trials if not self.outcomes[trial.key].ended]
+        if replicate < rule.min_processes:
+            return good
+        baseline = self._baseline(good)
+        pending = []
+        for trial in good:
+            outcome = self.outcomes[trial.key]
+            if outcome.stop_reason is None:
+                paired = baseline is not None and trial is not baseline
+                other = self.outcomes[baseline.key] if baseline and paired else None
+                reason = why_enough(outcome, other, rule)
+                if reason is None and outcome.wall_s > rule.trial_budget_s:
+                    reason = "budget"
+                outcome.stop_reason = reason
+            if outcome.stop_reason is None:
+                pending.append(trial)
+        if baseline and pending and baseline not in pending:
+            pending.append(baseline)
+        return pending
+
+    def _baseline(self, good: Sequence[Trial]) -> Trial | None:
+        """Returns the trial that ratios will be taken against; the first one if none was named."""
+        if not self._interleaved or len(good) < 2:
+            return None
+        named = (trial for trial in good if str(trial.competitor) == self._settings.baseline)
+        return next(named, good[0])
 
     def _replicate(
         self, rule: SamplingRule, replicate: int, trials: Sequence[Trial], folder: Path
@@ -124,16 +181,24 @@ class Race:
         deadline = time.monotonic() + rule.round_budget_s * len(participants)
         for index in range(rule.max_rounds):
             alive = [participant for participant in participants if participant.alive]
-            if not alive or (index >= rule.min_rounds and time.monotonic() > deadline):
-                break
+            if index >= rule.min_rounds:
+                late = "budget" if time.monotonic() > deadline else None
+                for participant in alive:
+                    participant.record.stop_reason = late or participant.why_enough_rounds(rule)
+                if all(participant.record.stop_reason for participant in alive):
+                    return
             for participant in order.sample(alive, len(alive)):
                 participant.resume()
                 participant.measure_block(
                     index, participant.iterations_per_block, refresh=len(alive) > 1
                 )
                 participant.pause()
+        for participant in participants:
+            participant.record.stop_reason = participant.record.stop_reason or "rounds"
 
-    def _participant(self, trial: Trial, replicate: int, folder: Path) -> Participant:
+    def _participant(
+        self, trial: Trial, replicate: int, folder: Path, *, cold: bool | None = None
+    ) -> Participant:
         label = f"{self._trials.index(trial)}"
         work_dir = folder / label / f"process-{replicate}"
         cache_dir = folder / label / "cache"
@@ -146,6 +211,7 @@ class Race:
             work_dir=work_dir,
             cache_dir=cache_dir,
             log_file=self._log_file(trial, replicate),
+            cold=replicate == 0 if cold is None else cold,
         )
 
     def _keep(self, participant: Participant, wall_s: float) -> None:
@@ -156,20 +222,9 @@ class Race:
     def _note_race(self, rule: SamplingRule) -> None:
         """Writes down why sampling stopped, and whether rounds may be paired."""
         race_id = uuid.uuid4().hex[:12]
-        reason = "precision" if self._content(rule) else "processes"
         for outcome in self.outcomes.values():
-            # What failed did not stop for either reason; its status says why it ended.
-            outcome.stop_reason = None if outcome.ended else reason
+            # What failed did not stop for any reason of ours; its status says why it ended.
+            outcome.stop_reason = None if outcome.ended else outcome.stop_reason or "processes"
             outcome.race = {"interleaved": self._interleaved, "seed": rule.seed}
             if self._interleaved:
                 outcome.race["id"] = race_id
-
-    def _content(self, rule: SamplingRule) -> bool:
-        """Tells whether every trial that is still good has an interval as narrow as the goal."""
-        for outcome in self.outcomes.values():
-            if outcome.status is Status.OK:
-                samples = [process.latencies_ms for process in outcome.processes]
-                interval = latency_interval(samples, seed=rule.seed)
-                if not interval.relative_half_width <= rule.goal:
-                    return False
-        return True

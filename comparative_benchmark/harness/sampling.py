@@ -1,6 +1,7 @@
 """The timed loop. Everything in it is paid by every sample, so there is little in it."""
 
 import gc
+import itertools
 import time
 from typing import Any
 
@@ -79,3 +80,13 @@ def measure_block(backend: Backend, iterations: int, *, threads: int = 1) -> Blo
         ),
         outputs=outputs,
     )
+
+
+def timer_resolution_ns(readings: int = 1000) -> int:
+    """Returns the smallest step that two readings of the clock in a row were apart.
+
+    What is shorter the clock can not see; reading it costs about as much.
+    """
+    clock = time.perf_counter_ns
+    times = [clock() for _ in range(readings)]
+    return min(later - sooner for sooner, later in itertools.pairwise(times) if later > sooner)

@@ -1,10 +1,14 @@
-"""How long to warm up and to sample: either fixed counts, or until the numbers are good enough."""
+"""How long to warm up and to sample: fixed counts, until the numbers are good enough, or not."""
 
 import math
 import statistics
 from collections.abc import Sequence
 
 import attrs
+
+_TIMER_STEPS = 10_000
+# Samples travel through a pipe and stay in the results.
+_MOST_ITERATIONS = 2000
 
 
 @attrs.frozen(kw_only=True)
@@ -16,30 +20,50 @@ class FixedCounts:
 
 
 @attrs.frozen(kw_only=True)
+class CompileOnly:
+    """What `--compile-only` asks for: pairs of a cold and a warm compile, and no latencies.
+
+    Each pair has a cache directory of its own, so that there are as many cold compiles as pairs.
+    """
+
+    pairs: int = 3
+    seed: int = 0
+
+
+@attrs.frozen(kw_only=True)
 class SamplingRule:
-    """Sample until the interval is narrow enough or the budget is spent.
+    """Sample until the numbers are good enough, or cannot become so, or the budget is spent.
 
     Attributes:
-      goal: relative half-width of the 95 % interval at which to stop.
-      min_processes: fresh processes for each trial; fewer than 3 support no verdict.
-      max_processes: where to stop although the goal is not reached.
+      goal: relative half-width of the 95 % interval of a latency at which to stop.
+      effect: relative difference that a race is to find with a probability of 90 %.
+      min_processes: fresh processes for each trial; fewer than 3 support no verdict. They are the
+        pilot that tells how many more it takes.
+      max_processes: where to stop although that is not reached.
       min_rounds, max_rounds: rounds of one process; a round has a block of each competitor.
       block_ms: how long a block should take; longer than the machine's short disturbances.
       round_budget_s: measuring time of one process, after which no round is begun.
       warmup_budget_ms: after which a trial that is not steady is `unsteady`.
       steady_window: samples at the end of the warm-up that are tested for a trend.
+      trial_budget_s: time of a trial, start-up included, after which it gets no further process
+        beyond `min_processes`.
+      run_budget_s: the same for all trials of a run together; each gets an even share of what is
+        left. None for no such limit.
       seed: decides the order of starts and of blocks; recorded with the results.
     """
 
     goal: float = 0.01
+    effect: float = 0.03
     min_processes: int = 3
-    max_processes: int = 5
+    max_processes: int = 10
     min_rounds: int = 10
     max_rounds: int = 30
     block_ms: float = 40.0
     round_budget_s: float = 10.0
     warmup_budget_ms: float = 10_000.0
     steady_window: int = 20
+    trial_budget_s: float = 30.0
+    run_budget_s: float | None = None
     seed: int = 0
 
     def warmup_iterations(self, samples_ms: Sequence[float]) -> int:
@@ -48,6 +72,11 @@ class SamplingRule:
             return 5
         return max(5, min(200, math.ceil(20 / max(statistics.median(samples_ms), 1e-3))))
 
-    def iterations_per_block(self, median_ms: float) -> int:
-        """Returns how many iterations make a block of about `block_ms`."""
-        return max(1, min(2000, math.ceil(self.block_ms / max(median_ms, 1e-3))))
+    def iterations_per_block(self, median_ms: float, timer_ns: float = 0.0) -> int:
+        """Returns how many iterations make a block.
+
+        A block takes about `block_ms`, and never less than 10,000 steps of the timer, so that its
+        own time is known to 0.01 %.
+        """
+        block_ms = max(self.block_ms, _TIMER_STEPS * timer_ns / 1e6)
+        return max(1, min(_MOST_ITERATIONS, math.ceil(block_ms / max(median_ms, 1e-3))))

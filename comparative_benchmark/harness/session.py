@@ -25,6 +25,8 @@ from comparative_benchmark.harness import memory
 from comparative_benchmark.harness.protocol import Decoder, Message, ProtocolError, encode
 from comparative_benchmark.harness.trial import Status
 
+# CPUs that a worker pins itself to before it imports anything: libraries count them at import.
+CPUS_VARIABLE = "CBS_CPUS"
 _SESSION_VARIABLE = "CBS_SESSION"
 _POLL_S = 0.1
 # Looking at a worker's memory takes time from a core that it may be using.

@@ -7,10 +7,11 @@ from pathlib import Path
 import attrs
 
 from comparative_benchmark.backend_api import BackendInfo
+from comparative_benchmark.harness.environments import Environment
 from comparative_benchmark.harness.host import usable_cpus
 from comparative_benchmark.harness.in_process import InProcessSession
-from comparative_benchmark.harness.sampling_rule import FixedCounts, SamplingRule
-from comparative_benchmark.harness.session import Limits, Session
+from comparative_benchmark.harness.sampling_rule import CompileOnly, FixedCounts, SamplingRule
+from comparative_benchmark.harness.session import CPUS_VARIABLE, Limits, Session
 from openxla.benchmark.def_types import DeviceSpec
 from openxla.benchmark.root import ROOT_DIR_VARIABLE, root_dir
 
@@ -23,23 +24,25 @@ class RunSettings:
       device: where to run.
       sampling: how long to warm up and to sample.
       threads: threads that each backend may use.
+      cpus: CPUs that workers are pinned to; empty for all that this process may use.
+      baseline: name of the competitor that ratios will be taken against, if that is known.
       limits: of each worker.
       log_dir: where the workers' output goes.
       generate_artifacts: make artifacts anew even where valid ones are there.
       use_only_local: never make or fetch artifacts.
       in_process: no worker processes, for debugging.
-      python: the interpreter of the workers.
     """
 
     device: DeviceSpec
-    sampling: FixedCounts | SamplingRule = attrs.field(factory=SamplingRule)
+    sampling: CompileOnly | FixedCounts | SamplingRule = attrs.field(factory=SamplingRule)
     threads: int = attrs.field(factory=usable_cpus)
+    cpus: tuple[int, ...] = ()
+    baseline: str | None = None
     limits: Limits = attrs.field(factory=Limits)
     log_dir: Path = Path("logs")
     generate_artifacts: bool = False
     use_only_local: bool = False
     in_process: bool = False
-    python: str = sys.executable
 
     def environment(self, backend: BackendInfo, work_dir: Path, cache_dir: Path) -> dict[str, str]:
         """Returns the environment variables of a worker of that backend."""
@@ -57,21 +60,31 @@ class RunSettings:
             "PYTHONUNBUFFERED": "1",
             "TOKENIZERS_PARALLELISM": "false",
             "TMPDIR": str(work_dir),
+            CPUS_VARIABLE: ",".join(map(str, self.cpus)),
         }
 
     def open_session(
-        self, backend: BackendInfo, *, work_dir: Path, cache_dir: Path, log_file: Path
+        self,
+        backend: BackendInfo,
+        environment: Environment | None,
+        *,
+        work_dir: Path,
+        cache_dir: Path,
+        log_file: Path,
     ) -> Session | InProcessSession:
-        """Starts a worker for a backend.
+        """Starts a worker for a backend, in another Python environment if one is given.
 
         Raises:
           SessionEnded: it did not come up.
         """
-        environment = self.environment(backend, work_dir, cache_dir)
+        variables = self.environment(backend, work_dir, cache_dir)
         if self.in_process:
-            return InProcessSession(environment=environment)
+            return InProcessSession(environment=variables)
         return Session(
-            limits=self.limits, log_file=log_file, environment=environment, python=self.python
+            limits=self.limits,
+            log_file=log_file,
+            environment={**variables, **(environment.variables if environment else {})},
+            python=environment.python if environment else sys.executable,
         )
 
 

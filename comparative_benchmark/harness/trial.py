@@ -13,8 +13,12 @@ from comparative_benchmark.backend_api import (
     backends,
     get_backend,
 )
+from comparative_benchmark.harness.environments import Environment
 from comparative_benchmark.harness.verification import Verification
-from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec, Workload
+from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec, ModelFrameworkType, Workload
+
+# Case, competitor, device.
+TrialKey = tuple[str, str, str]
 
 
 class Status(enum.Enum):
@@ -32,11 +36,12 @@ class Status(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class Competitor:
-    """A backend with one of its compilers and options of that compiler."""
+    """A backend with one of its compilers, options of that compiler, and where it is installed."""
 
     backend: BackendInfo
     compiler: CompilerInfo
     options: tuple[str, ...] = ()
+    environment: Environment | None = None
 
     @property
     def compiler_label(self) -> str:
@@ -44,7 +49,15 @@ class Competitor:
         return "+".join([self.compiler.name, *self.options])
 
     def __str__(self) -> str:
-        return f"{self.backend.name}:{self.compiler_label}"
+        where = f"@{self.environment.name}" if self.environment else ""
+        return f"{self.backend.name}:{self.compiler_label}{where}"
+
+    def missing_modules(self, framework: ModelFrameworkType) -> list[str]:
+        """Returns the modules that are not installed where it would run."""
+        if self.environment is None:
+            return self.backend.missing_modules(framework)
+        needed = self.backend.modules.get(framework, ())
+        return [name for name in needed if name in self.environment.missing]
 
 
 @attrs.frozen(kw_only=True)
@@ -57,15 +70,9 @@ class Trial:
     device: DeviceSpec
 
     @property
-    def key(self) -> tuple[str, str, str, str]:
+    def key(self) -> TrialKey:
         """What tells it from other trials of a run; `--resume` goes by it."""
-        competitor = self.competitor
-        return (
-            self.case.name,
-            competitor.backend.name,
-            competitor.compiler_label,
-            self.device.name,
-        )
+        return (self.case.name, str(self.competitor), self.device.name)
 
     def __str__(self) -> str:
         return f"{self.case.model.name} {self.competitor}"
@@ -78,6 +85,9 @@ class ProcessRecord:
     Attributes:
       status, phase, reason, traceback: how it ended; `phase` and the rest unless it is `ok`.
       log_file: what the worker printed.
+      cold: whether it compiled with empty caches.
+      stop_reason: why it was measured for no more rounds.
+      timer_ns: smallest step of the worker's clock.
       phases: time and peak memory by phase, as the worker reported.
       verification: of the first run; `final_verification`: of the last timed output.
       steadiness: of the warm-up, with the evidence; None where counts were fixed.
@@ -91,6 +101,9 @@ class ProcessRecord:
     reason: str | None = None
     traceback: str | None = None
     log_file: str = ""
+    cold: bool = False
+    stop_reason: str | None = None
+    timer_ns: float | None = None
     phases: dict[str, dict[str, Any]] = attrs.field(factory=dict)
     host_memory_peak_bytes: int | None = None
     verification: Verification | None = None
@@ -109,10 +122,7 @@ class ProcessRecord:
 
 @attrs.define(kw_only=True)
 class TrialOutcome:
-    """All that is known when a trial has ended: the records of its processes, and how it ended.
-
-    The first process compiled with empty caches, the others with those that it left.
-    """
+    """All that is known when a trial has ended: the records of its processes, and how it ended."""
 
     processes: list[ProcessRecord] = attrs.field(factory=list)
     artifact_digests: dict[str, str] = attrs.field(factory=dict)
@@ -157,6 +167,19 @@ def parse_competitors(text: str, accelerator: str) -> list[Competitor]:
     if not found:
         raise UnknownBackendError(f"no backend given; choices are {', '.join(backends())}")
     return list(found.values())
+
+
+def in_environments(
+    competitors: Sequence[Competitor], environments: Sequence[Environment]
+) -> list[Competitor]:
+    """Returns each competitor once in each environment, or as it is if there are none."""
+    if not environments:
+        return list(competitors)
+    return [
+        attrs.evolve(competitor, environment=environment)
+        for competitor in competitors
+        for environment in environments
+    ]
 
 
 def competitors_of(

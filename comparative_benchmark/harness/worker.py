@@ -30,6 +30,7 @@ def main(arguments: list[str]) -> int:
         os.set_inheritable(descriptor, False)
     faulthandler.enable()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _pin()
     _volunteer_for_out_of_memory_killer()
     _die_with_parent()
 
@@ -64,6 +65,12 @@ def _read(descriptor: int) -> Iterator[Message]:
     threading.Thread(target=listen, daemon=True, name="commands").start()
     while True:
         yield received.get()
+
+
+def _pin() -> None:
+    """Stays on the CPUs that the session names; children inherit that."""
+    if cpus := os.environ.get("CBS_CPUS"):
+        os.sched_setaffinity(0, {int(cpu) for cpu in cpus.split(",")})
 
 
 def _volunteer_for_out_of_memory_killer() -> None:

@@ -8,7 +8,14 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.harness.trial import ProcessRecord, Status, Trial, TrialOutcome
+from comparative_benchmark.harness.trial import (
+    Competitor,
+    ProcessRecord,
+    Status,
+    Trial,
+    TrialKey,
+    TrialOutcome,
+)
 from comparative_benchmark.phase_names import PHASES
 from comparative_benchmark.results.summary import summarize
 
@@ -36,15 +43,17 @@ def to_record(trial: Trial, outcome: TrialOutcome, *, run_id: str) -> Record:
     return record
 
 
-def key_of(record: Mapping[str, Any]) -> tuple[str, str, str, str]:
+def key_of(record: Mapping[str, Any]) -> TrialKey:
     """Returns what tells a record from others, as `Trial.key` does."""
     definition = record["definition"]
-    return (
-        definition["benchmark_name"],
-        definition["backend"],
-        definition["compiler"],
-        definition["device"],
-    )
+    return (definition["benchmark_name"], competitor_of(definition), definition["device"])
+
+
+def competitor_of(definition: Mapping[str, Any]) -> str:
+    """Returns the name of the competitor, as `str(Competitor)` does."""
+    environment = definition.get("environment")
+    where = f"@{environment['name']}" if environment else ""
+    return f"{definition['backend']}:{definition['compiler']}{where}"
 
 
 def _definition(trial: Trial) -> Record:
@@ -61,6 +70,7 @@ def _definition(trial: Trial) -> Record:
         "backend": competitor.backend.name,
         "level": competitor.backend.level,
         "options": list(competitor.options),
+        "environment": _environment(competitor),
         "model": case.model.name,
         "model_parameters": dict(case.model.model_parameters),
         "verify_parameters": dict(case.verify_parameters),
@@ -79,15 +89,20 @@ def _definition(trial: Trial) -> Record:
     }
 
 
+def _environment(competitor: Competitor) -> Record | None:
+    environment = competitor.environment
+    return None if environment is None else {"name": environment.name, "python": environment.python}
+
+
 def _metrics(trial: Trial, outcome: TrialOutcome, last: ProcessRecord) -> Record:
     """Metrics of the trial; compile time and phases are those of the first, cold process."""
     first = outcome.processes[0]
     metrics: Record = {}
-    if outcome.status in _RANKED:
-        samples = [value for process in outcome.processes for value in process.latencies_ms]
+    samples = [value for process in outcome.processes for value in process.latencies_ms]
+    if outcome.status in _RANKED and samples:
         metrics |= summarize(samples, "latency_ms")
         metrics |= _samples(outcome)
-    else:
+    if outcome.status not in _RANKED:
         # Where the seed's readers look for it.
         metrics["error"] = f"{outcome.status.value} in {last.phase}: {last.reason}"
     if outcome.status is Status.UNSTEADY:
@@ -97,7 +112,12 @@ def _metrics(trial: Trial, outcome: TrialOutcome, last: ProcessRecord) -> Record
     phases = _phases(first)
     metrics |= {
         "compile_time_ms": _compile_ms(first),
-        "warm_compile_time_ms": [_compile_ms(process) for process in outcome.processes[1:]],
+        "warm_compile_time_ms": _compile_times(outcome, cold=False),
+        "compile": {
+            "cold_ms": _compile_times(outcome, cold=True),
+            "warm_ms": _compile_times(outcome, cold=False),
+            "processes": [_compile(process) for process in outcome.processes],
+        },
         "input_data_transfer_ms": _sum_ms(phases, "h2d"),
         "output_data_transfer_ms": _sum_ms(phases, "d2h"),
         "autotuning_enabled": "max-autotune" in trial.competitor.options,
@@ -156,6 +176,8 @@ def _process(process: ProcessRecord) -> Record:
             for block in process.blocks
         ],
         "warmup_iterations": len(process.warmup_latencies_ms),
+        "stop_reason": process.stop_reason,
+        "timer_ns": process.timer_ns,
         "steadiness": process.steadiness,
         "compile_time_ms": _compile_ms(process),
         "artifact_sha256": process.facts.get("artifact_sha256"),
@@ -175,6 +197,21 @@ def _phases(process: ProcessRecord) -> Record:
         elif name in process.phases:
             phases[name] = process.phases[name]
     return phases
+
+
+def _compile_times(outcome: TrialOutcome, *, cold: bool) -> list[float]:
+    times = [_compile_ms(process) for process in outcome.processes if process.cold is cold]
+    return [value for value in times if value is not None]
+
+
+def _compile(process: ProcessRecord) -> Record:
+    phases = _phases(process)
+    return {
+        "cold": process.cold,
+        **{f"{name}_ms": _sum_ms(phases, name) for name in ("trace", "lower", "compile")},
+        "cache_hits": process.facts.get("cache_hits"),
+        "cache_misses": process.facts.get("cache_misses"),
+    }
 
 
 def _compile_ms(process: ProcessRecord) -> float | None:

@@ -1,6 +1,9 @@
 """numpy as a backend: fast to start, so that the harness can be tested many times."""
 
+import os
+import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +34,19 @@ class NumpyBackend(Backend):
         return list(as_tuple(outputs))
 
     def facts(self) -> BackendFacts:
-        return BackendFacts(weights="parameters", not_measurable=("trace", "lower"))
+        facts = BackendFacts(weights="parameters", not_measurable=("trace", "lower"))
+        facts.notes["cpus"] = sorted(os.sched_getaffinity(0))
+        return facts
+
+    def profile(self, directory: Path, iterations: int) -> list[Path]:
+        file = directory / "profile.txt"
+        spent = []
+        for _ in range(iterations):
+            start = time.perf_counter_ns()
+            self.synchronize(self.dispatch())
+            spent.append(time.perf_counter_ns() - start)
+        file.write_text("\n".join(map(str, spent)))
+        return [file]
 
 
 def reference(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:

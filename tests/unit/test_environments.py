@@ -1,0 +1,85 @@
+"""`--env NAME=PATH`: which environments are taken, and what is said of the others."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from comparative_benchmark.harness.environments import (
+    UnusableEnvironmentError,
+    parse_environments,
+)
+from comparative_benchmark.harness.trial import in_environments, parse_competitors
+
+HERE = sys.executable
+
+
+def _fake_interpreter(folder: Path, script: str) -> Path:
+    python = folder / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.chmod(0o755)
+    return folder
+
+
+def test_an_interpreter_or_its_virtual_environment_can_be_named(tmp_path):
+    subprocess.run([HERE, "-m", "venv", "--without-pip", tmp_path / "other"], check=True)
+    [ours] = parse_environments(f"ours={HERE}")
+    assert ours.python == HERE
+    assert ours.python_version == ".".join(map(str, sys.version_info[:3]))
+    assert "attrs" in {package["name"] for package in ours.packages}
+    # A bare environment has nothing that a worker needs.
+    with pytest.raises(UnusableEnvironmentError, match="need attrs, numpy, ml_dtypes there; run"):
+        parse_environments(f"other={tmp_path / 'other'}")
+
+
+def test_competitors_are_doubled_and_named(tmp_path):
+    environments = parse_environments(f"old={HERE},new={HERE}")
+    [competitor] = parse_competitors("test_numpy", "cpu")
+    doubled = in_environments([competitor], environments)
+    assert [str(item) for item in doubled] == ["test_numpy:direct@old", "test_numpy:direct@new"]
+    assert in_environments([competitor], []) == [competitor]
+
+
+def test_what_lacks_there_is_told_by_the_environment(tmp_path):
+    answer = '{"version": [3, 12, 1], "packages": [], "missing": ["jax", "flax"]}'
+    lacking = _fake_interpreter(tmp_path / "lacking", f"echo '{answer}'")
+    [competitor] = in_environments(
+        parse_competitors("jax_xla", "cpu"), parse_environments(f"x={lacking}")
+    )
+    [framework] = competitor.backend.modules
+    assert "jax" in competitor.missing_modules(framework)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "names no environment"),
+        ("old", "'old' is not NAME=PATH"),
+        ("=x", "'=x' is not NAME=PATH"),
+        ("a b=x", "is not NAME=PATH"),
+        (f"old={HERE},old={HERE}", "names 'old' twice"),
+        ("old=/nowhere/at/all", "no interpreter there; make one with"),
+    ],
+)
+def test_malformed_ones_are_refused(text, message):
+    with pytest.raises(UnusableEnvironmentError, match=message):
+        parse_environments(text)
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("echo bad luck >&2; exit 3", r"does not run \(bad luck\)"),
+        ("echo no json", "does not run"),
+        (
+            'echo \'{"version": [3, 9, 1], "packages": [], "missing": []}\'',
+            "Python 3.9.1 there, 3.11 is the oldest",
+        ),
+    ],
+)
+def test_interpreters_that_can_not_serve_are_refused(tmp_path, script, message):
+    folder = _fake_interpreter(tmp_path / "venv", script)
+    with pytest.raises(UnusableEnvironmentError, match=message):
+        parse_environments(f"old={folder}")

@@ -1,0 +1,89 @@
+"""Whether a trial has processes enough: judged on samples whose spread is known."""
+
+import math
+
+import numpy as np
+import pytest
+
+from comparative_benchmark.harness.planning import processes_for_precision
+from comparative_benchmark.harness.sampling_rule import SamplingRule
+from comparative_benchmark.harness.sufficiency import pair_rounds, why_enough
+from comparative_benchmark.harness.trial import ProcessRecord, TrialOutcome
+
+RULE = SamplingRule()
+
+
+def outcome(process_medians, *, rounds=12, within=0.001, seed=0):
+    """Processes of so many blocks of 5 samples around their medians."""
+    random = np.random.default_rng(seed)
+    processes = []
+    for median in process_medians:
+        logs = within * random.standard_normal((rounds, 5))
+        blocks = [
+            {"round": index, "latencies_ms": (median * np.exp(block)).tolist()}
+            for index, block in enumerate(logs)
+        ]
+        processes.append(ProcessRecord(blocks=blocks))
+    return TrialOutcome(processes=processes)
+
+
+def test_processes_that_agree_are_precise_after_three():
+    assert why_enough(outcome([1, 1.0005, 0.9995]), None, RULE) == "precision"
+
+
+def test_two_processes_are_never_enough():
+    assert why_enough(outcome([1, 1]), None, RULE) is None
+
+
+def test_a_spread_that_more_processes_can_overcome_asks_for_more():
+    # 1 % between processes: t * sd / sqrt(K) is 2.5 % at K = 3 and 0.7 % at K = 10.
+    assert why_enough(outcome([0.99, 1.0, 1.01]), None, RULE) is None
+
+
+def test_a_spread_that_none_can_overcome_is_noise():
+    assert why_enough(outcome([0.9, 1.0, 1.1]), None, RULE) == "noise"
+
+
+def test_the_ratio_must_have_power_too():
+    steady = outcome([1, 1.0005, 0.9995])
+    jumping = outcome([0.98, 1.0, 1.02], seed=1)
+    assert why_enough(steady, outcome([1, 1, 1.0002], seed=2), RULE) == "precision"
+    assert why_enough(steady, jumping, RULE) is None
+
+
+def test_what_the_machine_does_to_both_costs_no_power():
+    drift = [1.0, 1.2, 0.9, 1.1]
+    candidate = outcome([1.001 * value for value in drift])
+    assert why_enough(candidate, outcome(drift, seed=3), RULE) == "noise"
+
+
+def test_a_ratio_far_from_one_needs_fewer_processes():
+    candidate, baseline = [2.0, 2.001, 1.999], outcome([0.98, 1.0, 1.02], seed=4)
+    assert why_enough(outcome(candidate), baseline, RULE) == "precision"
+
+
+def test_unusable_samples_are_not_enough():
+    bad = outcome([1, 1, 1])
+    bad.processes[1].blocks[0]["latencies_ms"][0] = math.nan
+    assert why_enough(bad, None, RULE) is None
+    assert why_enough(outcome([1, 1, 1]), bad, RULE) is None
+
+
+def test_only_rounds_that_both_have_are_paired():
+    candidate = [{"round": 1, "latencies_ms": [2, 4, 3]}, {"round": 2, "latencies_ms": [5]}]
+    baseline = [{"round": 0, "latencies_ms": [9]}, {"round": 1, "latencies_ms": [1, 2]}]
+    assert pair_rounds(candidate, baseline) == [(3.0, 1.5)]
+
+
+@pytest.mark.parametrize(
+    # t[0.975] of K - 1 degrees of freedom from tables: 4.303, 2.776, 2.262.
+    ("sd", "needed"),
+    [
+        (0.01 * math.sqrt(3) / 4.31, 3),
+        (0.01 * math.sqrt(5) / 2.78, 5),
+        (0.01 * math.sqrt(10) / 2.27, 10),
+        (0.01 * math.sqrt(10) / 2.25, None),
+    ],
+)
+def test_processes_for_precision(sd, needed):
+    assert processes_for_precision(sd, 0.01, 10) == needed
