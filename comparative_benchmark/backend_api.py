@@ -184,6 +184,21 @@ class Backend(abc.ABC):
         """Returns a timer that runs on the device itself, where there is one."""
         return None
 
+    def profile(self, directory: Path, iterations: int) -> list[Path]:
+        """Runs the program under the stack's own profiler; called last, if at all.
+
+        Args:
+          directory: where the files go; exists.
+          iterations: how many executions to profile.
+
+        Returns:
+          The files that it wrote, all of them right in the directory.
+
+        Raises:
+          UnsupportedError: there is no profiler here.
+        """
+        raise UnsupportedError(f"the backend {type(self).__name__} has no profiler")
+
 
 class DeviceTimer(abc.ABC):
     """Time stamps taken by the device, e.g. CUDA events."""
@@ -202,7 +217,8 @@ class DeviceTimer(abc.ABC):
 
 
 # Computes (truth, reference) of a model on inputs: outputs in float64, and outputs of an
-# op-by-op run in the model's own type.
+# op-by-op run in the model's own type. A function `cost(model, inputs)` beside it may count what an
+# iteration has to do (see `WorkloadCost`); without one the cost is unknown.
 Reference = Callable[[Any, Sequence[Array]], tuple[list[Any], list[Any]]]
 
 

@@ -287,7 +287,7 @@ def _roofs(records: Sequence[Record]) -> dict[Identity, str]:
             continue
         share = share_of_roof(flops, moved, median, ceilings, definition["data_type"])
         if share is not None:
-            shares[_identity(definition)] = f"{share:.0%}"
+            shares[_identity(definition)] = f"{share:.0%}" if share >= 0.1 else f"{share:.1%}"
     return shares
 
 

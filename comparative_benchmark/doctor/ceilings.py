@@ -101,14 +101,15 @@ def share_of_roof(
     Waterman and Patterson, "Roofline", CACM 52(4), 2009): arithmetic and transfers overlap at best.
 
     It can not tell which code is slow, nor whether flops were worth their while. Flops and bytes
-    come from the program as counted, not from what the compiler left of it; data that stay in the
-    caches move faster than the copy, and ceilings measured on a busy machine are too low: all of
-    them can lift the result above 1, which then says that the count or the ceiling does not fit.
-    Programs of mixed data types are judged by one peak.
+    are those that the model needs (`WorkloadCost`), not those that a compiler made of it, so that
+    all competitors have the same roof. Elementwise work is not in them: where it prevails, a small
+    share is no fault of the compiler. Weights that stay in the caches move faster than the copy,
+    and ceilings measured on a busy machine are too low: both can lift the result above 1, which
+    then says that the ceiling does not fit. Programs of mixed data types are judged by one peak.
 
     Args:
       flops: floating-point operations of one iteration, a multiply-add counted as two.
-      bytes_moved: bytes read and written.
+      bytes_moved: bytes of weights, inputs and outputs, each once.
       latency_ms: of one iteration.
       ceilings: of this machine, for the same number of threads.
       data_type: "fp32", "fp16" or "bf16".

@@ -16,6 +16,9 @@ from typing import Any, TypeVar
 
 import attrs
 
+from comparative_benchmark.harness import gpu_clocks
+from comparative_benchmark.harness.gpu_clocks import GpuClocks
+
 ROOT = Path("/")
 
 # In units of one CPU, as a block is done when its slowest thread is: what others take from one CPU
@@ -58,6 +61,7 @@ class Snapshot:
       thermal_throttles: how often these CPUs and their packages were slowed by heat.
       cgroup_throttles, cgroup_throttled_ms: how often and how long a CPU quota of this container,
         or of one around it, stopped CPUs.
+      gpus: clocks of the GPUs, where they were asked for.
     """
 
     time_ns: int
@@ -70,6 +74,7 @@ class Snapshot:
     thermal_throttles: int | None
     cgroup_throttles: int | None
     cgroup_throttled_ms: float | None
+    gpus: tuple[GpuClocks, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -107,6 +112,9 @@ class Conditions:
       foreign_cpu_share, steal_share: CPU time that other processes, or other virtual machines,
         took, over the time that the CPUs of the mask had (0..1).
       throttled_ms: CPU time that a quota took.
+      mean_mhz, start_mhz, end_mhz: mean frequency of some CPUs of the mask, at both ends and at
+        each; None in most virtual machines.
+      gpus_at_start, gpus_at_end: clocks of the GPUs; empty where none is used.
       contended: others took more than a limit; None where ticks are too coarse to say.
       reasons: why it is contended, or why that is not known.
       totals: what `together` adds up.
@@ -122,16 +130,26 @@ class Conditions:
     contended: bool | None
     reasons: tuple[str, ...]
     totals: Totals
+    start_mhz: float | None = None
+    end_mhz: float | None = None
+    gpus_at_start: tuple[GpuClocks, ...] = ()
+    gpus_at_end: tuple[GpuClocks, ...] = ()
 
 
-def take(root: Path = ROOT) -> Snapshot:
-    """Returns the counters now; costs well under 1 ms (`python -m` this module prints it)."""
+def take(root: Path = ROOT, *, gpu: bool = False) -> Snapshot:
+    """Returns the counters now; costs well under 1 ms (`python -m` this module prints it).
+
+    Args:
+      root: stands for `/`.
+      gpu: whether GPUs are used, so that the driver is asked for their clocks.
+    """
     mask = frozenset(os.sched_getaffinity(0))
     usage = resource.getrusage(resource.RUSAGE_SELF)
     heat = [_number(path) for path in _files(root, mask, "thermal_throttle/*_throttle_count")]
     throttles, throttled_ms = _cgroup_throttling(root)
     load = _read(root / "proc/loadavg").split()
     # The kernel gives kHz; frequencies come first, as reading them takes longest.
+    gpus = gpu_clocks.read() if gpu else ()
     mhz = tuple(_number(path) / 1e3 for path in _files(root, mask, "cpufreq/scaling_cur_freq"))
     return Snapshot(
         cpus=_ticks(_read(root / "proc/stat"), mask),
@@ -144,6 +162,7 @@ def take(root: Path = ROOT) -> Snapshot:
         thermal_throttles=int(sum(heat)) if heat else None,
         cgroup_throttles=throttles,
         cgroup_throttled_ms=throttled_ms,
+        gpus=gpus,
     )
 
 
@@ -179,14 +198,21 @@ def between(
         thermal_throttles=_difference(before.thermal_throttles, after.thermal_throttles),
         involuntary_switches=after.involuntary_switches - before.involuntary_switches,
     )
-    return _judge(totals, after.load1, _mean([*before.mhz, *after.mhz]))
+    return attrs.evolve(
+        _judge(totals, after.load1, _mean([*before.mhz, *after.mhz])),
+        start_mhz=_mean(before.mhz),
+        end_mhz=_mean(after.mhz),
+        gpus_at_start=before.gpus,
+        gpus_at_end=after.gpus,
+    )
 
 
 def together(blocks: Iterable[Conditions]) -> Conditions | None:
     """Returns what held over all blocks; None for no block.
 
     The errors of blocks are independent: theirs grows with the square root of the number of blocks,
-    the time to be judged with the number. Load and frequency are plain means.
+    the time to be judged with the number. Load and frequency are plain means; clocks at the start
+    and the end are those of single blocks only.
     """
     every = list(blocks)
     if not every:

@@ -133,7 +133,13 @@ class Executor:
         """Runs a block of iterations."""
         with self._phases("execute"):
             backend = self._require_backend()
-            block = sampling.measure_block(backend, iterations, threads=backend.context.threads)
+            context = backend.context
+            block = sampling.measure_block(
+                backend,
+                iterations,
+                threads=context.threads,
+                gpu=context.device.accelerator_type != "cpu",
+            )
         self._last_outputs = block.outputs
         return {"block": attrs.asdict(block, filter=attrs.filters.exclude("outputs"))}
 

@@ -49,7 +49,10 @@ class Race:
         say: Callable[[str], None],
     ) -> None:
         self.outcomes = {
-            trial.key: TrialOutcome(artifact_digests=artifacts.digests) for trial in trials
+            trial.key: TrialOutcome(
+                artifact_digests=artifacts.digests, workload_cost=artifacts.cost
+            )
+            for trial in trials
         }
         self._trials = list(trials)
         self._artifacts = artifacts

@@ -33,7 +33,9 @@ class Block:
     outputs: Any
 
 
-def measure_block(backend: Backend, iterations: int, *, threads: int = 1) -> Block:
+def measure_block(
+    backend: Backend, iterations: int, *, threads: int = 1, gpu: bool = False
+) -> Block:
     """Runs a number of iterations, garbage collector off, and returns the samples.
 
     The clock is `time.perf_counter_ns` (CLOCK_MONOTONIC). Lists are made before the loop, so that
@@ -45,7 +47,7 @@ def measure_block(backend: Backend, iterations: int, *, threads: int = 1) -> Blo
     outputs: Any = None
     collecting = gc.isenabled()
     gc.disable()
-    before = conditions.take()
+    before = conditions.take(gpu=gpu)
     cpu, wall = time.process_time_ns(), clock()
     try:
         if timer is None:
@@ -66,7 +68,7 @@ def measure_block(backend: Backend, iterations: int, *, threads: int = 1) -> Blo
                 finished[index] = clock()
     finally:
         cpu, wall = time.process_time_ns() - cpu, clock() - wall
-        after = conditions.take()
+        after = conditions.take(gpu=gpu)
         if collecting:
             gc.enable()
     return Block(

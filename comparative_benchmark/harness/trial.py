@@ -15,6 +15,7 @@ from comparative_benchmark.backend_api import (
 )
 from comparative_benchmark.harness.environments import Environment
 from comparative_benchmark.harness.verification import Verification
+from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec, ModelFrameworkType, Workload
 
 # Case, competitor, device.
@@ -126,6 +127,7 @@ class TrialOutcome:
 
     processes: list[ProcessRecord] = attrs.field(factory=list)
     artifact_digests: dict[str, str] = attrs.field(factory=dict)
+    workload_cost: WorkloadCost = attrs.field(factory=WorkloadCost)
     race: dict[str, Any] = attrs.field(factory=dict)
     stop_reason: str | None = None
     wall_s: float = 0.0

@@ -1,4 +1,4 @@
-"""Truth and reference of a JAX model."""
+"""Truth and reference of a JAX model, and what it costs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,10 @@ import numpy as np
 
 from comparative_benchmark.backend_api import Array
 from comparative_benchmark.jax_xla.backend import split
+from comparative_benchmark.jax_xla.cost import cost
 from openxla.benchmark.models.shared_model import as_tuple
+
+__all__ = ["compute", "cost"]
 
 
 def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:

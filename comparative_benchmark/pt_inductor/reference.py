@@ -1,4 +1,4 @@
-"""Truth and reference of a PyTorch model."""
+"""Truth and reference of a PyTorch model, and what it costs."""
 
 import copy
 from collections.abc import Sequence
@@ -9,8 +9,11 @@ import torch
 from comparative_benchmark.backend_api import Array
 from comparative_benchmark.pt_inductor import modules
 from comparative_benchmark.pt_inductor.backend import to_numpy
+from comparative_benchmark.pt_inductor.cost import cost
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
+
+__all__ = ["compute", "cost"]
 
 
 def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:

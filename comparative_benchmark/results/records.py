@@ -127,6 +127,7 @@ def _metrics(trial: Trial, outcome: TrialOutcome, last: ProcessRecord) -> Record
         "verification": _verification(last.verification),
         "final_verification": _verification(last.final_verification),
         "program": last.facts,
+        "workload_cost": attrs.asdict(outcome.workload_cost),
         "artifact_digests": outcome.artifact_digests,
         "race": outcome.race,
         "stop_reason": outcome.stop_reason,
@@ -211,6 +212,8 @@ def _compile(process: ProcessRecord) -> Record:
         **{f"{name}_ms": _sum_ms(phases, name) for name in ("trace", "lower", "compile")},
         "cache_hits": process.facts.get("cache_hits"),
         "cache_misses": process.facts.get("cache_misses"),
+        "artifact_sha256": process.facts.get("artifact_sha256"),
+        "artifact_size_bytes": process.facts.get("artifact_size_bytes"),
     }
 
 

@@ -96,6 +96,7 @@ def test_a_system_that_tells_nothing_gives_nothing(tmp_path):
     found = between(after, before=before, own_cpu_ms=1.0, wall_ms=2.0)
     assert (found.foreign_cpu_share, found.steal_share, found.contended) == (None, None, None)
     assert "/proc/stat does not tell" in found.reasons[0]
+    assert (found.start_mhz, found.end_mhz, found.gpus_at_end) == (None, None, ())
     assert found.cpu_wall_ratio == 0.5
     assert conditions.together([found, found]).contended is None
 
@@ -191,7 +192,7 @@ def test_a_quota_and_heat_are_reasons_of_their_own():
     found = between(after, before=before)
     assert found.contended is True
     assert found.throttled_ms == 40.0
-    assert found.mean_mhz == 2500.0
+    assert (found.start_mhz, found.end_mhz, found.mean_mhz) == (2000.0, 3000.0, 2500.0)
     assert found.reasons == (
         "the CPU quota stopped CPUs for 40.0 ms",
         "heat slowed CPUs 2 times",

@@ -9,6 +9,7 @@ import pytest
 
 from openxla.benchmark import workloads
 from openxla.benchmark.artifacts import arrays, workload_store
+from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 from openxla.benchmark.artifacts.workload_store import ArtifactError
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase
@@ -25,7 +26,10 @@ def fresh_source_digests():
     workloads.source_digest.cache_clear()
 
 
-def publish(case=BERT, versions=None, inputs=2, value=0):
+COST = WorkloadCost(flops=7, flops_source="a count", bytes=9, bytes_source="another")
+
+
+def publish(case=BERT, versions=None, inputs=2, value=0, cost=COST):
     workload = workload_of(case)
     directory = workload_store.new_directory(workload)
     arrays.save_all(
@@ -34,7 +38,11 @@ def publish(case=BERT, versions=None, inputs=2, value=0):
     arrays.save_all(directory / "truth", "output", [np.linspace(0, 1, 8)])
     arrays.save_all(directory / "reference", "output", [np.linspace(0, 1, 8, dtype=np.float32)])
     return workload_store.publish(
-        directory, workload=workload, case=case, versions=versions or {"numpy": np.__version__}
+        directory,
+        workload=workload,
+        case=case,
+        versions=versions or {"numpy": np.__version__},
+        cost=cost,
     )
 
 
@@ -73,6 +81,28 @@ def test_the_manifest_says_who_made_what_of_what():
     assert manifest["workload"]["digest"] == workload_of(BERT).digest
     stored = json.loads((find().directory / "manifest.json").read_text())
     assert stored["files"] == manifest["files"]
+
+
+def test_the_cost_of_an_iteration_is_kept():
+    assert publish().cost == COST
+    assert find().cost == COST
+    unknown = WorkloadCost.unknown("no counter")
+    publish(cost=unknown)
+    assert find().cost == unknown
+
+
+def test_a_manifest_from_before_costs_were_counted_still_holds():
+    edit_manifest(publish(), lambda manifest: manifest.pop("cost"))
+    assert find().cost == WorkloadCost()
+
+
+@pytest.mark.parametrize(
+    "cost", [1, [], {"flops": -1}, {"flops": 1.5}, {"flops": "1"}, {"bytes_source": 1}, {"x": 1}]
+)
+def test_a_malformed_cost_is_named_with_the_remedy(cost):
+    edit_manifest(publish(), lambda manifest: manifest.update(cost=cost))
+    with pytest.raises(ArtifactError, match=r"manifest\.json.*--generate-artifacts"):
+        find()
 
 
 def test_cases_of_one_workload_share_what_was_published():

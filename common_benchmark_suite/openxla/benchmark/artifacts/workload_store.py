@@ -2,7 +2,8 @@
 
 Layout of `<root>/workloads/<workload id>/`:
 
-    manifest.json              what is here, from what it was made, sha256 and size of each file
+    manifest.json              what is here, from what it was made, sha256 and size of each file;
+                               what an iteration costs
     inputs/input_0.npy ...     the arrays that every framework gets
     truth/output_0.npy ...     outputs of the float64 run
     reference/output_0.npy ... outputs of an op-by-op run in the model's own type
@@ -21,12 +22,14 @@ from typing import Any
 import attrs
 
 from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 from openxla.benchmark.def_types import BenchmarkCase, Workload
 from openxla.benchmark.root import root_dir
 from openxla.benchmark.workloads import source_digest
 
 MANIFEST_FILE = "manifest.json"
 MANIFEST_VERSION = 1
+_UNKNOWN_COST = WorkloadCost()
 _KINDS = (("inputs", "input"), ("truth", "output"), ("reference", "output"))
 
 
@@ -61,6 +64,11 @@ class WorkloadArtifacts:
         stem = dict(_KINDS)[kind]
         paths = arrays.numbered(self.directory / kind, stem)
         return [path for path in paths if f"{kind}/{path.name}" in self.manifest["files"]]
+
+    @property
+    def cost(self) -> WorkloadCost:
+        """What an iteration has to do; all None in a manifest from before this was counted."""
+        return WorkloadCost(**self.manifest.get("cost", {}))
 
     @property
     def digests(self) -> dict[str, str]:
@@ -99,11 +107,13 @@ def find(workload: Workload) -> WorkloadArtifacts | None:
             return None
         for name, facts in files.items():
             _check_file(directory / name, facts)
+        found = WorkloadArtifacts(directory=directory, manifest=manifest)
+        _ = found.cost  # raises when it is malformed
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ArtifactError(
             _damaged(directory, f"{MANIFEST_FILE} is malformed: {error}")
         ) from error
-    return WorkloadArtifacts(directory=directory, manifest=manifest)
+    return found
 
 
 def new_directory(workload: Workload) -> Path:
@@ -114,7 +124,12 @@ def new_directory(workload: Workload) -> Path:
 
 
 def publish(
-    directory: Path, *, workload: Workload, case: BenchmarkCase, versions: Mapping[str, str]
+    directory: Path,
+    *,
+    workload: Workload,
+    case: BenchmarkCase,
+    versions: Mapping[str, str],
+    cost: WorkloadCost = _UNKNOWN_COST,
 ) -> WorkloadArtifacts:
     """Writes the manifest of a filled directory and moves it to its place.
 
@@ -123,6 +138,7 @@ def publish(
       workload: whose artifacts they are.
       case: the case whose implementation made them.
       versions: packages and versions that made them.
+      cost: what an iteration has to do.
     """
     files = {
         f"{kind}/{path.name}": {"sha256": _sha256(path), "size_bytes": path.stat().st_size}
@@ -139,6 +155,7 @@ def publish(
             "source_sha256": source_digest(module_path),
             "versions": dict(versions),
         },
+        "cost": attrs.asdict(cost),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "files": files,
     }

@@ -1,0 +1,86 @@
+"""Counts what a PyTorch model has to do, on tensors without content: nothing is computed."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry, sdpa_flop
+
+from comparative_benchmark.backend_api import Array
+from openxla.benchmark.artifacts.workload_cost import WorkloadCost
+from openxla.benchmark.models.pt.tensors import as_tensor
+from openxla.benchmark.models.shared_model import as_tuple
+
+_ATEN = torch.ops.aten
+# PyTorch's table of formulas, and the attention of the CPU, which it lacks as of 2.13.
+_FORMULAS: Mapping[Any, Callable[..., int]] = {
+    **flop_registry,
+    _ATEN._scaled_dot_product_flash_attention_for_cpu: sdpa_flop,  # noqa: SLF001  # its name
+}
+# Of the operand of these, only what is taken is read.
+_INDEXING = (_ATEN.embedding, _ATEN.gather, _ATEN.index, _ATEN.index_select, _ATEN.slice)
+# A constant of the program text on its way to the device.
+_CONSTANTS = (_ATEN.lift_fresh,)
+_SOURCE = "the PyTorch model's operations: {}"
+
+
+def cost(model: Any, inputs: Sequence[Array]) -> WorkloadCost:
+    """Returns flops and compulsory bytes of `model` on `inputs`.
+
+    Kernels that a model brings itself (Triton, C++) hold no operation that could be counted.
+
+    Raises:
+      Exception: what the model raises where it looks at values, which are not there.
+    """
+    with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True) as fake, _Counter() as counter:
+        given = [fake.from_tensor(as_tensor(value)) for value in inputs]
+        outputs = as_tuple(model.forward(*given))
+    moved = sum(counter.reads.values()) + sum(map(_bytes, (*given, *outputs)))
+    return WorkloadCost(
+        flops=counter.flops,
+        flops_source=_SOURCE.format("matrix products and convolutions"),
+        bytes=moved,
+        bytes_source=_SOURCE.format("weights read, inputs and outputs, each once"),
+    )
+
+
+class _Counter(TorchDispatchMode):
+    """Sees each operation before its tensors become fake: a real one is a weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flops = 0
+        self.reads: dict[int, int] = {}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        packet = func._overloadpacket  # noqa: SLF001  # as PyTorch's own counter has it
+        if packet not in _FORMULAS and func.namespace == "aten":
+            with self:  # in inference mode operations come whole, and hold others that count
+                parts = func.decompose(*args, **kwargs)
+            if parts is not NotImplemented:
+                return parts
+        result = func(*args, **kwargs)
+        if packet in _FORMULAS:
+            self.flops += _FORMULAS[packet](*args, **kwargs, out_val=result)
+        if packet not in _CONSTANTS:
+            self._note_weights(packet, tree_leaves((args, kwargs)), result)
+        return result
+
+    def _note_weights(self, packet: Any, operands: list[Any], result: Any) -> None:
+        for operand in operands:
+            if isinstance(operand, torch.Tensor) and not isinstance(operand, FakeTensor):
+                whole = _bytes(operand)
+                part = min(_bytes(result), whole) if packet in _INDEXING else whole
+                address = operand.data_ptr()  # one weight may come as several tensors
+                self.reads[address] = min(self.reads.get(address, 0) + part, whole)
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    size: int = tensor.numel() * tensor.element_size()
+    return size

@@ -1,0 +1,118 @@
+"""The ceilings of a machine, and how close to them a result comes."""
+
+import json
+
+import attrs
+import pytest
+
+from comparative_benchmark.doctor import ceilings
+from comparative_benchmark.doctor.ceilings import Ceilings, Copy, Gemm, share_of_roof
+
+CPU = "sys/devices/system/cpu"
+
+# 100 GFLOP/s and 10 GB/s: the ridge is at 10 flops a byte.
+ROOF = Ceilings(
+    cpu_model="Some CPU @ 2.0 GHz",
+    threads=2,
+    date="2026-01-01T00:00:00+00:00",
+    gemms=(
+        Gemm(data_type="fp32", library="numpy", version="1", size=512, gflops=50.0),
+        Gemm(data_type="fp32", library="torch", version="1", size=1024, gflops=100.0),
+        Gemm(data_type="bf16", library="torch", version="1", size=1024, gflops=400.0),
+    ),
+    copies=(
+        Copy(threads=1, buffer_bytes=1, version="1", gb_per_s=8.0),
+        Copy(threads=2, buffer_bytes=1, version="1", gb_per_s=10.0),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("flops", "bytes_moved", "latency_ms", "data_type", "share"),
+    [
+        (1e9, 1e6, 20.0, "fp32", 0.5),  # 10 ms of arithmetic, 0.1 ms of transfers
+        (1e9, 1e6, 20.0, "bf16", 0.125),  # 2.5 ms of arithmetic
+        (1e6, 1e8, 40.0, "fp32", 0.25),  # 10 ms of transfers, 0.01 ms of arithmetic
+        (1e9, 1e8, 10.0, "fp32", 1.0),  # on the ridge
+        (0.0, 1e8, 20.0, "fp32", 0.5),
+        (2e9, 1e6, 10.0, "fp32", 2.0),  # a count or a ceiling that does not fit: shown, not hidden
+        (None, 1e6, 20.0, "fp32", None),
+        (1e9, None, 20.0, "fp32", None),
+        (1e9, 1e6, 20.0, "fp16", None),
+        (1e9, 1e6, 0.0, "fp32", None),
+        (1e9, 1e6, -1.0, "fp32", None),
+        (1e9, 1e6, float("nan"), "fp32", None),
+        (float("inf"), 1e6, 1.0, "fp32", None),
+        (-1.0, 1e6, 1.0, "fp32", None),
+        (0.0, 0.0, 1.0, "fp32", None),
+    ],
+)
+def test_share_of_roof(flops, bytes_moved, latency_ms, data_type, share):
+    found = share_of_roof(flops, bytes_moved, latency_ms, ROOF, data_type)
+    assert found == (share if share is None else pytest.approx(share))
+
+
+def test_ceilings_come_back_from_their_file(root, monkeypatch):
+    monkeypatch.setattr(ceilings, "_cpu_model", lambda: ROOF.cpu_model)
+    assert ceilings.load_ceilings(2) is None
+    path = ceilings.save_ceilings(ROOF)
+    assert path == root / "ceilings-some-cpu-2-0-ghz-2.json"
+    assert ceilings.load_ceilings(2) == ROOF
+    assert ceilings.load_ceilings(1) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "{}", json.dumps(attrs.asdict(ROOF) | {"schema": 0}),
+     json.dumps(attrs.asdict(ROOF) | {"copies": [{"threads": 1, "gb_per_s": -1}]})],
+)  # fmt: skip
+def test_a_damaged_file_is_none(root, monkeypatch, text):
+    monkeypatch.setattr(ceilings, "_cpu_model", lambda: ROOF.cpu_model)
+    path = ceilings.save_ceilings(ROOF)
+    path.write_text(text)
+    assert ceilings.load_ceilings(2) is None
+
+
+def test_all_last_level_caches_count_once(tmp_path):
+    for cpu, shared in enumerate(["0-1", "0-1", "2-3", "2-3"]):
+        for index, size in ((0, "32K"), (3, "16384K")):
+            path = tmp_path / CPU / f"cpu{cpu}" / "cache" / f"index{index}"
+            path.mkdir(parents=True)
+            (path / "size").write_text(size + "\n")
+            (path / "shared_cpu_list").write_text((shared if index else str(cpu)) + "\n")
+    assert ceilings.last_level_cache_bytes(tmp_path) == 2 * 16384 * 1024
+    assert ceilings.last_level_cache_bytes(tmp_path / "nowhere") == 0
+
+
+def test_measured_ceilings_name_what_could_not_be_measured(monkeypatch):
+    answers = {
+        ("_gemm", "torch", "fp32"): {"version": "1", "size": 512, "gflops": 5.0},
+        ("_copy",): {"version": "1", "gb_per_s": 2.0},
+    }
+
+    def child(*arguments):
+        fitting = (key for key in answers if arguments[: len(key)] == key)
+        return answers.get(next(fitting, ()), "no such thing")
+
+    monkeypatch.setattr(ceilings, "_child", child)
+    monkeypatch.setattr(ceilings, "_products", lambda: [("torch", "fp32"), ("jax", "bf16")])
+    found = ceilings.measure_ceilings(1)
+    assert [gemm.gflops for gemm in found.gemms] == [5.0]
+    assert [copy.threads for copy in found.copies] == [1]
+    assert found.skipped == ("jax bf16: no such thing",)
+    answers.clear()
+    with pytest.raises(ceilings.CeilingsError, match="jax bf16: no such thing"):
+        ceilings.measure_ceilings(1)
+
+
+def test_a_child_that_fails_says_why():
+    assert "numpy has no bf16 product" in ceilings._child("_gemm", "numpy", "bf16", "1")
+    assert "only" in ceilings._child("_gemm", "numpy", "fp32", "100000")
+
+
+def test_the_children_measure(monkeypatch):
+    copied = ceilings._child("_copy", str(2**20), "1")
+    assert copied["gb_per_s"] > 0
+    product = ceilings._child("_gemm", "numpy", "fp32", "1")
+    assert product["gflops"] > 0.1
+    assert product["size"] >= 512

@@ -1,0 +1,105 @@
+"""`cbs doctor` itself: what it prints, and its exit codes."""
+
+import argparse
+import json
+import subprocess
+import sys
+
+import pytest
+
+from comparative_benchmark.doctor import ceilings, command, options
+from comparative_benchmark.doctor.checks import Finding
+
+ROOF = ceilings.Ceilings(
+    cpu_model="Some CPU @ 2.0 GHz",
+    threads=2,
+    date="2026-01-01T00:00:00+00:00",
+    gemms=tuple(
+        ceilings.Gemm(data_type="fp32", library=library, version="1", size=512, gflops=gflops)
+        for library, gflops in (("numpy", 50.0), ("torch", 100.0))
+    ),
+    copies=(ceilings.Copy(threads=2, buffer_bytes=1, version="1", gb_per_s=10.0),),
+)
+
+
+def run_doctor(*arguments):
+    parser = argparse.ArgumentParser()
+    options.add_arguments(parser)
+    return command.run(parser.parse_args(arguments))
+
+
+@pytest.fixture
+def findings(monkeypatch):
+    """Puts findings in the place of this machine's."""
+
+    def put(*statuses):
+        found = [
+            Finding(name=f"n{i}", status=status, value="[v]", cost="c", fix="f", verify="true")
+            for i, status in enumerate(statuses)
+        ]
+        monkeypatch.setattr(command, "examine", lambda _: found)
+
+    return put
+
+
+@pytest.mark.parametrize(
+    ("statuses", "strict", "code"),
+    [
+        (["ok", "unknown"], True, 0),
+        (["ok", "warning"], False, 0),
+        (["ok", "warning"], True, 2),
+        (["problem"], True, 2),
+        (["problem"], False, 0),
+    ],
+)
+def test_exit_codes(findings, capsys, statuses, strict, code):
+    findings(*statuses)
+    assert run_doctor(*["--strict"] * strict) == code
+    out = capsys.readouterr().out
+    assert "[v]" in out
+    assert "n0:               true" in out
+
+
+def test_json(findings, capsys):
+    findings("warning")
+    assert run_doctor("--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["findings"][0]["status"] == "warning"
+    assert printed["ceilings"] is None
+
+
+def test_ceilings_that_can_not_be_measured_are_a_failure(findings, capsys, monkeypatch):
+    findings("ok")
+
+    def fail(*_, **__):
+        raise ceilings.CeilingsError("no library")
+
+    monkeypatch.setattr(ceilings, "measure_ceilings", fail)
+    assert run_doctor("--ceilings") == 1
+    assert "cbs: no library" in capsys.readouterr().err
+    assert run_doctor("--ceilings", "--threads", "0") == 1
+    assert "--threads 0" in capsys.readouterr().err
+
+
+def test_ceilings_are_kept_and_printed(findings, capsys, monkeypatch, tmp_path):
+    findings("ok")
+    monkeypatch.setattr(ceilings, "measure_ceilings", lambda *_, **__: ROOF)
+    # So that the option's change of the environment ends with the test.
+    monkeypatch.setenv("CBS_ROOT_DIR", "unused")
+    assert run_doctor("--ceilings", "--root-dir", str(tmp_path / "kept")) == 0
+    out, err = capsys.readouterr()
+    assert "100 GFLOP/s *" in out
+    assert "50 GFLOP/s" in out
+    assert "10 GB/s" in out
+    assert "ceilings-some-cpu-2-0-ghz-2.json" in err
+    assert len(list((tmp_path / "kept").iterdir())) == 1
+
+
+def test_the_command_imports_no_framework():
+    code = (
+        "import sys, comparative_benchmark.doctor.command; "
+        "print(sorted({'torch', 'jax', 'jaxlib', 'iree', 'flax', 'transformers', 'tensorflow'}"
+        " & {name.partition('.')[0] for name in sys.modules}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
