@@ -2,6 +2,7 @@
 
 import gc
 import hashlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from comparative_benchmark.backend_api import (
     BackendFacts,
     UnsupportedError,
 )
-from comparative_benchmark.iree import program, runtime
+from comparative_benchmark.iree import profiler, program, runtime
 
 _TARGETS = {"llvm-cpu": "local", "llvm-cpu-data-tiling": "local", "cuda": "cuda"}
 # The newest architecture that IREE 3.13 compiles for; the driver compiles its PTX for newer GPUs.
@@ -94,6 +95,27 @@ class Iree(Backend):
         facts.not_measurable = self._not_measurable
         facts.notes["dispatch"] = "synchronous: the host waits inside the call"
         return facts
+
+    def profile(self, directory: Path, iterations: int) -> list[Path]:
+        """What each dispatch took on the host, by IREE's tools, which run the program themselves.
+
+        Raises:
+          UnsupportedError: for CUDA, and where the tools are missing.
+        """
+        if self._target != "local":
+            raise UnsupportedError(
+                f"IREE has no profiler for {self._target} devices: run the command under "
+                "`nsys profile --trace=cuda`"
+            )
+        return profiler.profile_program(
+            self._vmfb,
+            self._archive,
+            self._arrays,
+            directory,
+            iterations,
+            cpus=sorted(os.sched_getaffinity(0))[: self.context.threads],
+            work_dir=self.context.work_dir,
+        )
 
     def _load_program(self) -> runtime.LoadedProgram:
         try:

@@ -1,8 +1,8 @@
 """JAX on CPU and GPU."""
 
 import contextlib
-import hashlib
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,6 +15,7 @@ from comparative_benchmark.backend_api import (
     BackendFacts,
     UnsupportedError,
 )
+from comparative_benchmark.jax_xla import profiler, program
 from openxla.benchmark.models.shared_model import as_tuple
 
 
@@ -91,11 +92,20 @@ class JaxXla(Backend):
                     "generated_code_size_in_bytes",
                 )
             }
-        if text := self._compiled.as_text():
-            facts.artifact_sha256 = hashlib.sha256(text.encode()).hexdigest()
+        facts.artifact_sha256 = program.fingerprint(self._compiled)
         if statistics := self._device.memory_stats():
             facts.device_memory_peak_bytes = statistics.get("peak_bytes_in_use")
         return facts
+
+    def profile(self, directory: Path, iterations: int) -> list[Path]:
+        """A trace for Perfetto and XLA's own file, by `jax.profiler`."""
+        return profiler.profile_calls(
+            self.dispatch,
+            self.synchronize,
+            directory,
+            iterations,
+            work_dir=self.context.work_dir,
+        )
 
     def _count_cache_event(self, event: str, **_: Any) -> None:
         self._cache_hits += event == "/jax/compilation_cache/cache_hits"

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -17,7 +18,8 @@ from comparative_benchmark.backend_api import (
     DeviceTimer,
     UnsupportedError,
 )
-from comparative_benchmark.pt_inductor import modules
+from comparative_benchmark.pt_inductor import modules, profiler
+from comparative_benchmark.pt_inductor.generated import generated_code
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 
@@ -99,6 +101,8 @@ class PtInductor(Backend):
             counts = counters["inductor"]
             facts.cache_hits = counts["fxgraph_cache_hit"]
             facts.cache_misses = counts["fxgraph_cache_miss"]
+            if code := generated_code():
+                facts.artifact_sha256, facts.artifact_size_bytes = code
         if self._on_gpu:
             facts.device_memory_peak_bytes = torch.cuda.max_memory_allocated(self._device)
             facts.device_name = torch.cuda.get_device_name(self._device)
@@ -107,6 +111,12 @@ class PtInductor(Backend):
     def device_timer(self) -> DeviceTimer | None:
         """CUDA events on a GPU."""
         return CudaEvents() if self._on_gpu else None
+
+    def profile(self, directory: Path, iterations: int) -> list[Path]:
+        """A trace and a table of operators, by `torch.profiler`."""
+        return profiler.profile_calls(
+            self.dispatch, self.synchronize, directory, iterations, on_gpu=self._on_gpu
+        )
 
     def _wait(self) -> None:
         self.synchronize(None)

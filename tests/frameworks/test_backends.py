@@ -123,6 +123,24 @@ def test_inductor_with_frozen_weights_says_so(cbs_run):
     assert record["metrics"]["framework_level"]["program"]["weights"] == "frozen"
 
 
+def test_compile_only_finds_the_same_program_cold_and_warm(cbs_run):
+    run = cbs_run(
+        *("--backend", "pt_inductor:inductor,jax_xla,iree:llvm-cpu", "--compile-only"),
+        *("-name", "models/RESNET_TINY_FP32_.+_BATCH1/.+", "--processes", "1"),
+    )
+    assert run.code == 0, run.out + run.err
+    for record in run.document["benchmarks"]:
+        [metrics] = record["metrics"].values()
+        [cold, warm] = metrics["compile"]["processes"]
+        assert cold["compile_ms"] > 0
+        if record["definition"]["backend"] != "iree":  # which keeps no cache
+            assert cold["cache_hits"] == 0 < cold["cache_misses"]
+            assert warm["cache_misses"] == 0 < warm["cache_hits"]
+        digests = {process["artifact_sha256"] for process in metrics["compile"]["processes"]}
+        assert len(digests) == 1
+        assert None not in digests
+
+
 def test_without_a_gpu_gpu_trials_are_unsupported_with_a_reason(cbs_run):
     if _has_gpu():
         pytest.skip("there is a GPU here")

@@ -1,0 +1,171 @@
+"""Profiles of IREE's HAL: what each dispatch of a program took on the host.
+
+The Python binding of IREE 3.13 refuses to profile: `HalDevice.begin_profiling` has no way to name
+where the events go. The tools in the same wheel can: `iree-benchmark-module` runs the program with
+profiling on, `iree-profile` reads what it left. So a profile is of the measured program with its
+weights, inputs and CPUs, in a process of its own. (The wheel's other instrumented runtime, Tracy's,
+records more, but its files open only in a Tracy viewer of the same version.)
+"""
+
+import heapq
+import json
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import iree.runtime as rt
+import numpy as np
+import numpy.typing as npt
+
+from comparative_benchmark.backend_api import UnsupportedError
+from comparative_benchmark.iree.program import ENTRY, PARAMETER_SCOPE
+
+Array = npt.NDArray[Any]
+
+# What IREE's local devices can record; anything more they refuse.
+_EVENTS = "queue-events,host-execution,executable-metadata"
+_REPORTS = ("explain", "dispatch")
+_TYPES = {"bfloat16": "bf16", "bool": "i1"}
+_LETTERS = {"f": "f", "i": "i", "u": "i"}
+
+
+def profile_program(
+    vmfb: Path,
+    irpa: Path,
+    inputs: Sequence[Array],
+    directory: Path,
+    iterations: int,
+    *,
+    cpus: Sequence[int],
+    work_dir: Path,
+) -> list[Path]:
+    """Profiles iterations and returns IREE's bundle, its reports, and a Chrome trace.
+
+    Args:
+      vmfb: the program.
+      irpa: its weights.
+      inputs: one array for each argument.
+      directory: where the files go.
+      iterations: how many executions.
+      cpus: CPUs that compute; with one, the calling thread computes.
+      work_dir: where the inputs are kept meanwhile.
+
+    Raises:
+      UnsupportedError: this IREE has no such tools.
+      RuntimeError: a tool failed.
+    """
+    bundle, report, trace = (
+        directory / name for name in ("program.ireeprof", "dispatches.txt", "trace.json")
+    )
+    device = (
+        ["--device=local-sync"]
+        if len(cpus) == 1
+        else ["--device=local-task", f"--task_topology_cpu_ids={','.join(map(str, cpus))}"]
+    )
+    _run(
+        "iree-benchmark-module",
+        *device,
+        f"--module={vmfb}",
+        f"--parameters={PARAMETER_SCOPE}={irpa}",
+        f"--function={ENTRY}",
+        *_input_flags(inputs, work_dir),
+        f"--benchmark_min_time={iterations}x",
+        f"--device_profiling_mode={_EVENTS}",
+        f"--device_profiling_output={bundle}",
+    )
+    report.write_text(
+        "\n".join(_run("iree-profile", name, str(bundle)) for name in _REPORTS), encoding="utf-8"
+    )
+    exported = work_dir / "profile.jsonl"
+    _run("iree-profile", "export", "--format=ireeperf-jsonl", f"--output={exported}", str(bundle))
+    with exported.open(encoding="utf-8") as lines:
+        events = trace_events(json.loads(line) for line in lines)
+    exported.unlink()
+    trace.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}), encoding="utf-8")
+    return [bundle, report, trace]
+
+
+def trace_events(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns Chrome trace events of the host's spans in a stream of `ireeperf-jsonl` records.
+
+    Dispatches that ran at the same time are on different rows, as spans of a row must nest. Times
+    are of CLOCK_MONOTONIC, in microseconds.
+    """
+    spans = [r for r in records if r["record_type"] == "host_execution_event" and r["valid"]]
+    spans.sort(key=lambda r: r["start_host_time_ns"])
+    events = [_named("process_name", 0, "IREE")]
+    for first_row, name, of_row in (
+        (1, "queue", [r for r in spans if r["op"] != "dispatch"]),
+        (100, "dispatches", [r for r in spans if r["op"] == "dispatch"]),
+    ):
+        rows: set[int] = set()
+        for record, row in _in_rows(of_row):
+            if row not in rows:
+                rows.add(row)
+                events.append(_named("thread_name", first_row + row, f"{name} {row + 1}"))
+            events.append(_complete_event(record, first_row + row))
+    return events
+
+
+def _in_rows(spans: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], int]]:
+    """Yields spans, which are sorted by start, each with the row that has been free for longest."""
+    rows: list[tuple[int, int]] = []  # when each is free again, and its number
+    for record in spans:
+        is_one_free = rows and rows[0][0] <= record["start_host_time_ns"]
+        row = heapq.heappop(rows)[1] if is_one_free else len(rows)
+        heapq.heappush(rows, (record["end_host_time_ns"], row))
+        yield record, row
+
+
+def _complete_event(record: dict[str, Any], row: int) -> dict[str, Any]:
+    start_ns, end_ns = record["start_host_time_ns"], record["end_host_time_ns"]
+    return {
+        "name": record["key"] or record["op"],
+        "cat": record["op"],
+        "ph": "X",
+        "ts": start_ns / 1e3,
+        "dur": (end_ns - start_ns) / 1e3,
+        "pid": 1,
+        "tid": row,
+        "args": {
+            "submission": record["submission_id"],
+            "tiles": record["tile_count"],
+            "workgroup_count": record["workgroup_count"],
+        },
+    }
+
+
+def _named(kind: str, row: int, name: str) -> dict[str, Any]:
+    return {"name": kind, "ph": "M", "pid": 1, "tid": row, "args": {"name": name}}
+
+
+def _input_flags(inputs: Sequence[Array], work_dir: Path) -> list[str]:
+    """Writes inputs as bytes (the tool's .npy reader has no bfloat16) and returns their flags."""
+    flags = []
+    for index, value in enumerate(inputs):
+        path = work_dir / f"profile-input-{index}.bin"
+        np.ascontiguousarray(value).tofile(path)
+        shape = "".join(f"{size}x" for size in value.shape)
+        flags.append(f"--input={shape}{_type_of(value.dtype)}=@{path}")
+    return flags
+
+
+def _type_of(dtype: np.dtype[Any]) -> str:
+    """Returns IREE's name of an element type."""
+    return _TYPES.get(dtype.name) or f"{_LETTERS[dtype.kind]}{dtype.itemsize * 8}"
+
+
+def _run(tool: str, *arguments: str) -> str:
+    path = Path(rt.benchmark_exe()).with_name(tool)
+    if not path.exists():
+        raise UnsupportedError(
+            f"this IREE has no {tool}, which profiles it: install iree-base-runtime 3.13 or newer"
+        )
+    done = subprocess.run(
+        [str(path), *arguments], capture_output=True, text=True, errors="replace", check=False
+    )
+    if done.returncode:
+        said = next(iter(done.stderr.strip().splitlines()), "no message")
+        raise RuntimeError(f"{tool} ended with {done.returncode}: {said}")
+    return done.stdout
