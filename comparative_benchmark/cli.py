@@ -63,6 +63,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     compare.add_argument(
         "--threshold", type=fraction, default=0.01, help="the noise threshold (default 0.01)"
     )
+    compare.add_argument(
+        *spellings("--count-unchanged"),
+        dest="count_unchanged",
+        action="store_true",
+        help="let programs be faster or slower that are the same in both files",
+    )
     compare.add_argument("--json", action="store_true", help="print JSON")
     compare.add_argument("--markdown", action="store_true", help="print Markdown")
     compare.set_defaults(handler=_compare_command)
@@ -164,20 +170,25 @@ def _backends_command(_: argparse.Namespace) -> int:
 def _compare_command(options: argparse.Namespace) -> int:
     from comparative_benchmark.console import Console
     from comparative_benchmark.results import compare, compare_views
+    from comparative_benchmark.results.compare_remarks import remarks
     from comparative_benchmark.results.store import ResultsFileError
 
     try:
         old, new = compare.read_document(options.old), compare.read_document(options.new)
     except ResultsFileError as error:
         raise UsageError(str(error)) from error
-    comparisons = compare.compare_documents(old, new, threshold=options.threshold)
+    comparisons = compare.compare_documents(
+        old, new, threshold=options.threshold, count_unchanged=options.count_unchanged
+    )
     summary = compare.summarize_comparisons(comparisons)
+    beside = remarks(old, new, comparisons)
     if options.json:
-        print(compare_views.as_json(comparisons, summary))
+        print(compare_views.as_json(comparisons, summary, beside))
     elif options.markdown:
-        print(compare_views.as_markdown(comparisons, summary), end="")
+        print(compare_views.as_markdown(comparisons, summary, beside), end="")
     else:
         Console().comparison(comparisons, summary)
+        print("".join(f"{line}\n" for line in beside.lines), end="")
     return compare.exit_code(summary)
 
 

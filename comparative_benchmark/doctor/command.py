@@ -14,19 +14,27 @@ from rich.text import Text
 from comparative_benchmark.doctor import ceilings as roofs
 from comparative_benchmark.doctor.checks import Finding, System, examine
 from comparative_benchmark.harness.host import usable_cpus
+from comparative_benchmark.results import noise_floor as noise
+from comparative_benchmark.results.compare_cases import read_document
+from comparative_benchmark.results.store import ResultsFileError
 from openxla.benchmark.root import ROOT_DIR_VARIABLE, root_dir
 
-EXIT_OK, EXIT_FAILED, EXIT_UNFIT = 0, 1, 2
+EXIT_OK, EXIT_FAILED, EXIT_UNFIT, EXIT_MISSING = 0, 1, 2, 3
 
 _STYLES = {"ok": "green", "warning": "yellow", "problem": "red", "unknown": "dim"}
 _UNFIT = ("warning", "problem")
+_NOTHING_UNCHANGED = (
+    "--noise-floor: no program was measured twice unchanged; it takes two runs on one machine with "
+    "the same packages, of a competitor whose compiled program has a digest (not eager)"
+)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints findings, and ceilings when asked for.
+    """Prints findings, and ceilings and noise floor when asked for.
 
     Returns:
-      0, or 1 when the ceilings could not be measured; with `strict` 2 on a warning or problem.
+      0, or 1 when the ceilings could not be measured or results not be read, 3 when these hold no
+      unchanged program; with `strict` 2 on a warning or problem.
     """
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
     if options.root_dir:
@@ -49,19 +57,38 @@ def run(options: argparse.Namespace) -> int:
             print(f"cbs: {error}", file=sys.stderr)
             return EXIT_FAILED
         errors.print(Text(f"ceilings: {path}"))
+    floor = None
+    if options.noise_floor:
+        try:
+            floor = noise.noise_floor(map(read_document, options.noise_floor))
+            if floor.pooled is None:
+                print(f"cbs: {_NOTHING_UNCHANGED}", file=sys.stderr)
+                return EXIT_MISSING
+            path = noise.save_noise_floor(floor)
+        except (ResultsFileError, noise.NoiseFloorError, OSError) as error:
+            print(f"cbs: --noise-floor: {error}", file=sys.stderr)
+            return EXIT_FAILED
+        errors.print(Text(f"noise floor: {path}"))
     if options.json:
-        print(json.dumps(as_json(findings, measured), indent=2))
-    elif options.ceilings and measured:
+        print(json.dumps(as_json(findings, measured, floor), indent=2))
+    if options.ceilings and measured and not options.json:
         _out().print(ceilings_table(measured))
+    if floor and not options.json:
+        _out().print(noise_table(floor))
     unfit = any(finding.status in _UNFIT for finding in findings)
     return EXIT_UNFIT if options.strict and unfit else EXIT_OK
 
 
-def as_json(findings: Sequence[Finding], measured: roofs.Ceilings | None) -> dict[str, object]:
-    """Returns findings and ceilings (null when they were never measured) as JSON values."""
+def as_json(
+    findings: Sequence[Finding],
+    measured: roofs.Ceilings | None,
+    floor: noise.NoiseFloor | None = None,
+) -> dict[str, object]:
+    """Returns findings, ceilings (null when they were never measured) and noise floor as JSON."""
     return {
         "findings": [attrs.asdict(finding) for finding in findings],
         "ceilings": attrs.asdict(measured) if measured else None,
+        "noise_floor": attrs.asdict(floor) if floor else None,
     }
 
 
@@ -104,6 +131,28 @@ def ceilings_table(measured: roofs.Ceilings) -> Table:
     return table
 
 
+def noise_table(floor: noise.NoiseFloor) -> Table:
+    """Returns a table of how far runs of unchanged programs lie apart, in percent."""
+    table = Table(title=f"noise floor, {floor.machine}", title_justify="left")
+    table.add_column("competitor", no_wrap=True)
+    for heading in ("programs", "pairs of runs", "median %", "95 %", "at most %"):
+        table.add_column(heading, justify="right")
+    rows = list(floor.competitors.items())
+    if floor.pooled and len(rows) > 1:
+        rows.append(("all", floor.pooled))
+    for name, item in rows:
+        few = item.pairs < noise.FEWEST_FOR_95
+        table.add_row(
+            name,
+            str(item.programs),
+            str(item.pairs),
+            f"{item.median_percent:.2g}",
+            "-" if few else f"{item.p95_percent:.2g}",
+            f"{item.largest_percent:.2g}",
+        )
+    return table
+
+
 def _print_findings(findings: Sequence[Finding]) -> None:
     out = _out()
     out.print(findings_table(findings))
@@ -112,7 +161,7 @@ def _print_findings(findings: Sequence[Finding]) -> None:
             out.print(Text(f"\n{finding.name}: {finding.value}", style=_STYLES[finding.status]))
             out.print(Text(f"    costs: {finding.cost}"), soft_wrap=True)
             if finding.fix:
-                out.print(Text(f"    type:  {finding.fix}"), soft_wrap=True)
+                out.print(Text(f"    do:    {finding.fix}"), soft_wrap=True)
     out.print("\nto check each line:")
     for finding in findings:
         out.print(Text(f"    {finding.name + ':':<17} {finding.verify}"), soft_wrap=True)

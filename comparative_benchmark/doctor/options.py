@@ -1,6 +1,7 @@
 """Options of `cbs doctor`; apart from the command, so that other commands do not load it."""
 
 import argparse
+from pathlib import Path
 
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
@@ -11,6 +12,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--ceilings",
         action="store_true",
         help="also measure the best matrix product and copy (about a minute), and keep them",
+    )
+    parser.add_argument(
+        "--noise-floor",
+        "--noise_floor",
+        dest="noise_floor",
+        nargs="+",
+        type=Path,
+        metavar="RESULTS.json",
+        help="also work out how far unchanged programs lie apart in these results, and keep it",
     )
     parser.add_argument(
         "--threads", type=int, help="threads of the ceilings (default: usable CPUs)"

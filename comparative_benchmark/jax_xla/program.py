@@ -12,13 +12,16 @@ except ImportError:  # jaxlib has moved it before, and offers no public name for
 def fingerprint(compiled: Any) -> str | None:
     """Returns the sha256 of a compiled program's optimised HLO; None if there is no text of it.
 
-    In XLA's own form for fingerprints: without names and source locations, which differ between an
-    executable that was compiled now and the same one out of the cache.
+    Without metadata: source locations differ between an executable that was compiled now and the
+    same one out of the cache. With backend configurations and constants, which are what the
+    compiler chose; XLA's own form for fingerprints leaves these out.
     """
-    options = None if HloPrintOptions is None else HloPrintOptions.fingerprint()
     executable = compiled.runtime_executable()
-    if options is None or executable is None:
+    if HloPrintOptions is None or executable is None:
         text = compiled.as_text() or ""
     else:
+        options = HloPrintOptions()
+        options.print_metadata = False
+        options.print_large_constants = True
         text = "\n".join(module.to_string(options) for module in executable.hlo_modules())
     return hashlib.sha256(text.encode()).hexdigest() if text else None

@@ -1,24 +1,34 @@
-"""Reading of results documents for a comparison: cases and their samples, whatever the shape.
+"""Reading of results documents for a comparison: their cases, whatever the shape.
 
-The boundary: what others wrote is checked here, and trusted in `compare`.
+The boundary: what others wrote is checked here and in `compare_samples`, and trusted in `compare`.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+import datetime
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import attrs
-import numpy as np
 
-from comparative_benchmark.harness.resampling import SampleError
-from comparative_benchmark.results.records import Record
+from comparative_benchmark.results.compare_samples import listed, mapping, quantity
+from comparative_benchmark.results.records import Record, competitor_of
 from comparative_benchmark.results.store import ResultsFile, ResultsFileError
 
 
 @attrs.frozen(kw_only=True)
 class Case:
-    """What is read of a record, and of the run it belongs to."""
+    """What is read of a record, and of the run it belongs to.
+
+    Attributes:
+      competitor: `backend:compiler`, `backend:compiler@name` where it ran in an environment.
+      quantity: what was measured, see `compare_samples.quantity`.
+      settings: options, environment and flags of the competitor, as far as the record has them.
+      versions: of the packages that its workers had imported.
+      run_id: of its run, `started` the time at which that began; None where it is not told.
+      host: what the run says of its machine.
+      python: version of the interpreter of its workers; `revision` is that of the harness.
+    """
 
     workload: str
     label: str
@@ -31,18 +41,34 @@ class Case:
     device: str
     status: str
     why: str
+    quantity: str
+    settings: Mapping[str, Any]
+    versions: Mapping[str, Any]
     metrics: Mapping[str, Any]
+    run_id: str
+    started: datetime.datetime | None
     host: Mapping[str, Any]
+    python: Any
+    revision: Any
 
     @property
     def key(self) -> Hashable:
         """What tells it from other cases."""
-        return (self.workload, *self.runner)
+        return (self.workload, *self.runner, self.quantity)
 
     @property
     def runner(self) -> tuple[str, str, str]:
         """By what it was run."""
         return (self.competitor, self.framework, self.device)
+
+    @property
+    def machine(self) -> str:
+        """CPU model of the machine; its architecture, or `unknown`, where that is not told."""
+        return str(self.host.get("cpu_model") or self.host.get("architecture") or UNKNOWN)
+
+
+UNKNOWN = "unknown"
+_SETTINGS = ("options", "environment", "flags")
 
 
 def read_document(path: Path) -> Record:
@@ -53,39 +79,50 @@ def read_document(path: Path) -> Record:
     """
     if not path.exists():
         raise ResultsFileError(f"{path} does not exist")
-    return ResultsFile(path)._read()  # noqa: SLF001  same package, same checks
+    return ResultsFile(path).document()
 
 
 def cases_of(document: Mapping[str, Any], where: str) -> tuple[list[Case], list[str]]:
     """Returns the latest record of each case, and why each record without shape has none."""
-    runs = _listed(document, "runs")
-    hosts = {
-        str(run.get("run_id")): _mapping(_mapping(run, "execution_environment"), "host")
-        for run in runs
-        if isinstance(run, Mapping)
+    every, unreadable = all_cases(document, where)
+    return list({case.key: case for case in every}.values()), unreadable
+
+
+def all_cases(document: Mapping[str, Any], where: str) -> tuple[list[Case], list[str]]:
+    """Returns every record as a case, in order, and why each record without shape is none."""
+    runs = {
+        str(run.get("run_id")): run for run in listed(document, "runs") if isinstance(run, Mapping)
     }
-    latest: dict[Hashable, Case] = {}
-    unreadable = []
-    for position, record in enumerate(_listed(document, "benchmarks")):
-        case = _case(record, hosts)
+    found, unreadable = [], []
+    for position, record in enumerate(listed(document, "benchmarks")):
+        case = _case(record, runs)
         if case is None:
-            unreadable.append(f"record {position} of {where} has no definition, status or metrics")
+            unreadable.append(
+                f"record {position} of {where} has no definition, status or metrics, or they have "
+                "another shape"
+            )
         else:
-            latest[case.key] = case
-    return list(latest.values()), unreadable
+            found.append(case)
+    return found, unreadable
 
 
-def _case(record: Any, hosts: Mapping[str, Mapping[str, Any]]) -> Case | None:
-    definition = _mapping(record, "definition")
-    workload, levels = _mapping(definition, "workload"), _mapping(record, "metrics")
+def _case(record: Any, runs: Mapping[str, Mapping[str, Any]]) -> Case | None:
+    definition = mapping(record, "definition")
+    workload, levels = mapping(definition, "workload"), mapping(record, "metrics")
     texts = [definition.get(name) for name in ("backend", "compiler", "device")]
     texts += [workload.get("digest"), record.get("status") if definition else None]
+    environment = definition.get("environment")
+    if environment is not None:
+        # Without its name the results of two environments would be taken for one.
+        texts.append(mapping(definition, "environment").get("name") or None)
     if not all(isinstance(text, str) for text in texts):
         return None
     metrics: Any = next(iter(levels.values()), {})
     if not isinstance(metrics, Mapping):
         return None
-    status = record["status"]
+    status, run_id = record["status"], str(record.get("run_id"))
+    run = runs.get(run_id, {})
+    around = mapping(run, "execution_environment")
     return Case(
         workload=workload["digest"],
         label=str(workload.get("label") or workload["digest"]),
@@ -93,13 +130,20 @@ def _case(record: Any, hosts: Mapping[str, Mapping[str, Any]]) -> Case | None:
         architecture=str(workload.get("architecture")),
         batch_size=definition.get("batch_size"),
         data_type=str(definition.get("data_type") or workload.get("data_type")),
-        competitor=f"{definition['backend']}:{definition['compiler']}",
+        competitor=competitor_of(definition),
         framework=str(definition.get("framework")).rpartition(".")[2].lower(),
         device=definition["device"],
         status=status,
         why=" ".join(filter(None, (status, _after("in", record, "phase")))) + _reason(record),
+        quantity=quantity(metrics),
+        settings={name: definition.get(name) for name in _SETTINGS},
+        versions=mapping(record, "versions"),
         metrics=metrics,
-        host=hosts.get(str(record.get("run_id")), {}),
+        run_id=run_id,
+        started=_time(mapping(run, "trigger").get("timestamp")),
+        host=mapping(around, "host"),
+        python=_python(around, environment),
+        revision=around.get("git_revision"),
     )
 
 
@@ -109,6 +153,21 @@ def _after(word: str, record: Mapping[str, Any], name: str) -> str:
 
 def _reason(record: Mapping[str, Any]) -> str:
     return f": {record['reason']}" if record.get("reason") else ""
+
+
+def _python(around: Mapping[str, Any], environment: Mapping[str, Any] | None) -> Any:
+    if environment is None:
+        return mapping(around, "host").get("python")
+    return mapping(mapping(around, "environments"), environment["name"]).get("python_version")
+
+
+def _time(text: Any) -> datetime.datetime | None:
+    """Returns a time with its zone; None for anything else."""
+    try:
+        found = datetime.datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+    return found if found.tzinfo else None
 
 
 def matched(before: Sequence[Case], after: Sequence[Case]) -> list[tuple[Case | None, Case | None]]:
@@ -135,91 +194,3 @@ def matched(before: Sequence[Case], after: Sequence[Case]) -> list[tuple[Case | 
         (case, partner.get(id(case))) for case in before
     ]
     return pairs + [(None, case) for case in right]
-
-
-def _blocks(metrics: Mapping[str, Any]) -> list[list[Mapping[str, Any]]] | None:
-    """Returns the blocks of each process; None where the record has no such layout."""
-    processes = metrics.get("processes")
-    if processes is None:
-        return None
-    if not isinstance(processes, list) or not processes:
-        raise SampleError("no samples")
-    blocks = [_listed(process, "blocks") for process in processes]
-    if not all(isinstance(block, Mapping) for process in blocks for block in process):
-        raise SampleError("blocks of another shape")
-    return blocks
-
-
-def process_samples(metrics: Mapping[str, Any]) -> list[list[float]]:
-    """Returns the samples of each process, or raises `SampleError`."""
-    blocks = _blocks(metrics)
-    if blocks is None:
-        return [_numbers(metrics)]
-    return [[value for block in process for value in _numbers(block)] for process in blocks]
-
-
-def paired_rounds(
-    old: Mapping[str, Any], new: Mapping[str, Any]
-) -> list[list[tuple[float, float]]] | None:
-    """Returns (candidate, baseline) block medians by process and round; None if not one race."""
-    races = [_mapping(metrics, "race") for metrics in (old, new)]
-    before, after = _blocks(old), _blocks(new)
-    if before is None or after is None or races[0].get("id") != races[1].get("id"):
-        return None
-    if not all(race.get("id") and race.get("interleaved", True) for race in races):
-        return None
-    replicates = []
-    for old_blocks, new_blocks in zip(before, after, strict=False):
-        baseline, candidate = _round_medians(old_blocks), _round_medians(new_blocks)
-        rounds = [(candidate[key], baseline[key]) for key in candidate if key in baseline]
-        if rounds:
-            replicates.append(rounds)
-    return replicates or None
-
-
-def _round_medians(blocks: Iterable[Mapping[str, Any]]) -> dict[Any, float]:
-    rounds: defaultdict[Any, list[float]] = defaultdict(list)
-    for block in blocks:
-        if isinstance(block.get("round"), int):
-            rounds[block["round"]] += _numbers(block)
-    return {key: float(np.median(values)) for key, values in rounds.items() if values}
-
-
-def contention(*sides: Mapping[str, Any]) -> str:
-    """Says that most blocks were measured while others had the CPU; empty if not."""
-    blocks = [b for metrics in sides for process in _blocks(metrics) or [] for b in process]
-    share = sum(bool(block.get("contended")) for block in blocks) / max(len(blocks), 1)
-    return f"; {share:.0%} of the blocks were measured under contention" if share > 0.5 else ""
-
-
-def _numbers(holder: Mapping[str, Any]) -> list[float]:
-    values = holder.get("latencies_ms")
-    if not isinstance(values, list) or not values:
-        raise SampleError("no samples")
-    if not all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values):
-        raise SampleError("a sample is no number")
-    return values
-
-
-def quotient(new: Mapping[str, Any], old: Mapping[str, Any], *names: str) -> float | None:
-    """Returns new / old of the first metric that both have as a positive finite number."""
-    for name in names:
-        above, below = new.get(name), old.get(name)
-        if _is_positive(above) and _is_positive(below):
-            return float(above) / float(below)
-    return None
-
-
-def _is_positive(value: Any) -> TypeGuard[float]:
-    # Between these limits every quotient is a finite number.
-    return isinstance(value, (int, float)) and 1e-100 < value < 1e100
-
-
-def _mapping(holder: Any, name: str) -> Mapping[str, Any]:
-    value = holder.get(name) if isinstance(holder, Mapping) else None
-    return value if isinstance(value, Mapping) else {}
-
-
-def _listed(holder: Any, name: str) -> list[Any]:
-    value = holder.get(name) if isinstance(holder, Mapping) else None
-    return value if isinstance(value, list) else []

@@ -6,22 +6,26 @@ Numbers carry the digits that their intervals support, no more.
 import json
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 
 from comparative_benchmark.harness.statistics import Interval
-from comparative_benchmark.results.compare import Comparison, Summary
+from comparative_benchmark.results.compare_remarks import Remarks
+from comparative_benchmark.results.comparison import Comparison, Summary
 
 HEADINGS = (
     *("workload", "competitor", "baseline ms", "candidate ms", "ratio (98 % interval)"),
-    *("verdict", "compile", "memory", "why"),
+    *("verdict", "p", "measured", "compile", "memory", "why"),
 )
 _MOST_DECIMALS = 6
 
 
-def as_json(comparisons: Sequence[Comparison], summary: Summary) -> str:
+def as_json(
+    comparisons: Sequence[Comparison], summary: Summary, remarks: Remarks | None = None
+) -> str:
     """Returns everything that is known of the comparisons as a JSON text."""
-    value = {
+    value: dict[str, Any] = {
         "comparisons": [
             attrs.asdict(
                 item,
@@ -31,17 +35,22 @@ def as_json(comparisons: Sequence[Comparison], summary: Summary) -> str:
         ],
         "summary": {**attrs.asdict(summary), "pass_rate": summary.pass_rate},
     }
+    if remarks is not None:
+        value["remarks"] = attrs.asdict(remarks)
     return json.dumps(value, indent=2, allow_nan=False, default=str)
 
 
-def as_markdown(comparisons: Sequence[Comparison], summary: Summary) -> str:
-    """Returns a Markdown text: the summary, a table, and what has no ratio with its reason."""
+def as_markdown(
+    comparisons: Sequence[Comparison], summary: Summary, remarks: Remarks | None = None
+) -> str:
+    """Returns a Markdown text: the summary, a table, what has no ratio with its reason, remarks."""
     lines = [f"**{summary_line(summary)}**", ""]
     rows = table_rows([item for item in comparisons if item.ratio])
     if rows:
         lines += [_row(HEADINGS), _row(["---"] * len(HEADINGS)), *map(_row, rows), ""]
     for title, names in _lists(summary):
         lines += [f"{title}:", *(f"- {_escaped(name)}" for name in names), ""]
+    lines += [f"{_escaped(line)}\n" for line in remarks.lines] if remarks else []
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -55,6 +64,8 @@ def table_rows(comparisons: Sequence[Comparison]) -> list[tuple[str, ...]]:
             latency_text(item.candidate_ms),
             ratio_text(item.ratio),
             item.verdict.value,
+            "-" if item.p_value is None else f"{item.p_value:.2g}",
+            item.quantity if item.ratio else "-",
             _plain(item.compile_ratio),
             _plain(item.memory_ratio),
             item.reason,
@@ -65,10 +76,14 @@ def table_rows(comparisons: Sequence[Comparison]) -> list[tuple[str, ...]]:
 
 def summary_line(summary: Summary) -> str:
     """Returns the geomean with its case count and pass rate, and the counts of verdicts."""
-    if summary.geomean is None:
-        mean = "no case could be compared"
-    else:
-        mean = f"geomean {summary.geomean:.3g} over {summary.passed} of {summary.cases} cases"
+    means = [
+        f"geomean {mean:.3g}{of} over {count} of {summary.cases} cases"
+        for mean, of, count in (
+            (summary.geomean, "", summary.passed - summary.compiled),
+            (summary.compile_geomean, " of cold compile times", summary.compiled),
+        )
+        if mean is not None
+    ]
     counts = {
         "faster": summary.faster,
         "slower": summary.slower,
@@ -76,7 +91,8 @@ def summary_line(summary: Summary) -> str:
         "missing": summary.missing,
         "incomparable": summary.incomparable,
     }
-    return ", ".join([mean, *(f"{len(names)} {name}" for name, names in counts.items() if names)])
+    means = means or ["no case could be compared"]
+    return ", ".join([*means, *(f"{len(names)} {name}" for name, names in counts.items() if names)])
 
 
 def ratio_text(interval: Interval | None) -> str:

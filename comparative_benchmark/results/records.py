@@ -17,7 +17,7 @@ from comparative_benchmark.harness.trial import (
     TrialOutcome,
 )
 from comparative_benchmark.phase_names import PHASES
-from comparative_benchmark.results.summary import summarize
+from comparative_benchmark.results.summary import outlier_counts, summarize
 
 Record = dict[str, Any]
 
@@ -149,6 +149,7 @@ def _samples(outcome: TrialOutcome) -> Record:
         "dispatch_ms": [value for block in blocks for value in block["dispatch_ms"]],
         "device_latencies_ms": [value for block in blocks for value in block["device_ms"]],
         "contention": _contention(blocks),
+        "outliers": outlier_counts(process.latencies_ms for process in outcome.processes),
         "cpu_wall_ratio": sum(b["cpu_ms"] for b in blocks) / wall_ms if wall_ms else None,
         "processes": [_process(process) for process in outcome.processes],
     }

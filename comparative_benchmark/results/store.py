@@ -58,29 +58,14 @@ class ResultsFile:
         Raises:
           ResultsFileError: the file is not one of ours.
         """
-        return list(self._read()["benchmarks"]) if self.path.exists() else []
+        return list(self.document()["benchmarks"]) if self.path.exists() else []
 
-    def _update(self, change: Any) -> None:
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            # The lock waits where a file can not be made, as if another process held it.
-            tempfile.TemporaryFile(dir=self.path.parent).close()
-            with self._lock.acquire(timeout=_LOCK_TIMEOUT_S):
-                document = self._read() if self.path.exists() else _empty()
-                change(document)
-                latest = document["runs"][-1]
-                # Where the seed's readers look; it knew one run a file.
-                document["trigger"] = latest["trigger"]
-                document["execution_environment"] = latest["execution_environment"]
-                _write_atomically(self.path, document)
-        except Timeout as error:
-            raise ResultsFileError(
-                f"{self.path}: another process has held its lock for {_LOCK_TIMEOUT_S:g} s"
-            ) from error
-        except OSError as error:
-            raise ResultsFileError(f"{self.path} can not be written: {error}") from error
+    def document(self) -> Record:
+        """Returns the whole content of the file.
 
-    def _read(self) -> Record:
+        Raises:
+          ResultsFileError: the file can not be read, or is not one of ours.
+        """
         document: Record
         try:
             document = json.loads(self.path.read_text(encoding="utf-8"))
@@ -104,6 +89,26 @@ class ResultsFile:
             )
         return document
 
+    def _update(self, change: Any) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            # The lock waits where a file can not be made, as if another process held it.
+            tempfile.TemporaryFile(dir=self.path.parent).close()
+            with self._lock.acquire(timeout=_LOCK_TIMEOUT_S):
+                document = self.document() if self.path.exists() else _empty()
+                change(document)
+                latest = document["runs"][-1]
+                # Where the seed's readers look; it knew one run a file.
+                document["trigger"] = latest["trigger"]
+                document["execution_environment"] = latest["execution_environment"]
+                write_atomically(self.path, document)
+        except Timeout as error:
+            raise ResultsFileError(
+                f"{self.path}: another process has held its lock for {_LOCK_TIMEOUT_S:g} s"
+            ) from error
+        except OSError as error:
+            raise ResultsFileError(f"{self.path} can not be written: {error}") from error
+
 
 def _has_lists(document: Record) -> bool:
     runs, benchmarks = document.get("runs"), document.get("benchmarks")
@@ -120,8 +125,12 @@ def _empty() -> Record:
     }
 
 
-def _write_atomically(path: Path, document: Record) -> None:
-    """Writes beside the file, syncs, renames: a reader sees the old content or the new one."""
+def write_atomically(path: Path, document: Mapping[str, Any]) -> None:
+    """Writes beside the file, syncs, renames: a reader sees the old content or the new one.
+
+    Raises:
+      OSError: the folder or the file can not be written; an old file is as it was.
+    """
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

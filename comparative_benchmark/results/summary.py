@@ -1,7 +1,10 @@
 """Simple summaries of samples."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from comparative_benchmark.harness.steadiness import tukey_outliers
 
 # A percentile is given only if at least this many samples lie beyond it.
 _SAMPLES_BEYOND = 5
@@ -29,3 +32,23 @@ def summarize(samples: Sequence[float], suffix: str) -> dict[str, float | None]:
             cuts = statistics.quantiles(samples, n=100, method="inclusive")
             summary[f"p{percent}_{suffix}"] = cuts[percent - 1]
     return summary
+
+
+def outlier_counts(processes: Iterable[Sequence[float]]) -> dict[str, int]:
+    """Returns how many samples are mild and severe outliers of their own process, by Tukey.
+
+    Each process has fences of its own: the processes of a trial may differ by more than the
+    quartile range of one, and pooled samples would then show outliers where there are none, or
+    hide some. Counted, never dropped; see `tukey_outliers`.
+    """
+    counts = [tukey_outliers(samples) for samples in processes]
+    return {"mild": sum(mild for mild, _ in counts), "severe": sum(severe for _, severe in counts)}
+
+
+def outliers_text(metrics: Mapping[str, Any]) -> str:
+    """Returns e.g. `12 mild, 3 severe`; `-` where a record has no counts."""
+    counts = metrics.get("outliers")
+    if not isinstance(counts, Mapping):
+        return "-"
+    named = [f"{counts[kind]} {kind}" for kind in ("mild", "severe") if counts.get(kind)]
+    return ", ".join(named) or "none"

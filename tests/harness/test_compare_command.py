@@ -20,12 +20,22 @@ def measured(tmp_path_factory, environment):
     )
 
 
+@pytest.fixture
+def document(measured):
+    """That file with samples as of a quiet machine, so that verdicts are not left to this one."""
+    made = measured.document
+    for record in made["benchmarks"]:
+        for number, process in enumerate(record["metrics"]["framework_level"]["processes"]):
+            for block in process["blocks"]:
+                block["latencies_ms"] = [2.0 + 0.001 * number] * len(block["latencies_ms"])
+    return made
+
+
 def _slowed(document, factor):
     """The same document with each sample multiplied."""
     slow = json.loads(json.dumps(document))
     for record in slow["benchmarks"]:
         metrics = record["metrics"]["framework_level"]
-        metrics["latencies_ms"] = [factor * value for value in metrics["latencies_ms"]]
         for process in metrics["processes"]:
             for block in process["blocks"]:
                 block["latencies_ms"] = [factor * value for value in block["latencies_ms"]]
@@ -42,36 +52,74 @@ def _compare(tmp_path, old, new, *options):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_two_runs_of_the_same_thing_are_fine(measured, tmp_path):
-    done = _compare(tmp_path, measured.document, measured.document)
+def test_two_runs_of_the_same_thing_are_fine(document, tmp_path):
+    done = _compare(tmp_path, document, document)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "same" in done.stdout
     assert "geomean 1 over 1 of 1 cases" in done.stdout
 
 
-def test_a_slowdown_of_ten_percent_is_a_regression(measured, tmp_path):
-    done = _compare(tmp_path, measured.document, _slowed(measured.document, 1.1))
+def test_a_slowdown_of_ten_percent_is_a_regression(document, tmp_path):
+    done = _compare(tmp_path, document, _slowed(document, 1.1))
     assert done.returncode == 2, done.stdout
     assert "slower" in done.stdout
 
 
-def test_a_speedup_is_no_regression(measured, tmp_path):
-    done = _compare(tmp_path, measured.document, _slowed(measured.document, 0.9))
+def test_a_speedup_is_no_regression(document, tmp_path):
+    done = _compare(tmp_path, document, _slowed(document, 0.9))
     assert done.returncode == 0
     assert "faster" in done.stdout
 
 
-def test_a_missing_case_is_missing_data(measured, tmp_path):
-    without = {**measured.document, "benchmarks": []}
-    assert _compare(tmp_path, measured.document, without).returncode == 3
+def test_a_missing_case_is_missing_data(document, tmp_path):
+    without = {**document, "benchmarks": []}
+    assert _compare(tmp_path, document, without).returncode == 3
 
 
-def test_json_and_markdown_say_the_same(measured, tmp_path):
-    slow = _slowed(measured.document, 1.1)
-    as_json = json.loads(_compare(tmp_path, measured.document, slow, "--json").stdout)
+def test_json_and_markdown_say_the_same(document, tmp_path):
+    slow = _slowed(document, 1.1)
+    as_json = json.loads(_compare(tmp_path, document, slow, "--json").stdout)
     assert as_json["comparisons"][0]["verdict"] == "slower"
-    markdown = _compare(tmp_path, measured.document, slow, "--markdown").stdout
+    markdown = _compare(tmp_path, document, slow, "--markdown").stdout
     assert markdown.startswith("**geomean 1.1 over 1 of 1 cases, 1 slower**")
+
+
+def _unchanged(document, **changes):
+    """The same document as another run of the same compiled program."""
+    made = json.loads(json.dumps(document))
+    for record in made["benchmarks"]:
+        metrics = record["metrics"]["framework_level"]
+        for holder in (metrics["program"], *metrics["processes"]):
+            holder["artifact_sha256"] = "a" * 64
+    for item in (*made["runs"], *made["benchmarks"]):
+        item["run_id"] += changes.get("suffix", "")
+    made["runs"][0]["trigger"]["timestamp"] = changes.get("time", "2026-01-01T00:00:00+00:00")
+    return made
+
+
+def test_a_slowdown_of_an_unchanged_program_is_the_machines(document, tmp_path):
+    old = _unchanged(document)
+    new = _unchanged(_slowed(document, 1.1), suffix="-2", time="2026-01-03T00:00:00Z")
+    done = _compare(tmp_path, old, new)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "unclear" in done.stdout
+    assert "the difference of +10 % is the machine's" in " ".join(done.stdout.split())
+    *_, floor, withheld, last = done.stdout.splitlines()
+    assert floor == "noise floor: 1 unchanged program differs by 10 %"
+    assert "--count-unchanged" in withheld
+    assert "measured 2 days apart" in last
+    plain = _compare(tmp_path, old, new, "--count-unchanged")
+    assert plain.returncode == 2
+    assert "slower" in plain.stdout
+
+
+def test_other_package_versions_keep_the_verdict(document, tmp_path):
+    old = _unchanged(document)
+    new = _unchanged(_slowed(document, 1.1), suffix="-2")
+    new["benchmarks"][0]["versions"]["numpy"] = "0.1"
+    done = _compare(tmp_path, old, new)
+    assert done.returncode == 2
+    assert "noise floor" not in done.stdout
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"benchmarks": 1}'])

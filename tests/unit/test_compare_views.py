@@ -7,6 +7,7 @@ from test_compare import document, metrics, record
 
 from comparative_benchmark.harness.statistics import Interval
 from comparative_benchmark.results.compare import compare_documents, summarize_comparisons
+from comparative_benchmark.results.compare_remarks import Remarks
 from comparative_benchmark.results.compare_views import (
     HEADINGS,
     as_json,
@@ -16,6 +17,7 @@ from comparative_benchmark.results.compare_views import (
     summary_line,
     table_rows,
 )
+from comparative_benchmark.results.noise_floor import Noise, NoiseFloor
 
 
 @pytest.fixture
@@ -61,6 +63,36 @@ def test_rows_have_a_cell_for_each_heading(comparisons):
     assert {len(row) for row in rows} == {len(HEADINGS)}
     assert rows[0][0] == "label-w1"
     assert rows[0][5] == "slower"
+
+
+def test_p_is_shown_where_there_are_processes_enough_to_decide():
+    few = metrics(1, scale=1.1, processes=3)
+    pairs = [(metrics(), metrics(1, scale=1.1)), (metrics(processes=3), few)]
+    shown = []
+    for before, after in pairs:
+        found = compare_documents(document(record(level=before)), document(record(level=after)))
+        shown.append(table_rows(found)[0][HEADINGS.index("p")])
+        value = json.loads(as_json(found, summarize_comparisons(found)))["comparisons"][0]
+        assert (value["p_value"] is None) is (shown[-1] == "-")
+    assert shown == ["0.03", "-"]
+
+
+def test_remarks_are_in_json_and_end_the_markdown(comparisons):
+    noise = Noise(pairs=2, programs=2, median_percent=0.5, p95_percent=1.0, largest_percent=1.0)
+    beside = Remarks(
+        noise_floor=NoiseFloor(machine="m", pooled=noise, competitors={"c": noise}),
+        saved_noise_floor=None,
+        withheld=1,
+        drift="the machine may have changed",
+    )
+    summary = summarize_comparisons(comparisons)
+    value = json.loads(as_json(comparisons, summary, beside))["remarks"]
+    assert value["noise_floor"]["pooled"]["pairs"] == 2
+    assert value["drift"] == "the machine may have changed"
+    assert "remarks" not in json.loads(as_json(comparisons, summary))
+    text = as_markdown(comparisons, summary, beside)
+    assert text.endswith("\nthe machine may have changed\n")
+    assert "noise floor: 2 unchanged programs differ by 0.5 % (median), 1.0 % (at most)" in text
 
 
 def test_markdown_holds_the_verdicts_the_summary_and_every_reason(comparisons):

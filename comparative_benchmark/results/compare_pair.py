@@ -1,0 +1,133 @@
+"""One case of two results: their ratio and its verdict, or the reason why there is none."""
+
+from typing import Any
+
+import numpy as np
+
+from comparative_benchmark.harness.resampling import SampleError
+from comparative_benchmark.harness.statistics import (
+    Interval,
+    Verdict,
+    latency_interval,
+    mann_whitney_p,
+    ratio_interval,
+    unpaired_ratio_interval,
+    verdict,
+)
+from comparative_benchmark.results.compare_cases import Case
+from comparative_benchmark.results.compare_samples import (
+    COLD_COMPILE,
+    compile_samples,
+    compiles_nothing,
+    contention,
+    paired_rounds,
+    process_samples,
+    quotient,
+)
+from comparative_benchmark.results.comparison import Comparison, Fate
+
+# Compilers read files, start threads and allocate, and one compilation is one sample: their times
+# are noisier than latencies, which are medians of many.
+COMPILE_THRESHOLD = 0.05
+
+
+def compared(old: Case, new: Case, *, threshold: float, seed: int) -> Comparison:
+    """Returns the comparison of a case with its baseline; never raises for what they hold.
+
+    Args:
+      old: the baseline.
+      new: the candidate.
+      threshold: below which a difference of latencies is noise; of compile times it is
+        `COMPILE_THRESHOLD`, unless this one is larger.
+      seed: of the bootstrap.
+    """
+    if new.status == "wrong_output":
+        return without_ratio(new, Fate.WRONG, new.why)
+    if old.status == new.status == "unsupported":
+        return without_ratio(new, Fate.UNSUPPORTED, new.why)
+    for case, side in ((old, "baseline"), (new, "candidate")):
+        if case.status != "ok":
+            return without_ratio(new, Fate.MISSING, f"{side}: {case.why}")
+    if differ := _differences(old, new):
+        return without_ratio(new, Fate.INCOMPARABLE, differ)
+    compiling = new.quantity == COLD_COMPILE
+    if compiling and all(compiles_nothing(case.metrics) for case in (old, new)):
+        return without_ratio(new, Fate.UNSUPPORTED, "nothing to compile")
+    samples: dict[str, list[list[float]]] = {}
+    for case, side in ((old, "baseline"), (new, "candidate")):
+        try:
+            read = compile_samples if compiling else process_samples
+            samples[side] = read(case.metrics)
+            latency_interval(samples[side], seed=seed)
+        except SampleError as error:
+            of = "cold compile times: " if compiling else ""
+            return without_ratio(new, Fate.INCOMPARABLE, f"{side}: {of}{error}")
+    before, after = samples["baseline"], samples["candidate"]
+    try:
+        ratio, paired = _ratio(old, new, before, after, seed=seed)
+    except SampleError as error:
+        return without_ratio(new, Fate.INCOMPARABLE, str(error))
+    # Latencies that a float can hold may have a ratio that it cannot.
+    outcome, reason = verdict(
+        ratio, threshold=max(threshold, COMPILE_THRESHOLD) if compiling else threshold
+    )
+    if outcome is Verdict.INCOMPARABLE:
+        return without_ratio(new, Fate.INCOMPARABLE, reason)
+    medians = [[float(np.median(process)) for process in side] for side in (after, before)]
+    return Comparison(
+        **_identity(new),
+        fate=Fate.COMPARED,
+        verdict=outcome,
+        reason=reason + ("" if compiling else contention(old.metrics, new.metrics)),
+        baseline_ms=latency_interval(before, seed=seed),
+        candidate_ms=latency_interval(after, seed=seed),
+        ratio=ratio,
+        paired=paired,
+        p_value=mann_whitney_p(*medians),
+        # A compile-only result has a better figure than the quotient of two single times.
+        compile_ratio=None if compiling else quotient(new.metrics, old.metrics, "compile_time_ms"),
+        memory_ratio=quotient(
+            new.metrics, old.metrics, "device_memory_peak_mb", "host_memory_peak_mb"
+        ),
+    )
+
+
+def without_ratio(case: Case | None, fate: Fate, reason: str) -> Comparison:
+    """Returns the comparison of a case that has no ratio; `?` for what there is no case of."""
+    identity: dict[str, Any] = _identity(case) if case else dict.fromkeys(_IDENTITY, "?")
+    return Comparison(**identity, fate=fate, verdict=Verdict.INCOMPARABLE, reason=reason)
+
+
+_IDENTITY = ("workload", "label", "competitor", "framework", "device", "quantity")
+
+
+def _identity(case: Case) -> dict[str, Any]:
+    return {name: getattr(case, name) for name in _IDENTITY}
+
+
+def _ratio(
+    old: Case, new: Case, before: list[list[float]], after: list[list[float]], *, seed: int
+) -> tuple[Interval, bool]:
+    """Returns the ratio, and whether it is of paired rounds."""
+    rounds = None
+    if new.quantity != COLD_COMPILE:
+        rounds = paired_rounds(old.metrics, new.metrics)
+    if rounds:
+        return ratio_interval(rounds, seed=seed), True
+    return unpaired_ratio_interval(after, before, seed=seed), False
+
+
+def _differences(old: Case, new: Case) -> str:
+    """Says what differs that a ratio must not hide; empty if nothing does."""
+    if old.data_type != new.data_type:
+        return f"data type {old.data_type} against {new.data_type}"
+    if old.workload != new.workload:
+        return f"different workloads: {old.label} against {new.label}, digests differ"
+    if old.quantity != new.quantity:
+        return f"different measurements: {old.quantity} against {new.quantity}"
+    if old.machine != new.machine:
+        return f"different machines: {old.machine} against {new.machine}"
+    threads = [case.host.get("threads") for case in (old, new)]
+    if threads[0] != threads[1]:
+        return f"different thread counts: {threads[0]} against {threads[1]}"
+    return ""

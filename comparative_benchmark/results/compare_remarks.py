@@ -1,0 +1,122 @@
+"""What is to be known beside a comparison of two files: noise floor, verdicts withheld, drift."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from comparative_benchmark.results.compare_cases import UNKNOWN, Case, cases_of, matched
+from comparative_benchmark.results.compare_samples import is_positive, listed, mean_mhz
+from comparative_benchmark.results.comparison import Comparison
+from comparative_benchmark.results.noise_floor import (
+    NoiseFloor,
+    NoiseFloorError,
+    floor_text,
+    load_noise_floor,
+    noise_floor,
+)
+
+# Runs that began within an hour of each other saw about the same machine.
+_APART_S = 3600.0
+_CONDITIONS = (
+    *("hostname", "system", "governor", "turbo", "usable_cpus", "pinned_cpus", "memory_bytes"),
+    "python",
+)
+# Half a CPU that was busy before the run, and clocks 2 % apart, can be seen in latencies.
+_LOAD_APART, _CLOCK_APART = 0.5, 0.02
+
+
+@attrs.frozen(kw_only=True)
+class Remarks:
+    """What is to be known beside the comparisons.
+
+    Attributes:
+      noise_floor: of the programs that both files hold unchanged; None without such.
+      saved_noise_floor: what `cbs doctor --noise-floor` kept of that machine; None if nothing.
+      withheld: how many verdicts are `unclear` because the program is unchanged.
+      drift: why the machine may not have been the same for both files; None if nothing says so.
+    """
+
+    noise_floor: NoiseFloor | None
+    saved_noise_floor: NoiseFloor | None
+    withheld: int
+    drift: str | None
+
+    @property
+    def lines(self) -> list[str]:
+        """Sentences for a person, drift last."""
+        found = []
+        for floor, where in ((self.noise_floor, ""), (self.saved_noise_floor, ", as saved")):
+            if floor is not None and floor.pooled is not None:
+                found.append(f"noise floor{where}: {floor_text(floor.pooled)}")
+        if self.withheld:
+            found.append(
+                f"unchanged programs: {self.withheld} that would be faster or slower; "
+                "--count-unchanged gives the plain verdicts"
+            )
+        return found + ([self.drift] if self.drift else [])
+
+
+def remarks(
+    baseline: Mapping[str, Any],
+    candidate: Mapping[str, Any],
+    comparisons: Sequence[Comparison],
+) -> Remarks:
+    """Returns what is to be known beside the comparisons of two documents."""
+    before, after = (cases_of(document, "the results")[0] for document in (baseline, candidate))
+    pairs = [(old, new) for old, new in matched(before, after) if old and new]
+    try:
+        floor = noise_floor([baseline, candidate])
+    except NoiseFloorError:
+        floor = None
+    machines = {case.machine for case in (*before, *after)} - {UNKNOWN}
+    return Remarks(
+        noise_floor=floor if floor and floor.pooled else None,
+        saved_noise_floor=load_noise_floor(next(iter(machines))) if len(machines) == 1 else None,
+        withheld=sum(item.withheld is not None for item in comparisons),
+        drift=_drift(pairs),
+    )
+
+
+def _drift(pairs: Sequence[tuple[Case, Case]]) -> str | None:
+    """Says what of time and conditions differs between the runs of compared cases."""
+    gaps = [
+        abs((new.started - old.started).total_seconds())
+        for old, new in pairs
+        if old.started and new.started
+    ]
+    found = [f"measured {_duration(max(gaps))} apart"] if max(gaps, default=0) > _APART_S else []
+    told = {text: None for old, new in pairs for text in _conditions(old, new)}
+    found += [*told, *_clocks(pairs)]
+    if not found:
+        return None
+    return (
+        f"the machine may have changed between the files ({'; '.join(found)}), which no interval "
+        "shows: where it matters, race both in one `cbs run`"
+    )
+
+
+def _conditions(old: Case, new: Case) -> Iterable[str]:
+    for name in _CONDITIONS:
+        values = [case.host.get(name) for case in (old, new)]
+        if values[0] != values[1]:
+            yield f"{name} {values[0]} against {values[1]}"
+    loads = [next(iter(listed(case.host, "load_average")), None) for case in (old, new)]
+    if all(isinstance(load, (int, float)) for load in loads):
+        before, after = (float(load) for load in loads if load is not None)
+        if abs(before - after) > _LOAD_APART:
+            yield f"load {before:.1f} against {after:.1f}"
+
+
+def _clocks(pairs: Sequence[tuple[Case, Case]]) -> Iterable[str]:
+    both = [(mean_mhz(old.metrics), mean_mhz(new.metrics)) for old, new in pairs]
+    known = [(old, new) for old, new in both if is_positive(old) and is_positive(new)]
+    if known:
+        before, after = (sum(side) / len(known) for side in zip(*known, strict=True))
+        if abs(after / before - 1) > _CLOCK_APART:
+            yield f"clocks {before:.0f} MHz against {after:.0f} MHz"
+
+
+def _duration(seconds: float) -> str:
+    hours = seconds / 3600
+    return f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:.0f} days"

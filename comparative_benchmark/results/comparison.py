@@ -1,0 +1,140 @@
+"""What a comparison comes to: one case, and the summary of all, with the exit code."""
+
+import enum
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from comparative_benchmark.harness.statistics import Interval, Verdict
+from comparative_benchmark.results.compare_samples import COLD_COMPILE, LATENCY
+
+
+class Fate(enum.Enum):
+    """How a comparison counts in the summary."""
+
+    COMPARED = "compared"
+    INCOMPARABLE = "incomparable"
+    MISSING = "missing"
+    WRONG = "wrong"
+    UNSUPPORTED = "unsupported"
+
+
+@attrs.frozen(kw_only=True)
+class Comparison:
+    """One case against its baseline.
+
+    Attributes:
+      workload: digest; `label` for people.
+      competitor: `backend:compiler`, with `@name` of its environment; `framework` and `device` it
+        ran with.
+      quantity: what was measured: `latency`, or `cold compile` of compile-only results.
+      baseline_ms, candidate_ms: that quantity with 95 % intervals; None where there are none.
+      ratio: candidate / baseline with the 98 % interval that the verdict rests on.
+      paired: whether the ratio is from interleaved rounds of one race.
+      p_value: Mann-Whitney over process medians; None where they are too few to decide.
+      compile_ratio, memory_ratio: candidate / baseline; None where one side has no figure.
+      withheld: the verdict that the ratio alone would have, where the compiled program is
+        unchanged and the verdict is `unclear` for that reason; else None.
+    """
+
+    workload: str
+    label: str
+    competitor: str
+    framework: str
+    device: str
+    quantity: str = LATENCY
+    fate: Fate
+    verdict: Verdict
+    reason: str
+    baseline_ms: Interval | None = None
+    candidate_ms: Interval | None = None
+    ratio: Interval | None = None
+    paired: bool = False
+    p_value: float | None = None
+    compile_ratio: float | None = None
+    memory_ratio: float | None = None
+    withheld: Verdict | None = None
+
+    @property
+    def name(self) -> str:
+        """What a person calls the case."""
+        return f"{self.label} {self.competitor} ({self.framework}, {self.device})"
+
+
+@attrs.frozen(kw_only=True)
+class Summary:
+    """What all comparisons come to.
+
+    Attributes:
+      geomean: of the latency ratios of all compared cases, unclipped; None if there are none.
+      compile_geomean: the same of cold compile times; `compiled` of the passed cases are in it.
+      cases: how many there should be; `passed` of them could be compared.
+      faster, slower: names of those with that verdict.
+      missing, wrong, incomparable: names of those without a ratio, each with its reason.
+    """
+
+    geomean: float | None
+    compile_geomean: float | None
+    cases: int
+    passed: int
+    compiled: int
+    faster: tuple[str, ...]
+    slower: tuple[str, ...]
+    missing: tuple[str, ...]
+    wrong: tuple[str, ...]
+    incomparable: tuple[str, ...]
+
+    @property
+    def pass_rate(self) -> float | None:
+        """Share of the cases that could be compared."""
+        return self.passed / self.cases if self.cases else None
+
+
+def summarize_comparisons(comparisons: Sequence[Comparison]) -> Summary:
+    """Returns the geometric mean over the common set, never without counts and what is left out.
+
+    Ratios have no other mean that does not depend on the choice of the baseline (Fleming &
+    Wallace 1986); it hides the absolute times, which is why tables print them beside it. Latencies
+    and compile times have a mean each. A case that neither side supports is not counted.
+    """
+    counted = [item for item in comparisons if item.fate is not Fate.UNSUPPORTED]
+    ratios: defaultdict[str, list[float]] = defaultdict(list)
+    named: defaultdict[Any, list[str]] = defaultdict(list)
+    for item in counted:
+        if item.ratio is not None:
+            ratios[item.quantity].append(item.ratio.estimate)
+        named[item.verdict].append(item.name)
+        named[item.fate].append(f"{item.name}: {item.reason}")
+    return Summary(
+        geomean=_geomean(ratios[LATENCY]),
+        compile_geomean=_geomean(ratios[COLD_COMPILE]),
+        cases=len(counted),
+        passed=sum(map(len, ratios.values())),
+        compiled=len(ratios[COLD_COMPILE]),
+        faster=tuple(named[Verdict.FASTER]),
+        slower=tuple(named[Verdict.SLOWER]),
+        missing=tuple(named[Fate.MISSING]),
+        wrong=tuple(named[Fate.WRONG]),
+        incomparable=tuple(named[Fate.INCOMPARABLE]),
+    )
+
+
+def exit_code(summary: Summary) -> int:
+    """Returns 2 for a regression or a wrong output, 3 for missing data, 0 if all is fine.
+
+    Data that cannot be compared is missing, and so is an empty comparison: never green.
+    """
+    if summary.slower or summary.wrong:
+        return 2
+    if summary.missing or summary.incomparable or not summary.passed:
+        return 3
+    return 0
+
+
+def _geomean(ratios: Sequence[float]) -> float | None:
+    if not ratios:
+        return None
+    return math.exp(math.fsum(math.log(ratio) for ratio in ratios) / len(ratios))

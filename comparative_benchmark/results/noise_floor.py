@@ -1,0 +1,193 @@
+"""The noise floor of a machine, from programs that did not change between two runs.
+
+Where the compiled program, the packages and the settings are the same, any difference between two
+measurements is noise of the machine: free calibration, from results that are there anyway.
+"""
+
+import json
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import cattrs
+import numpy as np
+
+from comparative_benchmark.harness.resampling import SampleError, checked
+from comparative_benchmark.results.compare_cases import Case, all_cases
+from comparative_benchmark.results.compare_samples import LATENCY, process_samples
+from comparative_benchmark.results.store import write_atomically
+from comparative_benchmark.results.unchanged import fingerprint, program_digest, unidentified
+from openxla.benchmark.root import root_dir
+
+_SCHEMA = 1
+# The 95 % quantile of fewer pairs is little but their largest.
+FEWEST_FOR_95 = 10
+
+
+class NoiseFloorError(ValueError):
+    """The documents are not of one machine; the message says of which."""
+
+
+@attrs.frozen(kw_only=True)
+class Noise:
+    """How far measurements of unchanged programs lie apart.
+
+    Attributes:
+      pairs: of two runs of one program; `programs` of them are different ones.
+      median_percent, p95_percent, largest_percent: quantiles of the differences, as percent of
+        the faster run.
+    """
+
+    pairs: int = attrs.field(validator=attrs.validators.ge(1))
+    programs: int = attrs.field(validator=attrs.validators.ge(1))
+    median_percent: float = attrs.field(validator=attrs.validators.ge(0))
+    p95_percent: float = attrs.field(validator=attrs.validators.ge(0))
+    largest_percent: float = attrs.field(validator=attrs.validators.ge(0))
+
+
+@attrs.frozen(kw_only=True)
+class NoiseFloor:
+    """Noise of a machine.
+
+    Attributes:
+      machine: its CPU model, or its architecture where that is not told; empty without pairs.
+      pooled: over all pairs; None where no program was measured twice.
+      competitors: the same by competitor.
+    """
+
+    machine: str
+    pooled: Noise | None
+    competitors: dict[str, Noise]
+    schema: int = _SCHEMA
+
+
+def noise_floor(documents: Iterable[Mapping[str, Any]]) -> NoiseFloor:
+    """Returns how far any two runs of unchanged programs lie apart.
+
+    Pooled are all pairs of runs (of different files, or of different run ids) of one workload,
+    competitor and device whose program digest, package versions, settings, interpreter, CPU model
+    and thread count are equal and known. The latency of a run is the mean over processes of the
+    logarithm of the process median, as in `unpaired_ratio_interval`: the floor is one of the ratios
+    that `cbs compare` prints. Pairs of one program are not independent: it says what happened on
+    this machine, not what can happen. It can not see noise that all runs share, nor does it hold
+    for another time of day, load or CPU. Runs may be of several revisions of the harness: what that
+    changes stands between two files as well.
+
+    Args:
+      documents: results documents; records that have no samples are left out.
+
+    Raises:
+      NoiseFloorError: there are pairs of more than one machine.
+    """
+    runs: defaultdict[tuple[Any, ...], dict[tuple[int, str], float]] = defaultdict(dict)
+    machines: dict[tuple[Any, ...], Case] = {}
+    for position, document in enumerate(documents):
+        for case in all_cases(document, "the results")[0]:
+            digest, latency = program_digest(case.metrics), _log_latency(case)
+            if digest is None or latency is None or unidentified(case):
+                continue
+            program = (case.key, digest, fingerprint(case))
+            # Of one run, the latest record counts.
+            runs[program][position, case.run_id] = latency
+            machines[program] = case
+    found: defaultdict[str, list[list[float]]] = defaultdict(list)
+    names = set()
+    for program, latencies in runs.items():
+        if differences := _differences(latencies):
+            found[machines[program].competitor].append(differences)
+            names.add(machines[program].machine)
+    if len(names) > 1:
+        raise NoiseFloorError(f"results of several machines: {', '.join(sorted(names))}")
+    every = [program for programs in found.values() for program in programs]
+    return NoiseFloor(
+        machine=next(iter(names), ""),
+        pooled=_noise(every) if every else None,
+        competitors={name: _noise(programs) for name, programs in sorted(found.items())},
+    )
+
+
+def floor_text(noise: Noise) -> str:
+    """Returns e.g. `12 unchanged programs differ by 0.4 % (median), 2.1 % (95 %)`."""
+    one = noise.programs == 1
+    counted = f"{noise.programs} unchanged program{'' if one else 's'}"
+    if noise.pairs > noise.programs:
+        counted += f" ({noise.pairs} pairs of runs)"
+    if noise.pairs == 1:
+        return f"{counted} differs by {_digits(noise.median_percent)} %"
+    upper = (
+        f"{_digits(noise.p95_percent)} % (95 %)"
+        if noise.pairs >= FEWEST_FOR_95
+        else f"{_digits(noise.largest_percent)} % (at most)"
+    )
+    verb = "differs" if one else "differ"
+    return f"{counted} {verb} by {_digits(noise.median_percent)} % (median), {upper}"
+
+
+def noise_floor_path(machine: str) -> Path:
+    """Returns the file under the artifact root that holds the noise floor of a machine."""
+    slug = re.sub(r"[^a-z0-9]+", "-", machine.lower()).strip("-")
+    return root_dir() / f"noise-floor-{slug}.json"
+
+
+def save_noise_floor(floor: NoiseFloor) -> Path:
+    """Writes the noise floor, whole or not at all, and returns where.
+
+    Raises:
+      OSError: it can not be written.
+    """
+    path = noise_floor_path(floor.machine)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, attrs.asdict(floor))
+    return path
+
+
+def load_noise_floor(machine: str) -> NoiseFloor | None:
+    """Returns the noise floor of a machine; None where there is no file that can be read."""
+    try:
+        text = noise_floor_path(machine).read_text(encoding="utf-8")
+        found = cattrs.structure(json.loads(text), NoiseFloor)
+    except (OSError, ValueError, RecursionError, cattrs.BaseValidationError):
+        return None
+    return found if found.schema == _SCHEMA and found.pooled else None
+
+
+def _log_latency(case: Case) -> float | None:
+    """Returns the logarithm of the latency in ms; None where there is no sound measurement."""
+    if case.status != "ok" or case.quantity != LATENCY:
+        return None
+    try:
+        processes = checked(process_samples(case.metrics))
+    except SampleError:
+        return None
+    return math.fsum(math.log(np.median(values)) for values in processes) / len(processes)
+
+
+def _differences(latencies: Mapping[tuple[int, str], float]) -> list[float]:
+    """Returns |log ratio| of all pairs of runs; a copy of a run in another file is none."""
+    distinct = {(run_id, latency) for (_, run_id), latency in latencies.items()}
+    values = [latency for _, latency in sorted(distinct)]
+    first, second = np.triu_indices(len(values), 1)
+    array = np.array(values)
+    differences: list[float] = np.abs(array[first] - array[second]).tolist()
+    return differences
+
+
+def _noise(programs: Sequence[Sequence[float]]) -> Noise:
+    every = np.concatenate([np.asarray(differences) for differences in programs])
+    quantiles = [float(value) for value in np.quantile(every, [0.5, 0.95, 1.0])]
+    median, p95, largest = (100 * math.expm1(value) for value in quantiles)
+    return Noise(
+        pairs=every.size,
+        programs=len(programs),
+        median_percent=median,
+        p95_percent=p95,
+        largest_percent=largest,
+    )
+
+
+def _digits(percent: float) -> str:
+    return f"{percent:.1f}" if percent < 10 else f"{percent:.0f}"

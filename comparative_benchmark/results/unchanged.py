@@ -1,0 +1,76 @@
+"""Whether two results are of one and the same compiled program, run by the same packages.
+
+Why that matters, and where it can err: docs/design/0005-unchanged-programs.md.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from comparative_benchmark.results.compare_cases import UNKNOWN, Case
+from comparative_benchmark.results.compare_samples import listed, mapping
+
+
+def program_digest(metrics: Mapping[str, Any]) -> str | None:
+    """Returns the SHA-256 of the program that all processes of a result compiled.
+
+    None where the stack gives none, as eager execution, and where processes compiled different
+    programs (autotuning, say): the result is then of a mixture, and the next one of another.
+    """
+    digest = mapping(metrics, "program").get("artifact_sha256")
+    if not isinstance(digest, str) or not digest:
+        return None
+    processes = [item for item in listed(metrics, "processes") if isinstance(item, Mapping)]
+    told = [item["artifact_sha256"] for item in processes if "artifact_sha256" in item]
+    return digest if all(other == digest for other in told) else None
+
+
+def same_program(old: Case, new: Case) -> bool:
+    """Tells whether workload, competitor, device and compiled program are the same, and known."""
+    digests = [program_digest(case.metrics) for case in (old, new)]
+    return old.key == new.key and digests[0] is not None and digests[0] == digests[1]
+
+
+def surroundings(old: Case, new: Case) -> str | None:
+    """Says what of the software around a program differs, or can not be told; None if nothing.
+
+    Packages, settings, interpreter and harness run the program and are part of its speed; of the
+    machine only model and thread count are looked at.
+    """
+    facts = [_facts(case) for case in (old, new)]
+    for name in facts[0] | facts[1]:
+        values = [side.get(name) for side in facts]
+        if values[0] != values[1]:
+            return f"{name} {values[0]} against {values[1]}"
+    if old.revision != new.revision:
+        return f"harness revision {old.revision} against {new.revision}"
+    return unidentified(new)
+
+
+def unidentified(case: Case) -> str | None:
+    """Says why it can not be told what ran the program; None if it can.
+
+    A development version does not say which build it is: two builds of a runtime, with a change
+    between them that an engineer wants to measure, may call themselves the same.
+    """
+    if not case.versions:
+        return "package versions are not known"
+    for name, version in case.versions.items():
+        if "dev" in str(version):
+            return f"{name} {version} may be several builds"
+    return "the machine is not known" if case.machine == UNKNOWN else None
+
+
+def fingerprint(case: Case) -> str:
+    """Returns a text that is equal where `surroundings` finds no difference, but of the harness."""
+    return json.dumps(_facts(case), sort_keys=True, default=str)
+
+
+def _facts(case: Case) -> dict[str, Any]:
+    return {
+        **case.versions,
+        **case.settings,
+        "Python": case.python,
+        "threads": case.host.get("threads"),
+        "machine": case.machine,
+    }
