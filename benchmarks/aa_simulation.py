@@ -18,14 +18,12 @@ the intervals, by the truth they should hold. All noise is in the logarithm of t
 
 import argparse
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from _timing import print_table
+from _usual_methods import t_test
 from numpy.typing import NDArray
 
-from comparative_benchmark.harness.resampling import student_quantile
 from comparative_benchmark.harness.statistics import (
     Interval,
     Verdict,
@@ -102,17 +100,6 @@ def whole(interval: Interval) -> Verdict:
     if interval.low > 1.01:
         return Verdict.SLOWER
     return Verdict.FASTER if interval.high < 1 / 1.01 else Verdict.UNCLEAR
-
-
-def t_test(candidate: Array, baseline: Array, middle: Callable[[Array], Any]) -> Verdict:
-    """Returns what Welch's test at 5 % says of samples that it takes for independent."""
-    errors = [float(np.var(side, ddof=1)) / side.size for side in (candidate, baseline)]
-    degrees = sum(errors) ** 2 / sum(error**2 / (candidate.size - 1) for error in errors)
-    score = float(candidate.mean() - baseline.mean()) / math.sqrt(sum(errors))
-    ratio = float(middle(candidate)) / float(middle(baseline))
-    if abs(score) < student_quantile(0.975, round(degrees)) or 1 / 1.01 <= ratio <= 1.01:
-        return Verdict.UNCLEAR
-    return Verdict.SLOWER if ratio > 1 else Verdict.FASTER
 
 
 def judge(kind: str, effect: float, processes: int, seed: int) -> dict[str, Verdict]:

@@ -7,6 +7,9 @@ for a call: the mean latency that the harness reports, and the wall time that an
 Blocks are short and the first decile over all of them is taken, the blocks in which no other
 process had the CPU: on a busy machine anything else measures the neighbours.
 
+Then the same empty call in a real worker: what is in a sample, what an iteration costs while its
+block runs, and what its sample costs on the way to the parent, when nothing is timed any more.
+
     python benchmarks/harness_overhead.py [--rounds 500] [--quick]
 """
 
@@ -14,23 +17,26 @@ import argparse
 import random
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import attrs
+from _empty import Empty
 from _timing import print_goal, print_table
+from _worker_trip import decile, worker_trip
 
-from comparative_benchmark.backend_api import Array, Backend, BackendContext, BackendFacts
+from comparative_benchmark.backend_api import BackendContext
 from comparative_benchmark.harness.phases import PhaseClock
 from comparative_benchmark.harness.sampling import measure_block
 from openxla.benchmark import devices
 
 GOAL = 0.01
+GOAL_NS = 1000
 _TARGET_NS = 1_000_000
 
 
-class Fake(Backend):
+class Fake(Empty):
     """A backend whose model is any callable, done when it returns."""
 
     def __init__(self, call: Callable[[], object]) -> None:
@@ -45,26 +51,9 @@ class Fake(Backend):
         super().__init__(context)
         self._call = call
 
-    def load(self, model: Any, inputs: Sequence[Array]) -> None:
-        """Nothing to load."""
-
-    def compile(self) -> None:
-        """Nothing to compile."""
-
     def dispatch(self) -> Any:
         """Calls."""
         return self._call()
-
-    def synchronize(self, outputs: Any) -> None:
-        """The call has returned."""
-
-    def fetch(self, outputs: Any) -> list[Any]:
-        """Nothing to fetch."""
-        return []
-
-    def facts(self) -> BackendFacts:
-        """Nothing is known."""
-        return BackendFacts()
 
 
 @attrs.define
@@ -86,17 +75,27 @@ def main() -> None:
     rows, ratios = [], []
     for name, call in (("waits 1 ms", _wait), ("Python work, 1 ms", _work_of_1_ms())):
         measured = _measure(call, rounds=rounds, iterations=5)
-        bare = _decile(measured.bare_ns)
-        found = [_decile(values) / bare for values in (measured.reported_ns, measured.wall_ns)]
+        bare = decile(measured.bare_ns)
+        found = [decile(values) / bare for values in (measured.reported_ns, measured.wall_ns)]
         ratios += found
         rows.append([name, f"{bare / 1e3:.1f}", *(f"{value:.4f}" for value in found)])
     print_table(["model", "bare, us", "reported / bare", "wall / bare"], rows)
 
     empty = _measure(_nothing, rounds=max(rounds // 10, 10), iterations=20_000)
-    bare, wall, reported = map(_decile, (empty.bare_ns, empty.wall_ns, empty.reported_ns))
+    bare, wall, reported = map(decile, (empty.bare_ns, empty.wall_ns, empty.reported_ns))
     print(
         f"empty call: {bare:.0f} ns in the bare loop, {wall:.0f} ns an iteration in the harness: "
         f"{wall - bare:.0f} ns added; a sample of it reads {reported:.0f} ns"
+    )
+    trip = worker_trip(rounds)
+    print(
+        f"empty call in a worker: a sample reads {trip.sample_ns:.0f} ns, an iteration takes "
+        f"{trip.iteration_ns:.0f} ns; not timed: {trip.trip_ns / 1e3:.1f} us to send a sample, "
+        f"{trip.command_ns / 1e3:.0f} us a block"
+    )
+    print_goal(
+        "worker protocol and sampling add less than 1 us per iteration, while a block runs",
+        met=max(wall - bare, trip.iteration_ns) < GOAL_NS,
     )
     print_goal(
         f"a 1 ms model within {GOAL:.0%}", met=all(abs(value - 1) <= GOAL for value in ratios)
@@ -148,10 +147,6 @@ def _work(count: int) -> int:
 
 def _nothing() -> None:
     pass
-
-
-def _decile(values: Sequence[float]) -> float:
-    return statistics.quantiles(values, n=10)[0]
 
 
 if __name__ == "__main__":

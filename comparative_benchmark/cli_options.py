@@ -137,6 +137,11 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="memory of a worker, e.g. 8G (default: what is available, less 1G)",
     )
+    add(
+        "--profile",
+        action="store_true",
+        help="when a trial has been measured, run its stack's profiler and keep the traces",
+    )
     add("--verbose", action="store_true", help="print phases, log files and tracebacks")
 
 

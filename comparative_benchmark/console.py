@@ -65,6 +65,8 @@ class Console:
         elif status != "ok":
             line.append(f"  in {record['phase']}: {record['reason']}")
         self._err.print(line, soft_wrap=True)
+        if error := (record.get("profile") or {}).get("error"):
+            self._err.print(Text(f"    no profile: {error}", style="yellow"), soft_wrap=True)
         if self._verbose:
             self._print_details(record, metrics)
 

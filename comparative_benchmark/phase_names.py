@@ -5,4 +5,4 @@ PHASES = ("import", "load", "h2d", "trace", "lower", "compile", "first_run", "ex
 
 # What a session knows besides: its start, the making of artifacts, and the time in a command that
 # no phase has claimed yet.
-SESSION_PHASES = ("start", "prepare", "preprocess", "reference", "measure", "outputs")
+SESSION_PHASES = ("start", "prepare", "preprocess", "reference", "measure", "outputs", "profile")

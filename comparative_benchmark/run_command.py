@@ -79,6 +79,9 @@ def run(options: argparse.Namespace) -> int:
         console.close()
     console.results(records, baseline=baseline)
     console.say(f"results: {options.output}")
+    if options.profile:
+        traces = options.output.with_suffix(".profiles")
+        console.say(f"profiles: {traces} (open traces at https://ui.perfetto.dev)")
     return exit_code(records)
 
 
@@ -137,6 +140,8 @@ def _settings(options: argparse.Namespace, device: DeviceSpec, baseline: str | N
             memory_bytes=options.memory_limit or default_limit_bytes(),
         ),
         log_dir=options.output.absolute().with_suffix(".logs"),
+        profile=options.profile,
+        profile_dir=options.output.absolute().with_suffix(".profiles"),
         generate_artifacts=options.generate_artifacts,
         use_only_local=options.no_download and not options.generate_artifacts,
         in_process=options.run_in_process,
@@ -165,8 +170,8 @@ def sampling(options: argparse.Namespace) -> CompileOnly | FixedCounts | Samplin
     """
     counts = (options.warmup_iterations, options.iterations)
     if getattr(options, "compile_only", False):
-        if counts != (None, None) or options.run_in_process:
-            raise UsageError("--compile-only excludes -w, -iter and --run-in-process")
+        if counts != (None, None) or options.run_in_process or options.profile:
+            raise UsageError("--compile-only excludes -w, -iter, --profile and --run-in-process")
         return CompileOnly(pairs=options.processes or 3, seed=options.seed)
     if counts != (None, None) or hasattr(options, "compiler"):
         warmup, iterations = (

@@ -182,7 +182,8 @@ def _outcomes(
     if ready:
         log_dir = settings.log_dir / run_id
         artifacts = preparation.artifacts[ready[0].workload.digest]
-        race = Race(ready, artifacts, settings, _log_files(log_dir), observer.say)
+        profile_dir = settings.profile_dir / run_id if settings.profile else None
+        race = Race(ready, artifacts, settings, _log_files(log_dir), observer.say, profile_dir)
         race.run()
         outcomes |= race.outcomes
     return outcomes

@@ -12,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from comparative_benchmark.harness import profiling
 from comparative_benchmark.harness.in_process import InProcessSession
 from comparative_benchmark.harness.sampling_rule import SamplingRule
 from comparative_benchmark.harness.session import Session, SessionEnded
@@ -21,6 +22,7 @@ from comparative_benchmark.harness.steadiness import (
     relative_precision,
     steadiness,
 )
+from comparative_benchmark.harness.trace import ProcessTrack
 from comparative_benchmark.harness.trial import ProcessRecord, Status, Trial
 from comparative_benchmark.harness.verification import Verification, verify
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
@@ -39,6 +41,7 @@ class Participant:
         cache_dir: Path,
         log_file: Path,
         cold: bool,
+        track: ProcessTrack,
     ) -> None:
         self.trial = trial
         self.record = ProcessRecord(log_file=str(log_file), cold=cold)
@@ -48,6 +51,7 @@ class Participant:
         self._settings = settings
         self._work_dir = work_dir
         self._cache_dir = cache_dir
+        self._track = track
         self._stack = ExitStack()
         self._session: Session | InProcessSession | None = None
 
@@ -65,6 +69,7 @@ class Participant:
                 work_dir=self._work_dir,
                 cache_dir=self._cache_dir,
                 log_file=Path(self.record.log_file),
+                track=self._track,
             )
             self._stack.push(session)
             self._session = session
@@ -79,7 +84,7 @@ class Participant:
 
     def warm_up(self, iterations: int) -> None:
         """Runs a fixed number of iterations."""
-        if iterations and (block := self._measure(iterations)):
+        if iterations and (block := self._measure(iterations, part="warm-up")):
             self.record.warmup_latencies_ms += block["latencies_ms"]
 
     def warm_up_until_steady(self, rule: SamplingRule) -> None:
@@ -90,7 +95,7 @@ class Participant:
         samples = self.record.warmup_latencies_ms
         verdict = None
         while self.alive and sum(samples) < rule.warmup_budget_ms:
-            if not (block := self._measure(rule.warmup_iterations(samples))):
+            if not (block := self._measure(rule.warmup_iterations(samples), part="warm-up")):
                 return
             samples += block["latencies_ms"]
             verdict = steadiness(samples[-rule.steady_window :])
@@ -109,8 +114,8 @@ class Participant:
     def measure_block(self, round_index: int, iterations: int, *, refresh: bool = False) -> None:
         """Measures one block; `refresh` runs one unmeasured iteration before it."""
         if refresh:
-            self._measure(1)
-        if block := self._measure(iterations):
+            self._measure(1, part="refresh")
+        if block := self._measure(iterations, part="round", round=round_index):
             self.record.blocks.append({"round": round_index, **block})
 
     def why_enough_rounds(self, rule: SamplingRule) -> str | None:
@@ -135,14 +140,24 @@ class Participant:
             self._session.resume()
 
     def finish(self) -> None:
-        """Verifies the last timed output and ends the worker."""
-        if self._session is not None:
-            try:
-                self.resume()
-                self.record.final_verification = self._verify(self._session, "last_run")
-            except SessionEnded as ended:
-                self._end(ended)
+        """Verifies the last timed output; the worker is stopped until it is profiled or closed."""
+        if self._session is None:
+            return
+        try:
+            self.resume()
+            self.record.final_verification = self._verify(self._session, "last_run")
+        except SessionEnded as ended:
+            self._end(ended)
+        self.pause()
+
+    def profile(self, directory: Path) -> profiling.Profile | None:
+        """Profiles a worker that has finished; None if it has failed. Its record stays as it is."""
+        if self._session is None:
+            return None
+        self.resume()
+        taken = profiling.take(self._session, directory, self.record.latencies_ms)
         self.close()
+        return taken
 
     def close(self) -> None:
         """Ends the worker if it is still there."""
@@ -153,9 +168,10 @@ class Participant:
         """Returns the memory that the worker holds now."""
         return self._session.resident_bytes() if isinstance(self._session, Session) else 0
 
-    def _measure(self, iterations: int) -> dict[str, Any] | None:
+    def _measure(self, iterations: int, **note: Any) -> dict[str, Any] | None:
         if self._session is None:
             return None
+        self._track.note(**note)
         try:
             block: dict[str, Any] = self._session.call("measure", iterations=iterations)["block"]
         except SessionEnded as ended:

@@ -23,11 +23,14 @@ import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import attrs
+
 from comparative_benchmark.harness import memory
 from comparative_benchmark.harness.participant import Participant
 from comparative_benchmark.harness.sampling_rule import CompileOnly, FixedCounts, SamplingRule
 from comparative_benchmark.harness.settings import RunSettings
 from comparative_benchmark.harness.sufficiency import why_enough
+from comparative_benchmark.harness.trace import Timeline
 from comparative_benchmark.harness.trial import Trial, TrialOutcome
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 
@@ -47,6 +50,7 @@ class Race:
         settings: RunSettings,
         log_file: LogFile,
         say: Callable[[str], None],
+        profile_dir: Path | None = None,
     ) -> None:
         self.outcomes = {
             trial.key: TrialOutcome(
@@ -59,6 +63,8 @@ class Race:
         self._settings = settings
         self._log_file = log_file
         self._say = say
+        self._profile_dir = profile_dir
+        self._timeline = Timeline()
         self._interleaved = len(self._trials) > 1 and not settings.in_process
 
     def run(self) -> None:
@@ -71,6 +77,7 @@ class Race:
                 self._compile_only(rule, Path(folder))
             else:
                 self._race(rule, Path(folder))
+        self._write_timeline()
 
     def _run_fixed(self, rule: FixedCounts, folder: Path) -> None:
         for trial in self._trials:
@@ -81,6 +88,8 @@ class Race:
             participant.measure_block(0, rule.iterations)
             participant.finish()
             self._keep(participant, time.monotonic() - started)
+            self._profile(participant)
+            participant.close()
             self.outcomes[trial.key].stop_reason = "fixed"
 
     def _compile_only(self, rule: CompileOnly, folder: Path) -> None:
@@ -154,11 +163,51 @@ class Race:
                     group.append(self._participant(waiting.pop(0), replicate, folder))
                     self._start(group[-1], rule)
                 self._rounds(rule, group, order)
-            finally:
                 for participant in group:
                     participant.finish()
-            for participant in group:
-                self._keep(participant, (time.monotonic() - started) / len(group))
+                for participant in group:
+                    self._keep(participant, (time.monotonic() - started) / len(group))
+                if self._profile_dir is not None:
+                    self._profile_last(rule, replicate, group, is_all=not waiting)
+            finally:
+                for participant in group:
+                    participant.close()
+
+    def _profile_last(
+        self, rule: SamplingRule, replicate: int, group: Sequence[Participant], *, is_all: bool
+    ) -> None:
+        """Profiles the workers whose trials have had their last process.
+
+        While others of the replicate have not been measured yet nobody knows which these are:
+        then all are, and a later process's profile takes the place of this one.
+        """
+        following: list[Trial] = []
+        if replicate + 1 < rule.max_processes and (is_all or replicate + 1 < rule.min_processes):
+            following = self._pending(rule, replicate + 1)
+        for participant in group:
+            if participant.trial not in following:
+                self._profile(participant)
+
+    def _profile(self, participant: Participant) -> None:
+        if self._profile_dir is None:
+            return
+        trial = participant.trial
+        taken = participant.profile(self._profile_dir / self._log_file(trial, 0).stem)
+        if taken is not None:
+            self.outcomes[trial.key].profile = attrs.asdict(taken)
+
+    def _write_timeline(self) -> None:
+        """Writes when which worker did what; its loss costs no result."""
+        if self._profile_dir is None:
+            return
+        path = self._profile_dir / f"{self._log_file(self._trials[0], 0).stem}.timeline.json"
+        try:
+            self._timeline.write(path)
+        except OSError as error:
+            self._say(f"the time line can not be written: {error}")
+            return
+        for outcome in self.outcomes.values():
+            outcome.timeline = str(path)
 
     def _fits(self, group: Sequence[Participant]) -> bool:
         """Tells whether one more worker fits into memory beside those that are there."""
@@ -215,6 +264,7 @@ class Race:
             cache_dir=cache_dir,
             log_file=self._log_file(trial, replicate),
             cold=replicate == 0 if cold is None else cold,
+            track=self._timeline.process(f"{trial}, process {replicate}"),
         )
 
     def _keep(self, participant: Participant, wall_s: float) -> None:

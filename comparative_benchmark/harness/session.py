@@ -23,6 +23,7 @@ import attrs
 
 from comparative_benchmark.harness import memory
 from comparative_benchmark.harness.protocol import Decoder, Message, ProtocolError, encode
+from comparative_benchmark.harness.trace import ProcessTrack, Timeline
 from comparative_benchmark.harness.trial import Status
 
 # CPUs that a worker pins itself to before it imports anything: libraries count them at import.
@@ -71,8 +72,11 @@ class Session:
         log_file: Path,
         environment: Mapping[str, str],
         python: str = sys.executable,
+        track: ProcessTrack | None = None,
     ) -> None:
         self._limits = limits
+        # Without a time line that anyone asked for, what it records goes nowhere.
+        self._track = track or Timeline().process(log_file.stem)
         self._log_file = log_file
         self._decoder = Decoder()
         self._id = uuid.uuid4().hex
@@ -84,6 +88,7 @@ class Session:
         commands_read, self._commands = os.pipe()
         self._answers, answers_write = os.pipe()
         self._pipes_open = True
+        self._track.command("start")
         try:
             with log_file.open("ab") as log:
                 self._process = subprocess.Popen(
@@ -103,6 +108,7 @@ class Session:
             os.close(answers_write)
         try:
             self._receive("hello")
+            self._track.answered()
         except BaseException:
             self.kill()
             raise
@@ -130,7 +136,8 @@ class Session:
         Raises:
           SessionEnded: the command failed, or the worker died, hung, or took too much memory.
         """
-        self._enter_phase(command)
+        self._phase, self._phase_started = command, time.monotonic()
+        self._track.command(command, **_shown(arguments))
         data = encode({"command": command, "arguments": arguments})
         try:
             while data:
@@ -138,6 +145,7 @@ class Session:
         except BrokenPipeError:
             raise self._ended_by_itself() from None
         answer = self._receive("answer", "error")
+        self._track.answered()
         if answer["type"] == "error":
             raise SessionEnded(
                 Status(answer["kind"]), answer["phase"], answer["message"], report=answer
@@ -153,11 +161,13 @@ class Session:
         if self._paused_at is None:
             self._signal(signal.SIGSTOP)
             self._paused_at = time.monotonic()
+            self._track.paused()
 
     def resume(self) -> None:
         """Lets a stopped worker go on."""
         if self._paused_at is not None:
             self._signal(signal.SIGCONT)
+            self._track.resumed()
             away = time.monotonic() - self._paused_at
             self._started += away
             self._phase_started += away
@@ -175,6 +185,7 @@ class Session:
         """Ends the worker and everything that it started; may be called again."""
         self._signal(signal.SIGKILL)
         self._process.wait()
+        self._track.answered()
         memory.kill_marked(_SESSION_VARIABLE, self._id)
         if self._pipes_open:
             self._pipes_open = False
@@ -208,6 +219,7 @@ class Session:
 
     def _enter_phase(self, phase: str) -> None:
         self._phase, self._phase_started = phase, time.monotonic()
+        self._track.phase(phase)
 
     def _check_limits(self) -> None:
         now, limits = time.monotonic(), self._limits
@@ -253,3 +265,8 @@ class Session:
             lines = log.read().decode(errors="replace").strip().splitlines()
         # The interpreter's stack dump is in the log; its first line says most.
         return next((line for line in lines if "Fatal" in line), lines[-1] if lines else "")[:300]
+
+
+def _shown(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the arguments that a time line shows: numbers, not paths."""
+    return {name: value for name, value in arguments.items() if isinstance(value, int)}

@@ -12,6 +12,7 @@ from comparative_benchmark.harness.host import usable_cpus
 from comparative_benchmark.harness.in_process import InProcessSession
 from comparative_benchmark.harness.sampling_rule import CompileOnly, FixedCounts, SamplingRule
 from comparative_benchmark.harness.session import CPUS_VARIABLE, Limits, Session
+from comparative_benchmark.harness.trace import ProcessTrack
 from openxla.benchmark.def_types import DeviceSpec
 from openxla.benchmark.root import ROOT_DIR_VARIABLE, root_dir
 
@@ -28,6 +29,8 @@ class RunSettings:
       baseline: name of the competitor that ratios will be taken against, if that is known.
       limits: of each worker.
       log_dir: where the workers' output goes.
+      profile: whether the last process of each trial is profiled when it has been measured.
+      profile_dir: where profiles go.
       generate_artifacts: make artifacts anew even where valid ones are there.
       use_only_local: never make or fetch artifacts.
       in_process: no worker processes, for debugging.
@@ -40,6 +43,8 @@ class RunSettings:
     baseline: str | None = None
     limits: Limits = attrs.field(factory=Limits)
     log_dir: Path = Path("logs")
+    profile: bool = False
+    profile_dir: Path = Path("profiles")
     generate_artifacts: bool = False
     use_only_local: bool = False
     in_process: bool = False
@@ -71,6 +76,7 @@ class RunSettings:
         work_dir: Path,
         cache_dir: Path,
         log_file: Path,
+        track: ProcessTrack | None = None,
     ) -> Session | InProcessSession:
         """Starts a worker for a backend, in another Python environment if one is given.
 
@@ -85,6 +91,7 @@ class RunSettings:
             log_file=log_file,
             environment={**variables, **(environment.variables if environment else {})},
             python=environment.python if environment else sys.executable,
+            track=track,
         )
 
 

@@ -129,6 +129,8 @@ class TrialOutcome:
     artifact_digests: dict[str, str] = attrs.field(factory=dict)
     workload_cost: WorkloadCost = attrs.field(factory=WorkloadCost)
     race: dict[str, Any] = attrs.field(factory=dict)
+    profile: dict[str, Any] | None = None
+    timeline: str | None = None
     stop_reason: str | None = None
     wall_s: float = 0.0
 

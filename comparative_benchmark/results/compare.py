@@ -4,11 +4,13 @@ A case is a workload by one competitor on one device. What cannot be compared sa
 verified, finished trials have a ratio, and nothing that goes wrong here becomes a verdict.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import attrs
+import numpy as np
 
 from comparative_benchmark.harness.statistics import NOISE_THRESHOLD, Verdict
 from comparative_benchmark.results.compare_cases import Case, cases_of, matched, read_document
@@ -21,6 +23,7 @@ from comparative_benchmark.results.comparison import (
     exit_code,
     summarize_comparisons,
 )
+from comparative_benchmark.results.noise_floor import FEWEST_FOR_95
 from comparative_benchmark.results.records import Record
 from comparative_benchmark.results.unchanged import same_program, surroundings
 
@@ -60,22 +63,32 @@ def compare_documents(
       threshold: differences of latencies below it are noise.
       seed: of the bootstrap.
       count_unchanged: let a latency that differs be `faster` or `slower` even where the compiled
-        program and the packages are the same (docs/design/0005-unchanged-programs.md).
+        program and the packages are the same, or where programs that are the same differ by as much
+        between these files (docs/design/0005-unchanged-programs.md).
     """
     before, unreadable_before = cases_of(baseline, "the baseline")
     after, unreadable_after = cases_of(candidate, "the candidate")
     versions = [document.get("schema_version") for document in (baseline, candidate)]
     differ = f"schema version {versions[0]} against {versions[1]}"
+    pairs = list(matched(before, after))
+    both = {
+        position: compared(old, new, threshold=threshold, seed=seed)
+        for position, (old, new) in enumerate(pairs)
+        if old and new and versions[0] == versions[1]
+    }
+    floor = _floor((*pairs[position], item) for position, item in both.items())
     found: list[Comparison] = []
-    for old, new in matched(before, after):
+    for position, (old, new) in enumerate(pairs):
         if versions[0] != versions[1]:
             found.append(without_ratio(new or old, Fate.INCOMPARABLE, differ))
         elif old is None or new is None:
             side = "baseline" if old is None else "candidate"
             found.append(without_ratio(new or old, Fate.MISSING, f"not in the {side}"))
+        elif count_unchanged:
+            found.append(both[position])
         else:
-            item = compared(old, new, threshold=threshold, seed=seed)
-            found.append(item if count_unchanged else _judged_by_program(item, old, new))
+            item = _judged_by_program(both[position], old, new)
+            found.append(_judged_by_noise(item, floor))
     return found + _unreadable([*unreadable_before, *unreadable_after])
 
 
@@ -135,6 +148,44 @@ def _judged_by_program(item: Comparison, old: Case, new: Case) -> Comparison:
         f"{percent:{'+.1f' if abs(percent) < 10 else '+.0f'}} % is the machine's"
     )
     return attrs.evolve(item, verdict=Verdict.UNCLEAR, reason=reason, withheld=item.verdict)
+
+
+def _judged_by_noise(item: Comparison, floor: float) -> Comparison:
+    """Withholds a verdict on a difference that unchanged programs show as well.
+
+    An interval is of what happened within the files; the machine's drift between them is not in it.
+    """
+    decided = item.verdict in (Verdict.FASTER, Verdict.SLOWER)
+    if not decided or item.paired or item.quantity != LATENCY:
+        return item
+    assert item.ratio is not None
+    if max(item.ratio.estimate, 1 / item.ratio.estimate) > 1 + floor:
+        return item
+    reason = (
+        f"unchanged programs differ by up to {floor:.1%} between these files: a difference as "
+        "small as this one may be the machine's"
+    )
+    return attrs.evolve(item, verdict=Verdict.UNCLEAR, reason=reason, withheld=item.verdict)
+
+
+def _floor(compared_cases: Iterable[tuple[Any, ...]]) -> float:
+    """Returns by how much unchanged programs differ between two files, as a share; 0 if none.
+
+    Only what these two files show: what the machine did at another time is no measure for them.
+    """
+    logs = [
+        abs(math.log(item.ratio.estimate))
+        for old, new, item in compared_cases
+        if item.ratio is not None
+        and not item.paired
+        and item.quantity == LATENCY
+        and same_program(old, new)
+        and not surroundings(old, new)
+    ]
+    if not logs:
+        return 0.0
+    share = 0.95 if len(logs) >= FEWEST_FOR_95 else 1.0
+    return math.expm1(float(np.quantile(logs, share)))
 
 
 def _unreadable(reasons: Iterable[str]) -> list[Comparison]:

@@ -33,7 +33,8 @@ class Remarks:
     Attributes:
       noise_floor: of the programs that both files hold unchanged; None without such.
       saved_noise_floor: what `cbs doctor --noise-floor` kept of that machine; None if nothing.
-      withheld: how many verdicts are `unclear` because the program is unchanged.
+      withheld: how many verdicts are `unclear` because the program is unchanged, or because
+        unchanged programs differ by as much.
       drift: why the machine may not have been the same for both files; None if nothing says so.
     """
 
@@ -51,8 +52,8 @@ class Remarks:
                 found.append(f"noise floor{where}: {floor_text(floor.pooled)}")
         if self.withheld:
             found.append(
-                f"unchanged programs: {self.withheld} that would be faster or slower; "
-                "--count-unchanged gives the plain verdicts"
+                f"verdicts withheld, for an unchanged program or a difference within the noise "
+                f"floor: {self.withheld}; --count-unchanged gives the plain ones"
             )
         return found + ([self.drift] if self.drift else [])
 

@@ -36,8 +36,8 @@ class Comparison:
       paired: whether the ratio is from interleaved rounds of one race.
       p_value: Mann-Whitney over process medians; None where they are too few to decide.
       compile_ratio, memory_ratio: candidate / baseline; None where one side has no figure.
-      withheld: the verdict that the ratio alone would have, where the compiled program is
-        unchanged and the verdict is `unclear` for that reason; else None.
+      withheld: the verdict that the ratio alone would have, where the verdict is `unclear` since
+        the compiled program is unchanged, or unchanged programs differ by as much; else None.
     """
 
     workload: str

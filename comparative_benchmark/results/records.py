@@ -38,6 +38,10 @@ def to_record(trial: Trial, outcome: TrialOutcome, *, run_id: str) -> Record:
         "log_file": last.log_file or None,
         "versions": last.versions,
     }
+    if outcome.profile is not None:
+        record["profile"] = outcome.profile
+    if outcome.timeline is not None:
+        record["timeline"] = outcome.timeline
     if outcome.status is not Status.OK:
         record |= {"phase": last.phase, "reason": last.reason, "traceback": last.traceback}
     return record

@@ -1,13 +1,17 @@
 """`--env`, `--cpus`, `--compile-only` and budgets, by the command line."""
 
+import json
 import os
 import subprocess
 import sys
 import sysconfig
+from importlib.resources import files
 from pathlib import Path
 
+import jsonschema
 import pytest
 
+SCHEMA = "schema/results.v1.schema.json"
 TOYS = ("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy")
 ONE = (*TOYS, "-name", "models/TOY_BUSY/.+")
 
@@ -68,7 +72,9 @@ def test_compile_only_measures_cold_and_warm_in_turns(cbs_run):
     assert "cold s" in run.out
 
 
-@pytest.mark.parametrize("excluded", [("-w", "1"), ("-iter", "1"), ("--run-in-process",)])
+@pytest.mark.parametrize(
+    "excluded", [("-w", "1"), ("-iter", "1"), ("--run-in-process",), ("--profile",)]
+)
 def test_compile_only_excludes_what_measures(cbs_run, excluded):
     run = cbs_run(*ONE, "--compile-only", *excluded)
     assert run.code == 1
@@ -103,3 +109,24 @@ def test_a_budget_leaves_the_pilot_and_nothing_else(cbs_run):
         assert metrics["stop_reason"] in ("precision", "noise", "budget")
         assert all(p["stop_reason"] for p in metrics["processes"])
         assert all(0 < p["timer_ns"] < 1e6 for p in metrics["processes"])
+
+
+def test_a_profile_is_kept_of_what_was_measured_and_a_time_line_of_all(cbs_run):
+    run = cbs_run(
+        *(*TOYS, "-name", "models/TOY_(NONE|BUSY|RAISES)/.+", "--processes", "2", "--profile")
+    )
+    records = {record["definition"]["model"]: record for record in run.document["benchmarks"]}
+    assert "profile" not in records["TOY_RAISES"]
+    for model in ("TOY_NONE", "TOY_BUSY"):
+        profile = records[model]["profile"]
+        assert profile["error"] is None
+        kept = [Path(profile["directory"]) / name for name in profile["files"]]
+        assert kept
+        assert all(file.stat().st_size for file in kept)
+    events = json.loads(Path(records["TOY_NONE"]["timeline"]).read_text())["traceEvents"]
+    names = [event["args"]["name"] for event in events if event["name"] == "process_name"]
+    assert sum("TOY_NONE" in name for name in names) == 2
+    assert "profiles:" in run.err
+    assert all(record["timeline"].endswith(".timeline.json") for record in records.values())
+    schema = json.loads(files("comparative_benchmark.results").joinpath(SCHEMA).read_text())
+    jsonschema.validate(run.document, schema)

@@ -130,3 +130,33 @@ def test_a_race_keeps_its_verdicts_even_of_one_program():
     sides[0]["definition"].update(backend="pt_inductor", compiler="eager")
     (found,) = compare_to_baseline(sides)
     assert found.verdict is Verdict.SLOWER
+
+
+def drifted(scale, *, changed):
+    """A file that was measured on a slower machine, and one whose second program changed, too."""
+    same, other = compiled(1, scale=scale), compiled(2, scale=changed, workload={"digest": "w2"})
+    other["metrics"]["framework_level"]["program"] = {}
+    return document(same, other)
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict", "withheld"),
+    [
+        (1.04, Verdict.UNCLEAR, Verdict.SLOWER),
+        (0.97, Verdict.UNCLEAR, Verdict.FASTER),
+        (1.1, Verdict.SLOWER, None),
+        (0.9, Verdict.FASTER, None),
+    ],
+)
+def test_a_difference_must_exceed_that_of_unchanged_programs(changed, verdict, withheld):
+    before = drifted(1.0, changed=1.0)
+    after = {**drifted(1.06, changed=changed)}
+    after["runs"] = [{**after["runs"][0], "run_id": "later"}]
+    for made in after["benchmarks"]:
+        made["run_id"] = "later"
+    [unchanged, other] = compare_documents(before, after)
+    assert unchanged.withheld is Verdict.SLOWER
+    assert (other.verdict, other.withheld) == (verdict, withheld)
+    assert ("between these files" in other.reason) is (withheld is not None)
+    [_, plain] = compare_documents(before, after, count_unchanged=True)
+    assert plain.verdict is (withheld or verdict)

@@ -1,0 +1,47 @@
+"""What `aa_calibration` measures: the kinds of pairs, and what a verdict on each is worth."""
+
+import attrs
+
+from comparative_benchmark.harness.statistics import Verdict
+
+FALSE_GOAL = 0.02
+POWER_GOAL = 0.90
+# Of each section, before a share means something.
+DUE_PAIRS = 30
+
+
+@attrs.frozen(kw_only=True)
+class Section:
+    """Pairs of one kind.
+
+    Attributes:
+      slow_down: by which share of its time each iteration of the candidate is prolonged.
+      loaded: whether another process is busy meanwhile, on and off.
+    """
+
+    slow_down: float
+    loaded: bool
+
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+        what = f"{self.slow_down:.0%} slower" if self.slow_down else "A/A"
+        return f"{what}, {'loaded' if self.loaded else 'quiet'}"
+
+    def is_false(self, verdict: str) -> bool:
+        """Tells whether a verdict is wrong; to have none is not."""
+        if self.slow_down:
+            return verdict == Verdict.FASTER.value
+        return verdict in (Verdict.FASTER.value, Verdict.SLOWER.value)
+
+    def is_found(self, verdict: str) -> bool:
+        """Tells whether a slow-down was found."""
+        return bool(self.slow_down) and verdict == Verdict.SLOWER.value
+
+
+SECTIONS = (
+    Section(slow_down=0.0, loaded=True),
+    Section(slow_down=0.0, loaded=False),
+    Section(slow_down=0.03, loaded=False),
+    Section(slow_down=0.05, loaded=True),
+)

@@ -1,0 +1,118 @@
+"""Measures pairs of several kinds in turns, keeps each at once, and stops when the time is over.
+
+Kinds are called sections. They are gone through pair by pair, so that a slow machine gives fewer
+pairs of every section, and none is missing.
+"""
+
+import contextlib
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from _journal import Journal
+from _pairs import machine
+
+from comparative_benchmark.harness.host import git_revision
+from comparative_benchmark.harness.sampling_rule import FixedCounts
+
+# Section and number of a pair -> its seed, and what each method found.
+Measure = Callable[[str, int], tuple[int, Mapping[str, Any]]]
+
+
+class Budget:
+    """Time for a run: nothing is begun that would probably end after it.
+
+    Attributes:
+      total_s: seconds; None for no limit.
+    """
+
+    def __init__(
+        self, total_s: float | None, clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.total_s = total_s
+        self._clock_s = clock_s
+        self._started = clock_s()
+        self._longest_s = 0.0
+
+    def allows_another(self) -> bool:
+        """Tells whether there is time for one more that takes as long as the longest so far."""
+        spent_s = self._clock_s() - self._started
+        return self.total_s is None or spent_s + self._longest_s <= self.total_s
+
+    @contextlib.contextmanager
+    def timed(self) -> Iterator[None]:
+        """Takes note of how long one takes."""
+        started = self._clock_s()
+        yield
+        self._longest_s = max(self._longest_s, self._clock_s() - started)
+
+
+def options(description: str, *, name: str, pairs: int) -> ArgumentParser:
+    """Returns the options that campaigns have in common."""
+    parser = ArgumentParser(description=description)
+    add = parser.add_argument
+    add("--pairs", type=int, default=pairs, help=f"pairs of each section (default {pairs})")
+    add("--minutes", type=float, help="begin no pair that would probably end after so many")
+    add("--warmup", type=int, default=5, help="of the usual methods: iterations before (default 5)")
+    add("--iterations", type=int, default=100, help="of the usual methods (default 100)")
+    add("--seed", type=int, default=1)
+    add("--output", type=Path, default=Path(f"results/{name}.jsonl"), help="is gone on with")
+    add("--report-only", action="store_true", help="print the tables of what is there")
+    return parser
+
+
+def fixed_counts(chosen: Namespace) -> FixedCounts:
+    """Returns what the usual methods do."""
+    return FixedCounts(warmup_iterations=chosen.warmup, iterations=chosen.iterations)
+
+
+def configuration(script: str, chosen: Namespace) -> dict[str, Any]:
+    """Returns what all entries of a file have in common."""
+    counts = {"warmup": chosen.warmup, "iterations": chosen.iterations}
+    return {"script": script, **counts, **machine()}
+
+
+def measure_in_turns(
+    journal: Journal,
+    measure: Measure,
+    *,
+    sections: Sequence[str],
+    pairs: int,
+    configuration: Mapping[str, Any],
+    budget: Budget,
+) -> None:
+    """Appends what `measure` finds of each pair that is not there yet, until the time is over.
+
+    Raises:
+      JournalError: what is there was made under another configuration.
+    """
+    journal.check(configuration)
+    revision = git_revision()
+    for number in range(pairs):
+        for section in sections:
+            if journal.has(section, number):
+                continue
+            if not budget.allows_another():
+                print("the time is over")
+                return
+            with budget.timed():
+                seed, methods = measure(section, number)
+            found = ", ".join(f"{name} {_brief(value)}" for name, value in methods.items())
+            print(f"{section}, pair {number + 1}: {found}", flush=True)
+            journal.append(
+                {
+                    "section": section,
+                    "number": number,
+                    "seed": seed,
+                    "revision": revision,
+                    "configuration": dict(configuration),
+                    "methods": dict(methods),
+                }
+            )
+
+
+def _brief(found: Mapping[str, Any]) -> str:
+    ratio = f" {found['ratio']:.3f}" if found["ratio"] is not None else f" ({found['reason']})"
+    return f"{found['verdict']}{ratio}"

@@ -1,0 +1,44 @@
+"""A backend and a model that do nothing, in a worker as any other: what is left is the harness."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from comparative_benchmark.backend_api import Array, Backend, BackendFacts
+
+
+class EmptyModel:
+    """Takes no inputs and has no outputs."""
+
+    def forward(self) -> tuple[()]:
+        """Returns nothing."""
+        return ()
+
+
+def create_model() -> EmptyModel:
+    """Returns the model, as the worker asks for it."""
+    return EmptyModel()
+
+
+class Empty(Backend):
+    """Done when it is called."""
+
+    def load(self, model: Any, inputs: Sequence[Array]) -> None:
+        """Nothing to load."""
+
+    def compile(self) -> None:
+        """Nothing to compile."""
+
+    def dispatch(self) -> Any:
+        """Nothing to start."""
+        return None
+
+    def synchronize(self, outputs: Any) -> None:
+        """Nothing to wait for."""
+
+    def fetch(self, outputs: Any) -> list[Any]:
+        """Nothing to fetch."""
+        return []
+
+    def facts(self) -> BackendFacts:
+        """Nothing is known."""
+        return BackendFacts()

@@ -1,0 +1,73 @@
+"""What a script has measured so far: a JSON line for each pair, so that it can be gone on with."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+Entry = dict[str, Any]
+
+_FIELDS = {"section", "number", "configuration", "methods"}
+
+
+class JournalError(ValueError):
+    """A file can not be read or gone on with; the message says what to do."""
+
+
+class Journal:
+    """Entries of a file; each appended one is on disk before `append` returns.
+
+    Attributes:
+      entries: in the order in which they were made: `section` and `number` of the pair, the
+        `configuration` that all have in common, `methods`, and whatever else was given.
+
+    Raises:
+      JournalError: a line is no entry, or entries of different configurations are together.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.entries: list[Entry] = []
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        for number, line in enumerate(text.splitlines(keepends=True), start=1):
+            self.entries.append(_entry(line, f"{path}, line {number}"))
+        for entry in self.entries:
+            self.check(entry["configuration"])
+
+    def check(self, configuration: Mapping[str, Any]) -> None:
+        """Raises `JournalError` unless entries of that configuration fit to those there."""
+        if not self.entries:
+            return
+        known = self.entries[0]["configuration"]
+        names = [n for n in {**known, **configuration} if known.get(n) != configuration.get(n)]
+        if names:
+            differ = "; ".join(f"{n} {known.get(n)} against {configuration.get(n)}" for n in names)
+            raise JournalError(f"{self.path} was made otherwise ({differ}): give another --output")
+
+    def has(self, section: str, number: int) -> bool:
+        """Tells whether that pair has been measured."""
+        return any((e["section"], e["number"]) == (section, number) for e in self.entries)
+
+    def append(self, entry: Entry) -> None:
+        """Adds an entry, to the file first."""
+        self.check(entry["configuration"])
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self.entries.append(entry)
+
+
+def _entry(line: str, where: str) -> Entry:
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        entry = None
+    if entry is None or not line.endswith("\n"):
+        # A script that was killed while it wrote leaves such a line.
+        raise JournalError(f"{where} is not whole: remove that line")
+    if not isinstance(entry, dict) or not set(entry) >= _FIELDS:
+        raise JournalError(f"{where} is no entry of these scripts: give another --output")
+    return entry

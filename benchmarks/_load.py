@@ -1,0 +1,43 @@
+"""A neighbour that is busy on one core, on and off: load that no measurement can plan for.
+
+python benchmarks/_load.py [ON_S OFF_S]      until its standard input is closed
+"""
+
+import contextlib
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+ON_S, OFF_S = 0.7, 0.9
+
+
+@contextlib.contextmanager
+def on_off_load(on_s: float = ON_S, off_s: float = OFF_S) -> Iterator[int]:
+    """Keeps a process that spins for `on_s` and rests for `off_s`; gives its process id.
+
+    The process also ends when this one does, however that ends: its standard input is closed then.
+    """
+    command = [sys.executable, str(Path(__file__).resolve()), str(on_s), str(off_s)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def main(arguments: list[str]) -> None:
+    on_s, off_s = map(float, arguments) if arguments else (ON_S, OFF_S)
+    while True:
+        end = time.monotonic() + on_s
+        while time.monotonic() < end:
+            pass
+        # A pipe that the other side has closed is readable.
+        if select.select([sys.stdin], [], [], off_s)[0]:
+            return
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,197 @@
+"""Two competitors on one workload, compared by a race of ours and by the usual methods."""
+
+import contextlib
+import os
+import random
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+from _delay import SHARE_VARIABLE
+from _load import on_off_load
+from _usual_methods import USUAL_METHODS, middle_ratio, t_test
+
+from comparative_benchmark.backend_api import get_backend
+from comparative_benchmark.harness.host import describe, usable_cpus
+from comparative_benchmark.harness.preparation import Preparation
+from comparative_benchmark.harness.race import Race
+from comparative_benchmark.harness.sampling_rule import FixedCounts, SamplingRule
+from comparative_benchmark.harness.settings import RunSettings
+from comparative_benchmark.harness.statistics import Verdict
+from comparative_benchmark.harness.trial import Competitor, Trial, TrialOutcome
+from comparative_benchmark.results.compare import compare_to_baseline
+from comparative_benchmark.results.records import to_record
+from openxla.benchmark import devices
+from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
+from openxla.benchmark.comparative_suite import catalog
+from openxla.benchmark.workloads import workload_of
+
+RACED = "raced"
+
+
+@attrs.frozen(kw_only=True)
+class Found:
+    """What one method made of a pair.
+
+    Attributes:
+      verdict, reason: of candidate against baseline.
+      ratio: candidate / baseline; None where there is no result.
+      half_width: half the 98 % interval of the ratio, relative; None for methods without one.
+      processes: of the candidate.
+      stop_reason: why the candidate got no further process.
+      wall_s: how long it took, start of the processes included.
+    """
+
+    verdict: str
+    reason: str
+    wall_s: float
+    ratio: float | None = None
+    half_width: float | None = None
+    processes: int = 1
+    stop_reason: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Pair:
+    """What is compared with what."""
+
+    baseline: Trial
+    candidate: Trial
+
+
+def plain(name: str, backend: str = "jax_xla", compiler: str = "xla") -> Competitor:
+    """Returns a backend under another name: two of them can race against each other."""
+    found = attrs.evolve(get_backend(backend), name=name)
+    return Competitor(backend=found, compiler=found.compiler(compiler))
+
+
+def slowed(name: str, share: float) -> Competitor:
+    """Returns jax_xla:xla of which each iteration takes 1 + share of its time."""
+    path = [str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH", "")]
+    backend = get_backend("jax_xla")
+    found = attrs.evolve(
+        backend,
+        name=name,
+        implementation="_slowed:SlowedJaxXla",
+        environment={
+            **backend.environment,
+            SHARE_VARIABLE: str(share),
+            "PYTHONPATH": os.pathsep.join(filter(None, path)),
+        },
+    )
+    return Competitor(backend=found, compiler=found.compiler("xla"))
+
+
+def trial_of(model: str, competitor: Competitor) -> Trial:
+    """Returns the trial of a model of the suite, on the host's CPU."""
+    (case,) = (case for case in catalog.all_benchmarks() if case.model.name == model)
+    return Trial(
+        case=case, workload=workload_of(case), competitor=competitor, device=devices.HOST_CPU
+    )
+
+
+def prepare(trial: Trial, log_dir: Path) -> WorkloadArtifacts:
+    """Returns inputs and truth of a trial's workload, made where there are none."""
+    settings = RunSettings(device=trial.device, log_dir=log_dir)
+    preparation = Preparation(settings, lambda what: print(f"preparing {what}", flush=True))
+    preparation.run([trial])
+    if failure := preparation.failures.get(trial.case.name):
+        raise SystemExit(f"{trial.case.name}: {failure}")
+    return preparation.artifacts[trial.workload.digest]
+
+
+def machine() -> dict[str, Any]:
+    """Returns what must be the same for results to go into one table."""
+    host = describe(threads=usable_cpus())
+    return {name: host[name] for name in ("cpu_model", "usable_cpus", "system", "python")}
+
+
+def seed_of(seed: int, section: str, number: int) -> int:
+    """Returns the seed of one pair: all differ, and a resumed run has those it would have had."""
+    return random.Random(f"{seed}/{section}/{number}").getrandbits(31)
+
+
+def judge(
+    pair: Pair,
+    artifacts: WorkloadArtifacts,
+    *,
+    counts: FixedCounts,
+    seed: int,
+    loaded: bool,
+    log_dir: Path,
+) -> dict[str, dict[str, Any]]:
+    """Returns what each method found, under load or not, as JSON values by the method's name."""
+    with on_off_load() if loaded else contextlib.nullcontext():
+        found = {RACED: raced(pair, artifacts, seed=seed, log_dir=log_dir)}
+        found |= one_after_the_other(pair, artifacts, counts=counts, log_dir=log_dir)
+    return {name: attrs.asdict(value) for name, value in found.items()}
+
+
+def raced(pair: Pair, artifacts: WorkloadArtifacts, *, seed: int, log_dir: Path) -> Found:
+    """Races a pair as `cbs run` does by default, and compares as `--baseline` does."""
+    baseline = str(pair.baseline.competitor)
+    settings = RunSettings(
+        device=pair.candidate.device,
+        sampling=SamplingRule(seed=seed),
+        baseline=baseline,
+        log_dir=log_dir,
+    )
+    trials = [pair.baseline, pair.candidate]
+    started = time.monotonic()
+    outcomes = _run(trials, artifacts, settings)
+    wall_s = time.monotonic() - started
+    records = [to_record(t, o, run_id="pair") for t, o in zip(trials, outcomes, strict=True)]
+    # A baseline with a wrong output has an entry of its own, before the candidate's.
+    comparison = compare_to_baseline(records, baseline)[-1]
+    ratio = comparison.ratio
+    return Found(
+        verdict=comparison.verdict.value,
+        reason=comparison.reason,
+        wall_s=wall_s,
+        ratio=ratio.estimate if ratio else None,
+        half_width=ratio.relative_half_width if ratio else None,
+        processes=len(outcomes[1].processes),
+        stop_reason=outcomes[1].stop_reason,
+    )
+
+
+def one_after_the_other(
+    pair: Pair, artifacts: WorkloadArtifacts, *, counts: FixedCounts, log_dir: Path
+) -> dict[str, Found]:
+    """Returns what the usual methods make of one process of the baseline, then one of the other."""
+    settings = RunSettings(device=pair.candidate.device, sampling=counts, log_dir=log_dir)
+    started = time.monotonic()
+    before, after = (
+        _run([trial], artifacts, settings)[0] for trial in (pair.baseline, pair.candidate)
+    )
+    wall_s = time.monotonic() - started
+    for outcome in (before, after):
+        if ended := outcome.ended_by:
+            reason = f"{outcome.status.value} in {ended.phase}: {ended.reason}"
+            none = Found(verdict=Verdict.INCOMPARABLE.value, reason=reason, wall_s=wall_s)
+            return dict.fromkeys(USUAL_METHODS, none)
+    baseline, candidate = (np.array(side.processes[0].latencies_ms) for side in (before, after))
+    return {
+        name: Found(
+            verdict=t_test(candidate, baseline, middle).value,
+            reason="",
+            wall_s=wall_s,
+            ratio=middle_ratio(candidate, baseline, middle),
+            stop_reason=after.stop_reason,
+        )
+        for name, middle in USUAL_METHODS.items()
+    }
+
+
+def _run(
+    trials: Sequence[Trial], artifacts: WorkloadArtifacts, settings: RunSettings
+) -> list[TrialOutcome]:
+    def log_file(trial: Trial, replicate: int) -> Path:
+        return settings.log_dir / f"{trial.competitor.backend.name}.{replicate}.log"
+
+    race = Race(trials, artifacts, settings, log_file, lambda _: None)
+    race.run()
+    return [race.outcomes[trial.key] for trial in trials]

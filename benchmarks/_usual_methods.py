@@ -1,0 +1,40 @@
+"""The usual comparison of two programs: one process of each, one after the other, and a t test.
+
+What a script with a loop and two numbers does. It takes iterations for independent, and knows
+nothing of other processes and of a machine that changes meanwhile.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from comparative_benchmark.harness.resampling import student_quantile
+from comparative_benchmark.harness.statistics import NOISE_THRESHOLD, Verdict
+
+Array = NDArray[np.float64]
+Middle = Callable[[Array], np.floating]
+
+USUAL_METHODS: Mapping[str, Middle] = {"mean": np.mean, "median": np.median}
+
+
+def middle_ratio(candidate: Array, baseline: Array, middle: Middle) -> float:
+    """Returns candidate / baseline of the means or medians of all samples."""
+    return float(middle(candidate)) / float(middle(baseline))
+
+
+def t_test(candidate: Array, baseline: Array, middle: Middle) -> Verdict:
+    """Returns what Welch's test at 5 % says of as many samples of each side.
+
+    A verdict needs p < 0.05, and means or medians that are more than 1 % apart (Welch, Biometrika
+    34, 1947). Fails as the module says: samples are not independent.
+    """
+    errors = [float(np.var(side, ddof=1)) / side.size for side in (candidate, baseline)]
+    degrees = sum(errors) ** 2 / sum(error**2 / (candidate.size - 1) for error in errors)
+    score = float(candidate.mean() - baseline.mean()) / math.sqrt(sum(errors))
+    ratio = middle_ratio(candidate, baseline, middle)
+    beyond = max(ratio, 1 / ratio) > 1 + NOISE_THRESHOLD
+    if abs(score) < student_quantile(0.975, round(degrees)) or not beyond:
+        return Verdict.UNCLEAR
+    return Verdict.SLOWER if ratio > 1 else Verdict.FASTER

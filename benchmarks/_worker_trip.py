@@ -1,0 +1,92 @@
+"""What an iteration costs in a real worker, and on the way of its sample to the parent."""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from comparative_benchmark.harness.session import Limits, Session
+from openxla.benchmark import devices
+
+_SHORT, _LONG = 200, 2000
+
+
+@attrs.frozen(kw_only=True)
+class WorkerTrip:
+    """Costs of an empty call in nanoseconds; first deciles over rounds.
+
+    Attributes:
+      sample_ns: what the latency of an empty call reads.
+      iteration_ns: wall time of an iteration while its block runs: sampling, and whatever the
+        worker's other threads take.
+      trip_ns: what an iteration adds to a command after its block: its sample is encoded, sent and
+        decoded. Nothing is timed then.
+      command_ns: what a command takes apart from all that.
+    """
+
+    sample_ns: float
+    iteration_ns: float
+    trip_ns: float
+    command_ns: float
+
+
+def worker_trip(rounds: int) -> WorkerTrip:
+    """Returns what empty calls cost in a worker that is started for it."""
+    samples: list[float] = []
+    iterations: list[float] = []
+    trips: dict[int, list[float]] = {_SHORT: [], _LONG: []}
+    with tempfile.TemporaryDirectory(prefix="cbs-overhead-") as directory:
+        session = Session(
+            limits=Limits(),
+            log_file=Path(directory) / "worker.log",
+            environment={"PYTHONPATH": str(Path(__file__).resolve().parent)},
+        )
+        with session:
+            session.call("load", **_empty_trial(directory))
+            session.call("compile")
+            for _ in range(rounds):
+                for count in (_SHORT, _LONG):
+                    start = time.perf_counter_ns()
+                    block = session.call("measure", iterations=count)["block"]
+                    took = time.perf_counter_ns() - start
+                    trips[count].append(took - block["wall_ms"] * 1e6)
+                samples.append(statistics.fmean(block["latencies_ms"]) * 1e6)
+                iterations.append(block["wall_ms"] * 1e6 / _LONG)
+    short, long = decile(trips[_SHORT]), decile(trips[_LONG])
+    trip_ns = (long - short) / (_LONG - _SHORT)
+    return WorkerTrip(
+        sample_ns=decile(samples),
+        iteration_ns=decile(iterations),
+        trip_ns=trip_ns,
+        command_ns=short - _SHORT * trip_ns,
+    )
+
+
+def decile(values: list[float]) -> float:
+    """Returns the first decile: the rounds in which no other process had the CPU."""
+    return statistics.quantiles(values, n=10)[0]
+
+
+def _empty_trial(work_dir: str) -> dict[str, Any]:
+    context = {
+        "compiler": "none",
+        "options": [],
+        "device": attrs.asdict(devices.HOST_CPU, value_serializer=_plain),
+        "threads": 1,
+        "work_dir": work_dir,
+    }
+    return {
+        "implementation": "_empty:Empty",
+        "context": context,
+        "module_path": "_empty",
+        "parameters": {},
+        "inputs": [],
+    }
+
+
+def _plain(_: Any, __: Any, value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value

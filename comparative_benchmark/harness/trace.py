@@ -1,0 +1,180 @@
+"""The time line of a race, as a Chrome trace: open it at https://ui.perfetto.dev.
+
+The session that drives a worker tells the worker's `ProcessTrack` what it sees: commands and their
+answers, announced phases, pauses. All times are the parent's CLOCK_MONOTONIC, which every process
+of a machine shares, so that the competitors of a race lie on one time line and the worker pays
+nothing for it. A phase lasts until the next announcement or the answer: what a worker does between
+two phases counts to the first one here, and to neither in the results file.
+
+Format: "Trace Event Format", Google 2016 (JSON object form; complete and metadata events).
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+COMMAND, PHASE, PAUSE = "command", "phase", "pause"
+
+
+@attrs.frozen(kw_only=True)
+class Span:
+    """Something that a process did from `start_ns` to `end_ns` of CLOCK_MONOTONIC."""
+
+    process_label: str
+    name: str
+    category: str
+    start_ns: int
+    end_ns: int
+    args: dict[str, Any] = attrs.field(factory=dict)
+
+
+class Timeline:
+    """Spans of any number of processes; `write` makes a trace of them."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+
+    def span(
+        self, process_label: str, name: str, category: str, start_ns: int, end_ns: int, **args: Any
+    ) -> None:
+        """Adds a span; those of one process must nest.
+
+        Args:
+          process_label: the process; spans with one label share a track.
+          name: what is shown on the span.
+          category: what it can be filtered by.
+          start_ns: when it began, by `time.monotonic_ns`.
+          end_ns: when it ended.
+          args: plain JSON values, shown when the span is selected.
+
+        Raises:
+          ValueError: it ends before it begins.
+        """
+        if end_ns < start_ns:
+            raise ValueError(
+                f"{name} of {process_label} ends {start_ns - end_ns} ns before it begins"
+            )
+        self.spans.append(
+            Span(
+                process_label=process_label,
+                name=name,
+                category=category,
+                start_ns=start_ns,
+                end_ns=end_ns,
+                args=args,
+            )
+        )
+
+    def process(self, label: str, clock: Callable[[], int] = time.monotonic_ns) -> "ProcessTrack":
+        """Returns what records the spans of one process."""
+        return ProcessTrack(self, label, clock)
+
+    def events(self) -> list[dict[str, Any]]:
+        """Returns the trace events; processes are numbered as they first appeared."""
+        first = sorted(self.spans, key=lambda span: span.start_ns)
+        labels = list(dict.fromkeys(span.process_label for span in first))
+        pids = {label: number for number, label in enumerate(labels, start=1)}
+        events: list[dict[str, Any]] = []
+        for label, pid in pids.items():
+            names = {"process_name": {"name": label}, "process_sort_index": {"sort_index": pid}}
+            events += [
+                {"name": name, "ph": "M", "pid": pid, "tid": 1, "args": args}
+                for name, args in {**names, "thread_name": {"name": "phases"}}.items()
+            ]
+        # Of two that begin together the longer one encloses the other, and viewers want it first.
+        for span in sorted(self.spans, key=lambda span: (span.start_ns, -span.end_ns)):
+            events.append(
+                {
+                    "name": span.name,
+                    "cat": span.category,
+                    "ph": "X",
+                    "ts": span.start_ns / 1e3,
+                    "dur": (span.end_ns - span.start_ns) / 1e3,
+                    "pid": pids[span.process_label],
+                    "tid": 1,
+                    "args": span.args,
+                }
+            )
+        return events
+
+    def write(self, path: Path) -> None:
+        """Writes the trace; the file is there as a whole or not at all.
+
+        Raises:
+          OSError: the file can not be written.
+          ValueError: an argument of a span is no JSON value.
+        """
+        document = {
+            "traceEvents": self.events(),
+            "displayTimeUnit": "ms",
+            "otherData": {"clock": "CLOCK_MONOTONIC"},
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+        partial.write_text(json.dumps(document, allow_nan=False), encoding="utf-8")
+        partial.replace(path)
+
+
+class ProcessTrack:
+    """Turns what a session sees of its worker into spans: a command, and in it its phases."""
+
+    def __init__(
+        self, timeline: Timeline, label: str, clock: Callable[[], int] = time.monotonic_ns
+    ) -> None:
+        self._timeline = timeline
+        self._label = label
+        self._clock = clock
+        self._notes: dict[str, Any] = {}
+        self._command: tuple[str, int, dict[str, Any]] | None = None
+        self._phase: tuple[str, int] | None = None
+        self._paused_ns: int | None = None
+
+    def note(self, **args: Any) -> None:
+        """Gives the spans of the next command further arguments, such as the round."""
+        self._notes = args
+
+    def command(self, name: str, **args: Any) -> None:
+        """A command was sent; one that had no answer ends here."""
+        now_ns = self._clock()
+        self._end_command(now_ns)
+        self._command = (name, now_ns, {**args, **self._notes})
+        self._notes = {}
+
+    def phase(self, name: str) -> None:
+        """The worker announced a phase; the one before has ended."""
+        now_ns = self._clock()
+        self._end_phase(now_ns)
+        self._phase = (name, now_ns)
+
+    def answered(self) -> None:
+        """The answer came, or the worker is gone; may be called again."""
+        self._end_command(self._clock())
+
+    def paused(self) -> None:
+        """The worker was stopped."""
+        self._paused_ns = self._clock()
+
+    def resumed(self) -> None:
+        """The worker goes on, or is gone; may be called again."""
+        if self._paused_ns is not None:
+            self._timeline.span(self._label, "stopped", PAUSE, self._paused_ns, self._clock())
+            self._paused_ns = None
+
+    def _end_command(self, now_ns: int) -> None:
+        self._end_phase(now_ns)
+        if self._command is not None:
+            name, start_ns, args = self._command
+            self._timeline.span(self._label, name, COMMAND, start_ns, now_ns, **args)
+            self._command = None
+
+    def _end_phase(self, now_ns: int) -> None:
+        if self._phase is not None:
+            name, start_ns = self._phase
+            args = self._command[2] if self._command is not None else {}
+            self._timeline.span(self._label, name, PHASE, start_ns, now_ns, **args)
+            self._phase = None
