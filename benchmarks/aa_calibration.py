@@ -39,6 +39,12 @@ def main() -> int:
     parser.add_argument(
         "--quick", action="store_true", help=f"the same as --minutes {QUICK_MINUTES:.0f}"
     )
+    parser.add_argument(
+        "--section",
+        action="append",
+        choices=[section.name for section in SECTIONS],
+        help="only this one; may be repeated",
+    )
     chosen = parser.parse_args()
     minutes = QUICK_MINUTES if chosen.quick and chosen.minutes is None else chosen.minutes
     budget = Budget(None if minutes is None else 60 * minutes)
@@ -77,7 +83,7 @@ def _measure(journal: Journal, chosen: argparse.Namespace, budget: Budget) -> No
             measure_in_turns(
                 journal,
                 measure,
-                sections=list(sections),
+                sections=chosen.section or list(sections),
                 pairs=chosen.pairs,
                 configuration={**configuration("aa_calibration", chosen), "model": MODEL},
                 budget=budget,

@@ -246,7 +246,8 @@ class Race:
                 )
                 participant.pause()
         for participant in participants:
-            participant.record.stop_reason = participant.record.stop_reason or "rounds"
+            if participant.alive:
+                participant.record.stop_reason = participant.record.stop_reason or "rounds"
 
     def _participant(
         self, trial: Trial, replicate: int, folder: Path, *, cold: bool | None = None
