@@ -93,6 +93,7 @@ class JaxXla(Backend):
                 )
             }
         facts.artifact_sha256 = program.fingerprint(self._compiled)
+        facts.artifact_size_bytes = program.size_bytes(self._compiled)
         if statistics := self._device.memory_stats():
             facts.device_memory_peak_bytes = statistics.get("peak_bytes_in_use")
         return facts

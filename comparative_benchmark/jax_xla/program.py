@@ -1,7 +1,10 @@
 """The identity of a program that XLA compiled."""
 
+import contextlib
 import hashlib
 from typing import Any
+
+import jax
 
 try:
     from jaxlib._hlo import HloPrintOptions
@@ -25,3 +28,13 @@ def fingerprint(compiled: Any) -> str | None:
         options.print_large_constants = True
         text = "\n".join(module.to_string(options) for module in executable.hlo_modules())
     return hashlib.sha256(text.encode()).hexdigest() if text else None
+
+
+def size_bytes(compiled: Any) -> int | None:
+    """Returns the size of the executable as JAX's cache would keep it; None if XLA can not tell.
+
+    The size of the code alone is 0 on the CPU, where XLA does not count it.
+    """
+    with contextlib.suppress(NotImplementedError, jax.errors.JaxRuntimeError):
+        return len(compiled.runtime_executable().serialize())
+    return None

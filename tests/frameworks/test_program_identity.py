@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from comparative_benchmark.jax_xla.program import fingerprint
+from comparative_benchmark.jax_xla.program import fingerprint, size_bytes
 
 
 def _compiled(function, size=8):
@@ -37,3 +37,13 @@ def test_shapes_do():
         return x * 2
 
     assert fingerprint(_compiled(double, 8)) != fingerprint(_compiled(double, 9))
+
+
+def test_more_code_is_larger():
+    def long(x):
+        for _ in range(50):
+            x = jnp.sort(x) * 1.5
+        return x
+
+    small, large = size_bytes(_compiled(lambda x: x * 2)), size_bytes(_compiled(long))
+    assert 0 < small < large
