@@ -16,7 +16,7 @@ class Family:
     """Models of one configuration, along data types and one further axis.
 
     `name` may hold `${FRAMEWORK}`, `${DATA_TYPE}` (FP32 ...), `${ELEMENT_TYPE}` (F32 ...) and the
-    axis, as in the names that the seed's users know.
+    axis, as in the names that the seed's users know; tags may, too, and `${data_type}` (fp32 ...).
     """
 
     name: str
@@ -49,11 +49,12 @@ class Family:
                 "FRAMEWORK": framework,
                 "DATA_TYPE": data_type.upper(),
                 "ELEMENT_TYPE": element_type(data_type).upper(),
+                "data_type": data_type,
                 self.axis: f"${{{self.axis}}}",
             }
             template = utils.ModelTemplate(
                 name=utils.substitute(self.name, fields),
-                tags=self.tags,
+                tags=[utils.substitute(tag, fields) for tag in self.tags],
                 model_impl=model_impl,
                 model_parameters={
                     "data_type": data_type,
@@ -108,4 +109,252 @@ RESNET50 = Family(
     axis="batch_size",
     sizes=(1, 8, 64, 128, 256, 2048),
     tags=(utils.BATCH_TAG,),
+)
+
+VIT_TINY = Family(
+    name="VIT_TINY_${DATA_TYPE}_${FRAMEWORK}_3X32X32X${ELEMENT_TYPE}_BATCH${batch_size}",
+    model_name="vit-tiny",
+    axis="batch_size",
+    sizes=(1, 4),
+    tags=(utils.BATCH_TAG, "tiny"),
+)
+
+VIT_BASE = Family(
+    name="VIT_BASE_${DATA_TYPE}_${FRAMEWORK}_3X224X224X${ELEMENT_TYPE}_BATCH${batch_size}",
+    model_name="google/vit-base-patch16-224",
+    axis="batch_size",
+    sizes=(1, 8, 64, 128),
+    tags=(utils.BATCH_TAG,),
+)
+
+EFFICIENTNET_TINY = Family(
+    name="EFFICIENTNET_TINY_${DATA_TYPE}_${FRAMEWORK}_3X36X36X${ELEMENT_TYPE}_BATCH${batch_size}",
+    model_name="efficientnet-tiny",
+    axis="batch_size",
+    sizes=(1, 4),
+    tags=(utils.BATCH_TAG, "tiny"),
+)
+
+EFFICIENTNETB0 = Family(
+    name="EFFICIENTNETB0_${DATA_TYPE}_${FRAMEWORK}_3X224X224X${ELEMENT_TYPE}_BATCH${batch_size}",
+    model_name="google/efficientnet-b0",
+    axis="batch_size",
+    sizes=(1, 8, 64, 128),
+    tags=(utils.BATCH_TAG,),
+)
+
+EFFICIENTNETB7 = Family(
+    name="EFFICIENTNETB7_${DATA_TYPE}_${FRAMEWORK}_3X600X600X${ELEMENT_TYPE}_BATCH${batch_size}",
+    model_name="google/efficientnet-b7",
+    axis="batch_size",
+    sizes=(1, 64, 128),
+    tags=(utils.BATCH_TAG,),
+)
+
+GPT2LMHEAD_TINY = Family(
+    name="GPT2LMHEAD_TINY_${DATA_TYPE}_${FRAMEWORK}_32XI32_BATCH${batch_size}",
+    model_name="gpt2-tiny",
+    axis="batch_size",
+    sizes=(1, 4),
+    tags=(utils.BATCH_TAG, "tiny"),
+    parameters={"seq_len": 32},
+)
+
+GPT2LMHEAD = Family(
+    name="GPT2LMHEAD_${DATA_TYPE}_${FRAMEWORK}_512XI32_BATCH${batch_size}",
+    model_name="gpt2",
+    axis="batch_size",
+    sizes=(1, 64, 128),
+    tags=(utils.BATCH_TAG,),
+)
+
+LLAMA_TINY = Family(
+    name="LLAMA_TINY_${DATA_TYPE}_${FRAMEWORK}_32XI32_BATCH${batch_size}",
+    model_name="llama-tiny",
+    axis="batch_size",
+    sizes=(1, 4),
+    tags=(utils.BATCH_TAG, "tiny"),
+    parameters={"seq_len": 32},
+)
+
+LLAMA_1B = Family(
+    name="LLAMA_1B_${DATA_TYPE}_${FRAMEWORK}_512XI32_BATCH${batch_size}",
+    model_name="TinyLlama/TinyLlama-1.1B-Chat-v1.0",
+    axis="batch_size",
+    sizes=(1, 8),
+    tags=(utils.BATCH_TAG,),
+    parameters={"seq_len": 512},
+)
+
+GEMMA_TINY = Family(
+    name="GEMMA_TINY_${DATA_TYPE}_${FRAMEWORK}_32XI32_BATCH${batch_size}",
+    model_name="gemma-tiny",
+    axis="batch_size",
+    sizes=(1, 4),
+    tags=(utils.BATCH_TAG, "tiny"),
+    parameters={"seq_len": 32},
+)
+
+
+def _greedy(
+    name: str, model_name: str, seq_len: int, max_new_tokens: int, sizes: Sequence[int], *tags: str
+) -> Family:
+    """Returns models that continue a prompt, named as the seed names Gemma's."""
+    shapes = f"${{batch_size}}X{seq_len}XI32_{max_new_tokens}XI32"
+    return Family(
+        name=f"{name}_GREEDY_${{DATA_TYPE}}_${{FRAMEWORK}}_{shapes}",
+        model_name=model_name,
+        axis="batch_size",
+        sizes=sizes,
+        tags=("pipeline", "${data_type}", utils.BATCH_TAG, f"seqlen-{seq_len}", *tags),
+        parameters={"seq_len": seq_len, "max_new_tokens": max_new_tokens},
+    )
+
+
+GPT2_TINY_GREEDY = _greedy("GPT2_TINY", "gpt2-tiny", 16, 8, (1, 4), "tiny")
+GPT2_GREEDY = _greedy("GPT2", "gpt2", 512, 128, (1, 8))
+LLAMA_TINY_GREEDY = _greedy("LLAMA_TINY", "llama-tiny", 16, 8, (1, 4), "tiny")
+LLAMA_1B_GREEDY = _greedy("LLAMA_1B", "TinyLlama/TinyLlama-1.1B-Chat-v1.0", 1024, 256, (1,))
+GEMMA_TINY_GREEDY = _greedy("GEMMA_TINY", "gemma-tiny", 16, 8, (1, 4), "tiny")
+GEMMA2BIT_GREEDY = _greedy("GEMMA2BIT", "google/gemma-2b-it", 1024, 256, (1,))
+
+T5_TINY = Family(
+    name="T5_TINY_${DATA_TYPE}_${FRAMEWORK}_32XI32_BATCH${batch_size}",
+    model_name="t5-tiny",
+    axis="batch_size",
+    sizes=(1, 4),
+    tags=(utils.BATCH_TAG, "tiny"),
+    parameters={"seq_len": 32},
+)
+
+T5_SMALL = Family(
+    name="T5_SMALL_${DATA_TYPE}_${FRAMEWORK}_${batch_size}X128XI32",
+    model_name="t5-small",
+    axis="batch_size",
+    sizes=(1,),
+    tags=("fp32", utils.BATCH_TAG),
+    parameters={"seq_len": 128},
+    data_types=("fp32",),
+)
+
+# The seed's definitions of the 16-bit models leave out the length, and the tag of the type.
+T5_LARGE_FP32 = Family(
+    name="T5_LARGE_${DATA_TYPE}_${FRAMEWORK}_512XI32_BATCH${batch_size}",
+    model_name="t5-large",
+    axis="batch_size",
+    sizes=(1, 16, 24, 32, 48, 64, 512),
+    tags=("fp32", utils.BATCH_TAG),
+    parameters={"seq_len": 512},
+    data_types=("fp32",),
+)
+T5_LARGE_16_BIT = attrs.evolve(
+    T5_LARGE_FP32, tags=(utils.BATCH_TAG,), parameters={}, data_types=("fp16", "bf16")
+)
+
+T5_4CG_TINY = Family(
+    name="T5_4CG_TINY_${DATA_TYPE}_${FRAMEWORK}_1X32XI32_GEN${max_new_tokens}",
+    model_name="t5-tiny",
+    axis="max_new_tokens",
+    sizes=(4, 16),
+    tags=("fp32", "batch-1", "gen-${max_new_tokens}", "tiny"),
+    parameters={"batch_size": 1, "seq_len": 32},
+    data_types=("fp32",),
+)
+
+T5_4CG_SMALL = Family(
+    name="T5_4CG_SMALL_${DATA_TYPE}_${FRAMEWORK}_1X128XI32_GEN${max_new_tokens}",
+    model_name="t5-small",
+    axis="max_new_tokens",
+    sizes=(16, 32, 64, 128, 256),
+    tags=("fp32", "batch-1", "gen-${max_new_tokens}"),
+    parameters={"batch_size": 1, "seq_len": 128},
+    data_types=("fp32",),
+)
+
+# The number of new tokens is the seed's default, which its definitions leave out.
+T5_4CG_LARGE = Family(
+    name="T5_4CG_LARGE_${DATA_TYPE}_${FRAMEWORK}_512XI32_BATCH${batch_size}",
+    model_name="t5-large",
+    axis="batch_size",
+    sizes=(1, 16, 24, 32, 48),
+    tags=("fp32", utils.BATCH_TAG),
+    parameters={"seq_len": 512},
+    data_types=("fp32",),
+)
+
+SD_CLIP_TINY = Family(
+    name="SD_CLIP_TINY_${DATA_TYPE}_${FRAMEWORK}_32XI32_BATCH${batch_size}",
+    model_name="sd-clip-tiny",
+    axis="batch_size",
+    sizes=(1, 4),
+    tags=(utils.BATCH_TAG, "tiny"),
+    parameters={"seq_len": 32},
+)
+
+SD_CLIP = Family(
+    name="SD_CLIP_${DATA_TYPE}_${FRAMEWORK}_77XI32_BATCH${batch_size}",
+    model_name="sd-clip",
+    axis="batch_size",
+    sizes=(1, 8),
+    tags=(utils.BATCH_TAG,),
+    parameters={"seq_len": 77},
+)
+
+SD_UNET_TINY = Family(
+    name="SD_UNET_TINY_${DATA_TYPE}_${FRAMEWORK}_4X16X16X${ELEMENT_TYPE}_BATCH${batch_size}",
+    model_name="sd-unet-tiny",
+    axis="batch_size",
+    sizes=(1, 4),
+    tags=(utils.BATCH_TAG, "tiny"),
+)
+
+SD_UNET = Family(
+    name="SD_UNET_${DATA_TYPE}_${FRAMEWORK}_4X64X64X${ELEMENT_TYPE}_BATCH${batch_size}",
+    model_name="sd-unet",
+    axis="batch_size",
+    sizes=(1, 2, 8, 16),  # guidance takes two rows for each picture
+    tags=(utils.BATCH_TAG,),
+)
+
+SD_VAE_TINY = Family(
+    name="SD_VAE_TINY_${DATA_TYPE}_${FRAMEWORK}_4X8X8X${ELEMENT_TYPE}_BATCH${batch_size}",
+    model_name="sd-vae-tiny",
+    axis="batch_size",
+    sizes=(1, 4),
+    tags=(utils.BATCH_TAG, "tiny"),
+)
+
+SD_VAE = Family(
+    name="SD_VAE_${DATA_TYPE}_${FRAMEWORK}_4X64X64X${ELEMENT_TYPE}_BATCH${batch_size}",
+    model_name="sd-vae",
+    axis="batch_size",
+    sizes=(1, 8),
+    tags=(utils.BATCH_TAG,),
+)
+
+WHISPER_TINY_TEST = Family(
+    name="WHISPER_TINY_TEST_${DATA_TYPE}_${FRAMEWORK}_80X100X${ELEMENT_TYPE}_BATCH${batch_size}",
+    model_name="whisper-tiny-test",
+    axis="batch_size",
+    sizes=(1, 4),
+    tags=(utils.BATCH_TAG, "tiny"),
+    parameters={"seq_len": 16},
+)
+
+WHISPER_TINY = Family(
+    name="WHISPER_TINY_${DATA_TYPE}_${FRAMEWORK}_80X3000X${ELEMENT_TYPE}_BATCH${batch_size}",
+    model_name="openai/whisper-tiny",
+    axis="batch_size",
+    sizes=(1, 8, 16),
+    tags=(utils.BATCH_TAG,),
+    parameters={"seq_len": 64},
+)
+
+WHISPER_BASE = Family(
+    name="WHISPER_BASE_${DATA_TYPE}_${FRAMEWORK}_80X3000X${ELEMENT_TYPE}_BATCH${batch_size}",
+    model_name="openai/whisper-base",
+    axis="batch_size",
+    sizes=(1, 8, 16),
+    tags=(utils.BATCH_TAG,),
+    parameters={"seq_len": 64},
 )

@@ -12,4 +12,57 @@ BERT_LARGE_JAX_CASES = utils.build_benchmark_cases(models.BERT_LARGE_JAX, verify
 RESNET_TINY_JAX_CASES = utils.build_benchmark_cases(models.RESNET_TINY_JAX)
 RESNET50_JAX_CASES = utils.build_benchmark_cases(models.RESNET50_JAX, verify_parameters=_SEED)
 
+VIT_TINY_JAX_CASES = utils.build_benchmark_cases(models.VIT_TINY_JAX)
+VIT_BASE_JAX_CASES = utils.build_benchmark_cases(models.VIT_BASE_JAX, verify_parameters=_SEED)
+EFFICIENTNET_TINY_JAX_CASES = utils.build_benchmark_cases(models.EFFICIENTNET_TINY_JAX)
+EFFICIENTNETB0_JAX_CASES = utils.build_benchmark_cases(
+    models.EFFICIENTNETB0_JAX, verify_parameters=_SEED
+)
+EFFICIENTNETB7_JAX_CASES = utils.build_benchmark_cases(
+    models.EFFICIENTNETB7_JAX, verify_parameters=_SEED
+)
+VIT_CLASSIFICATION_JAX_CASES = utils.build_benchmark_cases(
+    {"default": models.VIT_CLASSIFICATION_JAX}, verify_parameters=_SEED
+)
+
+GPT2LMHEAD_TINY_JAX_CASES = utils.build_benchmark_cases(models.GPT2LMHEAD_TINY_JAX)
+GPT2LMHEAD_JAX_CASES = utils.build_benchmark_cases(models.GPT2LMHEAD_JAX, verify_parameters=_SEED)
+GPT2_TINY_GREEDY_JAX_CASES = utils.build_benchmark_cases(models.GPT2_TINY_GREEDY_JAX)
+GPT2_GREEDY_JAX_CASES = utils.build_benchmark_cases(models.GPT2_GREEDY_JAX)
+LLAMA_TINY_JAX_CASES = utils.build_benchmark_cases(models.LLAMA_TINY_JAX)
+LLAMA_1B_JAX_CASES = utils.build_benchmark_cases(models.LLAMA_1B_JAX)
+LLAMA_TINY_GREEDY_JAX_CASES = utils.build_benchmark_cases(models.LLAMA_TINY_GREEDY_JAX)
+LLAMA_1B_GREEDY_JAX_CASES = utils.build_benchmark_cases(models.LLAMA_1B_GREEDY_JAX)
+GEMMA_TINY_JAX_CASES = utils.build_benchmark_cases(models.GEMMA_TINY_JAX)
+GEMMA_TINY_GREEDY_JAX_CASES = utils.build_benchmark_cases(models.GEMMA_TINY_GREEDY_JAX)
+GEMMA2BIT_GREEDY_JAX_CASES = utils.build_benchmark_cases(
+    models.GEMMA2BIT_GREEDY_JAX, verify_parameters=_SEED
+)
+
+T5_TINY_JAX_CASES = utils.build_benchmark_cases(models.T5_TINY_JAX)
+T5_SMALL_JAX_CASES = utils.build_benchmark_cases(models.T5_SMALL_JAX, verify_parameters=_SEED)
+T5_LARGE_FP32_JAX_CASES = utils.build_benchmark_cases(
+    models.T5_LARGE_FP32_JAX, verify_parameters=_SEED
+)
+T5_LARGE_16_BIT_JAX_CASES = utils.build_benchmark_cases(
+    models.T5_LARGE_16_BIT_JAX, verify_parameters=_SEED
+)
+T5_4CG_TINY_JAX_CASES = utils.build_benchmark_cases(models.T5_4CG_TINY_JAX)
+T5_4CG_SMALL_JAX_CASES = utils.build_benchmark_cases(
+    models.T5_4CG_SMALL_JAX, verify_parameters=_SEED
+)
+T5_4CG_LARGE_JAX_CASES = utils.build_benchmark_cases(
+    models.T5_4CG_LARGE_JAX, verify_parameters=_SEED
+)
+
+SD_CLIP_TINY_JAX_CASES = utils.build_benchmark_cases(models.SD_CLIP_TINY_JAX)
+SD_CLIP_JAX_CASES = utils.build_benchmark_cases(models.SD_CLIP_JAX)
+SD_UNET_TINY_JAX_CASES = utils.build_benchmark_cases(models.SD_UNET_TINY_JAX)
+SD_UNET_JAX_CASES = utils.build_benchmark_cases(models.SD_UNET_JAX)
+SD_VAE_TINY_JAX_CASES = utils.build_benchmark_cases(models.SD_VAE_TINY_JAX)
+SD_VAE_JAX_CASES = utils.build_benchmark_cases(models.SD_VAE_JAX)
+WHISPER_TINY_TEST_JAX_CASES = utils.build_benchmark_cases(models.WHISPER_TINY_TEST_JAX)
+WHISPER_TINY_JAX_CASES = utils.build_benchmark_cases(models.WHISPER_TINY_JAX)
+WHISPER_BASE_JAX_CASES = utils.build_benchmark_cases(models.WHISPER_BASE_JAX)
+
 ALL_BENCHMARKS = utils.collect(globals(), BenchmarkCase)

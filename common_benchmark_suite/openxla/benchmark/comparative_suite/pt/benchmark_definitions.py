@@ -16,4 +16,50 @@ BERT_LARGE_PT_CASES = utils.build_benchmark_cases(models.BERT_LARGE_PT, verify_p
 RESNET_TINY_PT_CASES = utils.build_benchmark_cases(models.RESNET_TINY_PT)
 RESNET50_PT_CASES = utils.build_benchmark_cases(models.RESNET50_PT, verify_parameters=_SEED)
 
+VIT_TINY_PT_CASES = utils.build_benchmark_cases(models.VIT_TINY_PT)
+VIT_BASE_PT_CASES = utils.build_benchmark_cases(models.VIT_BASE_PT, verify_parameters=_SEED)
+EFFICIENTNET_TINY_PT_CASES = utils.build_benchmark_cases(models.EFFICIENTNET_TINY_PT)
+EFFICIENTNETB0_PT_CASES = utils.build_benchmark_cases(
+    models.EFFICIENTNETB0_PT, verify_parameters=_SEED
+)
+EFFICIENTNETB7_PT_CASES = utils.build_benchmark_cases(
+    models.EFFICIENTNETB7_PT, verify_parameters=_SEED
+)
+
+GPT2LMHEAD_TINY_PT_CASES = utils.build_benchmark_cases(models.GPT2LMHEAD_TINY_PT)
+GPT2LMHEAD_PT_CASES = utils.build_benchmark_cases(models.GPT2LMHEAD_PT, verify_parameters=_SEED)
+GPT2_TINY_GREEDY_PT_CASES = utils.build_benchmark_cases(models.GPT2_TINY_GREEDY_PT)
+GPT2_GREEDY_PT_CASES = utils.build_benchmark_cases(models.GPT2_GREEDY_PT)
+LLAMA_TINY_PT_CASES = utils.build_benchmark_cases(models.LLAMA_TINY_PT)
+LLAMA_1B_PT_CASES = utils.build_benchmark_cases(models.LLAMA_1B_PT)
+LLAMA_TINY_GREEDY_PT_CASES = utils.build_benchmark_cases(models.LLAMA_TINY_GREEDY_PT)
+LLAMA_1B_GREEDY_PT_CASES = utils.build_benchmark_cases(models.LLAMA_1B_GREEDY_PT)
+GEMMA_TINY_PT_CASES = utils.build_benchmark_cases(models.GEMMA_TINY_PT)
+GEMMA_TINY_GREEDY_PT_CASES = utils.build_benchmark_cases(models.GEMMA_TINY_GREEDY_PT)
+GEMMA2BIT_GREEDY_PT_CASES = utils.build_benchmark_cases(
+    models.GEMMA2BIT_GREEDY_PT, verify_parameters=_SEED
+)
+
+T5_TINY_PT_CASES = utils.build_benchmark_cases(models.T5_TINY_PT)
+T5_SMALL_PT_CASES = utils.build_benchmark_cases(models.T5_SMALL_PT, verify_parameters=_SEED)
+T5_LARGE_FP32_PT_CASES = utils.build_benchmark_cases(
+    models.T5_LARGE_FP32_PT, verify_parameters=_SEED
+)
+T5_LARGE_16_BIT_PT_CASES = utils.build_benchmark_cases(
+    models.T5_LARGE_16_BIT_PT, verify_parameters=_SEED
+)
+T5_4CG_TINY_PT_CASES = utils.build_benchmark_cases(models.T5_4CG_TINY_PT)
+T5_4CG_SMALL_PT_CASES = utils.build_benchmark_cases(models.T5_4CG_SMALL_PT, verify_parameters=_SEED)
+T5_4CG_LARGE_PT_CASES = utils.build_benchmark_cases(models.T5_4CG_LARGE_PT, verify_parameters=_SEED)
+
+SD_CLIP_TINY_PT_CASES = utils.build_benchmark_cases(models.SD_CLIP_TINY_PT)
+SD_CLIP_PT_CASES = utils.build_benchmark_cases(models.SD_CLIP_PT)
+SD_UNET_TINY_PT_CASES = utils.build_benchmark_cases(models.SD_UNET_TINY_PT)
+SD_UNET_PT_CASES = utils.build_benchmark_cases(models.SD_UNET_PT)
+SD_VAE_TINY_PT_CASES = utils.build_benchmark_cases(models.SD_VAE_TINY_PT)
+SD_VAE_PT_CASES = utils.build_benchmark_cases(models.SD_VAE_PT)
+WHISPER_TINY_TEST_PT_CASES = utils.build_benchmark_cases(models.WHISPER_TINY_TEST_PT)
+WHISPER_TINY_PT_CASES = utils.build_benchmark_cases(models.WHISPER_TINY_PT)
+WHISPER_BASE_PT_CASES = utils.build_benchmark_cases(models.WHISPER_BASE_PT)
+
 ALL_BENCHMARKS = utils.collect(globals(), BenchmarkCase)

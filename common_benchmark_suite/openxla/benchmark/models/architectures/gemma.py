@@ -1,0 +1,77 @@
+"""Gemma: the decoder of the Gemma team 2024 (arXiv:2403.08295).
+
+Llama's pattern with one group of keys and values, heads wider than the hidden size, GELU, norms
+around 1 + weight, a table of tokens that is scaled by the root of the hidden size and is the head.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from openxla.benchmark.models.architectures.base import TensorInit
+from openxla.benchmark.models.architectures.causal_lm import CausalLM, rotary_layers
+
+
+def _config(hidden: int, layers: int, heads: int, **changes: Any) -> Mapping[str, Any]:
+    return {
+        "architectures": ["GemmaForCausalLM"],
+        "model_type": "gemma",
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "bos_token_id": None,
+        "eos_token_id": None,
+        "head_dim": 256,
+        "hidden_act": "gelu_pytorch_tanh",
+        "hidden_size": hidden,
+        "initializer_range": 0.02,
+        "max_position_embeddings": 8192,
+        "num_attention_heads": heads,
+        "num_hidden_layers": layers,
+        "num_key_value_heads": 1,
+        "pad_token_id": None,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 10000.0,
+        "tie_word_embeddings": True,
+        "vocab_size": 256000,
+        **changes,
+    }
+
+
+class Gemma(CausalLM):
+    """Input: input_ids i32[batch, seq]; outputs: see `CausalLM`."""
+
+    name = "gemma"
+    version = 1
+    configs = {
+        "gemma-tiny": _config(
+            128,
+            2,
+            4,
+            head_dim=64,
+            intermediate_size=512,
+            vocab_size=1024,
+            max_position_embeddings=128,
+        ),
+        # Pretrained weights are behind a licence and in two files: seeded ones only.
+        "google/gemma-2b-it": _config(2048, 18, 8, intermediate_size=16384),
+    }
+
+    def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
+        """See `Architecture.tensors`; names are those of transformers' `GemmaForCausalLM`."""
+        hidden = config["hidden_size"]
+        # The table is also the head. Scaled by sqrt(hidden), its rows must not outweigh the layers:
+        # each token would have by far the largest logit after itself. So they enter at
+        # 1 / sqrt(hidden), and the last norm makes up for it: logits are of order one.
+        yield TensorInit(
+            name="model.embed_tokens.weight",
+            shape=(config["vocab_size"], hidden),
+            stddev=1 / hidden,
+        )
+        yield from rotary_layers(config, norm_mean=0.0)
+        gain = math.sqrt(hidden)
+        yield TensorInit(
+            name="model.norm.weight", shape=(hidden,), mean=gain - 1, stddev=0.2 * gain
+        )
+
+
+ARCHITECTURE = Gemma()

@@ -1,0 +1,41 @@
+"""Seeded tensors of the layers that several architectures are made of, by torch's names.
+
+Scales keep activations of order one; small biases keep a lost bias visible.
+"""
+
+import math
+from collections.abc import Iterator
+
+from openxla.benchmark.models.architectures.base import TensorInit
+
+# Queries and keys this much larger than their inputs give scores with a standard deviation of 2:
+# each token attends to a few others. At 1, attention would be nearly the mean over all of them, and
+# an implementation that mixes up keys would go unnoticed.
+ATTENTION_GAIN = math.sqrt(2)
+# SiLU and GELU leave about 0.6 of a normal input's root mean square; the next matrix restores it.
+AFTER_ACTIVATION_GAIN = 1.7
+
+
+def linear(
+    name: str, inputs: int, outputs: int, *, gain: float = 1.0, bias: bool = True
+) -> Iterator[TensorInit]:
+    """Yields the weight [out, in] and the bias of a layer that multiplies the scale by `gain`."""
+    stddev = gain / math.sqrt(inputs)
+    yield TensorInit(name=f"{name}.weight", shape=(outputs, inputs), stddev=stddev)
+    if bias:
+        yield TensorInit(name=f"{name}.bias", shape=(outputs,), stddev=0.1)
+
+
+def conv(
+    name: str, inputs: int, outputs: int, *kernel: int, gain: float = 1.0
+) -> Iterator[TensorInit]:
+    """Yields the weight [out, in, *kernel] and the bias of a convolution."""
+    stddev = gain / math.sqrt(inputs * math.prod(kernel))
+    yield TensorInit(name=f"{name}.weight", shape=(outputs, inputs, *kernel), stddev=stddev)
+    yield TensorInit(name=f"{name}.bias", shape=(outputs,), stddev=0.1)
+
+
+def norm(name: str, size: int) -> Iterator[TensorInit]:
+    """Yields scale and offset of a layer norm or group norm."""
+    yield TensorInit(name=f"{name}.weight", shape=(size,), mean=1.0, stddev=0.2)
+    yield TensorInit(name=f"{name}.bias", shape=(size,), stddev=0.1)

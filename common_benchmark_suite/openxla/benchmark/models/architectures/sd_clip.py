@@ -1,0 +1,125 @@
+"""The text encoder of Stable Diffusion 1: CLIP's (Radford et al. 2021, arXiv:2103.00020)."""
+
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from openxla.benchmark import testdata
+from openxla.benchmark.def_types import DefinitionError, Parameters, TensorSpec
+from openxla.benchmark.models.architectures import layers
+from openxla.benchmark.models.architectures.base import (
+    Architecture,
+    TensorInit,
+    element_type,
+    integer,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+def _config(hidden: int, depth: int, heads: int, vocabulary: int) -> Mapping[str, Any]:
+    return {
+        "architectures": ["CLIPTextModel"],
+        "model_type": "clip_text_model",
+        "attention_dropout": 0.0,
+        "bos_token_id": 0,
+        "eos_token_id": 2,
+        "hidden_act": "quick_gelu",
+        "hidden_size": hidden,
+        "initializer_factor": 1.0,
+        "initializer_range": 0.02,
+        "intermediate_size": 4 * hidden,
+        "layer_norm_eps": 1e-5,
+        "max_position_embeddings": 77,
+        "num_attention_heads": heads,
+        "num_hidden_layers": depth,
+        "pad_token_id": 1,
+        "projection_dim": hidden,
+        "vocab_size": vocabulary,
+    }
+
+
+class SdClip(Architecture):
+    """Input: input_ids i32[batch, seq]; output: last hidden state [batch, seq, hidden]."""
+
+    name = "sd_clip"
+    version = 1
+    configs = {
+        "sd-clip-tiny": _config(64, 2, 2, vocabulary=1024),
+        "sd-clip": _config(768, 12, 12, vocabulary=49408),
+    }
+
+    def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
+        """See `Architecture.tensors`; names are those of transformers' `CLIPTextModel`."""
+        hidden, intermediate = config["hidden_size"], config["intermediate_size"]
+        for table, rows, stddev in (
+            ("token_embedding", config["vocab_size"], 1.0),
+            ("position_embedding", config["max_position_embeddings"], 0.5),
+        ):
+            yield TensorInit(name=f"embeddings.{table}.weight", shape=(rows, hidden), stddev=stddev)
+        # The sum over all branches is of order one, however many layers there are.
+        last = layers.AFTER_ACTIVATION_GAIN / math.sqrt(2 * config["num_hidden_layers"])
+        for index in range(config["num_hidden_layers"]):
+            layer = f"encoder.layers.{index}"
+            yield from layers.norm(f"{layer}.layer_norm1", hidden)
+            for part, gain in (
+                ("q_proj", layers.ATTENTION_GAIN),
+                ("k_proj", layers.ATTENTION_GAIN),
+                ("v_proj", 1.0),
+                ("out_proj", last),
+            ):
+                yield from layers.linear(f"{layer}.self_attn.{part}", hidden, hidden, gain=gain)
+            yield from layers.norm(f"{layer}.layer_norm2", hidden)
+            yield from layers.linear(f"{layer}.mlp.fc1", hidden, intermediate)
+            yield from layers.linear(f"{layer}.mlp.fc2", intermediate, hidden, gain=last)
+        yield from layers.norm("final_layer_norm", hidden)
+
+    def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
+        """Token ids, i32[batch, seq]."""
+        shape = (integer(parameters, "batch_size"), integer(parameters, "seq_len"))
+        longest = self.config(str(parameters["model_name"]))["max_position_embeddings"]
+        if shape[1] > longest:
+            # XLA clamps an index that is out of range: a wrong answer, not an error.
+            raise DefinitionError(f"parameter 'seq_len' is {shape[1]}, more than {longest}")
+        return (TensorSpec(shape=shape, dtype="i32"),)
+
+    def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
+        """The last hidden state after its norm, [batch, seq, hidden]."""
+        hidden = self.config(str(parameters["model_name"]))["hidden_size"]
+        shape = (*self.input_specs(parameters)[0].shape, hidden)
+        return (TensorSpec(shape=shape, dtype=element_type(parameters.get("data_type"))),)
+
+    def default_input_files(self) -> tuple[Path, ...]:
+        """The bundled text and tokenizer."""
+        return (testdata.DEFAULT_TEXT, testdata.TOKENIZER)
+
+    def default_inputs(self, parameters: Parameters) -> str:
+        """The bundled text."""
+        return testdata.load_text()
+
+    def preprocess(
+        self, raw_input: Any, parameters: Parameters, checkpoint: Path
+    ) -> "tuple[npt.NDArray[np.generic], ...]":
+        """Cuts the text into token windows, a different one for each row of the batch.
+
+        As in the pipeline of Stable Diffusion, there is no mask: padding is text like any other.
+        """
+        from openxla.benchmark.models import preprocessing
+
+        ids, _ = preprocessing.token_batch(
+            raw_input,
+            checkpoint / "tokenizer.json",
+            batch_size=integer(parameters, "batch_size"),
+            seq_len=integer(parameters, "seq_len"),
+        )
+        return (ids,)
+
+    def checkpoint_files(self) -> Mapping[str, Path]:
+        """The bundled tokenizer."""
+        return {"tokenizer.json": testdata.TOKENIZER}
+
+
+ARCHITECTURE = SdClip()

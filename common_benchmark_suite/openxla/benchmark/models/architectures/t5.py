@@ -1,0 +1,212 @@
+"""T5: the encoder-decoder of Raffel et al. 2019 (arXiv:1910.10683), last hidden state as output.
+
+Positions enter by a bias on attention scores alone, one number for each head and each bucket of
+distances; scores are not scaled by the size of a head.
+"""
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from openxla.benchmark import testdata
+from openxla.benchmark.def_types import Parameters, TensorSpec
+from openxla.benchmark.models.architectures.base import (
+    Architecture,
+    TensorInit,
+    element_type,
+    integer,
+)
+from openxla.benchmark.models.architectures.causal_lm import BRANCH_GAIN, branch_gain, matrix
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+# The standard deviation of attention scores: each token attends to a few others.
+_SCORES = 2.0
+_DEFAULT_SEQ_LEN = 512  # definitions of the seed's 16-bit cases name it in the model's name only
+
+
+def _config(hidden: int, layers: int, heads: int, **changes: Any) -> Mapping[str, Any]:
+    return {
+        "architectures": ["T5ForConditionalGeneration"],
+        "model_type": "t5",
+        "d_ff": 4 * hidden,
+        "d_kv": 64,
+        "d_model": hidden,
+        "decoder_start_token_id": 0,
+        "dropout_rate": 0.0,
+        "eos_token_id": 1,
+        "feed_forward_proj": "relu",
+        "initializer_factor": 1.0,
+        "is_encoder_decoder": True,
+        "layer_norm_epsilon": 1e-6,
+        "num_decoder_layers": layers,
+        "num_heads": heads,
+        "num_layers": layers,
+        "pad_token_id": 0,
+        "relative_attention_max_distance": 128,
+        "relative_attention_num_buckets": 32,
+        "tie_word_embeddings": True,
+        "vocab_size": 32128,
+        **changes,
+    }
+
+
+class T5(Architecture):
+    """Inputs: input_ids and decoder_input_ids, i32[batch, seq]; output: [batch, seq, d_model]."""
+
+    name = "t5"
+    version = 1
+    configs = {
+        # Sizes that differ where those of the real ones agree, and distances that few tokens reach.
+        "t5-tiny": _config(
+            128,
+            2,
+            2,
+            d_kv=32,
+            num_decoder_layers=3,
+            relative_attention_max_distance=32,
+            relative_attention_num_buckets=16,
+            vocab_size=1024,
+        ),
+        "t5-small": _config(512, 6, 8),
+        "t5-large": _config(1024, 24, 16),
+    }
+    pretrained = {
+        "t5-small": ("google-t5/t5-small", "df1b051c49625cf57a3d0d8d3863ed4d13564fe4"),
+        "t5-large": ("google-t5/t5-large", "150ebc2c4b72291e770f58e6057481c8d2ed331a"),
+    }
+
+    def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
+        """See `Architecture.tensors`; names are those of `T5ForConditionalGeneration`.
+
+        Tables of encoder, decoder and head are `shared.weight`.
+        """
+        hidden = config["d_model"]
+        # The head divides by sqrt(d_model): rows of order one give logits of order one.
+        yield TensorInit(name="shared.weight", shape=(config["vocab_size"], hidden), stddev=1.0)
+        encoder, decoder = config["num_layers"], config["num_decoder_layers"]
+        yield from _stack(config, "encoder", ("SelfAttention",), branch_gain(encoder))
+        yield _norm("encoder.final_layer_norm", hidden)
+        attentions = ("SelfAttention", "EncDecAttention")
+        yield from _stack(config, "decoder", attentions, BRANCH_GAIN / math.sqrt(3 * decoder))
+        # The table is also the head, so the token that was read would have by far the largest logit
+        # after itself, and be generated for ever: factors of either sign take that away.
+        yield _norm("decoder.final_layer_norm", hidden, mean=0.0, stddev=1.0)
+
+    def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
+        """Tokens of encoder and decoder, both i32[batch, seq]."""
+        spec = TensorSpec(shape=_batch_and_length(parameters), dtype="i32")
+        return (spec, spec)
+
+    def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
+        """The last hidden state of the decoder, [batch, seq, d_model]."""
+        hidden = self.config(str(parameters["model_name"]))["d_model"]
+        shape = (*_batch_and_length(parameters), hidden)
+        return (TensorSpec(shape=shape, dtype=element_type(parameters.get("data_type"))),)
+
+    def default_input_files(self) -> tuple[Path, ...]:
+        """The bundled text and tokenizer."""
+        return (testdata.DEFAULT_TEXT, testdata.TOKENIZER)
+
+    def default_inputs(self, parameters: Parameters) -> str:
+        """The bundled text."""
+        return testdata.load_text()
+
+    def preprocess(
+        self, raw_input: Any, parameters: Parameters, checkpoint: Path
+    ) -> "tuple[npt.NDArray[np.generic], ...]":
+        """Cuts the text into token windows, different ones for encoder, decoder and each row.
+
+        The decoder's are shifted right by a start token, as in training.
+        """
+        import numpy as np
+
+        from openxla.benchmark.models import preprocessing
+
+        batch, seq_len = _batch_and_length(parameters)
+        windows, _ = preprocessing.token_batch(
+            raw_input, checkpoint / "tokenizer.json", batch_size=2 * batch, seq_len=seq_len
+        )
+        start = self.config(str(parameters["model_name"]))["decoder_start_token_id"]
+        shifted = np.pad(windows[batch:, :-1], ((0, 0), (1, 0)), constant_values=start)
+        return (windows[:batch], shifted)
+
+    def checkpoint_files(self) -> Mapping[str, Path]:
+        """The bundled tokenizer."""
+        return {"tokenizer.json": testdata.TOKENIZER}
+
+
+def relative_buckets(
+    distances: "npt.NDArray[np.integer]", *, count: int, longest: int, bidirectional: bool
+) -> "npt.NDArray[np.int32]":
+    """Returns the bucket of each distance, position of the key minus position of the query.
+
+    A bucket for each short distance, then buckets that grow by a constant factor up to `longest`,
+    the last without end: `count` of them. With `bidirectional`, one half of them is for keys after
+    the query; otherwise such keys share bucket 0. Where buckets begin is found in whole numbers: a
+    logarithm that is off in its last digit would move some distances to the bucket beside theirs.
+    """
+    import numpy as np
+
+    first: npt.NDArray[np.int32] = np.zeros(distances.shape, np.int32)
+    if bidirectional:
+        count //= 2
+        first[distances > 0] = count
+        distances = np.abs(distances)
+    else:
+        distances = np.maximum(-distances, 0)
+    starts = np.array(_bucket_starts(count, longest))
+    return first + (np.searchsorted(starts, distances, side="right") - 1).astype(np.int32)
+
+
+def _bucket_starts(count: int, longest: int) -> list[int]:
+    """Returns the smallest distance of each bucket."""
+    exact = count // 2
+    steps = count - exact
+    # Bucket exact + j begins where (distance / exact)^steps >= (longest / exact)^j.
+    return [*range(exact + 1)] + [
+        next(d for d in itertools.count(exact) if d**steps * exact**j >= longest**j * exact**steps)
+        for j in range(1, steps)
+    ]
+
+
+def _stack(
+    config: Mapping[str, Any], stack: str, attentions: tuple[str, ...], last: float
+) -> Iterator[TensorInit]:
+    """Yields the layers of encoder or decoder; `last` is the gain of a branch's last matrix."""
+    hidden, heads, size = config["d_model"], config["num_heads"], config["d_kv"]
+    layers = config["num_decoder_layers" if stack == "decoder" else "num_layers"]
+    buckets = config["relative_attention_num_buckets"]
+    for index in range(layers):
+        block = f"{stack}.block.{index}.layer"
+        for number, attention in enumerate(attentions):
+            part = f"{block}.{number}.{attention}"
+            yield from matrix(f"{part}.q", hidden, heads * size, _SCORES / math.sqrt(size))
+            yield from matrix(f"{part}.k", hidden, heads * size)
+            yield from matrix(f"{part}.v", hidden, heads * size)
+            yield from matrix(f"{part}.o", heads * size, hidden, last)
+            if index == number == 0:
+                name = f"{part}.relative_attention_bias.weight"
+                yield TensorInit(name=name, shape=(buckets, heads), stddev=1.0)
+            yield _norm(f"{block}.{number}.layer_norm", hidden)
+        number = len(attentions)
+        part = f"{block}.{number}.DenseReluDense"
+        yield from matrix(f"{part}.wi", hidden, config["d_ff"])
+        yield from matrix(f"{part}.wo", config["d_ff"], hidden, last)
+        yield _norm(f"{block}.{number}.layer_norm", hidden)
+
+
+def _norm(name: str, size: int, mean: float = 1.0, stddev: float = 0.2) -> TensorInit:
+    return TensorInit(name=f"{name}.weight", shape=(size,), mean=mean, stddev=stddev)
+
+
+def _batch_and_length(parameters: Parameters) -> tuple[int, int]:
+    given = {"seq_len": _DEFAULT_SEQ_LEN, **parameters}
+    return integer(given, "batch_size"), integer(given, "seq_len")
+
+
+ARCHITECTURE = T5()

@@ -1,0 +1,134 @@
+"""ViT: the vision transformer of Dosovitskiy et al. 2020 (arXiv:2010.11929), as a classifier."""
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from openxla.benchmark.def_types import Parameters, TensorSpec
+from openxla.benchmark.models.architectures.base import TensorInit
+from openxla.benchmark.models.architectures.image_classifier import (
+    LABEL_CONFIG,
+    LABELS,
+    ImageClassifier,
+)
+
+
+def _config(hidden: int, layers: int, heads: int, image_size: int, patch_size: int) -> Any:
+    return {
+        "architectures": ["ViTForImageClassification"],
+        "model_type": "vit",
+        **LABEL_CONFIG,
+        "attention_probs_dropout_prob": 0.0,
+        "hidden_act": "gelu",
+        "hidden_dropout_prob": 0.0,
+        "hidden_size": hidden,
+        "image_size": image_size,
+        "initializer_range": 0.02,
+        "intermediate_size": 4 * hidden,
+        "layer_norm_eps": 1e-12,
+        "num_attention_heads": heads,
+        "num_channels": 3,
+        "num_hidden_layers": layers,
+        "patch_size": patch_size,
+        "qkv_bias": True,
+    }
+
+
+# Names of the hub's checkpoints (older than transformers 5), and ours: those of transformers 5.
+_OLDER_NAMES = (
+    (r"^vit\.encoder\.layer\.", "vit.layers."),
+    (r"\.attention\.attention\.query\.", ".attention.q_proj."),
+    (r"\.attention\.attention\.key\.", ".attention.k_proj."),
+    (r"\.attention\.attention\.value\.", ".attention.v_proj."),
+    (r"\.attention\.output\.dense\.", ".attention.o_proj."),
+    (r"\.intermediate\.dense\.", ".mlp.fc1."),
+    (r"\.output\.dense\.", ".mlp.fc2."),
+)
+
+
+def _linear(name: str, inputs: int, outputs: int) -> Iterator[TensorInit]:
+    # Variance 1/fan_in keeps activations of order one; small biases keep a lost bias visible.
+    yield TensorInit(name=f"{name}.weight", shape=(outputs, inputs), stddev=1 / math.sqrt(inputs))
+    yield TensorInit(name=f"{name}.bias", shape=(outputs,), stddev=0.1)
+
+
+def _layer_norm(name: str, size: int) -> Iterator[TensorInit]:
+    yield TensorInit(name=f"{name}.weight", shape=(size,), mean=1.0, stddev=0.2)
+    yield TensorInit(name=f"{name}.bias", shape=(size,), stddev=0.1)
+
+
+class ViT(ImageClassifier):
+    """Input: pixels [batch, 3, height, width]; output: logits [batch, 1000]."""
+
+    name = "vit"
+    version = 1
+    configs = {
+        "vit-tiny": _config(64, 2, 2, image_size=32, patch_size=8),
+        "google/vit-base-patch16-224": _config(768, 12, 12, image_size=224, patch_size=16),
+    }
+    pretrained = {
+        "google/vit-base-patch16-224": (
+            "google/vit-base-patch16-224",
+            "3f49326eb077187dfe1c2a2bb15fbd74e6ab91e3",
+        ),
+    }
+    pixel_mean = (0.5, 0.5, 0.5)
+    pixel_stddev = (0.5, 0.5, 0.5)
+
+    def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
+        """See `Architecture.tensors`; names are transformers' `ViTForImageClassification`."""
+        hidden, intermediate = config["hidden_size"], config["intermediate_size"]
+        patch = config["patch_size"]
+        pixels = config["num_channels"] * patch * patch
+        positions = (config["image_size"] // patch) ** 2 + 1
+        name = "vit.embeddings"
+        yield TensorInit(name=f"{name}.cls_token", shape=(1, 1, hidden), stddev=1.0)
+        yield TensorInit(
+            name=f"{name}.position_embeddings", shape=(1, positions, hidden), stddev=0.5
+        )
+        yield TensorInit(
+            name=f"{name}.patch_embeddings.projection.weight",
+            shape=(hidden, config["num_channels"], patch, patch),
+            # Twice the usual scale: pixels of a picture are about half of one.
+            stddev=2 / math.sqrt(pixels),
+        )
+        yield TensorInit(
+            name=f"{name}.patch_embeddings.projection.bias", shape=(hidden,), stddev=0.1
+        )
+        for index in range(config["num_hidden_layers"]):
+            layer = f"vit.layers.{index}"
+            yield from _layer_norm(f"{layer}.layernorm_before", hidden)
+            for part in ("q_proj", "k_proj", "v_proj", "o_proj"):
+                yield from _linear(f"{layer}.attention.{part}", hidden, hidden)
+            yield from _layer_norm(f"{layer}.layernorm_after", hidden)
+            yield from _linear(f"{layer}.mlp.fc1", hidden, intermediate)
+            yield from _linear(f"{layer}.mlp.fc2", intermediate, hidden)
+        yield from _layer_norm("vit.layernorm", hidden)
+        yield from _linear("classifier", hidden, LABELS)
+
+    def label(self, parameters: Parameters) -> str:
+        """See `Architecture.label`."""
+        return super().label(_with_data_type(parameters))
+
+    def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
+        """Pixels, [batch, 3, height, width], normalised per channel."""
+        return super().input_specs(_with_data_type(parameters))
+
+    def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
+        """Logits, [batch, 1000]."""
+        return super().output_specs(_with_data_type(parameters))
+
+    def canonical_weight_name(self, name: str) -> str:
+        """The hub's checkpoint has the names of older releases of transformers."""
+        for pattern, ours in _OLDER_NAMES:
+            name = re.sub(pattern, ours, name)
+        return name
+
+
+def _with_data_type(parameters: Parameters) -> Parameters:
+    # The seed's definition of ViT in JAX leaves the type out.
+    return {"data_type": "fp32", **parameters}
+
+
+ARCHITECTURE = ViT()

@@ -1,0 +1,176 @@
+"""Decoder-only language models in JAX, scoring or generating.
+
+The cache holds keys and values as [batch, heads, length, head_dim], the layout that attention reads
+them in. While the prompt is read, attention sees the prompt alone, not the empty places.
+"""
+
+import abc
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.models.architectures import Architecture
+from openxla.benchmark.models.generation import GenerationModel, max_new_tokens
+from openxla.benchmark.models.jax.flax_model import FlaxModel, Weight
+
+# Keys and values of one layer, [batch, heads, length, head_dim].
+LayerCache = tuple[jax.Array, jax.Array]
+Cache = tuple[LayerCache, ...]
+
+
+class Decoder(nnx.Module):
+    """Base of the flax.nnx modules: tokens to hidden states, hidden states to logits."""
+
+    @abc.abstractmethod
+    def hidden(
+        self, tokens: jax.Array, position: jax.Array | int = 0, cache: Cache | None = None
+    ) -> tuple[jax.Array, Cache]:
+        """Token ids i32[batch, seq] -> [batch, seq, hidden], and the keys and values of each layer.
+
+        Without a cache, the tokens start at position 0 and see each other; with one, they are
+        written into it from `position` on and see all up to themselves.
+        """
+
+    @abc.abstractmethod
+    def logits(self, x: jax.Array) -> jax.Array:
+        """[..., hidden] -> [..., vocab]."""
+
+    def __call__(self, input_ids: jax.Array) -> jax.Array:
+        """input_ids i32[batch, seq] -> logits [batch, seq, vocab]."""
+        return self.logits(self.hidden(input_ids)[0])
+
+
+class CausalGenerator(FlaxModel, GenerationModel):
+    """A `Decoder` that generates; `apply` and `generate` are one function."""
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        parameters: Parameters,
+        build: Callable[[Mapping[str, Any], nnx.Rngs], Decoder],
+        weights: Callable[[Mapping[str, Any]], Iterator[Weight]],
+    ) -> None:
+        super().__init__(architecture, parameters, build, weights)
+        self.max_new_tokens = max_new_tokens(parameters) or 0
+
+    def prefill(self, params: Any, input_ids: jax.Array) -> tuple[jax.Array, Cache]:
+        """See `GenerationModel.prefill`."""
+        decoder = self._decoder(params)
+        x, layers = decoder.hidden(input_ids)
+        room = ((0, 0), (0, 0), (0, self.max_new_tokens), (0, 0))
+        cache = tuple((jnp.pad(keys, room), jnp.pad(values, room)) for keys, values in layers)
+        return at_least_float32(decoder.logits(x[:, -1])), cache
+
+    def decode(
+        self, params: Any, token: jax.Array, position: jax.Array, cache: Cache
+    ) -> tuple[jax.Array, Cache]:
+        """See `GenerationModel.decode`."""
+        decoder = self._decoder(params)
+        x, cache = decoder.hidden(token[:, None], position, cache)
+        return at_least_float32(decoder.logits(x[:, -1])), cache
+
+    def generate(
+        self, params: Any, input_ids: jax.Array, forced_tokens: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array]:
+        """See `GenerationModel.generate`; one program with a loop in it."""
+
+        def step(
+            carry: tuple[jax.Array, Cache], inputs: tuple[jax.Array, jax.Array | None]
+        ) -> tuple[tuple[jax.Array, Cache], tuple[jax.Array, jax.Array]]:
+            logits, cache = carry
+            position, forced = inputs
+            token = _choose(logits)
+            fed = token if forced is None else forced
+            return self.decode(params, fed, position, cache), (token, logits)
+
+        steps = self.max_new_tokens - 1
+        positions = input_ids.shape[1] + jnp.arange(steps, dtype=jnp.int32)
+        forced = None if forced_tokens is None else forced_tokens[:, :steps].T
+        (last, _), (tokens, logits) = jax.lax.scan(
+            step, self.prefill(params, input_ids), (positions, forced)
+        )
+        tokens = jnp.concatenate([tokens, _choose(last)[None]])
+        logits = jnp.concatenate([logits, last[None]])
+        return tokens.T, logits.swapaxes(0, 1)
+
+    def apply(self, params: Any, *inputs: Any) -> Any:
+        """Generates with the given weights; pure, to be jitted."""
+        return self.generate(params, *inputs)
+
+    def _decoder(self, params: Any) -> Decoder:
+        state = jax.tree.map(lambda leaf: leaf, self._state)
+        nnx.replace_by_pure_dict(state, params)
+        decoder: Decoder = nnx.merge(self._graph, state)
+        return decoder
+
+
+def create(
+    architecture: Architecture,
+    parameters: Parameters,
+    build: Callable[[Mapping[str, Any], nnx.Rngs], Decoder],
+    weights: Callable[[Mapping[str, Any]], Iterator[Weight]],
+) -> FlaxModel:
+    """Returns a model that generates if the parameter `max_new_tokens` is given, or scores."""
+    kind = FlaxModel if max_new_tokens(parameters) is None else CausalGenerator
+    return kind(architecture, parameters, build, weights)
+
+
+def at_least_float32(x: jax.Array) -> jax.Array:
+    """Returns 16-bit numbers as float32, others as they are."""
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
+def attention(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    position: jax.Array | int = 0,
+    cache: LayerCache | None = None,
+) -> tuple[jax.Array, LayerCache]:
+    """Causal attention; several heads of the query may share a head of key and value.
+
+    Scores and their softmax are at least float32, as in fused attention kernels.
+
+    Args:
+      query: [batch, heads, seq, head_dim].
+      key: [batch, key heads, seq, head_dim].
+      value: of the same shape.
+      position: of the first token.
+      cache: earlier keys and values, with room for these.
+
+    Returns:
+      [batch, seq, heads * head_dim], and keys and values with these among them.
+    """
+    batch, heads, seq, size = query.shape
+    if cache is not None:
+        key, value = (
+            jax.lax.dynamic_update_slice_in_dim(old, new, position, axis=2)
+            for old, new in zip(cache, (key, value))
+        )
+    key_heads, length = key.shape[1:3]
+    # Heads that share a key become rows of one product: the key is not repeated for each.
+    grouped = query.reshape(batch, key_heads, heads // key_heads * seq, size)
+    wide = jnp.promote_types(query.dtype, jnp.float32)
+    scores = jnp.einsum("bkqd,bkld->bkql", grouped, key, preferred_element_type=wide)
+    scores = scores.reshape(batch, key_heads, heads // key_heads, seq, length) * size**-0.5
+    places = jnp.arange(length, dtype=jnp.int32)
+    visible = places <= position + jnp.arange(seq, dtype=jnp.int32)[:, None]
+    probabilities = jax.nn.softmax(jnp.where(visible, scores, jnp.finfo(wide).min), axis=-1)
+    probabilities = probabilities.astype(value.dtype).reshape(*grouped.shape[:3], length)
+    context = jnp.einsum("bkql,bkld->bkqd", probabilities, value)
+    context = context.reshape(batch, heads, seq, size).swapaxes(1, 2)
+    return context.reshape(batch, seq, heads * size), (key, value)
+
+
+def split_heads(x: jax.Array, size: int) -> jax.Array:
+    """[batch, seq, heads * size] -> [batch, heads, seq, size]."""
+    batch, seq, width = x.shape
+    return x.reshape(batch, seq, width // size, size).swapaxes(1, 2)
+
+
+def _choose(logits: jax.Array) -> jax.Array:
+    return jax.lax.argmax(logits, axis=logits.ndim - 1, index_dtype=jnp.int32)

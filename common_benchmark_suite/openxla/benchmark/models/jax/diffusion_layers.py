@@ -1,0 +1,79 @@
+"""Layers of the networks of latent diffusion in JAX; pictures are channels-last."""
+
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from openxla.benchmark.models.jax import weight_names
+from openxla.benchmark.models.jax.flax_model import Weight
+from openxla.benchmark.models.jax.weight_names import Path
+
+
+def group_norm(channels: int, groups: int, epsilon: float, rngs: nnx.Rngs) -> nnx.GroupNorm:
+    """Returns a group norm (Wu and He 2018, arXiv:1803.08494)."""
+    # Variance in two passes: the fast one loses digits that the other frameworks keep.
+    return nnx.GroupNorm(
+        channels, num_groups=groups, epsilon=epsilon, use_fast_variance=False, rngs=rngs
+    )
+
+
+def conv(inputs: int, outputs: int, kernel: int, rngs: nnx.Rngs, *, stride: int = 1) -> nnx.Conv:
+    """Returns a square convolution with explicit symmetric padding, as torch has it."""
+    # "SAME" would shift strided windows by one pixel.
+    return nnx.Conv(
+        inputs, outputs, (kernel, kernel), strides=stride, padding=kernel // 2, rngs=rngs
+    )
+
+
+class ResnetBlock(nnx.Module):
+    """Two times norm, SiLU and convolution, with the timestep between, and a residual sum."""
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        groups: int,
+        epsilon: float,
+        rngs: nnx.Rngs,
+        time_width: int | None = None,
+    ) -> None:
+        self.norm1 = group_norm(inputs, groups, epsilon, rngs)
+        self.conv1 = conv(inputs, outputs, 3, rngs)
+        self.time = (
+            None if time_width is None else nnx.data(nnx.Linear(time_width, outputs, rngs=rngs))
+        )
+        self.norm2 = group_norm(outputs, groups, epsilon, rngs)
+        self.conv2 = conv(outputs, outputs, 3, rngs)
+        self.shortcut = nnx.data(conv(inputs, outputs, 1, rngs)) if inputs != outputs else None
+
+    def __call__(self, x: jax.Array, time: jax.Array | None = None) -> jax.Array:
+        """[batch, height, width, inputs], time [batch, time_width] -> [..., outputs]."""
+        residual = x if self.shortcut is None else self.shortcut(x)
+        y = self.conv1(jax.nn.silu(self.norm1(x)))
+        if self.time is not None:
+            y = y + self.time(jax.nn.silu(time))[:, None, None, :]
+        return residual + self.conv2(jax.nn.silu(self.norm2(y)))
+
+
+def resnet_weights(
+    path: Path, name: str, inputs: int, outputs: int, *, time: bool
+) -> Iterator[Weight]:
+    """Where the tensors of a `ResnetBlock` go."""
+    for index in (1, 2):
+        yield from weight_names.norm((*path, f"norm{index}"), f"{name}.norm{index}")
+        yield from weight_names.conv((*path, f"conv{index}"), f"{name}.conv{index}")
+    if time:
+        yield from weight_names.linear((*path, "time"), f"{name}.time_emb_proj")
+    if inputs != outputs:
+        yield from weight_names.conv((*path, "shortcut"), f"{name}.conv_shortcut")
+
+
+def upsample(x: jax.Array) -> jax.Array:
+    """Repeats each pixel, [batch, height, width, channels] -> [batch, 2 height, 2 width, ...]."""
+    batch, height, width, channels = x.shape
+    # A broadcast, which the convolution after it can take in; an image resize would gather.
+    repeated = jnp.broadcast_to(x[:, :, None, :, None, :], (batch, height, 2, width, 2, channels))
+    return repeated.reshape(batch, 2 * height, 2 * width, channels)

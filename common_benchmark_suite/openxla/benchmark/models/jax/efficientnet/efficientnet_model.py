@@ -1,0 +1,199 @@
+"""EfficientNet in JAX: flax.nnx modules of our own on the shared checkpoint.
+
+Convolutions run channels-last, the layout that XLA's CPU and GPU libraries prefer; the input
+arrives channels-first, as the workload declares it, and is transposed once.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from openxla.benchmark.models import shared_model
+from openxla.benchmark.models.architectures import efficientnet
+from openxla.benchmark.models.architectures.efficientnet import Block
+from openxla.benchmark.models.jax.flax_model import CONV, LINEAR, FlaxModel, Weight
+
+
+class BatchNorm(nnx.Module):
+    """Batch norm with running statistics, then swish if `activate`.
+
+    In float32 at least, and rounded once, as PyTorch's libraries do it: `nnx.BatchNorm` rounds each
+    step to the type of its input, and in bfloat16 that adds up over fifty layers.
+    """
+
+    def __init__(self, channels: int, epsilon: float, *, activate: bool) -> None:
+        self.epsilon, self.activate = epsilon, activate
+        self.scale, self.bias = nnx.Param(jnp.ones(channels)), nnx.Param(jnp.zeros(channels))
+        self.mean, self.var = nnx.BatchStat(jnp.zeros(channels)), nnx.BatchStat(jnp.ones(channels))
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """[..., channels] -> the same."""
+        wide = jnp.promote_types(x.dtype, jnp.float32)
+        scale, bias, mean, var = (
+            part[...].astype(wide) for part in (self.scale, self.bias, self.mean, self.var)
+        )
+        y = (x.astype(wide) - mean) * (scale * jax.lax.rsqrt(var + self.epsilon)) + bias
+        return (jax.nn.silu(y) if self.activate else y).astype(x.dtype)
+
+
+class ConvNorm(nnx.Module):
+    """Convolution (depthwise if `groups` is the number of channels) and batch norm."""
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        kernel: int,
+        epsilon: float,
+        rngs: nnx.Rngs,
+        *,
+        stride: int = 1,
+        padding: tuple[int, int] = (0, 0),
+        groups: int = 1,
+        activate: bool = True,
+    ) -> None:
+        self.conv = nnx.Conv(
+            inputs,
+            outputs,
+            (kernel, kernel),
+            strides=stride,
+            padding=(padding, padding),
+            feature_group_count=groups,
+            use_bias=False,
+            rngs=rngs,
+        )
+        self.norm = BatchNorm(outputs, epsilon, activate=activate)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """[batch, height, width, inputs] -> [batch, height', width', outputs]."""
+        return self.norm(self.conv(x))
+
+
+class SqueezeExcite(nnx.Module):
+    """Scales each channel by a gate that all channels' means decide (arXiv:1709.01507)."""
+
+    def __init__(self, channels: int, squeezed: int, rngs: nnx.Rngs) -> None:
+        self.reduce = nnx.Conv(channels, squeezed, (1, 1), rngs=rngs)
+        self.expand = nnx.Conv(squeezed, channels, (1, 1), rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """[batch, height, width, channels] -> the same."""
+        mean = jnp.mean(x, axis=(1, 2), keepdims=True)
+        return x * jax.nn.sigmoid(self.expand(jax.nn.silu(self.reduce(mean))))
+
+
+class InvertedBottleneck(nnx.Module):
+    """1x1 expansion, depthwise filter, squeeze-and-excitation, 1x1 projection, residual sum."""
+
+    def __init__(self, block: Block, epsilon: float, rngs: nnx.Rngs) -> None:
+        self.residual = block.residual
+        self.expand = (
+            nnx.data(ConvNorm(block.inputs, block.expanded, 1, epsilon, rngs))
+            if block.expands
+            else None
+        )
+        self.filter = ConvNorm(
+            block.expanded,
+            block.expanded,
+            block.kernel,
+            epsilon,
+            rngs,
+            stride=block.stride,
+            padding=block.padding,
+            groups=block.expanded,
+        )
+        self.excite = SqueezeExcite(block.expanded, block.squeezed, rngs)
+        self.project = ConvNorm(block.expanded, block.outputs, 1, epsilon, rngs, activate=False)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """[batch, height, width, inputs] -> [batch, height', width', outputs]."""
+        y = x if self.expand is None else self.expand(x)
+        y = self.project(self.excite(self.filter(y)))
+        return x + y if self.residual else y
+
+
+class EfficientNet(nnx.Module):
+    """Stem, inverted bottlenecks, top, mean, classifier."""
+
+    def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
+        epsilon = config["batch_norm_eps"]
+        blocks = list(efficientnet.blocks(config))
+        channels = efficientnet.rounded_width(config, 32)
+        # Zeros after, none before, whatever the size: as in transformers.
+        self.stem = ConvNorm(
+            config["num_channels"], channels, 3, epsilon, rngs, stride=2, padding=(0, 1)
+        )
+        self.blocks = nnx.List([InvertedBottleneck(block, epsilon, rngs) for block in blocks])
+        self.top = ConvNorm(blocks[-1].outputs, config["hidden_dim"], 1, epsilon, rngs)
+        self.classifier = nnx.Linear(config["hidden_dim"], len(config["id2label"]), rngs=rngs)
+
+    def __call__(self, pixel_values: jax.Array) -> jax.Array:
+        """Pixels [batch, 3, height, width] -> logits [batch, labels]."""
+        x = self.stem(pixel_values.transpose(0, 2, 3, 1))
+        for block in self.blocks:
+            x = block(x)
+        return self.classifier(jnp.mean(self.top(x), axis=(1, 2)))
+
+
+def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
+    """Where each tensor of the checkpoint goes."""
+
+    def conv_norm(path: tuple[str | int, ...], conv: str, norm: str) -> Iterator[Weight]:
+        yield (*path, "conv", "kernel"), f"{conv}.weight", CONV
+        for ours, theirs in (
+            ("scale", "weight"),
+            ("bias", "bias"),
+            ("mean", "running_mean"),
+            ("var", "running_var"),
+        ):
+            yield (*path, "norm", ours), f"{norm}.{theirs}", None
+
+    stem, encoder = "efficientnet.embeddings", "efficientnet.encoder"
+    yield from conv_norm(("stem",), f"{stem}.convolution", f"{stem}.batchnorm")
+    for index, block in enumerate(efficientnet.blocks(config)):
+        path, name = ("blocks", index), f"{encoder}.blocks.{index}"
+        for part, theirs in (
+            ("expand", "expansion.expand"),
+            ("filter", "depthwise_conv.depthwise"),
+            ("project", "projection.project"),
+        ):
+            if part == "expand" and not block.expands:
+                continue
+            norm = f"{theirs}_norm" if part == "filter" else f"{theirs}_bn"
+            yield from conv_norm((*path, part), f"{name}.{theirs}_conv", f"{name}.{norm}")
+        for part in ("reduce", "expand"):
+            gate = f"{name}.squeeze_excite.{part}"
+            yield (*path, "excite", part, "kernel"), f"{gate}.weight", CONV
+            yield (*path, "excite", part, "bias"), f"{gate}.bias", None
+    yield from conv_norm(("top",), f"{encoder}.top_conv", f"{encoder}.top_bn")
+    yield ("classifier", "kernel"), "classifier.weight", LINEAR
+    yield ("classifier", "bias"), "classifier.bias", None
+
+
+def create_model(
+    batch_size: int = 1,
+    data_type: str = "fp32",
+    model_name: str = "google/efficientnet-b7",
+    **parameters: Any,
+) -> FlaxModel:
+    """Returns EfficientNet on the checkpoint of `model_name`.
+
+    Input: pixels [batch, 3, height, width]; output: logits [batch, 1000]. Further parameter: `seed`
+    of the checkpoint.
+    """
+    given = {
+        "batch_size": batch_size,
+        "data_type": data_type,
+        "model_name": model_name,
+        **parameters,
+    }
+    return FlaxModel(efficientnet.ARCHITECTURE, given, EfficientNet, weights)
+
+
+if __name__ == "__main__":
+    shared_model.run_once(
+        create_model, batch_size=1, data_type="fp32", model_name="efficientnet-tiny"
+    )

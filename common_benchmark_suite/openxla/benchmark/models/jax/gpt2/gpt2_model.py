@@ -1,0 +1,132 @@
+"""GPT-2 in JAX: flax.nnx modules of our own on the shared checkpoint."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from openxla.benchmark.models import shared_model
+from openxla.benchmark.models.architectures import gpt2
+from openxla.benchmark.models.jax import causal_lm
+from openxla.benchmark.models.jax.causal_lm import Cache, LayerCache
+from openxla.benchmark.models.jax.flax_model import FlaxModel, Weight
+
+
+def _layer_norm(config: Mapping[str, Any], rngs: nnx.Rngs) -> nnx.LayerNorm:
+    # Variance in two passes: the fast one loses digits that the other frameworks keep.
+    return nnx.LayerNorm(
+        config["n_embd"],
+        epsilon=config["layer_norm_epsilon"],
+        use_fast_variance=False,
+        rngs=rngs,
+    )
+
+
+class Layer(nnx.Module):
+    """Attention and feed-forward, each after a layer norm, added to its input."""
+
+    def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
+        hidden = config["n_embd"]
+        self.head_size = hidden // config["n_head"]
+        self.attention_norm = _layer_norm(config, rngs)
+        self.query_key_value = nnx.Linear(hidden, 3 * hidden, rngs=rngs)
+        self.output = nnx.Linear(hidden, hidden, rngs=rngs)
+        self.norm = _layer_norm(config, rngs)
+        self.up = nnx.Linear(hidden, 4 * hidden, rngs=rngs)
+        self.down = nnx.Linear(4 * hidden, hidden, rngs=rngs)
+
+    def __call__(
+        self, x: jax.Array, position: jax.Array | int, cache: LayerCache | None
+    ) -> tuple[jax.Array, LayerCache]:
+        """[batch, seq, hidden], same shape out, and keys and values."""
+        query, key, value = (
+            causal_lm.split_heads(part, self.head_size)
+            for part in jnp.split(self.query_key_value(self.attention_norm(x)), 3, axis=-1)
+        )
+        context, cache = causal_lm.attention(query, key, value, position, cache)
+        x = x + self.output(context)
+        return x + self.down(jax.nn.gelu(self.up(self.norm(x)), approximate=True)), cache
+
+
+class Gpt2(causal_lm.Decoder):
+    """Embeddings, layers, and a head that is the table of tokens."""
+
+    def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
+        self.words = nnx.Embed(config["vocab_size"], config["n_embd"], rngs=rngs)
+        self.positions = nnx.Embed(config["n_positions"], config["n_embd"], rngs=rngs)
+        self.layers = nnx.List([Layer(config, rngs) for _ in range(config["n_layer"])])
+        self.norm = _layer_norm(config, rngs)
+
+    def hidden(
+        self, tokens: jax.Array, position: jax.Array | int = 0, cache: Cache | None = None
+    ) -> tuple[jax.Array, Cache]:
+        """See `Decoder.hidden`."""
+        # Rows are taken from the tables directly: `nnx.Embed` would compute in the type that it was
+        # built with, not in that of the weights.
+        words, positions = self.words.embedding[...], self.positions.embedding[...]
+        rows = jax.lax.dynamic_slice_in_dim(positions, position, tokens.shape[1])
+        x = words[tokens] + rows
+        layers = []
+        for index, layer in enumerate(self.layers):
+            x, kept = layer(x, position, None if cache is None else cache[index])
+            layers.append(kept)
+        return self.norm(x), tuple(layers)
+
+    def logits(self, x: jax.Array) -> jax.Array:
+        """See `Decoder.logits`."""
+        return jnp.einsum("...h,vh->...v", x, self.words.embedding[...])
+
+
+def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
+    """Where each tensor of the checkpoint goes; GPT-2's matrices are [in, out] already."""
+
+    def linear(path: tuple[str | int, ...], name: str) -> Iterator[Weight]:
+        yield (*path, "kernel"), f"{name}.weight", None
+        yield (*path, "bias"), f"{name}.bias", None
+
+    def norm(path: tuple[str | int, ...], name: str) -> Iterator[Weight]:
+        yield (*path, "scale"), f"{name}.weight", None
+        yield (*path, "bias"), f"{name}.bias", None
+
+    yield ("words", "embedding"), "transformer.wte.weight", None
+    yield ("positions", "embedding"), "transformer.wpe.weight", None
+    for index in range(config["n_layer"]):
+        path, name = ("layers", index), f"transformer.h.{index}"
+        yield from norm((*path, "attention_norm"), f"{name}.ln_1")
+        yield from linear((*path, "query_key_value"), f"{name}.attn.c_attn")
+        yield from linear((*path, "output"), f"{name}.attn.c_proj")
+        yield from norm((*path, "norm"), f"{name}.ln_2")
+        yield from linear((*path, "up"), f"{name}.mlp.c_fc")
+        yield from linear((*path, "down"), f"{name}.mlp.c_proj")
+    yield from norm(("norm",), "transformer.ln_f")
+
+
+def create_model(
+    batch_size: int = 1,
+    data_type: str = "fp32",
+    seq_len: int = 512,
+    model_name: str = "gpt2",
+    **parameters: Any,
+) -> FlaxModel:
+    """Returns GPT-2 on the checkpoint of `model_name`.
+
+    Input: input_ids i32[batch, seq]; output: logits [batch, seq, vocab]. Further parameters:
+    `max_new_tokens` (generates instead, see `GenerationModel`), `checkpoint` (`seeded` or
+    `pretrained`) and `seed`.
+    """
+    given = {
+        "batch_size": batch_size,
+        "data_type": data_type,
+        "seq_len": seq_len,
+        "model_name": model_name,
+        **parameters,
+    }
+    return causal_lm.create(gpt2.ARCHITECTURE, given, Gpt2, weights)
+
+
+if __name__ == "__main__":
+    shared_model.run_once(
+        create_model, batch_size=1, data_type="fp32", seq_len=32, model_name="gpt2-tiny"
+    )

@@ -1,0 +1,125 @@
+"""The text encoder of Stable Diffusion in JAX: flax.nnx modules of our own."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+from flax import nnx
+
+from openxla.benchmark.models import shared_model
+from openxla.benchmark.models.architectures import sd_clip
+from openxla.benchmark.models.jax import weight_names
+from openxla.benchmark.models.jax.attention import attention
+from openxla.benchmark.models.jax.flax_model import FlaxModel, Weight
+
+
+def _layer_norm(config: Mapping[str, Any], rngs: nnx.Rngs) -> nnx.LayerNorm:
+    # Variance in two passes: the fast one loses digits that the other frameworks keep.
+    return nnx.LayerNorm(
+        config["hidden_size"],
+        epsilon=config["layer_norm_eps"],
+        use_fast_variance=False,
+        rngs=rngs,
+    )
+
+
+class SelfAttention(nnx.Module):
+    """Multi-head attention of a sequence to itself, each token to those up to it."""
+
+    def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
+        hidden = config["hidden_size"]
+        self.heads = config["num_attention_heads"]
+        self.query = nnx.Linear(hidden, hidden, rngs=rngs)
+        self.key = nnx.Linear(hidden, hidden, rngs=rngs)
+        self.value = nnx.Linear(hidden, hidden, rngs=rngs)
+        self.output = nnx.Linear(hidden, hidden, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """[batch, seq, hidden] -> [batch, seq, hidden]."""
+        query, key, value = self.query(x), self.key(x), self.value(x)
+        return self.output(attention(query, key, value, heads=self.heads, causal=True))
+
+
+class Layer(nnx.Module):
+    """Attention and feed-forward, each with a layer norm before it and a residual sum."""
+
+    def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
+        hidden, intermediate = config["hidden_size"], config["intermediate_size"]
+        self.attention_norm = _layer_norm(config, rngs)
+        self.attention = SelfAttention(config, rngs)
+        self.mlp_norm = _layer_norm(config, rngs)
+        self.up = nnx.Linear(hidden, intermediate, rngs=rngs)
+        self.down = nnx.Linear(intermediate, hidden, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """[batch, seq, hidden] -> [batch, seq, hidden]."""
+        x = x + self.attention(self.attention_norm(x))
+        y = self.up(self.mlp_norm(x))
+        # CLIP's approximation of GELU (Hendrycks and Gimpel 2016, arXiv:1606.08415).
+        return x + self.down(y * jax.nn.sigmoid(1.702 * y))
+
+
+class SdClip(nnx.Module):
+    """Embeddings, encoder, norm."""
+
+    def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
+        hidden = config["hidden_size"]
+        self.words = nnx.Embed(config["vocab_size"], hidden, rngs=rngs)
+        self.positions = nnx.Embed(config["max_position_embeddings"], hidden, rngs=rngs)
+        self.layers = nnx.List([Layer(config, rngs) for _ in range(config["num_hidden_layers"])])
+        self.norm = _layer_norm(config, rngs)
+
+    def __call__(self, input_ids: jax.Array) -> jax.Array:
+        """input_ids i32[batch, seq] -> [batch, seq, hidden]."""
+        # Rows are taken from the tables directly: `nnx.Embed` would compute in the type that it was
+        # built with, not in that of the weights. Position i is row i.
+        words, positions = self.words.embedding[...], self.positions.embedding[...]
+        x = words[input_ids] + positions[: input_ids.shape[1]]
+        for layer in self.layers:
+            x = layer(x)
+        return self.norm(x)
+
+
+def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
+    """Where each tensor of the checkpoint goes."""
+    for table, name in (("words", "token"), ("positions", "position")):
+        yield (table, "embedding"), f"embeddings.{name}_embedding.weight", None
+    for index in range(config["num_hidden_layers"]):
+        path, name = ("layers", index), f"encoder.layers.{index}"
+        yield from weight_names.norm((*path, "attention_norm"), f"{name}.layer_norm1")
+        for part, theirs in (("query", "q"), ("key", "k"), ("value", "v"), ("output", "out")):
+            yield from weight_names.linear(
+                (*path, "attention", part), f"{name}.self_attn.{theirs}_proj"
+            )
+        yield from weight_names.norm((*path, "mlp_norm"), f"{name}.layer_norm2")
+        yield from weight_names.linear((*path, "up"), f"{name}.mlp.fc1")
+        yield from weight_names.linear((*path, "down"), f"{name}.mlp.fc2")
+    yield from weight_names.norm(("norm",), "final_layer_norm")
+
+
+def create_model(
+    batch_size: int = 1,
+    data_type: str = "fp32",
+    seq_len: int = 77,
+    model_name: str = "sd-clip",
+    **parameters: Any,
+) -> FlaxModel:
+    """Returns the text encoder on the checkpoint of `model_name`.
+
+    Input: input_ids i32[batch, seq]; output: [batch, seq, hidden]. Further parameter: `seed` of
+    the checkpoint.
+    """
+    given = {
+        "batch_size": batch_size,
+        "data_type": data_type,
+        "seq_len": seq_len,
+        "model_name": model_name,
+        **parameters,
+    }
+    return FlaxModel(sd_clip.ARCHITECTURE, given, SdClip, weights)
+
+
+if __name__ == "__main__":
+    shared_model.run_once(
+        create_model, batch_size=1, data_type="fp32", seq_len=32, model_name="sd-clip-tiny"
+    )

@@ -1,0 +1,141 @@
+"""The transformer and the stages of Stable Diffusion's denoiser in JAX."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+from flax import nnx
+
+from openxla.benchmark.models.architectures import sd_unet
+from openxla.benchmark.models.architectures.diffusion import Stage
+from openxla.benchmark.models.jax import weight_names
+from openxla.benchmark.models.jax.attention import attention
+from openxla.benchmark.models.jax.diffusion_layers import (
+    ResnetBlock,
+    conv,
+    group_norm,
+    resnet_weights,
+    upsample,
+)
+from openxla.benchmark.models.jax.flax_model import Weight
+from openxla.benchmark.models.jax.weight_names import Path
+
+# Of the transformer's norms; diffusers has them in its source, not in the configuration.
+_GROUP_EPSILON, _LAYER_EPSILON = 1e-6, 1e-5
+_LINEARS = (("query", "to_q"), ("key", "to_k"), ("value", "to_v"))
+
+
+class Attention(nnx.Module):
+    """Multi-head attention of pixels to themselves or to a text."""
+
+    def __init__(self, width: int, context_width: int, heads: int, rngs: nnx.Rngs) -> None:
+        self.heads = heads
+        self.query = nnx.Linear(width, width, use_bias=False, rngs=rngs)
+        self.key = nnx.Linear(context_width, width, use_bias=False, rngs=rngs)
+        self.value = nnx.Linear(context_width, width, use_bias=False, rngs=rngs)
+        self.output = nnx.Linear(width, width, rngs=rngs)
+
+    def __call__(self, x: jax.Array, context: jax.Array) -> jax.Array:
+        """[batch, pixels, width], [batch, keys, context_width] -> [batch, pixels, width]."""
+        query, key, value = self.query(x), self.key(context), self.value(context)
+        return self.output(attention(query, key, value, heads=self.heads))
+
+
+class Transformer(nnx.Module):
+    """Attention to pixels, attention to the text, feed-forward; all as one residual branch."""
+
+    def __init__(self, width: int, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
+        heads = config["attention_head_dim"]
+        self.norm = group_norm(width, config["norm_num_groups"], _GROUP_EPSILON, rngs)
+        self.proj_in = conv(width, width, 1, rngs)
+        self.norm1, self.norm2, self.norm3 = (
+            # Variance in two passes: the fast one loses digits that the other frameworks keep.
+            nnx.LayerNorm(width, epsilon=_LAYER_EPSILON, use_fast_variance=False, rngs=rngs)
+            for _ in range(3)
+        )
+        self.attn1 = Attention(width, width, heads, rngs)
+        self.attn2 = Attention(width, config["cross_attention_dim"], heads, rngs)
+        self.up = nnx.Linear(width, 8 * width, rngs=rngs)
+        self.down = nnx.Linear(4 * width, width, rngs=rngs)
+        self.proj_out = conv(width, width, 1, rngs)
+
+    def __call__(self, x: jax.Array, text: jax.Array) -> jax.Array:
+        """[batch, height, width, channels], [batch, keys, context] -> as the first."""
+        batch, _, _, channels = x.shape
+        y = self.proj_in(self.norm(x)).reshape(batch, -1, channels)
+        z = self.norm1(y)
+        y = y + self.attn1(z, z)
+        y = y + self.attn2(self.norm2(y), text)
+        # Half of the features gate the others (Shazeer 2020, arXiv:2002.05202).
+        half = 4 * channels
+        z = self.up(self.norm3(y))
+        y = y + self.down(z[..., :half] * jax.nn.gelu(z[..., half:], approximate=False))
+        return x + self.proj_out(y.reshape(x.shape))
+
+
+class UnetStage(nnx.Module):
+    """Residual blocks and transformers at one resolution, and the step to the next."""
+
+    def __init__(self, stage: Stage, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
+        self.down = stage.name.startswith("down")
+        self.blocks = nnx.List(
+            [
+                ResnetBlock(
+                    inputs,
+                    stage.width,
+                    groups=config["norm_num_groups"],
+                    epsilon=config["norm_eps"],
+                    time_width=sd_unet.time_embedding_width(config),
+                    rngs=rngs,
+                )
+                for inputs in stage.inputs
+            ]
+        )
+        self.transformers = nnx.List(
+            [Transformer(stage.width, config, rngs) for _ in range(sd_unet.transformers(stage))]
+        )
+        stride = 2 if self.down else 1
+        self.resampler = (
+            nnx.data(conv(stage.width, stage.width, 3, rngs, stride=stride))
+            if stage.resample
+            else None
+        )
+
+    def block(self, index: int, x: jax.Array, time: jax.Array, text: jax.Array) -> jax.Array:
+        """Runs one residual block, and the transformer that follows it, if there is one."""
+        x = self.blocks[index](x, time)
+        return self.transformers[index](x, text) if index < len(self.transformers) else x
+
+    def resample(self, x: jax.Array) -> jax.Array:
+        """Halves or doubles height and width; only for stages with a resampler."""
+        assert self.resampler is not None
+        return self.resampler(x if self.down else upsample(x))
+
+
+def stage_weights(path: Path, stage: Stage) -> Iterator[Weight]:
+    """Where the tensors of a `UnetStage` go."""
+    for index, inputs in enumerate(stage.inputs):
+        name = f"{stage.name}.resnets.{index}"
+        yield from resnet_weights((*path, "blocks", index), name, inputs, stage.width, time=True)
+    for index in range(sd_unet.transformers(stage)):
+        name = f"{stage.name}.attentions.{index}"
+        yield from _transformer_weights((*path, "transformers", index), name)
+    if stage.resample:
+        yield from weight_names.conv((*path, "resampler"), sd_unet.resampler(stage))
+
+
+def _transformer_weights(path: Path, name: str) -> Iterator[Weight]:
+    block = f"{name}.transformer_blocks.0"
+    yield from weight_names.norm((*path, "norm"), f"{name}.norm")
+    for part in ("proj_in", "proj_out"):
+        yield from weight_names.conv((*path, part), f"{name}.{part}")
+    for part in ("norm1", "norm2", "norm3"):
+        yield from weight_names.norm((*path, part), f"{block}.{part}")
+    for part in ("attn1", "attn2"):
+        for ours, theirs in _LINEARS:
+            yield from weight_names.linear(
+                (*path, part, ours), f"{block}.{part}.{theirs}", bias=False
+            )
+        yield from weight_names.linear((*path, part, "output"), f"{block}.{part}.to_out.0")
+    yield from weight_names.linear((*path, "up"), f"{block}.ff.net.0.proj")
+    yield from weight_names.linear((*path, "down"), f"{block}.ff.net.2")

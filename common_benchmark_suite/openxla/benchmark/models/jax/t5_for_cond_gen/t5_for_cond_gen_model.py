@@ -1,0 +1,159 @@
+"""T5 that generates, in JAX, with a static cache; `apply` and `generate` are one function."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.models import shared_model
+from openxla.benchmark.models.architectures import t5_for_cond_gen
+from openxla.benchmark.models.architectures.t5_for_cond_gen import max_new_tokens
+from openxla.benchmark.models.generation import GenerationModel
+from openxla.benchmark.models.jax.causal_lm import at_least_float32
+from openxla.benchmark.models.jax.flax_model import FlaxModel
+from openxla.benchmark.models.jax.t5.t5_model import T5, KeysValues, weights
+
+
+class Cache(NamedTuple):
+    """What a step needs beside the token; all but `tokens` stays the same from step to step.
+
+    Attributes:
+      tokens: keys and values of the decoder's tokens, with places for all of them, by layer.
+      prompt: those of the encoder's output, for cross-attention.
+      prompt_bias: hides the padding of the prompt, [batch, 1, 1, seq].
+      bias: of self-attention, [heads, 2 * places - 1]: by distance, the longest first, then the
+        bias that hides places not yet written. Each step's bias is a slice of it.
+    """
+
+    tokens: tuple[KeysValues, ...]
+    prompt: tuple[KeysValues, ...]
+    prompt_bias: jax.Array
+    bias: jax.Array
+
+
+class T5ForCondGen(FlaxModel, GenerationModel):
+    """Inputs: input_ids and attention_mask, i32[batch, seq].
+
+    Outputs: see `GenerationModel.generate`.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__(t5_for_cond_gen.ARCHITECTURE, parameters, T5, weights)
+        self.max_new_tokens = max_new_tokens(parameters)
+        self._config = self.architecture.config(str(parameters["model_name"]))
+
+    def prefill(
+        self, params: Any, input_ids: jax.Array, attention_mask: jax.Array
+    ) -> tuple[jax.Array, Cache]:
+        """See `GenerationModel.prefill`: encodes the prompts and reads the start token."""
+        model, batch = self._model(params), input_ids.shape[0]
+        dtype = model.words.embedding[...].dtype
+        wide = jnp.promote_types(dtype, jnp.float32)
+        hidden = jnp.asarray(jnp.finfo(wide).min, wide)
+        mask = jnp.where(attention_mask[:, None, None, :] > 0, jnp.zeros((), wide), hidden)
+        prompt = model.prompt(model.encode(input_ids, mask))
+        places = self.max_new_tokens
+        shape = (batch, self._config["num_heads"], places, self._config["d_kv"])
+        empty = jnp.zeros(shape, dtype)
+        seen = model.decoder.bias(np.arange(1 - places, 1))
+        unseen = jnp.full((seen.shape[0], places - 1), hidden)
+        cache = Cache(
+            tokens=((empty, empty),) * len(prompt),
+            prompt=prompt,
+            prompt_bias=mask,
+            bias=jnp.concatenate([seen, unseen], axis=1),
+        )
+        start = jnp.full(batch, self._config["decoder_start_token_id"], jnp.int32)
+        return self.decode(params, start, jnp.zeros((), jnp.int32), cache)
+
+    def decode(
+        self, params: Any, token: jax.Array, position: jax.Array, cache: Cache
+    ) -> tuple[jax.Array, Cache]:
+        """See `GenerationModel.decode`; positions are counted from the start token."""
+        model, places = self._model(params), self.max_new_tokens
+        bias = jax.lax.dynamic_slice_in_dim(cache.bias, places - 1 - position, places, axis=1)
+        x, tokens = model.embed(token[:, None]), []
+        for layer, prompt, old in zip(model.decoder.layers, cache.prompt, cache.tokens):
+            x, kept = layer(x, bias[:, None], prompt, cache.prompt_bias, position, old)
+            tokens.append(kept)
+        x = model.decoder.norm(x)[:, -1] * jnp.asarray(self._config["d_model"] ** -0.5, x.dtype)
+        logits = jnp.einsum("bh,vh->bv", x, model.words.embedding[...])
+        return at_least_float32(logits), cache._replace(tokens=tuple(tokens))
+
+    def generate(
+        self,
+        params: Any,
+        input_ids: jax.Array,
+        attention_mask: jax.Array,
+        forced_tokens: jax.Array | None = None,
+    ) -> tuple[jax.Array, jax.Array]:
+        """See `GenerationModel.generate`; one program with a loop in it."""
+
+        def step(
+            carry: tuple[jax.Array, Cache], inputs: tuple[jax.Array, jax.Array | None]
+        ) -> tuple[tuple[jax.Array, Cache], tuple[jax.Array, jax.Array]]:
+            logits, cache = carry
+            position, forced = inputs
+            token = _choose(logits)
+            fed = token if forced is None else forced
+            return self.decode(params, fed, position, cache), (token, logits)
+
+        positions = jnp.arange(1, self.max_new_tokens, dtype=jnp.int32)
+        forced = None if forced_tokens is None else forced_tokens[:, : positions.size].T
+        (last, _), (tokens, logits) = jax.lax.scan(
+            step, self.prefill(params, input_ids, attention_mask), (positions, forced)
+        )
+        tokens = jnp.concatenate([tokens, _choose(last)[None]])
+        logits = jnp.concatenate([logits, last[None]])
+        return tokens.T, logits.swapaxes(0, 1)
+
+    def apply(self, params: Any, *inputs: Any) -> Any:
+        """Generates with the given weights; pure, to be jitted."""
+        return self.generate(params, *inputs)
+
+    def _model(self, params: Any) -> T5:
+        state = jax.tree.map(lambda leaf: leaf, self._state)
+        nnx.replace_by_pure_dict(state, params)
+        model: T5 = nnx.merge(self._graph, state)
+        return model
+
+
+def _choose(logits: jax.Array) -> jax.Array:
+    return jax.lax.argmax(logits, axis=1, index_dtype=jnp.int32)
+
+
+def create_model(
+    batch_size: int = 1,
+    data_type: str = "fp32",
+    seq_len: int = 512,
+    model_name: str = "t5-large",
+    **parameters: Any,
+) -> T5ForCondGen:
+    """Returns T5 on the checkpoint of `model_name`.
+
+    Further parameters: `max_new_tokens` (128 unless given), `checkpoint` (`seeded` or `pretrained`)
+    and `seed`.
+    """
+    return T5ForCondGen(
+        {
+            "batch_size": batch_size,
+            "data_type": data_type,
+            "seq_len": seq_len,
+            "model_name": model_name,
+            **parameters,
+        }
+    )
+
+
+if __name__ == "__main__":
+    shared_model.run_once(
+        create_model,
+        batch_size=1,
+        data_type="fp32",
+        seq_len=32,
+        model_name="t5-tiny",
+        max_new_tokens=8,
+    )

@@ -1,0 +1,148 @@
+"""ViT in JAX: flax.nnx modules of our own on the shared checkpoint."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from openxla.benchmark.models import shared_model
+from openxla.benchmark.models.architectures import vit
+from openxla.benchmark.models.jax.flax_model import CONV, LINEAR, FlaxModel, Weight
+
+
+def _layer_norm(config: Mapping[str, Any], rngs: nnx.Rngs) -> nnx.LayerNorm:
+    # Variance in two passes: the fast one loses digits that the other frameworks keep.
+    return nnx.LayerNorm(
+        config["hidden_size"],
+        epsilon=config["layer_norm_eps"],
+        use_fast_variance=False,
+        rngs=rngs,
+    )
+
+
+class SelfAttention(nnx.Module):
+    """Multi-head attention of all patches to each other."""
+
+    def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
+        hidden = config["hidden_size"]
+        self.heads = config["num_attention_heads"]
+        self.query = nnx.Linear(hidden, hidden, rngs=rngs)
+        self.key = nnx.Linear(hidden, hidden, rngs=rngs)
+        self.value = nnx.Linear(hidden, hidden, rngs=rngs)
+        self.output = nnx.Linear(hidden, hidden, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """[batch, seq, hidden] -> [batch, seq, hidden]."""
+        batch, seq, hidden = x.shape
+        head_size = hidden // self.heads
+        query, key, value = (
+            part(x).reshape(batch, seq, self.heads, head_size).swapaxes(1, 2)
+            for part in (self.query, self.key, self.value)
+        )
+        scores = query @ key.swapaxes(-1, -2) * np.sqrt(1 / head_size).astype(x.dtype)
+        context = jax.nn.softmax(scores, axis=-1) @ value
+        return self.output(context.swapaxes(1, 2).reshape(batch, seq, hidden))
+
+
+class Layer(nnx.Module):
+    """Attention and feed-forward, each with a layer norm before it and a residual sum."""
+
+    def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
+        hidden, intermediate = config["hidden_size"], config["intermediate_size"]
+        self.attention_norm = _layer_norm(config, rngs)
+        self.attention = SelfAttention(config, rngs)
+        self.mlp_norm = _layer_norm(config, rngs)
+        self.up = nnx.Linear(hidden, intermediate, rngs=rngs)
+        self.down = nnx.Linear(intermediate, hidden, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """[batch, seq, hidden] -> [batch, seq, hidden]."""
+        x = x + self.attention(self.attention_norm(x))
+        return x + self.down(jax.nn.gelu(self.up(self.mlp_norm(x)), approximate=False))
+
+
+class ViT(nnx.Module):
+    """Patch embeddings, encoder, classifier of the first token."""
+
+    def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
+        hidden, patch = config["hidden_size"], config["patch_size"]
+        positions = (config["image_size"] // patch) ** 2 + 1
+        self.patches = nnx.Conv(
+            config["num_channels"],
+            hidden,
+            (patch, patch),
+            strides=patch,
+            padding="VALID",
+            rngs=rngs,
+        )
+        self.class_token = nnx.Param(jnp.zeros((1, 1, hidden)))
+        self.positions = nnx.Param(jnp.zeros((1, positions, hidden)))
+        self.layers = nnx.List([Layer(config, rngs) for _ in range(config["num_hidden_layers"])])
+        self.norm = _layer_norm(config, rngs)
+        self.classifier = nnx.Linear(hidden, len(config["id2label"]), rngs=rngs)
+
+    def __call__(self, pixel_values: jax.Array) -> jax.Array:
+        """Pixels [batch, 3, height, width] -> logits [batch, labels]."""
+        patches = self.patches(pixel_values.transpose(0, 2, 3, 1))
+        batch, _, _, hidden = patches.shape
+        token = jnp.broadcast_to(self.class_token[...], (batch, 1, hidden))
+        x = jnp.concatenate([token, patches.reshape(batch, -1, hidden)], axis=1)
+        x = x + self.positions[...]
+        for layer in self.layers:
+            x = layer(x)
+        return self.classifier(self.norm(x)[:, 0])
+
+
+def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
+    """Where each tensor of the checkpoint goes."""
+
+    def linear(path: tuple[str | int, ...], name: str) -> Iterator[Weight]:
+        yield (*path, "kernel"), f"{name}.weight", LINEAR
+        yield (*path, "bias"), f"{name}.bias", None
+
+    def norm(path: tuple[str | int, ...], name: str) -> Iterator[Weight]:
+        yield (*path, "scale"), f"{name}.weight", None
+        yield (*path, "bias"), f"{name}.bias", None
+
+    yield ("class_token",), "vit.embeddings.cls_token", None
+    yield ("positions",), "vit.embeddings.position_embeddings", None
+    projection = "vit.embeddings.patch_embeddings.projection"
+    yield ("patches", "kernel"), f"{projection}.weight", CONV
+    yield ("patches", "bias"), f"{projection}.bias", None
+    for index in range(config["num_hidden_layers"]):
+        path, name = ("layers", index), f"vit.layers.{index}"
+        yield from norm((*path, "attention_norm"), f"{name}.layernorm_before")
+        for part, theirs in (("query", "q"), ("key", "k"), ("value", "v"), ("output", "o")):
+            yield from linear((*path, "attention", part), f"{name}.attention.{theirs}_proj")
+        yield from norm((*path, "mlp_norm"), f"{name}.layernorm_after")
+        yield from linear((*path, "up"), f"{name}.mlp.fc1")
+        yield from linear((*path, "down"), f"{name}.mlp.fc2")
+    yield from norm(("norm",), "vit.layernorm")
+    yield from linear(("classifier",), "classifier")
+
+
+def create_model(
+    batch_size: int = 1,
+    data_type: str = "fp32",
+    model_name: str = "google/vit-base-patch16-224",
+    **parameters: Any,
+) -> FlaxModel:
+    """Returns ViT on the checkpoint of `model_name`.
+
+    Input: pixels [batch, 3, height, width]; output: logits [batch, 1000]. Further parameters:
+    `checkpoint` (`seeded` or `pretrained`) and `seed`.
+    """
+    given = {
+        "batch_size": batch_size,
+        "data_type": data_type,
+        "model_name": model_name,
+        **parameters,
+    }
+    return FlaxModel(vit.ARCHITECTURE, given, ViT, weights)
+
+
+if __name__ == "__main__":
+    shared_model.run_once(create_model, batch_size=1, data_type="fp32", model_name="vit-tiny")

@@ -1,0 +1,167 @@
+"""Whisper in JAX: flax.nnx modules of our own on the shared checkpoint."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+from flax import nnx
+
+from openxla.benchmark.models import shared_model
+from openxla.benchmark.models.architectures import whisper
+from openxla.benchmark.models.jax import weight_names
+from openxla.benchmark.models.jax.attention import attention
+from openxla.benchmark.models.jax.flax_model import FlaxModel, Weight
+from openxla.benchmark.models.jax.weight_names import Path
+
+_CONV = (2, 1, 0)  # [out, in, width] -> [width, in, out]
+
+
+def _layer_norm(width: int, rngs: nnx.Rngs) -> nnx.LayerNorm:
+    # Variance in two passes: the fast one loses digits that the other frameworks keep.
+    return nnx.LayerNorm(width, epsilon=1e-5, use_fast_variance=False, rngs=rngs)
+
+
+class Attention(nnx.Module):
+    """Multi-head attention of a sequence to itself or to another; keys have no bias."""
+
+    def __init__(self, width: int, heads: int, rngs: nnx.Rngs) -> None:
+        self.heads = heads
+        self.query = nnx.Linear(width, width, rngs=rngs)
+        self.key = nnx.Linear(width, width, use_bias=False, rngs=rngs)
+        self.value = nnx.Linear(width, width, rngs=rngs)
+        self.output = nnx.Linear(width, width, rngs=rngs)
+
+    def __call__(self, x: jax.Array, context: jax.Array, *, causal: bool = False) -> jax.Array:
+        """[batch, queries, width], [batch, keys, width] -> [batch, queries, width]."""
+        query, key, value = self.query(x), self.key(context), self.value(context)
+        return self.output(attention(query, key, value, heads=self.heads, causal=causal))
+
+
+class Layer(nnx.Module):
+    """Attention and feed-forward, each with a layer norm before it and a residual sum.
+
+    A layer of the decoder is causal, and attends to the encoder's output in between.
+    """
+
+    def __init__(self, config: Mapping[str, Any], side: str, rngs: nnx.Rngs) -> None:
+        width, heads = config["d_model"], config[f"{side}_attention_heads"]
+        self.attention_norm = _layer_norm(width, rngs)
+        self.attention = Attention(width, heads, rngs)
+        decoder = side == "decoder"
+        self.cross_norm = nnx.data(_layer_norm(width, rngs)) if decoder else None
+        self.cross = nnx.data(Attention(width, heads, rngs)) if decoder else None
+        self.mlp_norm = _layer_norm(width, rngs)
+        self.up = nnx.Linear(width, config[f"{side}_ffn_dim"], rngs=rngs)
+        self.down = nnx.Linear(config[f"{side}_ffn_dim"], width, rngs=rngs)
+
+    def __call__(self, x: jax.Array, context: jax.Array | None = None) -> jax.Array:
+        """[batch, seq, width], for a decoder also [batch, positions, width]; first shape out."""
+        y = self.attention_norm(x)
+        x = x + self.attention(y, y, causal=context is not None)
+        if self.cross is not None and self.cross_norm is not None:
+            x = x + self.cross(self.cross_norm(x), context)
+        return x + self.down(jax.nn.gelu(self.up(self.mlp_norm(x)), approximate=False))
+
+
+class Encoder(nnx.Module):
+    """Two convolutions over time, positions, layers, norm."""
+
+    def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
+        width, bands = config["d_model"], config["num_mel_bins"]
+        stride = whisper.FRAMES_PER_POSITION
+        # Explicit symmetric padding: "SAME" would shift strided windows by one frame.
+        self.conv1 = nnx.Conv(bands, width, (3,), padding=1, rngs=rngs)
+        self.conv2 = nnx.Conv(width, width, (3,), strides=stride, padding=1, rngs=rngs)
+        self.positions = nnx.Embed(config["max_source_positions"], width, rngs=rngs)
+        depth = config["encoder_layers"]
+        self.layers = nnx.List([Layer(config, "encoder", rngs) for _ in range(depth)])
+        self.norm = _layer_norm(width, rngs)
+
+    def __call__(self, input_features: jax.Array) -> jax.Array:
+        """[batch, bands, frames] -> [batch, frames / 2, width]."""
+        x = jax.nn.gelu(self.conv1(input_features.swapaxes(1, 2)), approximate=False)
+        x = jax.nn.gelu(self.conv2(x), approximate=False) + self.positions.embedding[...]
+        for layer in self.layers:
+            x = layer(x)
+        return self.norm(x)
+
+
+class Whisper(nnx.Module):
+    """Encoder, decoder, and logits by the decoder's own token embeddings."""
+
+    def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
+        width, depth = config["d_model"], config["decoder_layers"]
+        self.encoder = Encoder(config, rngs)
+        self.tokens = nnx.Embed(config["vocab_size"], width, rngs=rngs)
+        self.positions = nnx.Embed(config["max_target_positions"], width, rngs=rngs)
+        self.layers = nnx.List([Layer(config, "decoder", rngs) for _ in range(depth)])
+        self.norm = _layer_norm(width, rngs)
+
+    def __call__(self, input_features: jax.Array, decoder_input_ids: jax.Array) -> jax.Array:
+        """[batch, bands, frames] and i32[batch, seq] -> logits [batch, seq, vocab]."""
+        context = self.encoder(input_features)
+        # Rows are taken from the tables directly: `nnx.Embed` would compute in the type that it was
+        # built with, not in that of the weights. Position i is row i.
+        tokens, positions = self.tokens.embedding[...], self.positions.embedding[...]
+        x = tokens[decoder_input_ids] + positions[: decoder_input_ids.shape[1]]
+        for layer in self.layers:
+            x = layer(x, context)
+        return self.norm(x) @ tokens.T
+
+
+def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
+    """Where each tensor of the checkpoint goes."""
+    encoder, decoder = "model.encoder", "model.decoder"
+    for part in ("conv1", "conv2"):
+        yield from weight_names.conv(("encoder", part), f"{encoder}.{part}", _CONV)
+    yield ("encoder", "positions", "embedding"), f"{encoder}.embed_positions.weight", None
+    for table in ("tokens", "positions"):
+        yield (table, "embedding"), f"{decoder}.embed_{table}.weight", None
+    for index in range(config["encoder_layers"]):
+        name = f"{encoder}.layers.{index}"
+        yield from _layer_weights(("encoder", "layers", index), name, ("attention",))
+    for index in range(config["decoder_layers"]):
+        name = f"{decoder}.layers.{index}"
+        yield from _layer_weights(("layers", index), name, ("attention", "cross"))
+    yield from weight_names.norm(("encoder", "norm"), f"{encoder}.layer_norm")
+    yield from weight_names.norm(("norm",), f"{decoder}.layer_norm")
+
+
+def _layer_weights(path: Path, name: str, attentions: tuple[str, ...]) -> Iterator[Weight]:
+    for part, theirs in zip(attentions, ("self_attn", "encoder_attn")):
+        yield from weight_names.norm((*path, f"{part}_norm"), f"{name}.{theirs}_layer_norm")
+        for ours, letter in (("query", "q"), ("key", "k"), ("value", "v"), ("output", "out")):
+            yield from weight_names.linear(
+                (*path, part, ours), f"{name}.{theirs}.{letter}_proj", bias=letter != "k"
+            )
+    yield from weight_names.norm((*path, "mlp_norm"), f"{name}.final_layer_norm")
+    yield from weight_names.linear((*path, "up"), f"{name}.fc1")
+    yield from weight_names.linear((*path, "down"), f"{name}.fc2")
+
+
+def create_model(
+    batch_size: int = 1,
+    data_type: str = "fp32",
+    seq_len: int = 64,
+    model_name: str = "openai/whisper-tiny",
+    **parameters: Any,
+) -> FlaxModel:
+    """Returns Whisper on the checkpoint of `model_name`.
+
+    Inputs: input_features [batch, 80, frames], decoder_input_ids i32[batch, seq]; output: logits
+    [batch, seq, vocab]. Further parameter: `seed` of the checkpoint.
+    """
+    given = {
+        "batch_size": batch_size,
+        "data_type": data_type,
+        "seq_len": seq_len,
+        "model_name": model_name,
+        **parameters,
+    }
+    return FlaxModel(whisper.ARCHITECTURE, given, Whisper, weights)
+
+
+if __name__ == "__main__":
+    shared_model.run_once(
+        create_model, batch_size=1, data_type="fp32", seq_len=16, model_name="whisper-tiny-test"
+    )

@@ -1,0 +1,178 @@
+"""Decoder-only language models in PyTorch: transformers' models, scoring or generating.
+
+Masks are ours, not transformers': under `torch.compile` it would build a mask where `is_causal`
+does, and its caches attend to every place of the cache already while the prompt is read.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import transformers
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.models import shared_model
+from openxla.benchmark.models.architectures import Architecture
+from openxla.benchmark.models.generation import GenerationModel, max_new_tokens
+from openxla.benchmark.models.pt import float64, hugging_face
+from openxla.benchmark.models.pt.tensors import as_tensor
+
+# Keys and values of each layer, [batch, heads, length, head_dim].
+Cache = list[tuple[torch.Tensor, torch.Tensor]]
+
+# transformers makes no masks for an attention that it does not know by name; with none, its own
+# function is causal.
+_ATTENTION = "sdpa_causal"
+transformers.AttentionInterface.register(_ATTENTION, sdpa_attention_forward)
+
+
+class _Collect:
+    """Takes the part of transformers' cache: hands out keys and values as they come, keeps them."""
+
+    def __init__(self) -> None:
+        self.layers: Cache = []
+
+    def get_seq_length(self, *_: Any) -> int:
+        return 0
+
+    def update(
+        self, keys: torch.Tensor, values: torch.Tensor, _: int, *__: Any, **___: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        self.layers.append((keys, values))
+        return keys, values
+
+
+class _Insert:
+    """The same for one token: writes keys and values into their place, hands out all places."""
+
+    def __init__(self, layers: Cache, position: torch.Tensor) -> None:
+        self.layers = layers
+        self._position = position
+
+    def get_seq_length(self, *_: Any) -> int:
+        return 0
+
+    def update(
+        self, keys: torch.Tensor, values: torch.Tensor, layer: int, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        all_keys, all_values = self.layers[layer]
+        all_keys.index_copy_(2, self._position, keys)
+        all_values.index_copy_(2, self._position, values)
+        return all_keys, all_values
+
+
+class CausalLM(torch.nn.Module, shared_model.ArchitectureModel):
+    """Input: input_ids i32[batch, seq]; output: logits [batch, seq, vocab]."""
+
+    def __init__(
+        self, model_class: Any, architecture: Architecture, parameters: Parameters
+    ) -> None:
+        super().__init__()
+        self.set_architecture(architecture, parameters)
+        self.model = hugging_face.load(
+            model_class,
+            self.checkpoint,
+            str(parameters["data_type"]),
+            attn_implementation=_ATTENTION,
+        )
+        self.eval().requires_grad_(False)
+
+    def forward(self, input_ids: Any) -> Any:
+        """Returns the logits of the token after each."""
+        return self.model(input_ids=as_tensor(input_ids), use_cache=False).logits
+
+
+class CausalGenerator(CausalLM, GenerationModel):
+    """Input: input_ids i32[batch, prompt]; outputs: see `GenerationModel.generate`."""
+
+    def __init__(
+        self, model_class: Any, architecture: Architecture, parameters: Parameters
+    ) -> None:
+        super().__init__(model_class, architecture, parameters)
+        self.max_new_tokens = max_new_tokens(parameters) or 0
+
+    def prefill(self, input_ids: torch.Tensor) -> tuple[torch.Tensor, Cache]:
+        """See `GenerationModel.prefill`; the cache is a list of (keys, values)."""
+        collected = _Collect()
+        output = self.model(
+            input_ids=input_ids, past_key_values=collected, use_cache=False, logits_to_keep=1
+        )
+        room = (0, 0, 0, self.max_new_tokens)
+        cache = [
+            (torch.nn.functional.pad(keys, room), torch.nn.functional.pad(values, room))
+            for keys, values in collected.layers
+        ]
+        return _last(output.logits), cache
+
+    def decode(
+        self, token: torch.Tensor, position: torch.Tensor, cache: Cache
+    ) -> tuple[torch.Tensor, Cache]:
+        """See `GenerationModel.decode`; position is i64[1], the cache is written into."""
+        length = cache[0][0].shape[2]
+        visible = torch.arange(length, device=position.device) <= position
+        output = self.model(
+            input_ids=token[:, None],
+            position_ids=position[None],
+            past_key_values=_Insert(cache, position),
+            attention_mask=visible[None, None, None],
+            use_cache=False,
+        )
+        return _last(output.logits), cache
+
+    # A loop over hundreds of tokens must not be unrolled into one program: `torch.compile` skips
+    # this frame, compiles `prefill` and `decode`, and runs the latter again and again.
+    @torch.compiler.disable(recursive=False)  # type: ignore[untyped-decorator]  # torch's own
+    def generate(
+        self, input_ids: torch.Tensor, forced_tokens: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See `GenerationModel.generate`."""
+        logits, cache = self.prefill(input_ids)
+        prompt = input_ids.shape[1]
+        positions = torch.arange(prompt, prompt + self.max_new_tokens, device=input_ids.device)
+        tokens, all_logits = [_choose(logits)], [logits]
+        for index in range(self.max_new_tokens - 1):
+            token = tokens[-1] if forced_tokens is None else forced_tokens[:, index]
+            logits, cache = self.decode(token, positions[index : index + 1], cache)
+            tokens.append(_choose(logits))
+            all_logits.append(logits)
+        return torch.stack(tokens, dim=1), torch.stack(all_logits, dim=1)
+
+    def forward(self, input_ids: Any, forced_tokens: Any = None) -> Any:
+        """Generates."""
+        forced = None if forced_tokens is None else as_tensor(forced_tokens)
+        return self.generate(as_tensor(input_ids), forced)
+
+
+def create(model_class: Any, architecture: Architecture, parameters: Parameters) -> CausalLM:
+    """Returns a model that generates if the parameter `max_new_tokens` is given, or scores."""
+    kind = CausalLM if max_new_tokens(parameters) is None else CausalGenerator
+    return kind(model_class, architecture, parameters)
+
+
+def replace_float32_parts(
+    decoder: Any,
+    frequencies: Sequence[float],
+    norm: Callable[[torch.nn.Parameter], torch.nn.Module],
+) -> None:
+    """Makes a decoder of Llama's pattern follow a float64 model.
+
+    Args:
+      decoder: transformers' decoder without the head.
+      frequencies: of its rotary embedding.
+      norm: returns the norm with the given weight.
+    """
+    decoder.rotary_emb = float64.RotaryEmbedding(frequencies)
+    decoder.norm = norm(decoder.norm.weight)
+    for layer in decoder.layers:
+        layer.input_layernorm = norm(layer.input_layernorm.weight)
+        layer.post_attention_layernorm = norm(layer.post_attention_layernorm.weight)
+
+
+def _last(logits: torch.Tensor) -> torch.Tensor:
+    """[batch, seq, vocab] -> [batch, vocab] of the last token, at least float32."""
+    return logits[:, -1].to(float64.at_least_float32(logits.dtype))
+
+
+def _choose(logits: torch.Tensor) -> torch.Tensor:
+    return logits.argmax(dim=-1).to(torch.int32)

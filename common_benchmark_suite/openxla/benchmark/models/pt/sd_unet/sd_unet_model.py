@@ -1,0 +1,72 @@
+"""The denoiser of Stable Diffusion in PyTorch: diffusers' `UNet2DConditionModel`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import diffusers
+import torch
+
+from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.models import shared_model
+from openxla.benchmark.models.architectures import sd_unet
+from openxla.benchmark.models.pt import diffusers_model
+from openxla.benchmark.models.pt.tensors import as_tensor
+
+
+class TimestepEmbedding(torch.nn.Module):
+    """Cosines and sines of the timestep, in the type in which it comes.
+
+    diffusers' own computes in float32 even where the model is float64.
+    """
+
+    def __init__(self, frequencies: Sequence[float]) -> None:
+        super().__init__()
+        # Kept in float64, and rounded where it is used: it is no weight of the model.
+        exact = torch.tensor(frequencies, dtype=torch.float64)
+        self.frequencies = torch.nn.Buffer(exact, persistent=False)
+
+    def forward(self, timesteps: torch.Tensor) -> torch.Tensor:
+        """[batch] -> [batch, 2 * frequencies]."""
+        angles = timesteps[:, None] * self.frequencies.to(timesteps.dtype)
+        return torch.cat((angles.cos(), angles.sin()), dim=-1)
+
+
+class SdUnetModel(torch.nn.Module, shared_model.ArchitectureModel):
+    """Inputs: latents [batch, 4, size, size], timesteps int32[batch], text [batch, 77, context].
+
+    Output: the predicted noise, of the latents' shape.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__()
+        self.set_architecture(sd_unet.ARCHITECTURE, parameters)
+        self.model = diffusers_model.build(diffusers.UNet2DConditionModel, self.checkpoint)
+        diffusers_model.load_weights(self.model, self.checkpoint, str(parameters["data_type"]))
+        config = sd_unet.ARCHITECTURE.config(str(parameters["model_name"]))
+        self.model.time_proj = TimestepEmbedding(sd_unet.timestep_frequencies(config))
+        self.eval().requires_grad_(False)
+
+    def forward(self, latents: Any, timesteps: Any, text: Any) -> Any:
+        """Returns the predicted noise."""
+        latents, text = as_tensor(latents), as_tensor(text)
+        wide = torch.promote_types(latents.dtype, torch.float32)
+        return self.model(latents, as_tensor(timesteps).to(wide), text, return_dict=False)[0]
+
+
+def create_model(
+    batch_size: int = 1,
+    data_type: str = "fp32",
+    model_name: str = "sd-unet",
+    **parameters: Any,
+) -> SdUnetModel:
+    """Returns the denoiser on the checkpoint of `model_name`.
+
+    Further parameter: `seed` of the checkpoint.
+    """
+    return SdUnetModel(
+        {"batch_size": batch_size, "data_type": data_type, "model_name": model_name, **parameters}
+    )
+
+
+if __name__ == "__main__":
+    shared_model.run_once(create_model, batch_size=1, data_type="fp32", model_name="sd-unet-tiny")

@@ -1,0 +1,48 @@
+"""The picture decoder of Stable Diffusion in PyTorch: diffusers' `AutoencoderKL`."""
+
+from typing import Any
+
+import diffusers
+import torch
+
+from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.models import shared_model
+from openxla.benchmark.models.architectures import sd_vae
+from openxla.benchmark.models.pt import diffusers_model
+from openxla.benchmark.models.pt.tensors import as_tensor
+
+
+class SdVaeModel(torch.nn.Module, shared_model.ArchitectureModel):
+    """Input: latents [batch, 4, height, width]; output: pixels [batch, 3, height', width']."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__()
+        self.set_architecture(sd_vae.ARCHITECTURE, parameters)
+        self.model = diffusers_model.build(diffusers.AutoencoderKL, self.checkpoint)
+        # The encoder takes no part: it would cost load time and memory.
+        del self.model.encoder, self.model.quant_conv
+        diffusers_model.load_weights(self.model, self.checkpoint, str(parameters["data_type"]))
+        self.eval().requires_grad_(False)
+
+    def forward(self, latents: Any) -> Any:
+        """Returns the pixels."""
+        return self.model.decode(as_tensor(latents), return_dict=False)[0]
+
+
+def create_model(
+    batch_size: int = 1,
+    data_type: str = "fp32",
+    model_name: str = "sd-vae",
+    **parameters: Any,
+) -> SdVaeModel:
+    """Returns the decoder on the checkpoint of `model_name`.
+
+    Further parameter: `seed` of the checkpoint.
+    """
+    return SdVaeModel(
+        {"batch_size": batch_size, "data_type": data_type, "model_name": model_name, **parameters}
+    )
+
+
+if __name__ == "__main__":
+    shared_model.run_once(create_model, batch_size=1, data_type="fp32", model_name="sd-vae-tiny")

@@ -1,0 +1,207 @@
+"""T5 that generates, in PyTorch: transformers' model with a static cache of our own.
+
+Masks are ours, too: transformers' would be built anew for each token.
+"""
+
+from typing import Any
+
+import attrs
+import torch
+import transformers
+
+from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.models import shared_model
+from openxla.benchmark.models.architectures import t5_for_cond_gen
+from openxla.benchmark.models.architectures.t5_for_cond_gen import max_new_tokens
+from openxla.benchmark.models.generation import GenerationModel
+from openxla.benchmark.models.pt import float64
+from openxla.benchmark.models.pt.t5.t5_model import T5Model
+from openxla.benchmark.models.pt.tensors import as_tensor
+
+# Keys and values of each layer, [batch, heads, length, d_kv].
+KeysValues = list[tuple[torch.Tensor, torch.Tensor]]
+
+
+@attrs.define(eq=False)
+class Cache:
+    """What a step needs beside the token.
+
+    Attributes:
+      tokens: keys and values of the decoder's tokens, with places for all of them.
+      prompt: those of the encoder's output, for cross-attention.
+      visible: the places of the prompt that are no padding, bool[batch, 1, 1, seq].
+      encoded: the encoder's output, [batch, seq, d_model]; transformers asks for it.
+    """
+
+    tokens: KeysValues
+    prompt: KeysValues
+    visible: torch.Tensor
+    encoded: torch.Tensor
+
+
+class _Insert:
+    """Takes the part of transformers' self-attention cache for one token.
+
+    Writes keys and values into their place, hands out all places.
+    """
+
+    def __init__(self, layers: KeysValues, position: torch.Tensor) -> None:
+        self._layers = layers
+        self._position = position
+
+    def get_seq_length(self, *_: Any) -> torch.Tensor:
+        return self._position
+
+    def update(
+        self, keys: torch.Tensor, values: torch.Tensor, layer: int, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        all_keys, all_values = self._layers[layer]
+        all_keys.index_copy_(2, self._position, keys)
+        all_values.index_copy_(2, self._position, values)
+        return all_keys, all_values
+
+
+class _Layer:
+    """Keys and values of the prompt in one layer, under transformers' names."""
+
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+        self.keys = keys
+        self.values = values
+
+
+class _Prompt:
+    """Takes the part of transformers' cross-attention cache."""
+
+    def __init__(self, layers: KeysValues) -> None:
+        self.layers = [_Layer(keys, values) for keys, values in layers]
+
+
+class _OneToken(transformers.EncoderDecoderCache):
+    """Both caches of transformers' decoder; that of the prompt is complete."""
+
+    def __init__(self, cache: Cache, position: torch.Tensor) -> None:
+        # Not the parent's: it wants caches of transformers' own.
+        self.is_updated = dict.fromkeys(range(len(cache.prompt)), True)
+        self.self_attention_cache: Any = _Insert(cache.tokens, position)
+        self.cross_attention_cache: Any = _Prompt(cache.prompt)
+
+
+class T5ForCondGenModel(T5Model, GenerationModel):
+    """Inputs: input_ids and attention_mask, int32[batch, seq].
+
+    Outputs: see `GenerationModel.generate`.
+    """
+
+    model_class = transformers.T5ForConditionalGeneration
+    own_architecture = t5_for_cond_gen.ARCHITECTURE
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__(parameters)
+        self.max_new_tokens = max_new_tokens(parameters)
+
+    def prefill(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor
+    ) -> tuple[torch.Tensor, Cache]:
+        """See `GenerationModel.prefill`: encodes the prompts and reads the start token."""
+        batch, config = input_ids.shape[0], self.model.config
+        visible = attention_mask[:, None, None, :] > 0
+        encoder = self.model.encoder(input_ids=input_ids, attention_mask=visible)
+        encoded = encoder.last_hidden_state
+        attentions = [block.layer[1].EncDecAttention for block in self.model.decoder.block]
+        prompt = [
+            (_split_heads(part.k(encoded), part), _split_heads(part.v(encoded), part))
+            for part in attentions
+        ]
+        shape = (batch, config.num_heads, self.max_new_tokens, config.d_kv)
+        tokens = [(encoded.new_zeros(shape), encoded.new_zeros(shape)) for _ in attentions]
+        cache = Cache(tokens, prompt, visible, encoded)
+        start = input_ids.new_full((batch,), config.decoder_start_token_id)
+        position = torch.zeros(1, dtype=torch.int64, device=input_ids.device)
+        return self.decode(start, position, cache)
+
+    def decode(
+        self, token: torch.Tensor, position: torch.Tensor, cache: Cache
+    ) -> tuple[torch.Tensor, Cache]:
+        """See `GenerationModel.decode`; position is i64[1], the cache is written into.
+
+        Positions are counted from the start token.
+        """
+        places = torch.arange(self.max_new_tokens, device=position.device)
+        output = self.model(
+            decoder_input_ids=token[:, None],
+            decoder_attention_mask=(places <= position)[None, None, None],
+            encoder_outputs=(cache.encoded,),
+            attention_mask=cache.visible,
+            past_key_values=_OneToken(cache, position),
+            use_cache=False,
+        )
+        logits = output.logits[:, -1]
+        return logits.to(float64.at_least_float32(logits.dtype)), cache
+
+    # A loop over hundreds of tokens must not be unrolled into one program: `torch.compile` skips
+    # this frame, compiles `prefill` and `decode`, and runs the latter again and again.
+    @torch.compiler.disable(recursive=False)  # type: ignore[untyped-decorator]  # torch's own
+    def generate(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        forced_tokens: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See `GenerationModel.generate`."""
+        logits, cache = self.prefill(input_ids, attention_mask)
+        positions = torch.arange(1, self.max_new_tokens, device=input_ids.device)
+        tokens, all_logits = [_choose(logits)], [logits]
+        for index in range(self.max_new_tokens - 1):
+            token = tokens[-1] if forced_tokens is None else forced_tokens[:, index]
+            logits, cache = self.decode(token, positions[index : index + 1], cache)
+            tokens.append(_choose(logits))
+            all_logits.append(logits)
+        return torch.stack(tokens, dim=1), torch.stack(all_logits, dim=1)
+
+    def forward(self, input_ids: Any, attention_mask: Any, forced_tokens: Any = None) -> Any:
+        """Generates."""
+        forced = None if forced_tokens is None else as_tensor(forced_tokens)
+        return self.generate(as_tensor(input_ids), as_tensor(attention_mask), forced)
+
+
+def _split_heads(x: torch.Tensor, attention: Any) -> torch.Tensor:
+    """[batch, seq, heads * d_kv] -> [batch, heads, seq, d_kv]."""
+    return x.unflatten(-1, (attention.n_heads, attention.key_value_proj_dim)).transpose(1, 2)
+
+
+def _choose(logits: torch.Tensor) -> torch.Tensor:
+    return logits.argmax(dim=-1).to(torch.int32)
+
+
+def create_model(
+    batch_size: int = 1,
+    data_type: str = "fp32",
+    seq_len: int = 512,
+    model_name: str = "t5-large",
+    **parameters: Any,
+) -> T5ForCondGenModel:
+    """Returns T5 on the checkpoint of `model_name`.
+
+    Further parameters: `max_new_tokens` (128 unless given), `checkpoint` (`seeded` or `pretrained`)
+    and `seed`.
+    """
+    return T5ForCondGenModel(
+        {
+            "batch_size": batch_size,
+            "data_type": data_type,
+            "seq_len": seq_len,
+            "model_name": model_name,
+            **parameters,
+        }
+    )
+
+
+if __name__ == "__main__":
+    shared_model.run_once(
+        create_model,
+        batch_size=1,
+        data_type="fp32",
+        seq_len=32,
+        model_name="t5-tiny",
+        max_new_tokens=8,
+    )

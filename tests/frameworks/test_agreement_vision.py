@@ -1,0 +1,159 @@
+"""ViT and EfficientNet are one model each in PyTorch and JAX, and have transformers' tensors."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from test_agreement import REFERENCES, SCRIPT
+
+from comparative_benchmark.harness.verification import verify
+from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.models import architectures
+
+CASES = {
+    "vit-tiny-fp32": ("vit", {"model_name": "vit-tiny", "batch_size": 4}),
+    "vit-tiny-fp16": ("vit", {"model_name": "vit-tiny", "data_type": "fp16"}),
+    "vit-tiny-bf16": ("vit", {"model_name": "vit-tiny", "data_type": "bf16"}),
+    "vit-base-fp32": ("vit", {"model_name": "google/vit-base-patch16-224"}),
+    "efficientnet-tiny-fp32": (
+        "efficientnet",
+        {"model_name": "efficientnet-tiny", "batch_size": 4},
+    ),
+    "efficientnet-tiny-fp16": (
+        "efficientnet",
+        {"model_name": "efficientnet-tiny", "data_type": "fp16"},
+    ),
+    "efficientnet-tiny-bf16": (
+        "efficientnet",
+        {"model_name": "efficientnet-tiny", "data_type": "bf16"},
+    ),
+    "efficientnet-b0-fp32": ("efficientnet", {"model_name": "google/efficientnet-b0"}),
+}
+
+STATE_DICT = """
+import json, sys
+import torch, transformers
+from openxla.benchmark.models import architectures
+architecture = architectures.get(sys.argv[1])
+found = {}
+for name, config in architecture.configs.items():
+    model_class = getattr(transformers, config["architectures"][0])
+    with torch.device("meta"):
+        model = model_class(model_class.config_class(**config))
+    found[name] = {key: list(value.shape) for key, value in model.state_dict().items()}
+print(json.dumps(found))
+"""
+
+INCOMPLETE = """
+import importlib, sys
+from openxla.benchmark.models import architectures, checkpoints
+framework, name, model_name, removed = sys.argv[1:]
+architecture = architectures.get(name)
+complete = type(architecture).tensors
+type(architecture).tensors = lambda self, config: [
+    tensor for tensor in complete(self, config) if tensor.name != removed
+]
+module = importlib.import_module(f"openxla.benchmark.models.{framework}.{name}.{name}_model")
+module.create_model(model_name=model_name)
+"""
+
+
+@pytest.fixture(scope="module", params=CASES)
+def folders(request, tmp_path_factory, environment):
+    """Folders with inputs, truth and reference of each framework."""
+    name, parameters = CASES[request.param]
+    found = {}
+    for framework, reference in REFERENCES.items():
+        found[framework] = tmp_path_factory.mktemp(f"{request.param}-{framework}")
+        module = f"openxla.benchmark.models.{framework}.{name}.{name}_model"
+        arguments = [module, reference, str(found[framework]), json.dumps(parameters)]
+        subprocess.run([sys.executable, "-c", SCRIPT, *arguments], env=environment, check=True)
+    return found
+
+
+def load(folders, stem):
+    return [arrays.load_all(folder, stem)[0] for folder in folders.values()]
+
+
+def test_float64_runs_agree_to_1e_9_of_the_scale(folders):
+    pt, jax = load(folders, "truth")
+    assert pt.dtype == jax.dtype == np.float64
+    assert np.abs(pt - jax).max() < 1e-9 * np.sqrt(np.mean(np.square(jax)))
+
+
+def test_inputs_are_the_same_bytes(folders):
+    pt, jax = load(folders, "input")
+    assert (pt.dtype, pt.tobytes()) == (jax.dtype, jax.tobytes())
+
+
+def test_outputs_carry_signal(folders):
+    [truth, _] = load(folders, "truth")
+    assert 0.3 < truth.std() < 3
+    if truth.shape[0] > 1:
+        assert np.abs(truth[0] - truth[1]).max() > 0.1 * truth.std()
+
+
+@pytest.mark.parametrize("judge", REFERENCES)
+@pytest.mark.parametrize("candidate", REFERENCES)
+def test_a_plain_run_passes_verification_whichever_framework_judges(folders, judge, candidate):
+    outputs = [folders[candidate] / "reference_0.npy"]
+    truth, reference = ([folders[judge] / f"{stem}_0.npy"] for stem in ("truth", "reference"))
+    verdict = verify(outputs, truth, reference)
+    assert verdict.passed, verdict
+    assert verdict.relative_rmse > 0
+
+
+@pytest.mark.parametrize("name", ["vit", "efficientnet"])
+def test_tensors_are_those_of_transformers(name, environment):
+    architecture = architectures.get(name)
+    done = subprocess.run(
+        [sys.executable, "-c", STATE_DICT, name],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert json.loads(done.stdout) == {
+        model_name: {tensor.name: list(tensor.shape) for tensor in architecture.tensors(config)}
+        for model_name, config in architecture.configs.items()
+    }
+
+
+@pytest.mark.parametrize("framework", REFERENCES)
+@pytest.mark.parametrize(
+    ("name", "model_name", "removed"),
+    [
+        ("vit", "vit-tiny", "vit.embeddings.cls_token"),
+        (
+            "efficientnet",
+            "efficientnet-tiny",
+            "efficientnet.encoder.blocks.1.depthwise_conv.depthwise_norm.running_var",
+        ),
+    ],
+)
+def test_a_missing_tensor_is_an_error(framework, name, model_name, removed, environment):
+    done = subprocess.run(
+        [sys.executable, "-c", INCOMPLETE, framework, name, model_name, removed],
+        env=environment,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert removed in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("module", ["pt.vit", "pt.efficientnet", "jax.vit", "jax.efficientnet"])
+def test_models_run_from_any_directory(module, tmp_path, environment):
+    name = module.partition(".")[2]
+    done = subprocess.run(
+        [sys.executable, "-m", f"openxla.benchmark.models.{module}.{name}_model"],
+        env=environment,
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert "output_0: (1, 1000)" in done.stdout
