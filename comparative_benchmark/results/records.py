@@ -66,7 +66,7 @@ def _definition(trial: Trial) -> Record:
         "benchmark_name": case.name,
         # As the seed's readers know it: the enumeration's name, not its value.
         "framework": str(case.model.model_impl.framework_type),
-        "data_type": case.data_type,
+        "data_type": workload.data_type or case.data_type,
         "batch_size": case.batch_size,
         "compiler": competitor.compiler_label,
         "device": trial.device.name,

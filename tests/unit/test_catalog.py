@@ -92,9 +92,14 @@ def test_a_framework_selects_its_cases(cases):
 
 
 def test_criteria_hold_together_and_order_is_kept(cases):
-    selected = catalog.select(cases, name=".*TINY.*", tags=["batch-4"], framework="pytorch")
+    name, framework = ".*(BERT|RESNET)_TINY.*", "pytorch"
+    selected = catalog.select(cases, name=name, tags=["batch-4"], framework=framework)
     assert [case for case in cases if case in selected] == selected
-    assert len(selected) == 6
+    assert {case.model.name for case in selected} == {
+        f"{family}_{data_type}_PT_{shape}_BATCH4"
+        for data_type, element in (("FP32", "F32"), ("FP16", "F16"), ("BF16", "BF16"))
+        for family, shape in (("BERT_TINY", "32XI32"), ("RESNET_TINY", f"3X32X32X{element}"))
+    }
 
 
 def test_no_match_names_the_nearest_and_how_to_list(cases):

@@ -115,15 +115,15 @@ def test_the_seeds_case_of_vit_exists_unchanged():
 
 def test_vit_without_a_type_is_fp32():
     given = {"model_name": "google/vit-base-patch16-224", "batch_size": 1}
-    complete = {**given, "data_type": "fp32"}
-    assert VIT.label(given) == VIT.label(complete) == "vit-base-patch16-224-fp32-1x3x224x224xf32"
-    assert VIT.input_specs(given) == VIT.input_specs(complete)
-    assert VIT.output_specs(given) == VIT.output_specs(complete)
+    assert VIT.complete(given) == {**given, "data_type": "fp32"}
+    half = {**given, "data_type": "fp16"}
+    assert VIT.complete(half) == half
 
 
 def test_efficientnet_without_a_type_is_refused():
+    given = {"model_name": "efficientnet-tiny", "batch_size": 1}
     with pytest.raises(DefinitionError, match="data_type"):
-        EFFICIENTNET.input_specs({"model_name": "efficientnet-tiny", "batch_size": 1})
+        EFFICIENTNET.input_specs(EFFICIENTNET.complete(given))
 
 
 def test_efficientnet_b7_is_one_workload_under_both_of_its_names():

@@ -1,5 +1,7 @@
 """Workloads: what may be compared with what."""
 
+import re
+
 import attrs
 import pytest
 
@@ -10,6 +12,9 @@ from openxla.benchmark.workloads import workload_of
 
 CASES = {case.model.name: case for case in catalog.all_benchmarks()}
 BASE = CASES["BERT_TINY_FP32_JAX_32XI32_BATCH1"]
+GREEDY = CASES["GPT2_TINY_GREEDY_FP32_JAX_4X16XI32_8XI32"]
+# Names of the seed for what also exists under a name by the scheme.
+ALIASES = {"VIT_CLASSIFICATION_3X224X224XF32": "VIT_BASE_FP32_3X224X224XF32_BATCH1"}
 
 
 def variant(case: BenchmarkCase, **parameters: object) -> BenchmarkCase:
@@ -34,6 +39,28 @@ def test_resnet50_is_one_workload_under_both_of_its_names():
     assert ours.model.model_parameters["model_name"] == "torchvision/resnet50"
     assert theirs.model.model_parameters["model_name"] == "microsoft/resnet-50"
     assert workload_of(ours) == workload_of(theirs)
+
+
+def test_vit_without_a_type_is_the_fp32_workload():
+    seeds = CASES["VIT_CLASSIFICATION_JAX_3X224X224XF32"]
+    assert "data_type" not in seeds.model.model_parameters
+    workload = workload_of(seeds)
+    assert workload == workload_of(CASES["VIT_BASE_FP32_JAX_3X224X224XF32_BATCH1"])
+    assert workload.data_type == "fp32"
+    assert workload.label == "vit-base-patch16-224-fp32-1x3x224x224xf32"
+
+
+def test_the_number_of_generated_tokens_changes_the_workload_though_the_inputs_are_equal():
+    ours, theirs = workload_of(GREEDY), workload_of(variant(GREEDY, max_new_tokens=9))
+    assert ours.inputs == theirs.inputs
+    assert ours.digest != theirs.digest
+
+
+def test_generating_and_scoring_the_same_prompt_are_two_workloads():
+    parameters = {k: v for k, v in GREEDY.model.model_parameters.items() if k != "max_new_tokens"}
+    scoring = attrs.evolve(GREEDY, model=attrs.evolve(GREEDY.model, model_parameters=parameters))
+    assert workload_of(scoring).inputs == workload_of(GREEDY).inputs
+    assert workload_of(scoring).digest != workload_of(GREEDY).digest
 
 
 @pytest.mark.parametrize(
@@ -77,8 +104,9 @@ def test_other_input_data_is_another_workload():
 def test_all_digests_of_different_variants_differ():
     found = {}
     for name, case in CASES.items():
-        key = name.replace("_PT_", "_").replace("_JAX_", "_")
-        found.setdefault(workload_of(case).digest, set()).add(key)
+        key = re.sub(r"_(PT|JAX|TF)_", "_", name)
+        key = re.sub(r"_(\d+)X\1X3X", r"_3X\1X\1X", key)  # pictures of TensorFlow, channels last
+        found.setdefault(workload_of(case).digest, set()).add(ALIASES.get(key, key))
     assert all(len(names) == 1 for names in found.values())
 
 

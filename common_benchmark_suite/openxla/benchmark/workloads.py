@@ -5,9 +5,10 @@ import hashlib
 import importlib.util
 from pathlib import Path
 
-from openxla.benchmark.def_types import BenchmarkCase, DefinitionError, Workload
+from openxla.benchmark.def_types import BenchmarkCase, DefinitionError, TensorSpec, Workload
 from openxla.benchmark.models import architectures, checkpoints
 from openxla.benchmark.models.architectures.base import digest_of
+from openxla.benchmark.models.generation import TOKENS
 from openxla.benchmark.testdata import file_digest
 
 
@@ -21,27 +22,44 @@ def workload_of(case: BenchmarkCase) -> Workload:
     """
     if case.model.model_impl.architecture is None:
         return _private_workload(case)
-    parameters = case.model.model_parameters
     architecture = architectures.get(case.model.model_impl.architecture)
+    parameters = architecture.complete(case.model.model_parameters)
     if "model_name" not in parameters:
         raise DefinitionError(f"Model {case.model.name!r}: parameter 'model_name' is missing")
     config = architecture.config(str(parameters["model_name"]))
-    inputs = architecture.input_specs(parameters)
+    inputs, outputs = architecture.input_specs(parameters), architecture.output_specs(parameters)
     files = [file_digest(path) for path in architecture.default_input_files()]
     checkpoint = checkpoints.identity(architecture, parameters)
     fields = {
         "architecture": f"{architecture.name}/{architecture.version}",
         "config_digest": digest_of(config),
         "checkpoint": checkpoint,
-        "data_type": case.data_type,
+        "data_type": parameters.get("data_type"),
         "input_digest": digest_of([case.input_data.name, files]),
     }
+    # Outputs, too: models that generate a different number of tokens have the same inputs.
+    specs = {"inputs": list(map(str, inputs)), "outputs": list(map(str, outputs))}
     return Workload(
         label=architecture.label(parameters),
         inputs=inputs,
-        digest=digest_of({**fields, "inputs": [str(spec) for spec in inputs]}),
+        digest=digest_of({**fields, **specs}),
         **fields,  # type: ignore[arg-type]  # texts all of them; data_type may be None
     )
+
+
+def generated_tokens(case: BenchmarkCase) -> TensorSpec | None:
+    """Returns shape and type of the tokens that a case generates, i32[batch, new]; None if none.
+
+    Raises:
+      DefinitionError: the architecture or a parameter does not exist.
+    """
+    if case.model.model_impl.architecture is None:
+        return None
+    architecture = architectures.get(case.model.model_impl.architecture)
+    parameters = architecture.complete(case.model.model_parameters)
+    if not architecture.generates(parameters):
+        return None
+    return architecture.output_specs(parameters)[TOKENS]
 
 
 def _private_workload(case: BenchmarkCase) -> Workload:

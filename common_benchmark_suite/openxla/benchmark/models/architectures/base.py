@@ -45,6 +45,20 @@ class Architecture(abc.ABC):
     configs: ClassVar[Mapping[str, Mapping[str, Any]]]
     # By model name: repository and revision of the pretrained checkpoint, where there is one.
     pretrained: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    # Parameters that a definition may leave out, with the values that they then have.
+    defaults: ClassVar[Parameters] = {}
+
+    def complete(self, parameters: Parameters) -> Parameters:
+        """Returns the parameters with those that a definition may leave out."""
+        return {**self.defaults, **parameters}
+
+    def generates(self, parameters: Parameters) -> bool:
+        """Tells whether the model continues prompts, as `generation.GenerationModel` does.
+
+        Its outputs are then tokens, i32[batch, new], and their logits; the parameter
+        `max_new_tokens` says how many.
+        """
+        return False
 
     def config(self, model_name: str) -> Mapping[str, Any]:
         """Returns the configuration of that name.

@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from openxla.benchmark.def_types import Parameters, TensorSpec
 from openxla.benchmark.models.architectures.base import TensorInit
 from openxla.benchmark.models.architectures.image_classifier import (
     LABEL_CONFIG,
@@ -73,6 +72,8 @@ class ViT(ImageClassifier):
             "3f49326eb077187dfe1c2a2bb15fbd74e6ab91e3",
         ),
     }
+    # The seed's definition of ViT in JAX leaves the type out.
+    defaults = {"data_type": "fp32"}
     pixel_mean = (0.5, 0.5, 0.5)
     pixel_stddev = (0.5, 0.5, 0.5)
 
@@ -107,28 +108,11 @@ class ViT(ImageClassifier):
         yield from _layer_norm("vit.layernorm", hidden)
         yield from _linear("classifier", hidden, LABELS)
 
-    def label(self, parameters: Parameters) -> str:
-        """See `Architecture.label`."""
-        return super().label(_with_data_type(parameters))
-
-    def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
-        """Pixels, [batch, 3, height, width], normalised per channel."""
-        return super().input_specs(_with_data_type(parameters))
-
-    def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
-        """Logits, [batch, 1000]."""
-        return super().output_specs(_with_data_type(parameters))
-
     def canonical_weight_name(self, name: str) -> str:
         """The hub's checkpoint has the names of older releases of transformers."""
         for pattern, ours in _OLDER_NAMES:
             name = re.sub(pattern, ours, name)
         return name
-
-
-def _with_data_type(parameters: Parameters) -> Parameters:
-    # The seed's definition of ViT in JAX leaves the type out.
-    return {"data_type": "fp32", **parameters}
 
 
 ARCHITECTURE = ViT()
