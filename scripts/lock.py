@@ -21,6 +21,11 @@ LOCKS = {
     "comparative_benchmark/pt_inductor/requirements.txt": ["pt_inductor"],
     "comparative_benchmark/jax_xla/requirements.txt": ["jax_xla"],
     "comparative_benchmark/iree/requirements.txt": ["iree", "pt_inductor", "jax_xla"],
+    "comparative_benchmark/tf_xla/requirements.txt": ["tf_xla"],
+    "comparative_benchmark/xla_hlo/requirements.txt": ["xla_hlo"],
+    "comparative_benchmark/onnxruntime/requirements.txt": ["onnxruntime", "pt_inductor"],
+    "comparative_benchmark/openvino/requirements.txt": ["openvino", "pt_inductor"],
+    "comparative_benchmark/tflite/requirements.txt": ["tflite", "tf_xla", "jax_xla"],
     "requirements/dev.txt": ["dev"],
 }
 

@@ -2,16 +2,14 @@
 
 import importlib.util
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from framework_process import run_script
 
 from openxla.benchmark.artifacts import arrays
 
-# In a process of its own: torch and JAX set global state that tests must not share. The compiled
-# run is the candidate that the verification of the other framework's truth has to accept.
+# The compiled run is the candidate that verification by the other framework's truth has to accept.
 SCRIPT = """
 import importlib, json, sys
 from pathlib import Path
@@ -43,7 +41,7 @@ def run_all(name, parameters, tmp_path_factory, environment):
         directories[framework] = tmp_path_factory.mktemp(f"{name}-{framework}")
         module = f"openxla.benchmark.models.{framework}.{name}.{name}_model"
         arguments = [module, reference, str(directories[framework]), json.dumps(parameters)]
-        subprocess.run([sys.executable, "-c", SCRIPT, *arguments], env=environment, check=True)
+        run_script(SCRIPT, arguments, environment, framework=framework)
     return directories
 
 

@@ -11,6 +11,13 @@ from tests_support import Run, run_cbs
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Gives each process of `--numprocesses` a CPU of its own: threads must not fight for them."""
+    if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+        cpus = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cpus[int(worker.removeprefix("gw")) % len(cpus)]})
+
+
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Variables of a `cbs` process."""

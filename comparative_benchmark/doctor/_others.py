@@ -86,7 +86,8 @@ def foreign_processes(observed: Observed) -> Finding:
         status = "problem"
     elif rows:  # on CPUs that are not ours
         status = "warning"
-    pids = " ".join(str(pid) for pid, _, _ in observed.busiest)
+    # Process 1 keeps all others: the kernel does not let it be stopped.
+    pids = " ".join(str(pid) for pid, _, _ in observed.busiest if pid != 1)
     top = "top -b -d 1 -n 2 -w 120 | grep -A 5 'PID' | tail -n 6"
     ps = "ps -eo pid,pcpu,comm --sort=-pcpu | head -n 6"
     return Finding(
@@ -96,7 +97,7 @@ def foreign_processes(observed: Observed) -> Finding:
         cost="a busy process on one of our CPUs made sequential A/A ratios spread by 11-13 % "
         "instead of 2 %",
         fix=f"kill -STOP {pids}; cbs run ...; kill -CONT {pids}  # if they are yours"
-        if rows
+        if pids
         else "",
         verify=top if shutil.which("top") else ps,
     )

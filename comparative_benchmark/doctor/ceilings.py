@@ -135,9 +135,9 @@ def ceilings_path(threads: int, cpu_model: str | None = None) -> Path:
     return root_dir() / f"ceilings-{slug}-{threads}.json"
 
 
-def load_ceilings(threads: int | None = None) -> Ceilings | None:
-    """Returns the ceilings of this CPU; None where there is no file that can be read."""
-    path = ceilings_path(threads or host.usable_cpus())
+def load_ceilings(threads: int | None = None, cpu_model: str | None = None) -> Ceilings | None:
+    """Returns the ceilings of this CPU, or the one named; None where no file can be read."""
+    path = ceilings_path(threads or host.usable_cpus(), cpu_model)
     try:
         found = cattrs.structure(json.loads(path.read_text(encoding="utf-8")), Ceilings)
     except (OSError, ValueError, cattrs.BaseValidationError):

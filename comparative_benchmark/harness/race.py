@@ -105,6 +105,7 @@ class Race:
                         trial, 2 * pair + step, folder / f"pair-{pair}", cold=step == 0
                     )
                     participant.start()
+                    participant.verify_rest()
                     participant.close()
                     self._keep(participant, time.monotonic() - started)
                 self.outcomes[trial.key].stop_reason = "compile_only"
@@ -132,7 +133,7 @@ class Race:
             if outcome.stop_reason is None:
                 paired = baseline is not None and trial is not baseline
                 other = self.outcomes[baseline.key] if baseline and paired else None
-                reason = why_enough(outcome, other, rule)
+                reason = why_enough(outcome, other, rule, alone=len(good) == 1)
                 if reason is None and outcome.wall_s > rule.trial_budget_s:
                     reason = "budget"
                 outcome.stop_reason = reason

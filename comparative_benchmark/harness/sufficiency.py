@@ -21,7 +21,11 @@ _SHARE_OF_DISTANCE = 0.25
 
 
 def why_enough(
-    outcome: TrialOutcome, baseline: TrialOutcome | None, rule: SamplingRule
+    outcome: TrialOutcome,
+    baseline: TrialOutcome | None,
+    rule: SamplingRule,
+    *,
+    alone: bool = False,
 ) -> str | None:
     """Returns why a trial needs no further process; None if it does.
 
@@ -29,6 +33,9 @@ def why_enough(
     goal. `noise`: it is not, and the spread between the processes is such that `max_processes`
     would not make it so. Either way the ratio to the baseline, if there is one, has processes
     enough to find `effect`.
+
+    A trial that races `alone` is measured to be compared with another file, where nothing is paired
+    and each process more makes the interval narrower: noise is then no reason to stop.
 
     Only the spread decides, not whether a verdict would come out well by now: to stop when it does
     would make wrong verdicts more frequent than their level says (Armitage, McPherson & Rowe 1969).
@@ -44,6 +51,8 @@ def why_enough(
             return "precision"
     except ValueError:
         # Numbers that nothing can be told from are never enough.
+        return None
+    if alone:
         return None
     medians = [math.log(float(np.median(process))) for process in samples]
     needed = processes_for_precision(statistics.stdev(medians), rule.goal, rule.max_processes)

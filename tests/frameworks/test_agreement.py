@@ -6,10 +6,10 @@ import sys
 
 import numpy as np
 import pytest
+from framework_process import run_script
 
 from openxla.benchmark.artifacts import arrays
 
-# In a process of its own: torch and JAX set global state that tests must not share.
 SCRIPT = """
 import importlib, json, sys
 from pathlib import Path
@@ -50,7 +50,7 @@ def outputs(request, tmp_path_factory, environment):
         directories[framework] = tmp_path_factory.mktemp(f"{request.param}-{framework}")
         module = f"openxla.benchmark.models.{framework}.{name}.{name}_model"
         arguments = [module, reference, str(directories[framework]), json.dumps(parameters)]
-        subprocess.run([sys.executable, "-c", SCRIPT, *arguments], env=environment, check=True)
+        run_script(SCRIPT, arguments, environment, framework=framework)
     return directories
 
 

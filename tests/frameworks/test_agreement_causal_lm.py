@@ -6,11 +6,11 @@ import sys
 
 import numpy as np
 import pytest
+from framework_process import run_script
 
 from comparative_benchmark.harness import verification
 from openxla.benchmark.artifacts import arrays
 
-# In a process of its own: torch and JAX set global state that tests must not share.
 SCRIPT = """
 import importlib, json, sys
 from pathlib import Path
@@ -88,7 +88,7 @@ def outputs(request, tmp_path_factory, environment):
         directories[framework] = tmp_path_factory.mktemp(f"{name}-{framework}")
         module = f"openxla.benchmark.models.{framework}.{name}.{name}_model"
         arguments = [framework, module, reference, str(directories[framework]), f"{name}-tiny"]
-        subprocess.run([sys.executable, "-c", SCRIPT, *arguments], env=environment, check=True)
+        run_script(SCRIPT, arguments, environment, framework=framework)
 
     def load(framework, kind, stem):
         return arrays.load_all(directories[framework] / kind, stem)

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from framework_process import run_script
 from test_agreement import REFERENCES, SCRIPT
 
 from comparative_benchmark.harness.verification import verify
@@ -111,7 +112,8 @@ def run_in_each(environment, folder, script, name, parameters):
         folders[framework] = folder / framework
         folders[framework].mkdir()
         module = f"openxla.benchmark.models.{framework}.{name}.{name}_model"
-        python(environment, script, module, reference, folders[framework], json.dumps(parameters))
+        arguments = [module, reference, str(folders[framework]), json.dumps(parameters)]
+        run_script(script, arguments, environment, framework=framework)
     return folders
 
 

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from framework_process import run_script
 from test_agreement import REFERENCES, SCRIPT
 
 from comparative_benchmark.harness.verification import verify
@@ -69,7 +70,7 @@ def folders(request, tmp_path_factory, environment):
         found[framework] = tmp_path_factory.mktemp(f"{request.param}-{framework}")
         module = f"openxla.benchmark.models.{framework}.{name}.{name}_model"
         arguments = [module, reference, str(found[framework]), json.dumps(parameters)]
-        subprocess.run([sys.executable, "-c", SCRIPT, *arguments], env=environment, check=True)
+        run_script(SCRIPT, arguments, environment, framework=framework)
     return found
 
 

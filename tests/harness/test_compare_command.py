@@ -7,6 +7,8 @@ import sys
 import pytest
 from tests_support import run_cbs
 
+pytestmark = pytest.mark.alone
+
 TOYS = ("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy", "--processes", "3")
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+pytestmark = pytest.mark.alone
+
 SCHEMA = "schema/results.v1.schema.json"
 TOYS = ("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy")
 ONE = (*TOYS, "-name", "models/TOY_BUSY/.+")

@@ -9,6 +9,8 @@ from tests_support import processes_of, run_cbs
 
 from comparative_benchmark.results.store import SCHEMA_FILE
 
+pytestmark = pytest.mark.alone
+
 TOYS = ("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy", "-w", "1", "-iter", "3")
 EXPECTED = {
     "TOY_NONE": ("ok", None, ""),

@@ -16,6 +16,8 @@ from comparative_benchmark.harness.in_process import InProcessSession
 from comparative_benchmark.harness.session import Limits, Session
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.fixture
 def variables(environment):

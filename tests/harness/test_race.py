@@ -10,6 +10,8 @@ from tests_support import run_cbs
 from comparative_benchmark.harness import memory
 from comparative_benchmark.harness.race import Race
 
+pytestmark = pytest.mark.alone
+
 TOYS = ("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy")
 RACERS = "models/TOY_(NONE|BUSY|RAISES|DRIFTS)/.+"
 

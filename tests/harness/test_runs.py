@@ -8,6 +8,8 @@ import time
 import pytest
 from tests_support import cbs_command, processes_of
 
+pytestmark = pytest.mark.alone
+
 TOYS = ("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy", "-w", "1", "-iter", "3")
 ONE = (*TOYS, "-name", "models/TOY_NONE/.+")
 

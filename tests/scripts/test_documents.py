@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.alone
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # What can not be run inside a test, and where it is run instead.
@@ -58,10 +60,24 @@ def checkout(tmp_path_factory) -> Path:
     return target
 
 
+@pytest.fixture
+def own_checkout(checkout, tmp_path, environment) -> tuple[Path, dict[str, str]]:
+    """A copy for one test with the environment that is there, whose `cbs` then is the copy's."""
+    target = tmp_path / "suite"
+    shutil.copytree(checkout, target, ignore=shutil.ignore_patterns("*.venv", "results"))
+    (target / ".venv").symlink_to(ROOT / ".venv")
+    path = os.pathsep.join([str(target), str(target / "common_benchmark_suite")])
+    return target, {**environment, "PYTHONPATH": path}
+
+
 @pytest.mark.parametrize("block", _blocks("README.md") + _blocks("CONTRIBUTING.md"))
 def test_shell_blocks_run(block, environment, request):
-    # What makes an environment does so in a copy, and everything else in the one that is there.
-    cwd = request.getfixturevalue("checkout") if "setup_venv.sh" in block else ROOT
+    # What makes an environment, or a model, does so in a copy; all else in the one that is there.
+    cwd = ROOT
+    if "setup_venv.sh" in block:
+        cwd = request.getfixturevalue("checkout")
+    elif "new-model" in block:
+        cwd, environment = request.getfixturevalue("own_checkout")
     done = _run(block, cwd, environment)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 

@@ -10,6 +10,8 @@ import pytest
 from comparative_benchmark.doctor import ceilings, command, options
 from comparative_benchmark.doctor.checks import Finding
 
+pytestmark = pytest.mark.alone
+
 ROOF = ceilings.Ceilings(
     cpu_model="Some CPU @ 2.0 GHz",
     threads=2,

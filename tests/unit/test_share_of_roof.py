@@ -5,10 +5,10 @@ import types
 
 import pytest
 
-from comparative_benchmark import tables
-from comparative_benchmark.doctor.ceilings import Ceilings, Copy, Gemm
+from comparative_benchmark import roofs
+from comparative_benchmark.doctor.ceilings import Ceilings, CeilingsError, Copy, Gemm
 from comparative_benchmark.harness import executor
-from comparative_benchmark.results.records import to_record
+from comparative_benchmark.results.records import metrics_of, to_record
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 
 # 100 GFLOP/s and 10 GB/s.
@@ -56,9 +56,8 @@ def test_a_model_that_can_not_be_counted_says_why(reference):
 
 
 @pytest.fixture
-def shares(monkeypatch, make_trial, finished):
+def shares(make_trial, finished):
     """Shares of the roof of two records of one workload, in order."""
-    monkeypatch.setattr(tables, "load_ceilings", lambda: ROOF)
 
     def of(*changes):
         records = []
@@ -67,14 +66,13 @@ def shares(monkeypatch, make_trial, finished):
         ):
             trial = make_trial(NAME.format(framework), competitor)
             record = to_record(trial, finished(), run_id="1")
-            metrics = tables.metrics_of(record)
+            metrics = metrics_of(record)
             metrics["median_latency_ms"] = 20.0
             metrics.pop("workload_cost", None)
             for key, value in change.items():
                 metrics[key] = metrics.get(key, {}) | value
             records.append(record)
-        found = tables._roofs(records)
-        return [found.get(tables._identity(record["definition"])) for record in records]
+        return roofs.shares_of_roof(records, ROOF)
 
     return of
 
@@ -112,3 +110,58 @@ def test_memory_bound_work_without_products_has_a_roof(shares):
 def test_a_cost_is_whole_numbers_and_texts(fields):
     with pytest.raises((ValueError, TypeError)):
         WorkloadCost(**fields)
+
+
+def test_a_result_of_another_device_has_no_share(make_trial, finished):
+    record = to_record(make_trial(NAME.format("PT"), "pt_inductor:eager"), finished(), run_id="1")
+    metrics_of(record).update({"median_latency_ms": 20.0, **COUNTED})
+    assert roofs.shares_of_roof([record], ROOF) == ["50%"]
+    record["definition"]["device"] = "host-gpu"
+    assert roofs.shares_of_roof([record], ROOF) == [None]
+
+
+@pytest.fixture
+def counted(make_trial, finished):
+    record = to_record(make_trial(NAME.format("PT"), "pt_inductor:eager"), finished(), run_id="1")
+    metrics_of(record).update({"median_latency_ms": 20.0, **COUNTED})
+    return [record]
+
+
+def _ceilings(records, monkeypatch, *, measure, found=None, result=ROOF):
+    said, saved = [], []
+    monkeypatch.setattr(roofs, "load_ceilings", lambda threads: found)
+    monkeypatch.setattr(roofs, "save_ceilings", saved.append)
+
+    def measured(threads):
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    monkeypatch.setattr(roofs, "measure_ceilings", measured)
+    answer = roofs.ceilings_for(records, 2, measure=measure, say=said.append)
+    return answer, said, saved
+
+
+def test_ceilings_are_measured_once_where_they_are_of_use(counted, monkeypatch):
+    answer, said, saved = _ceilings(counted, monkeypatch, measure=True)
+    assert (answer, saved) == (ROOF, [ROOF])
+    assert said
+    assert _ceilings(counted, monkeypatch, measure=True, found=ROOF) == (ROOF, [], [])
+
+
+def test_a_first_look_is_told_how_to_measure_them(counted, monkeypatch):
+    answer, (said,), saved = _ceilings(counted, monkeypatch, measure=False)
+    assert (answer, saved) == (None, [])
+    assert "cbs doctor --ceilings" in said
+
+
+def test_nobody_waits_for_ceilings_of_no_use(counted, monkeypatch):
+    metrics_of(counted[0]).pop("workload_cost")
+    assert _ceilings(counted, monkeypatch, measure=True) == (None, [], [])
+
+
+def test_ceilings_that_can_not_be_measured_cost_only_the_share(counted, monkeypatch):
+    failure = CeilingsError("no product")
+    answer, said, saved = _ceilings(counted, monkeypatch, measure=True, result=failure)
+    assert (answer, saved) == (None, [])
+    assert said[-1] == "no share of the roof: no product"

@@ -44,6 +44,11 @@ def test_a_spread_that_none_can_overcome_is_noise():
     assert why_enough(outcome([0.9, 1.0, 1.1]), None, RULE) == "noise"
 
 
+def test_noise_is_no_reason_to_stop_where_there_is_nobody_to_pair_with():
+    assert why_enough(outcome([0.9, 1.0, 1.1]), None, RULE, alone=True) is None
+    assert why_enough(outcome([1, 1.0005, 0.9995]), None, RULE, alone=True) == "precision"
+
+
 def test_the_ratio_must_have_power_too():
     steady = outcome([1, 1.0005, 0.9995])
     jumping = outcome([0.98, 1.0, 1.02], seed=1)
