@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import attrs
 import numpy as np
@@ -46,6 +46,8 @@ class CompilerInfo:
       options: names that may follow it, as in `inductor+freezing`.
       default: whether it runs when only the backend is named.
       accelerator: the accelerator type that it compiles for; None for all.
+      level: what it measures, where that differs from the rest of its backend.
+      precision: what it quantises models to, e.g. `int8`; None where it keeps their data type.
     """
 
     name: str
@@ -53,6 +55,8 @@ class CompilerInfo:
     options: tuple[str, ...] = ()
     default: bool = True
     accelerator: str | None = None
+    level: Level | None = None
+    precision: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -62,7 +66,8 @@ class BackendInfo:
     Attributes:
       name: how users call it.
       implementation: `module:Class` of the `Backend`.
-      level: whether it measures through a framework or runs an exported program.
+      level: whether it measures through a framework or runs an exported program; a compiler may
+        differ (see `CompilerInfo.level`).
       modules: by framework of the model, the modules that must be installed.
       install: the command that installs them.
       compilers: the ways to compile.
@@ -119,6 +124,19 @@ class BackendContext:
     phase: PhaseTimer
 
 
+@attrs.frozen(kw_only=True)
+class ModelDefinition:
+    """How to make a model, for a backend that has another process make it.
+
+    Attributes:
+      module_path: the module that offers `create_model`.
+      parameters: its arguments; plain JSON values.
+    """
+
+    module_path: str
+    parameters: Mapping[str, Any]
+
+
 @attrs.define(kw_only=True)
 class BackendFacts:
     """What a backend can tell about the program that it made; None where it can not tell.
@@ -144,7 +162,13 @@ class Backend(abc.ABC):
 
     The worker calls, in this order: `load`, `compile`, then `dispatch` and `synchronize` again and
     again, `fetch` where outputs are wanted, and `facts` at the end.
+
+    Attributes:
+      takes_definition: whether `load` takes a `ModelDefinition` in place of a model. The worker
+        then imports no module of the model, and so no framework that the backend does without.
     """
+
+    takes_definition: ClassVar[bool] = False
 
     def __init__(self, context: BackendContext) -> None:
         self.context = context
@@ -152,6 +176,10 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def load(self, model: Any, inputs: Sequence[Array]) -> None:
         """Puts weights and inputs on the device; phases `load` and `h2d`.
+
+        Args:
+          model: what the module's `create_model` returned, or a `ModelDefinition`.
+          inputs: one array for each argument of the model.
 
         Raises:
           UnsupportedError: this backend can not run such a model here.
@@ -180,6 +208,36 @@ class Backend(abc.ABC):
     def facts(self) -> BackendFacts:
         """Returns what is known of the program."""
 
+    def release(self) -> None:
+        """Lets go of what outlives this object: hooks, caches and settings of the framework.
+
+        Called last, where the process is to serve another model. What this can not undo would
+        meet that model, so there is nothing to keep here but what costs it nothing.
+        """
+
+    def run_with(self, inputs: Sequence[Array]) -> list[Any] | None:
+        """Runs the loaded model once on further inputs, and returns the outputs on the host.
+
+        Never timed: generation is verified by it, with the tokens to feed as a further input (see
+        `models.generation`). Where the stack compiles by shapes, what it compiled already should
+        serve. None where the backend holds one program and nothing to make another of: the worker
+        then makes a second backend of its class for these inputs.
+        """
+        return None
+
+    def generation_parts(self) -> "GenerationParts":
+        """Returns prefill and decode of the loaded model, each compiled as the model was.
+
+        Asked for a `GenerationModel` only, after it was measured.
+
+        Raises:
+          UnsupportedError: they can not be called apart here.
+        """
+        raise UnsupportedError(
+            f"{type(self).__name__} runs a model that generates as one program, whose prefill and "
+            "decode can not be called apart"
+        )
+
     def device_timer(self) -> "DeviceTimer | None":
         """Returns a timer that runs on the device itself, where there is one."""
         return None
@@ -198,6 +256,39 @@ class Backend(abc.ABC):
           UnsupportedError: there is no profiler here.
         """
         raise UnsupportedError(f"the backend {type(self).__name__} has no profiler")
+
+
+class GenerationParts(abc.ABC):
+    """Prefill and decode as programs of their own, and the state between them.
+
+    Attributes:
+      steps: how often `decode` is called after a prefill.
+    """
+
+    steps: int
+
+    @abc.abstractmethod
+    def prefill(self) -> Any:
+        """Starts to read the prompts, in place of all that was read before.
+
+        Returns:
+          A handle on the first new tokens and the logits that they were chosen by.
+        """
+
+    @abc.abstractmethod
+    def decode(self) -> Any:
+        """Starts to read the tokens chosen last; returns a handle on the next.
+
+        After `steps` calls it goes on from the prompt's end: the work is that of any other step.
+        """
+
+    @abc.abstractmethod
+    def synchronize(self, handle: Any) -> None:
+        """Waits until tokens and logits of a handle are complete."""
+
+    @abc.abstractmethod
+    def fetch(self, handle: Any) -> tuple[Array, Array]:
+        """Returns tokens i32[batch] and logits f32[batch, vocab] on the host."""
 
 
 class DeviceTimer(abc.ABC):

@@ -25,6 +25,8 @@ from comparative_benchmark.cli_options import (
     spellings,
 )
 from comparative_benchmark.doctor import options as doctor_options
+from comparative_benchmark.onboarding import options as onboarding_options
+from comparative_benchmark.parity import options as parity_options
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase, DefinitionError
 from openxla.benchmark.workloads import workload_of
@@ -57,6 +59,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     doctor = commands.add_parser("doctor", help="what is wrong with this machine, for measuring")
     doctor_options.add_arguments(doctor)
     doctor.set_defaults(handler=_doctor_command)
+    parity = commands.add_parser("parity", help="is every workload right through every backend?")
+    parity_options.add_arguments(parity)
+    parity.set_defaults(handler=_parity_command)
+    new_model = commands.add_parser("new-model", help="write the files of a new model")
+    onboarding_options.add_new_model_arguments(new_model)
+    new_model.set_defaults(handler=_new_model_command)
+    check_model = commands.add_parser("check-model", help="does a model keep to the contract?")
+    onboarding_options.add_check_model_arguments(check_model)
+    check_model.set_defaults(handler=_check_model_command)
     compare = commands.add_parser("compare", help="compare two results files, case by case")
     compare.add_argument("old", type=Path, help="the results to compare with")
     compare.add_argument("new", type=Path, help="the results in question")
@@ -198,17 +209,40 @@ def _doctor_command(options: argparse.Namespace) -> int:
     return command.run(options)
 
 
+def _parity_command(options: argparse.Namespace) -> int:
+    from comparative_benchmark.parity import command
+
+    return command.run(options)
+
+
+def _new_model_command(options: argparse.Namespace) -> int:
+    from comparative_benchmark.onboarding import new_model
+
+    return new_model.run(options)
+
+
+def _check_model_command(options: argparse.Namespace) -> int:
+    from comparative_benchmark.onboarding import check_command
+
+    return check_command.run(options)
+
+
 def _show_command(options: argparse.Namespace) -> int:
     from comparative_benchmark.console import Console
+    from comparative_benchmark.doctor.ceilings import load_ceilings
     from comparative_benchmark.results.store import ResultsFile, ResultsFileError
 
     try:
         if not options.results.exists():
             raise UsageError(f"{options.results} does not exist")
-        records = ResultsFile(options.results).records()
-        Console().results(records, baseline=options.baseline)
+        document = ResultsFile(options.results).document()
     except ResultsFileError as error:
         raise UsageError(str(error)) from error
+    # Those of the machine that measured, if it has been this one.
+    host = document["execution_environment"].get("host") or {}
+    ceilings = load_ceilings(host.get("threads"), host.get("cpu_model"))
+    records = document["benchmarks"]
+    Console().results(records, baseline=options.baseline, ceilings=ceilings)
     return EXIT_OK
 
 

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from comparative_benchmark.phase_names import PHASES, SESSION_PHASES
 from openxla.benchmark import devices
 from openxla.benchmark.comparative_suite import catalog
-from openxla.benchmark.def_types import BenchmarkCase
+from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 EXIT_OK, EXIT_FAILED, EXIT_WRONG, EXIT_MISSING, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
@@ -119,9 +119,15 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="use only artifacts that are under the root directory",
     )
+    add(
+        "--inputs",
+        type=Path,
+        metavar="DIR",
+        help="run the selected models on input_0.npy, input_1.npy ... of this directory",
+    )
     add("--resume", action="store_true", help="skip trials that are ok in the results file")
     add("--threads", type=_count(1), help="threads for each backend (default: usable CPUs)")
-    add("--timeout", type=_seconds, default=3600.0, metavar="S", help="for a trial (default 3600)")
+    add("--timeout", type=seconds, default=3600.0, metavar="S", help="for a trial (default 3600)")
     add(
         "--deadline",
         action="append",
@@ -133,7 +139,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     add(
         *spellings("--memory-limit"),
         dest="memory_limit",
-        type=_size,
+        type=size,
         metavar="SIZE",
         help="memory of a worker, e.g. 8G (default: what is available, less 1G)",
     )
@@ -141,6 +147,13 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         "--profile",
         action="store_true",
         help="when a trial has been measured, run its stack's profiler and keep the traces",
+    )
+    add(
+        *spellings("--expected-failures"),
+        dest="expected_failures",
+        type=Path,
+        metavar="FILE",
+        help="another list of known failures than the one that is checked in",
     )
     add("--verbose", action="store_true", help="print phases, log files and tracebacks")
 
@@ -171,14 +184,14 @@ def add_sampling_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         *spellings("--trial-budget"),
         dest="trial_budget",
-        type=_seconds,
+        type=seconds,
         default=30.0,
         metavar="S",
         help="seconds after which a trial gets no more than 3 processes (default 30)",
     )
     parser.add_argument(
         "--budget",
-        type=_seconds,
+        type=seconds,
         metavar="S",
         help="the same for the whole run, shared evenly by its trials (default: none)",
     )
@@ -219,6 +232,19 @@ def select(options: argparse.Namespace) -> list[BenchmarkCase]:
         raise UsageError(f"-name {options.name!r} is no regular expression: {error}") from error
 
 
+def find_device(name: str) -> DeviceSpec:
+    """Returns the device of that name.
+
+    Raises:
+      UsageError: there is none.
+    """
+    for device in devices.ALL_DEVICES:
+        if device.name == name:
+            return device
+    known = ", ".join(map(str, devices.ALL_DEVICES))
+    raise UsageError(f"no device {name!r}; choices are {known}")
+
+
 def _count(minimum: int) -> Any:
     def parse(text: str) -> int:
         value = int(text)
@@ -230,7 +256,8 @@ def _count(minimum: int) -> Any:
     return parse
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """Returns a number of seconds above 0."""
     try:
         value = float(text)
     except ValueError:
@@ -263,20 +290,21 @@ def _cpu_list(text: str) -> tuple[int, ...]:
 
 
 def _phase_deadline(text: str) -> tuple[str, float]:
-    phase, separator, seconds = text.partition("=")
+    phase, separator, limit = text.partition("=")
     if not separator or not phase:
         raise argparse.ArgumentTypeError(f"{text!r} is not PHASE=SECONDS")
     if phase not in (*PHASES, *SESSION_PHASES):
         known = ", ".join((*PHASES, *SESSION_PHASES))
         raise argparse.ArgumentTypeError(f"no phase {phase!r}; choices are {known}")
-    return phase, _seconds(seconds)
+    return phase, seconds(limit)
 
 
-def _size(text: str) -> int:
+def size(text: str) -> int:
+    """Returns bytes, of a size such as `8G`."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(i?B)?", text.strip(), re.IGNORECASE)
     if not match:
         raise argparse.ArgumentTypeError(f"{text!r} is no size such as 8G")
-    size = int(float(match[1]) * _SIZES[match[2].upper()])
-    if not size:
+    size_bytes = int(float(match[1]) * _SIZES[match[2].upper()])
+    if not size_bytes:
         raise argparse.ArgumentTypeError(f"{text!r} leaves no memory")
-    return size
+    return size_bytes

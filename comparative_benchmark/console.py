@@ -8,6 +8,8 @@ from rich.segment import ControlType
 from rich.text import Text
 
 from comparative_benchmark import tables
+from comparative_benchmark.doctor.ceilings import Ceilings
+from comparative_benchmark.generation_table import generation_table
 from comparative_benchmark.harness.trial import Trial
 from comparative_benchmark.results.compare import (
     Comparison,
@@ -16,7 +18,8 @@ from comparative_benchmark.results.compare import (
     summarize_comparisons,
 )
 from comparative_benchmark.results.compare_views import summary_line
-from comparative_benchmark.results.records import Record, competitor_of
+from comparative_benchmark.results.contention import contention_warning
+from comparative_benchmark.results.records import Record, competitor_of, metrics_of
 
 
 class Console:
@@ -59,7 +62,7 @@ class Console:
         line = Text(f"[{position:>{len(str(total))}}/{total}] ")
         line.append(f"{status:<13}", style=tables.style_of(status))
         line.append(f" {definition['model']}  {competitor_of(definition)}")
-        metrics = tables.metrics_of(record)
+        metrics = metrics_of(record)
         if "median_latency_ms" in metrics:
             line.append(f"  {tables.digits(metrics['median_latency_ms'])} ms")
         elif status != "ok":
@@ -76,24 +79,35 @@ class Console:
             self._err.control(Control((ControlType.ERASE_IN_LINE, 2)))
             self._live = False
 
-    def results(self, records: Sequence[Record], *, baseline: str | None = None) -> None:
+    def results(
+        self,
+        records: Sequence[Record],
+        *,
+        baseline: str | None = None,
+        ceilings: Ceilings | None = None,
+    ) -> None:
         """Prints results, workload x backend, and what is to be known of those that failed.
 
         Args:
           records: what to print.
           baseline: competitor to take ratios against; None for no ratios.
+          ceilings: what the machine can do at best; None for no shares of the roof.
         """
-        compiled = [tables.metrics_of(r).get("stop_reason") == "compile_only" for r in records]
+        compiled = [metrics_of(r).get("stop_reason") == "compile_only" for r in records]
         if any(compiled):
             self._out.print(tables.compile_table(records))
         if not all(compiled):
-            self._out.print(tables.results_table(records, baseline=baseline))
+            table = tables.results_table(records, baseline=baseline, ceilings=ceilings)
+            self._out.print(table)
+        if generation := generation_table(records):
+            self._out.print(generation)
         for line in tables.package_differences(records):
             self._out.print(Text(line), soft_wrap=True)
         if baseline is not None:
             comparisons = compare_to_baseline(records, baseline)
             self._out.print(Text(summary_line(summarize_comparisons(comparisons))))
-        if warning := tables.contention_warning(records):
+        contentions = [metrics_of(record).get("contention") or {} for record in records]
+        if warning := contention_warning(contentions):
             self._out.print(Text(warning, style="yellow"), soft_wrap=True)
         for record in records:
             if record["status"] != "ok":

@@ -3,6 +3,9 @@
 # What a backend goes through.
 PHASES = ("import", "load", "h2d", "trace", "lower", "compile", "first_run", "execute", "d2h")
 
-# What a session knows besides: its start, the making of artifacts, and the time in a command that
-# no phase has claimed yet.
-SESSION_PHASES = ("start", "prepare", "preprocess", "reference", "measure", "outputs", "profile")
+# What a session knows besides: its start, the making of artifacts, what generation takes to be
+# verified and to be measured in parts, and the time in a command that no phase has claimed yet.
+SESSION_PHASES = (
+    *("start", "prepare", "preprocess", "reference", "measure", "outputs", "profile"),
+    *("verification_compile", "generation_compile", "generation"),
+)

@@ -1,11 +1,12 @@
 """`cbs run` and `run_benchmarks.py`: from options to a run and its exit code."""
 
 import argparse
+import datetime
 import os
 import sys
 from collections.abc import Sequence
 
-from comparative_benchmark import runner
+from comparative_benchmark import expected_failures, runner
 from comparative_benchmark.backend_api import UnknownBackendError, get_backend
 from comparative_benchmark.cli_options import (
     EXIT_FAILED,
@@ -13,6 +14,7 @@ from comparative_benchmark.cli_options import (
     EXIT_OK,
     EXIT_WRONG,
     UsageError,
+    find_device,
     select,
 )
 from comparative_benchmark.console import Console
@@ -31,10 +33,11 @@ from comparative_benchmark.harness.trial import (
     in_environments,
     parse_competitors,
 )
-from comparative_benchmark.results.records import Record
+from comparative_benchmark.results.records import Record, competitor_of
 from comparative_benchmark.results.store import ResultsFile, ResultsFileError
-from openxla.benchmark import devices
-from openxla.benchmark.def_types import DeviceSpec
+from comparative_benchmark.roofs import ceilings_for
+from openxla.benchmark.artifacts import user_inputs
+from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 
@@ -48,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
         os.environ[ROOT_DIR_VARIABLE] = str(options.root_dir.absolute())
     if options.output.is_dir():
         raise UsageError(f"-o {options.output} can not be written: it is a directory")
-    device = _device(options.device)
+    device = find_device(options.device)
     try:
         competitors = _competitors(options, device)
     except (UnknownBackendError, UnusableEnvironmentError) as error:
@@ -58,31 +61,54 @@ def run(options: argparse.Namespace) -> int:
         known = ", ".join(map(str, competitors))
         raise UsageError(f"--baseline {asked!r} is not among the competitors: {known}")
     baseline = _baseline(options, competitors)
-    plan = runner.plan(select(options), competitors, device)
+    plan = runner.plan(_cases(options), competitors, device)
     console = Console(verbose=options.verbose, suites=options.suite)
+    settings = _settings(options, device, baseline)
     for competitor in plan.idle:
         console.say(f"{competitor} takes none of the selected cases", style="yellow")
     if not plan.trials:
         raise UsageError("nothing to run: no selected backend takes a selected case")
+    known = _known_failures(options)
     try:
         records = runner.execute(
             plan.trials,
-            _settings(options, device, baseline),
+            settings,
             ResultsFile(options.output),
             console,
             command=sys.argv,
             resume=options.resume,
         )
+        ceilings = ceilings_for(
+            records,
+            settings.threads,
+            measure=isinstance(settings.sampling, SamplingRule),
+            say=console.say,
+        )
     except ResultsFileError as error:
         raise UsageError(str(error)) from error
     finally:
         console.close()
-    console.results(records, baseline=baseline)
+    judgement = _judge(known, records)
+    shown = [_shown(record, judgement) for record in records]
+    console.results(shown, baseline=baseline, ceilings=ceilings)
+    for complaint in judgement.complaints():
+        console.say(f"expected failures: {complaint}", style="red")
     console.say(f"results: {options.output}")
     if options.profile:
         traces = options.output.with_suffix(".profiles")
         console.say(f"profiles: {traces} (open traces at https://ui.perfetto.dev)")
-    return exit_code(records)
+    return _excused(exit_code([r for r in records if not _is_expected(r, judgement)]), judgement)
+
+
+def _cases(options: argparse.Namespace) -> list[BenchmarkCase]:
+    """Returns the selected cases, on the user's own inputs where they gave any."""
+    cases = select(options)
+    if options.inputs is None:
+        return cases
+    try:
+        return user_inputs.cases_with(cases, user_inputs.read(options.inputs))
+    except user_inputs.UserInputError as error:
+        raise UsageError(f"--inputs: {error}") from error
 
 
 def _baseline(options: argparse.Namespace, competitors: list[Competitor]) -> str | None:
@@ -108,12 +134,50 @@ def exit_code(records: Sequence[Record]) -> int:
     return EXIT_OK if "ok" in statuses else EXIT_MISSING
 
 
-def _device(name: str) -> DeviceSpec:
-    for device in devices.ALL_DEVICES:
-        if device.name == name:
-            return device
-    known = ", ".join(map(str, devices.ALL_DEVICES))
-    raise UsageError(f"no device {name!r}; choices are {known}")
+def _known_failures(options: argparse.Namespace) -> list[expected_failures.ExpectedFailure]:
+    try:
+        return expected_failures.load(
+            options.expected_failures or expected_failures.EXPECTED_FAILURES_FILE
+        )
+    except expected_failures.ExpectedFailuresError as error:
+        raise UsageError(str(error)) from error
+
+
+def _judge(
+    entries: Sequence[expected_failures.ExpectedFailure], records: Sequence[Record]
+) -> expected_failures.Judgement:
+    today = datetime.datetime.now(datetime.UTC).date()
+    return expected_failures.judge(entries, map(_ending, records), today=today)
+
+
+def _ending(record: Record) -> expected_failures.Ending:
+    definition = record["definition"]
+    return expected_failures.Ending(
+        case_name=definition["benchmark_name"],
+        competitor=competitor_of(definition),
+        device=definition["device"],
+        status=record["status"],
+    )
+
+
+def _is_expected(record: Record, judgement: expected_failures.Judgement) -> bool:
+    return _ending(record) in judgement.expected
+
+
+def _shown(record: Record, judgement: expected_failures.Judgement) -> Record:
+    """Returns a record as a person sees it: a known failure is `expected`, whatever it is."""
+    entry = judgement.expected.get(_ending(record))
+    if entry is None:
+        return record
+    reason = f"{record['status']}: {record['reason']} (known: {entry.reason}, {entry.link})"
+    return record | {"status": "expected", "reason": reason}
+
+
+def _excused(code: int, judgement: expected_failures.Judgement) -> int:
+    """Returns the exit code of a run of which known failures have been left out."""
+    if code == EXIT_MISSING and judgement.expected:
+        code = EXIT_OK
+    return EXIT_FAILED if code == EXIT_OK and judgement.stale else code
 
 
 def _competitors(options: argparse.Namespace, device: DeviceSpec) -> list[Competitor]:

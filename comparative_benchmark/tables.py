@@ -7,22 +7,23 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from comparative_benchmark.doctor.ceilings import load_ceilings, share_of_roof
+from comparative_benchmark.doctor.ceilings import Ceilings
 from comparative_benchmark.harness.statistics import latency_interval
-from comparative_benchmark.results.compare import Comparison, compare_to_baseline
+from comparative_benchmark.results.compare import Comparison, Fate, compare_to_baseline
 from comparative_benchmark.results.compare_views import (
     HEADINGS,
     latency_text,
     ratio_text,
     table_rows,
 )
-from comparative_benchmark.results.records import Record, competitor_of
+from comparative_benchmark.results.records import Record, competitor_of, metrics_of
+from comparative_benchmark.roofs import shares_of_roof
+from openxla.benchmark.artifacts.user_inputs import PREFIX
+from openxla.benchmark.testdata import INPUT_DATA_MODEL_DEFAULT
 
-_STYLES = {"ok": "green", "unsupported": "yellow", "unsteady": "yellow"}
+_STYLES = {"ok": "green", "unsupported": "yellow", "unsteady": "yellow", "expected": "yellow"}
 _FAILED_STYLE = "red"
 _COMPILE_PHASES = ("trace", "lower", "compile")
-# A run with a larger share of disturbed blocks says so at its end.
-_MOSTLY_CONTENDED = 0.5
 
 Identity = tuple[str, str, str, str]
 
@@ -32,24 +33,26 @@ def style_of(status: str) -> str:
     return _STYLES.get(status, _FAILED_STYLE)
 
 
-def results_table(records: Sequence[Record], *, baseline: str | None = None) -> Table:
+def results_table(
+    records: Sequence[Record], *, baseline: str | None = None, ceilings: Ceilings | None = None
+) -> Table:
     """Returns a table of results; only a right answer has a time.
 
-    With a baseline there are ratios (candidate / baseline) and verdicts; the share of the roof is
-    there where the machine's ceilings were measured (`cbs doctor --ceilings`).
+    With a baseline there are ratios (candidate / baseline) and verdicts; with the machine's
+    ceilings there are shares of the roof.
     """
     table = Table(title=None, pad_edge=False)
     table.add_column("workload", no_wrap=True)
     table.add_column("from")
     table.add_column("backend", no_wrap=True)
-    ratios, roofs = _ratios(records, baseline), _roofs(records)
+    ratios, roofs = _ratios(records, baseline), shares_of_roof(records, ceilings)
     headings = ["latency ms", *([f"x {baseline} (98 %)", "verdict"] if baseline else [])]
-    headings += ["compile s", "peak MiB", *(["of roof"] if roofs else []), "rel. error"]
+    headings += ["compile s", "peak MiB", *(["of roof"] if any(roofs) else []), "rel. error"]
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("status")
     previous = None
-    for record in records:
+    for record, roof in zip(records, roofs, strict=True):
         definition, metrics = record["definition"], metrics_of(record)
         label = definition["workload"]["label"]
         if previous not in (None, label):
@@ -63,7 +66,7 @@ def results_table(records: Sequence[Record], *, baseline: str | None = None) -> 
             *(_verdict(definition, ratios, baseline) if baseline else ()),
             _compile_time(definition, metrics),
             _scaled(metrics["host_memory_peak_mb"], 1e6 / 2**20, "{:.0f}"),
-            *([roofs.get(_identity(definition), "-")] if roofs else ()),
+            *([roof or "-"] if any(roofs) else ()),
             _error(metrics),
             Text(status, style=style_of(status)),
         )
@@ -124,12 +127,6 @@ def package_differences(records: Sequence[Record]) -> list[str]:
     ]
 
 
-def metrics_of(record: Record) -> Record:
-    """Returns the metrics of a record, whatever their level."""
-    metrics: Record = next(iter(record["metrics"].values()))
-    return metrics
-
-
 def digits(value: float, significant: int = 3) -> str:
     """Returns a number with so many significant digits, never in exponent form."""
     if value == 0:
@@ -151,9 +148,15 @@ def problem(record: Record, suites: Sequence[str]) -> Text:
         return text
     if record["log_file"]:
         text.append(f"\n    log:   {record['log_file']}")
+    name = definition["benchmark_name"]
+    # A user's own inputs are in no catalogue: the model's usual ones are replaced by them.
+    is_given = definition["input_data"].startswith(PREFIX)
+    if is_given:
+        name = f"models/{definition['model']}/inputs/{INPUT_DATA_MODEL_DEFAULT}"
     text.append(
-        f"\n    again: cbs run --backend {backend} -name '{definition['benchmark_name']}' "
+        f"\n    again: cbs run --backend {backend} -name '{name}' "
         f"-device {definition['device']} -o again.json --verbose"
+        + (f" --inputs {definition['input_source']}" if is_given else "")
         + "".join(f" --suite {suite}" for suite in suites)
         + (f" --env {environment['name']}={environment['python']}" if environment else "")
     )
@@ -202,6 +205,8 @@ def _program(program: Record) -> str:
 def _error(metrics: Record) -> str:
     verification: dict[str, Any] | None = metrics["final_verification"] or metrics["verification"]
     error = verification["relative_rmse"] if verification else None
+    if verification and verification.get("sqnr_db") is not None:
+        return f"{verification['sqnr_db']:.0f} dB"
     return "-" if error is None else f"{error:.1e}"
 
 
@@ -217,19 +222,6 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     for row in table_rows(comparisons):
         table.add_row(*row)
     return table
-
-
-def contention_warning(records: Sequence[Record]) -> str | None:
-    """Returns a warning if most blocks that could be judged were disturbed by other processes."""
-    counts = [metrics_of(record).get("contention") or {} for record in records]
-    contended = sum(count.get("contended_blocks", 0) for count in counts)
-    judged = contended + sum(count.get("clean_blocks", 0) for count in counts)
-    if not judged or contended <= _MOSTLY_CONTENDED * judged:
-        return None
-    return (
-        f"{contended} of the {judged} blocks that could be judged were disturbed by other "
-        "processes: run `cbs doctor`, and again on a quiet machine"
-    )
 
 
 def _identity(definition: Record) -> Identity:
@@ -261,38 +253,7 @@ def _verdict(
         return "1", "baseline"
     comparison = ratios.get(_identity(definition))
     if comparison is None or comparison.ratio is None:
-        return "-", "-"
+        # Not to be ranked beside the others, e.g. since it computes in another precision.
+        apart = comparison is not None and comparison.fate is Fate.INCOMPARABLE
+        return "-", comparison.verdict.value if comparison and apart else "-"
     return ratio_text(comparison.ratio), comparison.verdict.value
-
-
-def _roofs(records: Sequence[Record]) -> dict[Identity, str]:
-    """Returns the share of the roof of each record, as `share_of_roof` explains it.
-
-    What an iteration has to do was counted once for each workload, when its truth was made; where
-    it was not (older results), the first backend that counted its own program stands in.
-    """
-    counted: dict[str, tuple[float, float]] = {}
-    for record in sorted(records, key=lambda record: _cost_of(record) is None):
-        program = metrics_of(record)["program"]
-        own = (program.get("flops"), program.get("bytes_accessed"))
-        cost = _cost_of(record) or (own if all(own) else None)
-        if cost is not None:
-            counted.setdefault(record["definition"]["workload"]["digest"], cost)
-    ceilings = load_ceilings() if counted else None
-    shares = {}
-    for record in records:
-        definition, median = record["definition"], metrics_of(record).get("median_latency_ms")
-        flops, moved = counted.get(definition["workload"]["digest"], (None, None))
-        if ceilings is None or median is None:
-            continue
-        share = share_of_roof(flops, moved, median, ceilings, definition["data_type"])
-        if share is not None:
-            shares[_identity(definition)] = f"{share:.0%}" if share >= 0.1 else f"{share:.1%}"
-    return shares
-
-
-def _cost_of(record: Record) -> tuple[float, float] | None:
-    """Returns flops and bytes of an iteration as counted from the model; None if not known."""
-    cost = metrics_of(record).get("workload_cost") or {}
-    flops, moved = cost.get("flops"), cost.get("bytes")
-    return None if flops is None or moved is None else (flops, moved)

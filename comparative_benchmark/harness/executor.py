@@ -6,6 +6,7 @@ import importlib
 import inspect
 import re
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -19,15 +20,19 @@ from comparative_benchmark.backend_api import (
     Array,
     Backend,
     BackendContext,
+    ModelDefinition,
+    Reference,
     UnsupportedError,
     load_object,
 )
-from comparative_benchmark.harness import sampling
+from comparative_benchmark.harness import generation_parts, sampling
 from comparative_benchmark.harness.phases import PhaseClock, peak_memory_bytes
 from comparative_benchmark.harness.protocol import Message
+from openxla.benchmark import testdata
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 from openxla.benchmark.def_types import DeviceSpec
+from openxla.benchmark.models.generation import TOKENS
 from openxla.benchmark.models.shared_model import as_tuple
 
 # How the stacks say that memory ran out, when they do not raise MemoryError.
@@ -39,13 +44,19 @@ _OUT_OF_MEMORY = re.compile(
 
 
 class Executor:
-    """Obeys `prepare`, `load`, `compile`, `measure`, `outputs` and `profile`; answers each."""
+    """Obeys `prepare`, `load`, `compile`, `measure`, `outputs` and so on; answers each.
+
+    A worker that serves several models, one after the other, gets `release` between them; `call`
+    runs any other function of ours in a worker.
+    """
 
     def __init__(self, announce: Callable[[Message], None]) -> None:
         self._announce = announce
         self._phases = PhaseClock(announce)
         self._backend: Backend | None = None
         self._last_outputs: Any = None
+        # Module and parameters of the model that is loaded.
+        self._made_of: tuple[str, dict[str, Any]] = ("", {})
 
     def handle(self, command: Message) -> Message:
         """Runs a command; whatever it raises becomes an `error` message with its traceback."""
@@ -57,9 +68,27 @@ class Executor:
         return {"type": "answer", "command": name, **answer}
 
     def _prepare(
-        self, *, module_path: str, parameters: dict[str, Any], reference: str, directory: str
+        self,
+        *,
+        module_path: str,
+        parameters: dict[str, Any],
+        reference: str,
+        directory: str,
+        input_data: str = testdata.INPUT_DATA_MODEL_DEFAULT.name,
+        input_files: Sequence[str] = (),
+        generates: bool = False,
     ) -> Message:
-        """Makes inputs, truth and reference of a workload."""
+        """Makes inputs, truth and reference of a workload.
+
+        Args:
+          module_path: the module that offers `create_model`.
+          parameters: its arguments.
+          reference: `module:function` that computes both.
+          directory: where they go.
+          input_data: name of the raw input that the model preprocesses.
+          input_files: arrays to be taken as inputs instead.
+          generates: whether the model continues prompts; the reference then follows the truth.
+        """
         self._phases = PhaseClock(self._announce)
         target = Path(directory)
         with self._phases("import"):
@@ -68,11 +97,12 @@ class Executor:
         with self._phases("load"):
             model = _create_model(module, parameters)
         with self._phases("preprocess"):
-            raw = as_tuple(model.preprocess(model.generate_default_inputs()))
-            inputs = [_checked_array(value, "preprocess") for value in raw]
+            inputs = _inputs(model, input_data, input_files)
             _check_arity(model, inputs)
         with self._phases("reference"):
             truth, same_type = compute(model, inputs)
+            if generates:
+                same_type = _reference_along_truth(compute, model, inputs, truth)
             cost = _cost(reference, model, inputs)
         files = {
             "inputs": arrays.save_all(target / "inputs", "input", inputs),
@@ -97,8 +127,9 @@ class Executor:
     ) -> Message:
         """Imports the framework and puts model, weights and inputs on the device."""
         with self._phases("import"):
-            backend_class = load_object(implementation)
-            module = importlib.import_module(module_path)
+            backend_class: type[Backend] = load_object(implementation)
+            if not backend_class.takes_definition:
+                importlib.import_module(module_path)
             # Modules stay until the end: no later collection need look at them again.
             gc.freeze()
         self._backend = backend_class(
@@ -111,12 +142,9 @@ class Executor:
                 phase=self._phases,
             )
         )
-        with self._phases("load"):
-            model = _create_model(module, parameters)
         values = [arrays.load(Path(path)) for path in inputs]
-        _check_arity(model, values)
-        backend = self._require_backend()
-        backend.load(model, values)
+        self._backend.load(self._model(backend_class, module_path, parameters, values), values)
+        self._made_of = (module_path, parameters)
         timer_ns = sampling.timer_resolution_ns()
         return {"versions": _versions(), "timer_ns": timer_ns, **self._report()}
 
@@ -152,6 +180,37 @@ class Executor:
         saved = arrays.save_all(Path(directory), "output", checked)
         return {"files": saved, "facts": attrs.asdict(backend.facts()), **self._report()}
 
+    def _run_with(self, *, inputs: list[str], directory: str) -> Message:
+        """Runs the model on further inputs, by a second backend if need be; saves the outputs."""
+        backend = self._require_backend()
+        values = [arrays.load(Path(path)) for path in inputs]
+        with self._phases.whole("verification_compile"):
+            outputs = backend.run_with(values)
+            if outputs is None:
+                outputs = self._run_second_backend(backend, values)
+        checked = [_checked_array(value, "forward") for value in outputs]
+        return {"files": arrays.save_all(Path(directory), "output", checked), **self._report()}
+
+    def _run_second_backend(self, first: Backend, values: Sequence[Array]) -> list[Any]:
+        """Returns the outputs of a program that is made as the first backend's was."""
+        work_dir = Path(tempfile.mkdtemp(dir=first.context.work_dir))
+        second = type(first)(attrs.evolve(first.context, work_dir=work_dir))
+        second.load(self._model(type(first), *self._made_of, values), values)
+        second.compile()
+        outputs = second.dispatch()
+        second.synchronize(outputs)
+        return second.fetch(outputs)
+
+    def _generation(self, *, directory: str, iterations: int) -> Message:
+        """Runs prefill and decode apart: once for their outputs, which it saves, then timed."""
+        backend = self._require_backend()
+        with self._phases.whole("generation_compile"):
+            parts = backend.generation_parts()
+            saved = generation_parts.run_through(parts, Path(directory))
+        with self._phases.whole("generation"):
+            times = generation_parts.measure(parts, backend, iterations)
+        return {"files": saved, "times": times, **self._report()}
+
     def _profile(self, *, directory: str, iterations: int) -> Message:
         """Runs iterations under the stack's profiler; answers with the names of its files."""
         target = Path(directory)
@@ -162,6 +221,36 @@ class Executor:
         if not files:
             raise RuntimeError("the profiler wrote nothing")
         return {"files": [path.name for path in files]}
+
+    def _release(self) -> Message:
+        """Lets go of a model, so that this process can serve another one."""
+        if self._backend is not None:
+            self._backend.release()
+        self._backend = self._last_outputs = None
+        self._phases = PhaseClock(self._announce)
+        gc.unfreeze()
+        gc.collect()
+        return self._report()
+
+    def _call(self, *, function: str, arguments: dict[str, Any]) -> Message:
+        """Calls a function, `module:name`; answers with what it returns, a JSON value."""
+        self._phases = PhaseClock(self._announce)
+        return {"value": load_object(function)(**arguments), **self._report()}
+
+    def _model(
+        self,
+        backend_class: type[Backend],
+        module_path: str,
+        parameters: dict[str, Any],
+        values: Sequence[Array],
+    ) -> Any:
+        """Returns what a backend of that class loads: a model that takes these inputs."""
+        if backend_class.takes_definition:
+            return ModelDefinition(module_path=module_path, parameters=parameters)
+        with self._phases("load"):
+            model = _create_model(importlib.import_module(module_path), parameters)
+        _check_arity(model, values)
+        return model
 
     def _require_backend(self) -> Backend:
         if self._backend is None:
@@ -175,11 +264,13 @@ class Executor:
         }
 
     def _error(self, command: str, error: Exception) -> Message:
+        phase = self._phases.current or command
+        self._phases.abandon()
         return {
             "type": "error",
             "command": command,
             "kind": _kind_of(error),
-            "phase": self._phases.current or command,
+            "phase": phase,
             "message": f"{type(error).__name__}: {error}".strip()[:4000],
             "traceback": "".join(traceback.format_exception(error))[-20000:],
             **self._report(),
@@ -199,6 +290,32 @@ def _create_model(module: Any, parameters: dict[str, Any]) -> Any:
     if create is None:
         raise AttributeError(f"{module.__name__} has no function create_model(**parameters)")
     return create(**parameters)
+
+
+def _inputs(model: Any, input_data: str, files: Sequence[str]) -> list[Array]:
+    """Returns the arrays of files if there are any, else what the model makes of its raw input."""
+    if files:
+        return [arrays.load(Path(path)) for path in files]
+    if hasattr(model, "generate_inputs"):
+        raw = model.generate_inputs(input_data)
+    else:  # a model that inherits nothing of ours
+        raw = testdata.vary(model.generate_default_inputs(), input_data)
+    return [_checked_array(value, "preprocess") for value in as_tuple(model.preprocess(raw))]
+
+
+def _reference_along_truth(
+    compute: Reference, model: Any, inputs: Sequence[Array], truth: Sequence[Any]
+) -> list[Any]:
+    """Returns the outputs of the reference run that goes on with the truth's tokens.
+
+    Raises:
+      RuntimeError: the float64 run that is fed with its own tokens takes others: the model does not
+        go on with what it is fed, and nothing could be judged by it.
+    """
+    again, same_type = compute(model, model.verification_inputs(inputs, truth))
+    if not np.array_equal(again[TOKENS], truth[TOKENS]):
+        raise RuntimeError("the model takes other tokens when it is fed with those that it took")
+    return same_type
 
 
 def _cost(reference: str, model: Any, inputs: Sequence[Array]) -> WorkloadCost:
@@ -246,8 +363,11 @@ def _versions() -> dict[str, str]:
         "jax": "jax",
         "jaxlib": "jaxlib",
         "flax": "flax",
+        "tensorflow": "tensorflow",
+        "keras": "keras",
         "iree.compiler": "iree-base-compiler",
         "iree.runtime": "iree-base-runtime",
+        "ai_edge_litert": "ai-edge-litert",
         "numpy": "numpy",
     }
     found = {}

@@ -5,15 +5,16 @@ Nothing that happens to its worker raises: a participant that has failed says so
 """
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from comparative_benchmark.harness import profiling
+from comparative_benchmark.harness import generation_times, profiling
 from comparative_benchmark.harness.in_process import InProcessSession
+from comparative_benchmark.harness.judge import Judge
 from comparative_benchmark.harness.sampling_rule import SamplingRule
 from comparative_benchmark.harness.session import Session, SessionEnded
 from comparative_benchmark.harness.settings import RunSettings
@@ -24,7 +25,7 @@ from comparative_benchmark.harness.steadiness import (
 )
 from comparative_benchmark.harness.trace import ProcessTrack
 from comparative_benchmark.harness.trial import ProcessRecord, Status, Trial
-from comparative_benchmark.harness.verification import Verification, verify
+from comparative_benchmark.harness.verification import Verification
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 
 
@@ -52,6 +53,9 @@ class Participant:
         self._work_dir = work_dir
         self._cache_dir = cache_dir
         self._track = track
+        self._judge = Judge(trial, artifacts)
+        # Files of what was verified last.
+        self._outputs: list[Path] = []
         self._stack = ExitStack()
         self._session: Session | InProcessSession | None = None
 
@@ -140,15 +144,46 @@ class Participant:
             self._session.resume()
 
     def finish(self) -> None:
-        """Verifies the last timed output; the worker is stopped until it is profiled or closed."""
+        """Verifies the last timed output; the worker is stopped until it is profiled or closed.
+
+        Of a model that generates, the rest of its verification and its parts follow: what they
+        compile must not disturb what was measured before.
+        """
         if self._session is None:
             return
         try:
             self.resume()
             self.record.final_verification = self._verify(self._session, "last_run")
+            self.verify_rest()
+            self._measure_parts()
         except SessionEnded as ended:
             self._end(ended)
         self.pause()
+
+    def verify_rest(self) -> None:
+        """Judges what a generating run leaves open that left the truth's tokens at a near-tie.
+
+        Nothing to do for any other run; see `Judge.verify_rest`.
+        """
+        session, verdict = self._session, self.record.final_verification or self.record.verification
+        if session is None or verdict is None or not verdict.divergences:
+            return
+
+        def run_with(inputs: Sequence[Path], name: str) -> list[Path]:
+            directory, paths = self._work_dir / name, [str(path) for path in inputs]
+            answer = session.call("run_with", inputs=paths, directory=str(directory))
+            self.record.phases = answer["phases"]
+            return [directory / file["file"] for file in answer["files"]]
+
+        try:
+            verdict = self._judge.verify_rest(self._outputs, verdict, run_with)
+        except SessionEnded as ended:
+            self._end(ended)
+            return
+        self.record.final_verification = verdict
+        if not verdict.passed:
+            reason = verdict.reason or "wrong output"
+            self._end(SessionEnded(Status.WRONG_OUTPUT, "verify_rest", reason))
 
     def profile(self, directory: Path) -> profiling.Profile | None:
         """Profiles a worker that has finished; None if it has failed. Its record stays as it is."""
@@ -201,16 +236,25 @@ class Participant:
         answer = session.call("outputs", directory=str(directory))
         _note_report(self.record, answer)
         self.record.facts = answer["facts"]
-        verification = verify(
-            [directory / file["file"] for file in answer["files"]],
-            self._artifacts.truth,
-            self._artifacts.reference,
-            self.trial.case.verify_parameters,
-        )
+        self._outputs = [directory / file["file"] for file in answer["files"]]
+        verification = self._judge.verify(self._outputs)
         if not verification.passed:
             reason = verification.reason or "wrong output"
             self._end(SessionEnded(Status.WRONG_OUTPUT, f"verify_{which}", reason))
         return verification
+
+    def _measure_parts(self) -> None:
+        """Measures prefill and decode of a model that generates."""
+        if self._session is None or not self._judge.generates:
+            return
+        self._track.note(part="generation")
+        found, ended = generation_times.take(
+            self._session, self._work_dir / "parts", self.record.latencies_ms, self._judge.verify
+        )
+        self.record.generation = found
+        self.record.phases = found.phases or self.record.phases
+        if ended is not None and ended.status in (Status.CRASHED, Status.TIMEOUT):
+            self.close()
 
     def _end(self, ended: SessionEnded) -> None:
         note_end(self.record, ended)

@@ -25,6 +25,7 @@ class PhaseClock:
         self.records: dict[str, PhaseRecord] = {}
         self._announce = announce
         self._stack: list[str] = []
+        self._is_whole = False
 
     @property
     def current(self) -> str | None:
@@ -37,6 +38,9 @@ class PhaseClock:
 
         After an exception the phase stays `current`, so that the error can be told with it.
         """
+        if self._is_whole:
+            yield
+            return
         self._announce({"type": "phase", "phase": name})
         self._stack.append(name)
         start = time.perf_counter_ns()
@@ -48,6 +52,23 @@ class PhaseClock:
         record.host_memory_peak_bytes = peak_memory_bytes()
         if self._stack:
             self._announce({"type": "phase", "phase": self._stack[-1]})
+
+    def abandon(self) -> None:
+        """Leaves the phases that an exception has ended."""
+        self._stack.clear()
+
+    @contextmanager
+    def whole(self, name: str) -> Iterator[None]:
+        """Times a phase of which all that is entered meanwhile is a part, and no phase itself.
+
+        For what a backend does a second time: it must not add to the phases of the first.
+        """
+        with self(name):
+            self._is_whole = True
+            try:
+                yield
+            finally:
+                self._is_whole = False
 
 
 def peak_memory_bytes() -> int | None:

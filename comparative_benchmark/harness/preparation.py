@@ -16,11 +16,13 @@ from comparative_benchmark.harness.in_process import InProcessSession
 from comparative_benchmark.harness.session import Session, SessionEnded
 from comparative_benchmark.harness.settings import RunSettings
 from comparative_benchmark.harness.trial import Status, Trial
-from openxla.benchmark.artifacts import workload_store
+from openxla.benchmark.artifacts import user_inputs, workload_store
+from openxla.benchmark.artifacts.user_inputs import UserInputError
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 from openxla.benchmark.artifacts.workload_store import ArtifactError, WorkloadArtifacts
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType, TensorSpec
 from openxla.benchmark.models import architectures
+from openxla.benchmark.workloads import generated_tokens
 
 
 class Preparation:
@@ -59,7 +61,7 @@ class Preparation:
         except SessionEnded as ended:
             self._drop_session()
             self.failures[case.name] = ended
-        except (ArtifactError, OSError) as error:
+        except (ArtifactError, UserInputError, OSError) as error:
             self.failures[case.name] = SessionEnded(Status.FAILED, "artifacts", str(error))
 
     def _generate(self, trial: Trial) -> WorkloadArtifacts:
@@ -80,6 +82,9 @@ class Preparation:
                 parameters=dict(case.model.model_parameters),
                 reference=backend.reference,
                 directory=str(directory),
+                input_data=case.input_data.name,
+                input_files=_input_files(case),
+                generates=generated_tokens(case) is not None,
             )
             _check_outputs(case, answer["files"]["reference"])
             return workload_store.publish(
@@ -151,6 +156,21 @@ def _reference_backend(trial: Trial) -> tuple[BackendInfo, Environment | None]:
                 )
             return backend, None
     raise ArtifactError(f"no backend computes the truth of {framework.value} models")
+
+
+def _input_files(case: BenchmarkCase) -> list[str]:
+    """Returns the files of inputs that a user gave; none if the model makes its own.
+
+    Raises:
+      UserInputError: they are not any more what they were when the case was made.
+    """
+    data = case.input_data
+    if data.content_sha256 is None:
+        return []
+    directory = Path(data.source_url)
+    if user_inputs.read(directory).sha256 != data.content_sha256:
+        raise UserInputError(f"the inputs in {directory} have changed meanwhile")
+    return [str(path) for path in user_inputs.files_of(directory)]
 
 
 def _check_outputs(case: BenchmarkCase, files: Sequence[dict[str, object]]) -> None:

@@ -3,11 +3,11 @@
 import gc
 import itertools
 import time
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 
-from comparative_benchmark.backend_api import Backend
+from comparative_benchmark.backend_api import DeviceTimer
 from comparative_benchmark.harness import conditions
 
 
@@ -33,9 +33,20 @@ class Block:
     outputs: Any
 
 
-def measure_block(
-    backend: Backend, iterations: int, *, threads: int = 1, gpu: bool = False
-) -> Block:
+class Timed(Protocol):
+    """What can be timed: a backend, or a part of what it runs."""
+
+    def dispatch(self) -> Any:
+        """Starts one execution and returns a handle on its outputs."""
+
+    def synchronize(self, outputs: Any) -> None:
+        """Waits for outputs."""
+
+    def device_timer(self) -> DeviceTimer | None:
+        """Returns a timer that runs on the device itself, where there is one."""
+
+
+def measure_block(backend: Timed, iterations: int, *, threads: int = 1, gpu: bool = False) -> Block:
     """Runs a number of iterations, garbage collector off, and returns the samples.
 
     The clock is `time.perf_counter_ns` (CLOCK_MONOTONIC). Lists are made before the loop, so that

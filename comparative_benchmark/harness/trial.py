@@ -9,10 +9,12 @@ import attrs
 from comparative_benchmark.backend_api import (
     BackendInfo,
     CompilerInfo,
+    Level,
     UnknownBackendError,
     backends,
     get_backend,
 )
+from comparative_benchmark.harness import quantized_verification
 from comparative_benchmark.harness.environments import Environment
 from comparative_benchmark.harness.verification import Verification
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
@@ -49,6 +51,11 @@ class Competitor:
         """Compiler and options, e.g. `inductor+freezing`."""
         return "+".join([self.compiler.name, *self.options])
 
+    @property
+    def level(self) -> Level:
+        """What it measures: the compiler's own word, or else its backend's."""
+        return self.compiler.level or self.backend.level
+
     def __str__(self) -> str:
         where = f"@{self.environment.name}" if self.environment else ""
         return f"{self.backend.name}:{self.compiler_label}{where}"
@@ -75,8 +82,41 @@ class Trial:
         """What tells it from other trials of a run; `--resume` goes by it."""
         return (self.case.name, str(self.competitor), self.device.name)
 
+    @property
+    def precision(self) -> str | None:
+        """What it computes in: the data type, unless the compiler or the case quantises."""
+        return self.competitor.compiler.precision or self.workload.data_type or self.case.data_type
+
+    @property
+    def verify_parameters(self) -> dict[str, float]:
+        """Those of the case, with the limits of a quantised precision."""
+        return quantized_verification.parameters_for(
+            self.competitor.compiler.precision,
+            self.workload.data_type,
+            self.case.verify_parameters,
+        )
+
     def __str__(self) -> str:
         return f"{self.case.model.name} {self.competitor}"
+
+
+@attrs.frozen(kw_only=True)
+class GenerationTimes:
+    """Prefill and decode of a generating model, measured apart in one process.
+
+    Attributes:
+      prefill_ms: from the start of a prefill to the first new tokens, one for each prefill.
+      decode_ms: of each step, which gives one token to every sequence.
+      reason: why there are no times; None if there are.
+      verification: of the tokens and logits that the two give together.
+      phases: of the worker, theirs among them.
+    """
+
+    prefill_ms: list[float] = attrs.field(factory=list)
+    decode_ms: list[float] = attrs.field(factory=list)
+    reason: str | None = None
+    verification: Verification | None = None
+    phases: dict[str, dict[str, Any]] = attrs.field(factory=dict)
 
 
 @attrs.define(kw_only=True)
@@ -93,6 +133,7 @@ class ProcessRecord:
       verification: of the first run; `final_verification`: of the last timed output.
       steadiness: of the warm-up, with the evidence; None where counts were fixed.
       blocks: samples, see `sampling.Block`, each with its round.
+      generation: of a model that generates, its parts; None if they were not measured.
       facts: see `backend_api.BackendFacts`.
       versions: of the packages that the worker had imported.
     """
@@ -112,6 +153,7 @@ class ProcessRecord:
     steadiness: dict[str, Any] | None = None
     warmup_latencies_ms: list[float] = attrs.field(factory=list)
     blocks: list[dict[str, Any]] = attrs.field(factory=list)
+    generation: GenerationTimes | None = None
     facts: dict[str, Any] = attrs.field(factory=dict)
     versions: dict[str, str] = attrs.field(factory=dict)
 

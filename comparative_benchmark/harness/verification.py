@@ -8,12 +8,13 @@ A compiler may reorder sums; it may not be much further from the truth than that
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 
+from comparative_benchmark.harness.quantized_verification import MIN_SQNR, largest_error, sqnr_db
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.models.preprocessing import element_type_of
 
@@ -31,7 +32,8 @@ MAX_REFERENCE_ERROR = 0.2
 # Below this relative spread an output carries no signal, and agreement means nothing.
 MIN_RELATIVE_SPREAD = 1e-6
 
-_EPSILONS = {
+# Spacing of numbers near one.
+EPSILONS = {
     "f64": 2.0**-52,
     "f32": 2.0**-23,
     "f16": 2.0**-10,
@@ -40,6 +42,25 @@ _EPSILONS = {
     "complex128": 2.0**-52,
 }
 _CHUNK = 1 << 20
+
+
+@attrs.frozen(kw_only=True)
+class Divergence:
+    """Where a generating run took another token than the truth.
+
+    Attributes:
+      sequence, step: which of the batch, and which of its new tokens, both from 0 on.
+      token: what it took; `due_token` is what the truth takes.
+      margin: by how much the truth prefers its own: the difference of the two logits.
+      tolerance: how large the margin of a near-tie may be; above it the token is wrong.
+    """
+
+    sequence: int
+    step: int
+    token: int
+    due_token: int
+    margin: float
+    tolerance: float
 
 
 @attrs.frozen(kw_only=True)
@@ -54,6 +75,10 @@ class Verification:
       reference_relative_rmse: the same for the reference, of the same output.
       allowed_relative_rmse: what would just have passed.
       max_abs_error: largest absolute error of an element over all outputs.
+      sqnr_db: signal-to-quantisation-noise ratio in dB, the least over the outputs, where that is
+        what they are judged by; None also where there is no error at all.
+      divergences: of a generating run, where it left the truth's tokens; empty if nowhere.
+      tokens_fed: of a generating run, whose tokens it went on with: its `own`, or the `truth`'s.
     """
 
     passed: bool
@@ -62,6 +87,9 @@ class Verification:
     reference_relative_rmse: float | None = None
     allowed_relative_rmse: float | None = None
     max_abs_error: float | None = None
+    sqnr_db: float | None = None
+    divergences: tuple[Divergence, ...] = ()
+    tokens_fed: Literal["own", "truth"] | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -86,20 +114,27 @@ def verify(
       outputs: `.npy` files of the candidate, in order.
       truth: float64 files.
       reference: files in the model's own type; they say which type and shape are due.
-      parameters: `rmse_factor` and `rmse_floor` replace the limits above; `absolute_tolerance` and
+      parameters: `rmse_factor` and `rmse_floor` replace the limits above, `min_sqnr_db` replaces
+        the comparison with the reference (see `quantized_verification`); `absolute_tolerance` and
         `relative_tolerance` (together as in `numpy.allclose`) must hold in addition.
     """
     if len(outputs) != len(truth):
-        return _failed(f"{len(outputs)} outputs where {len(truth)} are due")
+        return failed(f"{len(outputs)} outputs where {len(truth)} are due")
     verdicts = [
-        _verify_one(f"output {index}", _open(output), _open(due), _open(same_type), parameters)
+        _verify_one(
+            f"output {index}",
+            open_array(output),
+            open_array(due),
+            open_array(same_type),
+            parameters,
+        )
         for index, (output, due, same_type) in enumerate(
             zip(outputs, truth, reference, strict=True)
         )
     ]
     wrong = [verdict for verdict in verdicts if not verdict.passed]
     if wrong or not verdicts:
-        return wrong[0] if wrong else _failed("there are no outputs")
+        return wrong[0] if wrong else failed("there are no outputs")
     worst = max(verdicts, key=lambda verdict: verdict.relative_rmse or 0.0)
     largest = max((v.max_abs_error or 0.0 for v in verdicts), default=None)
     return attrs.evolve(worst, max_abs_error=largest)
@@ -112,20 +147,29 @@ def _verify_one(
     reference: npt.NDArray[Any],
     parameters: Mapping[str, float],
 ) -> Verification:
+    if problem := form_problem(name, output, truth, reference):
+        return failed(problem)
+    return _judge(name, output, truth, reference, parameters)
+
+
+def form_problem(
+    name: str, output: npt.NDArray[Any], truth: npt.NDArray[Any], reference: npt.NDArray[Any]
+) -> str | None:
+    """Returns what is wrong with an output before its numbers are looked at; None if nothing is."""
     if output.shape != truth.shape:
-        return _failed(f"{name} has the shape {output.shape} where {truth.shape} is due")
+        return f"{name} has the shape {output.shape} where {truth.shape} is due"
     if output.dtype != reference.dtype:
         due, got = element_type_of(reference.dtype), element_type_of(output.dtype)
-        return _failed(f"{name} has the type {got} where {due} is due")
+        return f"{name} has the type {got} where {due} is due"
     if output.size == 0:
-        return _failed(f"{name} is empty")
+        return f"{name} is empty"
     if not _all_finite(truth):
-        return _failed(f"{name}: the truth itself holds NaN or infinity, so nothing can be judged")
+        return f"{name}: the truth itself holds NaN or infinity, so nothing can be judged"
     if not _all_finite(reference):
-        return _failed(f"{name}: the reference run in this type gave NaN or infinity")
+        return f"{name}: the reference run in this type gave NaN or infinity"
     if not _all_finite(output):
-        return _failed(f"{name} holds NaN or infinity")
-    return _judge(name, output, truth, reference, parameters)
+        return f"{name} holds NaN or infinity"
+    return None
 
 
 def _judge(
@@ -138,32 +182,39 @@ def _judge(
     errors, reference_errors = _errors(output, truth), _errors(reference, truth)
     scale = errors.scale
     if scale == 0 or errors.spread <= MIN_RELATIVE_SPREAD * scale:
-        return _failed(f"{name} is due to be constant, which carries no signal to be judged by")
+        return failed(f"{name} is due to be constant, which carries no signal to be judged by")
     if output.dtype.kind in "iub":
         # No rounding, no tolerance; int64 would lose digits in float64.
         different = int(np.count_nonzero(output != reference))
         if different:
-            return _failed(f"{name}: {different} of {output.size} integers differ")
+            return failed(f"{name}: {different} of {output.size} integers differ")
         return Verification(passed=True, relative_rmse=0.0, max_abs_error=0.0)
     if reference_errors.rmse > MAX_REFERENCE_ERROR * scale:
         off = reference_errors.rmse / scale
-        return _failed(
+        return failed(
             f"{name}: the reference run in this type is itself off by {off:.2g} of the scale, "
             "so nothing can be judged"
         )
-    epsilon = _EPSILONS.get(element_type_of(output.dtype), 0.0)
+    epsilon = EPSILONS.get(element_type_of(output.dtype), 0.0)
     floor = parameters.get("rmse_floor", FLOOR_IN_EPSILONS * epsilon)
     factor = parameters.get("rmse_factor", RMSE_FACTOR)
     limit = MAX_ERROR_FACTOR * factor * reference_errors.max_abs + 4 * floor * scale
     allowed = factor * reference_errors.rmse / scale + floor
+    sqnr, least = None, parameters.get(MIN_SQNR)
+    if least is not None:
+        allowed, limit = 10 ** (-least / 20), largest_error(least, scale)
+        sqnr = sqnr_db(errors.rmse / scale)
     figures: dict[str, Any] = {
         "relative_rmse": _finite(errors.rmse / scale),
         "reference_relative_rmse": reference_errors.rmse / scale,
         "allowed_relative_rmse": allowed,
         "max_abs_error": _finite(errors.max_abs),
+        "sqnr_db": None if sqnr is None else _finite(sqnr),
     }
     reason = None
-    if not errors.rmse / scale <= allowed:
+    if sqnr is not None and sqnr < least:
+        reason = f"SQNR {sqnr:.1f} dB is below {least:g} dB"
+    elif not errors.rmse / scale <= allowed:
         reason = f"relative error {errors.rmse / scale:.2g} exceeds {allowed:.2g}"
     elif errors.max_abs > limit:
         reason = f"an element is off by {errors.max_abs:.2g}, more than {limit:.2g}"
@@ -232,9 +283,11 @@ def _finite(figure: float) -> float | None:
     return figure if np.isfinite(figure) else None
 
 
-def _open(path: Path) -> npt.NDArray[Any]:
+def open_array(path: Path) -> npt.NDArray[Any]:
+    """Returns the array of a file, mapped into memory."""
     return arrays.load(path, memory_map=True)
 
 
-def _failed(reason: str) -> Verification:
+def failed(reason: str) -> Verification:
+    """Returns the verdict on an output that has no figures."""
     return Verification(passed=False, reason=reason)

@@ -1,4 +1,4 @@
-"""IREE, from JAX through StableHLO and from PyTorch through torch-mlir."""
+"""IREE, from JAX and TensorFlow through StableHLO, from PyTorch through torch-mlir."""
 
 from comparative_benchmark.backend_api import BackendInfo, CompilerInfo
 from openxla.benchmark.def_types import ModelFrameworkType
@@ -12,6 +12,7 @@ BACKEND = BackendInfo(
     modules={
         ModelFrameworkType.JAX: (*_IREE, "jax", "flax"),
         ModelFrameworkType.PYTORCH: (*_IREE, "torch"),
+        ModelFrameworkType.TF_V2: (*_IREE, "tensorflow", "keras"),
     },
     install="./comparative_benchmark/iree/setup_venv.sh, or pip install -e '.[all]'",
     compilers=(
@@ -27,6 +28,7 @@ BACKEND = BackendInfo(
     ),
     environment={
         "JAX_PLATFORMS": "cpu",  # JAX only exports here
+        "KERAS_BACKEND": "tensorflow",
         "OMP_NUM_THREADS": "{threads}",
     },
 )

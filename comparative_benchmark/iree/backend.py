@@ -17,7 +17,7 @@ from comparative_benchmark.backend_api import (
     BackendFacts,
     UnsupportedError,
 )
-from comparative_benchmark.iree import profiler, program, runtime
+from comparative_benchmark.iree import profiler, program, runtime, tensorflow_export
 
 _TARGETS = {"llvm-cpu": "local", "llvm-cpu-data-tiling": "local", "cuda": "cuda"}
 # The newest architecture that IREE 3.13 compiles for; the driver compiles its PTX for newer GPUs.
@@ -35,6 +35,7 @@ class Iree(Backend):
             raise UnsupportedError(
                 f"the compiler {context.compiler} makes no program for {context.device.name}"
             )
+        tensorflow_export.hide_gpus()  # before TensorFlow puts a weight on one
         self._model: Any = None
         self._arrays: tuple[Array, ...] = ()
         self._program: runtime.LoadedProgram | None = None
@@ -53,6 +54,8 @@ class Iree(Backend):
         model, self._model = self._model, None
         if hasattr(model, "apply") and hasattr(model, "params"):
             imported = _from_jax(model, self._arrays, self.context)
+        elif tensorflow_export.is_model(model):
+            imported = tensorflow_export.export(model, self._arrays, self.context)
         else:
             imported = _from_torch(model, self._arrays, self.context)
             # torch.export, decompositions and the importer go over the program in turns.

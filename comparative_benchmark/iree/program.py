@@ -1,6 +1,6 @@
 """IREE programs whose weights are parameters of an archive instead of constants of the module.
 
-Both routes end in the same shape: a module with one public function that takes the inputs only, and
+All routes end in the same shape: a module with one public function that takes the inputs only, and
 one immutable global per weight, initialised from the parameter `"model"::"<key>"`. The compiled
 program then holds code alone: its size, its compile time and its memory do not count the weights,
 and it runs as fast as with the weights inside.
@@ -79,16 +79,21 @@ class ImportedProgram:
 
 
 def from_stablehlo(
-    module: str | bytes, weight_names: Sequence[str], weights: Sequence[Weight]
+    module: str | bytes,
+    weight_names: Sequence[str],
+    weights: Sequence[Weight],
+    *,
+    first: int = 0,
 ) -> ImportedProgram:
-    """Binds the leading arguments of a StableHLO module's `main` to named parameters.
+    """Binds successive arguments of a StableHLO module's `main` to named parameters.
 
     Args:
         module: text or bytecode, for example `jax.jit(f, keep_unused=True).lower(...).as_text()`.
             Without `keep_unused` JAX drops arguments that the function does not read, and the
             names below would shift.
-        weight_names: archive key of each leading argument of `main`, in order.
+        weight_names: archive key of each of these arguments of `main`, in order.
         weights: the arrays, in the same order.
+        first: the position of the first of them: 0 for JAX; TensorFlow's come after the inputs.
 
     Returns:
         A program whose `main` takes the remaining arguments.
@@ -98,7 +103,7 @@ def from_stablehlo(
     """
     with ir.Context(), ir.Location.unknown():
         parsed = ir.Module.parse(module)
-        _wrap_main(parsed, weight_names, weights)
+        _wrap_main(parsed, weight_names, weights, first)
         return ImportedProgram(
             mlir=_bytecode(parsed.operation),
             input_type="stablehlo",
@@ -232,16 +237,19 @@ class _ExternalWeights:
         raise NotImplementedError(f"the model updates its buffer {info.input_spec.target}")
 
 
-def _wrap_main(module: Any, weight_names: Sequence[str], weights: Sequence[Weight]) -> None:
+def _wrap_main(
+    module: Any, weight_names: Sequence[str], weights: Sequence[Weight], first: int
+) -> None:
     """Makes `main` private and calls it from a new `main` that loads the weights."""
     inner = next(op for op in module.body if isinstance(op, func.FuncOp) and op.name.value == ENTRY)
     argument_types = list(inner.type.inputs)
-    weight_types = argument_types[: len(weights)]
+    after = first + len(weights)
+    weight_types = argument_types[first:after]
     expected = [_tensor_type(weight) for weight in weights]
     if len(weight_names) != len(weights) or weight_types != expected:
         raise ValueError(
-            f"{len(weight_names)} names and {len(weights)} weights do not match the leading "
-            f"arguments of {ENTRY}: {_first_difference(weight_types, expected)}"
+            f"{len(weight_names)} names and {len(weights)} weights do not match the arguments of "
+            f"{ENTRY} from {first} on: {_first_difference(weight_types, expected)}"
         )
     results = list(inner.type.results)
     callee = f"{ENTRY}.with_weights"
@@ -252,11 +260,13 @@ def _wrap_main(module: Any, weight_names: Sequence[str], weights: Sequence[Weigh
         for name, tensor_type in zip(weight_names, weight_types, strict=True)
     ]
     with ir.InsertionPoint(module.body):
-        signature = ir.FunctionType.get(argument_types[len(weights) :], results)
+        input_types = argument_types[:first] + argument_types[after:]
+        signature = ir.FunctionType.get(input_types, results)
         outer = func.FuncOp(ENTRY, signature, visibility="public")
     with ir.InsertionPoint(outer.add_entry_block()):
         loaded = [_load_global(global_) for global_ in globals_]
-        call = func.CallOp(results, callee, [*loaded, *outer.entry_block.arguments])
+        given = list(outer.entry_block.arguments)
+        call = func.CallOp(results, callee, [*given[:first], *loaded, *given[first:]])
         func.ReturnOp(call.results)
 
 

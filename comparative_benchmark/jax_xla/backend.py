@@ -13,9 +13,11 @@ from comparative_benchmark.backend_api import (
     Backend,
     BackendContext,
     BackendFacts,
+    GenerationParts,
     UnsupportedError,
 )
 from comparative_benchmark.jax_xla import profiler, program
+from comparative_benchmark.jax_xla.generation import JaxGenerationParts
 from openxla.benchmark.models.shared_model import as_tuple
 
 
@@ -38,6 +40,7 @@ class JaxXla(Backend):
         self._device = _device(context)
         self._apply: Callable[..., Any] = lambda *_: None
         self._params: Any = ()
+        self._model: Any = None
         self._inputs: tuple[Any, ...] = ()
         self._compiled: Any = None
         self._cache_hits = self._cache_misses = 0
@@ -46,6 +49,7 @@ class JaxXla(Backend):
     def load(self, model: Any, inputs: Sequence[Array]) -> None:
         """Puts weights and inputs on the device."""
         with self.context.phase("load"):
+            self._model = model
             self._apply, params = split(model)
             self._params = jax.block_until_ready(jax.device_put(params, self._device))
         with self.context.phase("h2d"):
@@ -97,6 +101,19 @@ class JaxXla(Backend):
         if statistics := self._device.memory_stats():
             facts.device_memory_peak_bytes = statistics.get("peak_bytes_in_use")
         return facts
+
+    def run_with(self, inputs: Sequence[Array]) -> list[Any] | None:
+        """Compiles for these inputs, on the weights that are there, and runs once."""
+        resident = jax.device_put(tuple(inputs), self._device)
+        return self.fetch(jax.jit(self._apply)(self._params, *resident))
+
+    def generation_parts(self) -> GenerationParts:
+        """Prefill and decode, each a program of its own, on the weights that are there."""
+        return JaxGenerationParts(self._model, self._params, self._inputs)
+
+    def release(self) -> None:
+        """Stops counting cache events; the listener would keep the weights alive."""
+        jax.monitoring.unregister_event_listener(self._count_cache_event)
 
     def profile(self, directory: Path, iterations: int) -> list[Path]:
         """A trace for Perfetto and XLA's own file, by `jax.profiler`."""

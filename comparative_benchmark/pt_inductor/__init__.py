@@ -16,6 +16,12 @@ BACKEND = BackendInfo(
             description="torch.compile with its default backend",
             options=("max-autotune", "freezing"),
         ),
+        CompilerInfo(
+            name="aot-inductor",
+            description="torch.export and AOTInductor: a package that runs without Python",
+            default=False,  # compiles twice as long as torch.compile
+            level="compiler_level",
+        ),
     ),
     reference="comparative_benchmark.pt_inductor.reference:compute",
     environment={

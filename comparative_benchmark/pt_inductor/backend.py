@@ -5,7 +5,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import torch
 from torch._dynamo.utils import counters
 from torch._inductor.compile_fx import compile_fx
@@ -16,10 +15,13 @@ from comparative_benchmark.backend_api import (
     BackendContext,
     BackendFacts,
     DeviceTimer,
+    GenerationParts,
     UnsupportedError,
 )
-from comparative_benchmark.pt_inductor import modules, profiler
+from comparative_benchmark.pt_inductor import aot, modules, profiler
 from comparative_benchmark.pt_inductor.generated import generated_code
+from comparative_benchmark.pt_inductor.generation import PtGenerationParts
+from comparative_benchmark.pt_inductor.tensors import to_numpy
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 
@@ -28,14 +30,17 @@ _CONFIG = {"max-autotune": {"max_autotune": True}, "freezing": {"freezing": True
 
 
 class PtInductor(Backend):
-    """Runs the model on resident tensors, eagerly or through `torch.compile`."""
+    """Runs the model on resident tensors: eagerly, through `torch.compile`, or as a package."""
 
     def __init__(self, context: BackendContext) -> None:
         super().__init__(context)
         self._device = _device(context)
         self._on_gpu = self._device.type == "cuda"
         self._inputs: tuple[torch.Tensor, ...] = ()
+        self._model: Any = None
         self._run: Any = None
+        self._ahead: aot.AotProgram | None = None
+        self._inductor: Any = None
         self._graphs = 0
         self._tracing = ExitStack()
         torch.set_num_threads(context.threads)
@@ -50,16 +55,22 @@ class PtInductor(Backend):
         with self.context.phase("h2d"):
             self._inputs = tuple(as_tensor(value).to(self._device) for value in inputs)
             self._wait()
+        self._model = model
         self._run = model if isinstance(model, torch.nn.Module) else model.forward
 
     def compile(self) -> None:
-        """Has Inductor compile by a first call; nothing to do for eager.
+        """Has Inductor compile by a first call, or ahead of time; nothing to do for eager.
 
         Dynamo compiles when the function is first called and then runs it, so the first run can not
         be told apart. What can be: the time until Dynamo hands over its first graph (`trace`), and
         the time that Inductor takes for its graphs (`compile`).
         """
         if self.context.compiler == "eager":
+            return
+        if self.context.compiler == "aot-inductor":
+            self._ahead = aot.AotProgram(self._model, self._inputs, self.context)
+            self._model = None  # the package has weights of its own
+            self._run = self._ahead.run
             return
         config = {key: value for o in self.context.options for key, value in _CONFIG[o].items()}
         if "freezing" in self.context.options:
@@ -71,6 +82,7 @@ class PtInductor(Backend):
             with self.context.phase("compile"):
                 return compile_fx(graph, example_inputs, config_patches=config)
 
+        self._inductor = inductor
         self._run = torch.compile(self._run, backend=inductor)
         self._tracing.enter_context(self.context.phase("trace"))
         self._run(*self._inputs)
@@ -103,10 +115,37 @@ class PtInductor(Backend):
             facts.cache_misses = counts["fxgraph_cache_miss"]
             if code := generated_code():
                 facts.artifact_sha256, facts.artifact_size_bytes = code
+        if self._ahead is not None:
+            self._ahead.describe(facts)
         if self._on_gpu:
             facts.device_memory_peak_bytes = torch.cuda.max_memory_allocated(self._device)
             facts.device_name = torch.cuda.get_device_name(self._device)
         return facts
+
+    def run_with(self, inputs: Sequence[Array]) -> list[Any] | None:
+        """Calls the model as it is; what Inductor compiled serves where shapes are the same."""
+        if self._ahead is not None:
+            return None
+        return self.fetch(self._run(*(as_tensor(value).to(self._device) for value in inputs)))
+
+    def generation_parts(self) -> GenerationParts:
+        """Prefill and decode, called from Python as the model's own loop calls them."""
+        if self._ahead is not None:
+            return super().generation_parts()
+
+        def compile_part(part: Any) -> Any:
+            # The same backend object: Dynamo then finds what it compiled for the whole model.
+            return torch.compile(part, backend=self._inductor) if self._inductor else part
+
+        return PtGenerationParts(
+            self._model, self._inputs, compile_part=compile_part, wait=self._wait
+        )
+
+    def release(self) -> None:
+        """Forgets what was compiled: Dynamo gives up a function that it has compiled too often."""
+        torch._dynamo.reset()  # noqa: SLF001  # what its own users are told to call
+        torch._inductor.config.freezing = False  # noqa: SLF001
+        counters.clear()
 
     def device_timer(self) -> DeviceTimer | None:
         """CUDA events on a GPU."""
@@ -143,22 +182,6 @@ class CudaEvents(DeviceTimer):
         elapsed = [start.elapsed_time(stop) for start, stop in self._pairs]
         self._pairs.clear()
         return elapsed
-
-
-def to_numpy(value: Any) -> Array:
-    """Returns a tensor as an array on the host; bfloat16 through its bits.
-
-    Raises:
-      TypeError: the value is no tensor.
-    """
-    if not isinstance(value, torch.Tensor):
-        raise TypeError(f"forward gave a {type(value).__name__}, which is no tensor")
-    host = value.detach().cpu().contiguous()
-    if host.dtype == torch.bfloat16:
-        bits: Array = host.view(torch.int16).numpy()
-        return bits.view(ml_dtypes.bfloat16)
-    array: Array = host.numpy()
-    return array
 
 
 def _device(context: BackendContext) -> torch.device:

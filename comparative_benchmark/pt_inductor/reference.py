@@ -8,8 +8,8 @@ import torch
 
 from comparative_benchmark.backend_api import Array
 from comparative_benchmark.pt_inductor import modules
-from comparative_benchmark.pt_inductor.backend import to_numpy
 from comparative_benchmark.pt_inductor.cost import cost
+from comparative_benchmark.pt_inductor.tensors import to_numpy
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 

@@ -21,6 +21,7 @@ class Case:
     """What is read of a record, and of the run it belongs to.
 
     Attributes:
+      data_type: what it computed in: of a quantised program its precision.
       competitor: `backend:compiler`, `backend:compiler@name` where it ran in an environment.
       quantity: what was measured, see `compare_samples.quantity`.
       settings: options, environment and flags of the competitor, as far as the record has them.
@@ -129,7 +130,7 @@ def _case(record: Any, runs: Mapping[str, Mapping[str, Any]]) -> Case | None:
         benchmark=str(definition.get("benchmark_name")),
         architecture=str(workload.get("architecture")),
         batch_size=definition.get("batch_size"),
-        data_type=str(definition.get("data_type") or workload.get("data_type")),
+        data_type=str(_first(definition, "precision", "data_type") or workload.get("data_type")),
         competitor=competitor_of(definition),
         framework=str(definition.get("framework")).rpartition(".")[2].lower(),
         device=definition["device"],
@@ -145,6 +146,10 @@ def _case(record: Any, runs: Mapping[str, Mapping[str, Any]]) -> Case | None:
         python=_python(around, environment),
         revision=around.get("git_revision"),
     )
+
+
+def _first(record: Mapping[str, Any], *names: str) -> Any:
+    return next((record[name] for name in names if record.get(name)), None)
 
 
 def _after(word: str, record: Mapping[str, Any], name: str) -> str:

@@ -3,7 +3,7 @@
 {"definition": {...}, "status": ..., "metrics": {"framework_level" | "compiler_level": {...}}}
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -17,6 +17,8 @@ from comparative_benchmark.harness.trial import (
     TrialOutcome,
 )
 from comparative_benchmark.phase_names import PHASES
+from comparative_benchmark.results.contention import contention_of
+from comparative_benchmark.results.generation import generation_metrics
 from comparative_benchmark.results.summary import outlier_counts, summarize
 
 Record = dict[str, Any]
@@ -33,7 +35,7 @@ def to_record(trial: Trial, outcome: TrialOutcome, *, run_id: str) -> Record:
         "run_id": run_id,
         "definition": _definition(trial),
         "status": outcome.status.value,
-        "metrics": {trial.competitor.backend.level: _metrics(trial, outcome, last)},
+        "metrics": {trial.competitor.level: _metrics(trial, outcome, last)},
         "wall_s": round(outcome.wall_s, 3),
         "log_file": last.log_file or None,
         "versions": last.versions,
@@ -60,6 +62,12 @@ def competitor_of(definition: Mapping[str, Any]) -> str:
     return f"{definition['backend']}:{definition['compiler']}{where}"
 
 
+def metrics_of(record: Mapping[str, Any]) -> Record:
+    """Returns the metrics of a record, whatever their level."""
+    metrics: Record = next(iter(record["metrics"].values()))
+    return metrics
+
+
 def _definition(trial: Trial) -> Record:
     case, competitor, workload = trial.case, trial.competitor, trial.workload
     return {
@@ -67,18 +75,20 @@ def _definition(trial: Trial) -> Record:
         # As the seed's readers know it: the enumeration's name, not its value.
         "framework": str(case.model.model_impl.framework_type),
         "data_type": workload.data_type or case.data_type,
+        "precision": trial.precision,
         "batch_size": case.batch_size,
         "compiler": competitor.compiler_label,
         "device": trial.device.name,
         "tags": list(case.tags),
         "backend": competitor.backend.name,
-        "level": competitor.backend.level,
+        "level": competitor.level,
         "options": list(competitor.options),
         "environment": _environment(competitor),
         "model": case.model.name,
         "model_parameters": dict(case.model.model_parameters),
         "verify_parameters": dict(case.verify_parameters),
         "input_data": case.input_data.name,
+        "input_source": case.input_data.source_url or None,
         "workload": {
             "id": workload.id,
             "digest": workload.digest,
@@ -136,6 +146,8 @@ def _metrics(trial: Trial, outcome: TrialOutcome, last: ProcessRecord) -> Record
         "race": outcome.race,
         "stop_reason": outcome.stop_reason,
     }
+    if (generation := generation_metrics(trial, outcome)) is not None:
+        metrics["generation"] = generation
     return metrics
 
 
@@ -152,20 +164,10 @@ def _samples(outcome: TrialOutcome) -> Record:
         "warmup_latencies_ms": warmups,
         "dispatch_ms": [value for block in blocks for value in block["dispatch_ms"]],
         "device_latencies_ms": [value for block in blocks for value in block["device_ms"]],
-        "contention": _contention(blocks),
+        "contention": contention_of(blocks),
         "outliers": outlier_counts(process.latencies_ms for process in outcome.processes),
         "cpu_wall_ratio": sum(b["cpu_ms"] for b in blocks) / wall_ms if wall_ms else None,
         "processes": [_process(process) for process in outcome.processes],
-    }
-
-
-def _contention(blocks: Sequence[Mapping[str, Any]]) -> Record:
-    """How many blocks were disturbed by others, not, or were too short to tell."""
-    verdicts = [block["conditions"]["contended"] for block in blocks]
-    return {
-        "contended_blocks": sum(verdict is True for verdict in verdicts),
-        "clean_blocks": sum(verdict is False for verdict in verdicts),
-        "not_judged_blocks": sum(verdict is None for verdict in verdicts),
     }
 
 

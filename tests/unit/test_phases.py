@@ -41,3 +41,32 @@ def test_peak_memory_is_in_bytes():
     with_ballast = bytearray(64 * 2**20)
     with_ballast[::4096] = b"x" * len(with_ballast[::4096])
     assert peak_memory_bytes() >= peak
+
+
+def test_a_whole_phase_takes_what_is_entered_in_it_for_a_part_of_it():
+    said = []
+    clock = PhaseClock(said.append)
+    with clock("compile"):
+        pass
+    first_ms = clock.records["compile"].ms
+    with clock.whole("verification_compile"):
+        assert clock.current == "verification_compile"
+        with clock("compile"), clock("load"):
+            assert clock.current == "verification_compile"
+    assert clock.records["compile"].ms == first_ms
+    assert set(clock.records) == {"compile", "verification_compile"}
+    assert [message["phase"] for message in said] == ["compile", "verification_compile"]
+    with clock("load"):
+        assert clock.current == "load"
+
+
+def test_a_whole_phase_that_fails_is_the_one_that_is_told_and_can_be_left():
+    clock = PhaseClock(lambda _: None)
+    with pytest.raises(ValueError, match="no"), clock.whole("generation"), clock("compile"):
+        raise ValueError("no")
+    assert clock.current == "generation"
+    clock.abandon()
+    assert clock.current is None
+    with clock("load"):
+        pass
+    assert set(clock.records) == {"load"}

@@ -8,7 +8,7 @@ import pytest
 
 from openxla.benchmark.comparative_suite import catalog
 
-FRAMEWORKS = {"pt": "pytorch", "jax": "jax"}
+FRAMEWORKS = {"pt": "pytorch", "jax": "jax", "tf": "tensorflow_v2", "tflite": "tflite"}
 
 with (Path(__file__).parent / "data" / "upstream_cases.tsv").open(encoding="utf-8") as _file:
     ROWS = list(csv.DictReader(_file, delimiter="\t", quoting=csv.QUOTE_NONE))

@@ -19,7 +19,13 @@ Parameters: TypeAlias = Mapping[str, ParameterValue]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 _DOTTED_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-_VERIFY_PARAMETERS = ("absolute_tolerance", "relative_tolerance", "rmse_factor", "rmse_floor")
+_VERIFY_PARAMETERS = (
+    "absolute_tolerance",
+    "relative_tolerance",
+    "rmse_factor",
+    "rmse_floor",
+    "min_sqnr_db",
+)
 
 
 class DefinitionError(ValueError):
@@ -203,12 +209,18 @@ class Model:
 
 @attrs.frozen(kw_only=True)
 class ModelTestData:
-    """Where the raw input of a case comes from."""
+    """Where the raw input of a case comes from.
+
+    With `content_sha256` it is no raw input but the arrays themselves, which a user has given:
+    files `input_0.npy` and so on in the directory that `source_url` names. That digest is their
+    identity.
+    """
 
     name: str = attrs.field(validator=_is_name)
     source_url: str = attrs.field(validator=_is_a(str))
     source_info: str = attrs.field(default="", validator=_is_a(str))
     tags: Sequence[str] = _tags()
+    content_sha256: str | None = attrs.field(default=None, validator=_is_optional_text)
 
     def __str__(self) -> str:
         return self.name

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from openxla.benchmark.def_types import BenchmarkCase, DefinitionError, TensorSpec, Workload
 from openxla.benchmark.models import architectures, checkpoints
-from openxla.benchmark.models.architectures.base import digest_of
+from openxla.benchmark.models.architectures.base import Architecture, digest_of
 from openxla.benchmark.models.generation import TOKENS
 from openxla.benchmark.testdata import file_digest
 
@@ -26,16 +26,14 @@ def workload_of(case: BenchmarkCase) -> Workload:
     parameters = architecture.complete(case.model.model_parameters)
     if "model_name" not in parameters:
         raise DefinitionError(f"Model {case.model.name!r}: parameter 'model_name' is missing")
-    config = architecture.config(str(parameters["model_name"]))
     inputs, outputs = architecture.input_specs(parameters), architecture.output_specs(parameters)
-    files = [file_digest(path) for path in architecture.default_input_files()]
     checkpoint = checkpoints.identity(architecture, parameters)
     fields = {
         "architecture": f"{architecture.name}/{architecture.version}",
-        "config_digest": digest_of(config),
+        "config_digest": _config_digest(architecture, str(parameters["model_name"])),
         "checkpoint": checkpoint,
         "data_type": parameters.get("data_type"),
-        "input_digest": digest_of([case.input_data.name, files]),
+        "input_digest": _input_digest(case, architecture.default_input_files()),
     }
     # Outputs, too: models that generate a different number of tokens have the same inputs.
     specs = {"inputs": list(map(str, inputs)), "outputs": list(map(str, outputs))}
@@ -62,6 +60,17 @@ def generated_tokens(case: BenchmarkCase) -> TensorSpec | None:
     return architecture.output_specs(parameters)[TOKENS]
 
 
+@functools.cache
+def _config_digest(architecture: Architecture, model_name: str) -> str:
+    return digest_of(architecture.config(model_name))
+
+
+def _input_digest(case: BenchmarkCase, files: tuple[Path, ...]) -> str:
+    """Digest of a user's arrays; else of which raw input it is, and of what that is made from."""
+    data = case.input_data
+    return data.content_sha256 or digest_of([data.name, [file_digest(path) for path in files]])
+
+
 def _private_workload(case: BenchmarkCase) -> Workload:
     """A model without an architecture shares its workload with nobody but itself."""
     model = case.model
@@ -70,7 +79,7 @@ def _private_workload(case: BenchmarkCase) -> Workload:
         "config_digest": digest_of(dict(model.model_parameters)),
         "checkpoint": f"source-{source_digest(model.model_impl.module_path)}",
         "data_type": case.data_type,
-        "input_digest": digest_of([case.input_data.name]),
+        "input_digest": _input_digest(case, ()),
     }
     return Workload(label=model.name, inputs=(), digest=digest_of(fields), **fields)  # type: ignore[arg-type]
 

@@ -28,7 +28,8 @@ from openxla.benchmark.root import root_dir
 from openxla.benchmark.workloads import source_digest
 
 MANIFEST_FILE = "manifest.json"
-MANIFEST_VERSION = 1
+# 2: the reference of a model that generates goes on with the truth's tokens.
+MANIFEST_VERSION = 2
 _UNKNOWN_COST = WorkloadCost()
 _KINDS = (("inputs", "input"), ("truth", "output"), ("reference", "output"))
 

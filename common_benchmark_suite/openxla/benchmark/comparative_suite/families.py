@@ -1,5 +1,6 @@
 """Families of variants, declared once; each framework says which of them it implements."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 import attrs
@@ -9,6 +10,8 @@ from openxla.benchmark.def_types import Model, ModelImplementation, Parameters, 
 from openxla.benchmark.models.architectures.base import element_type
 
 DATA_TYPES = ("fp32", "fp16", "bf16")
+
+_CHANNELS_FIRST = re.compile(r"_(\d+)X(\d+)X(\d+)X(\$\{ELEMENT_TYPE\})")
 
 
 @attrs.frozen(kw_only=True)
@@ -54,7 +57,7 @@ class Family:
             }
             template = utils.ModelTemplate(
                 name=utils.substitute(self.name, fields),
-                tags=[utils.substitute(tag, fields) for tag in self.tags],
+                tags=list(dict.fromkeys(utils.substitute(tag, fields) for tag in self.tags)),
                 model_impl=model_impl,
                 model_parameters={
                     "data_type": data_type,
@@ -66,6 +69,18 @@ class Family:
             variants = utils.build_models(template, {self.axis: self.sizes})
             models.update({(data_type, *key): model for key, model in variants.items()})
         return models
+
+    def in_tensorflow(self) -> "Family":
+        """Returns the family as the seed describes it in TensorFlow.
+
+        Names tell pictures with their channels last, which is how the models compute; their inputs
+        are those of the other frameworks. And there is a tag for the type.
+        """
+        return attrs.evolve(
+            self,
+            name=_CHANNELS_FIRST.sub(r"_\2X\3X\1X\4", self.name),
+            tags=tuple(dict.fromkeys((*self.tags, "${data_type}"))),
+        )
 
 
 BERT_TINY = Family(
@@ -250,6 +265,8 @@ T5_LARGE_FP32 = Family(
 T5_LARGE_16_BIT = attrs.evolve(
     T5_LARGE_FP32, tags=(utils.BATCH_TAG,), parameters={}, data_types=("fp16", "bf16")
 )
+# In TensorFlow, that of fp32 leaves out the length, too.
+T5_LARGE_FP32_TF = attrs.evolve(T5_LARGE_FP32, parameters={})
 
 T5_4CG_TINY = Family(
     name="T5_4CG_TINY_${DATA_TYPE}_${FRAMEWORK}_1X32XI32_GEN${max_new_tokens}",
@@ -357,4 +374,41 @@ WHISPER_BASE = Family(
     sizes=(1, 8, 16),
     tags=(utils.BATCH_TAG,),
     parameters={"seq_len": 64},
+)
+
+# Pipelines: a whole use of a model, from the user's words to what the user sees.
+
+# The seed names neither type nor number of new tokens, and tags it as a rival of local runtimes.
+GPT2LMHEAD_PIPELINE = Family(
+    name="GPT2LMHEAD_PIPELINE_${FRAMEWORK}_${batch_size}X4XI32",
+    model_name="gpt2",
+    axis="batch_size",
+    sizes=(1,),
+    tags=("ggml", "pipeline", "fp32", utils.BATCH_TAG),
+    data_types=("fp32",),
+)
+GPT2LMHEAD_PIPELINE_TINY = attrs.evolve(
+    GPT2LMHEAD_PIPELINE,
+    name="GPT2LMHEAD_PIPELINE_TINY_${FRAMEWORK}_${batch_size}X4XI32",
+    model_name="gpt2-tiny",
+    sizes=(1, 4),
+    tags=(*GPT2LMHEAD_PIPELINE.tags, "tiny"),
+    parameters={"max_new_tokens": 8},
+)
+
+SD_PIPELINE = Family(
+    name="SD_PIPELINE_${DATA_TYPE}_${FRAMEWORK}_64XI32_BATCH${batch_size}",
+    model_name="runwayml/stable-diffusion-v1-5",
+    axis="batch_size",
+    sizes=(1, 8),
+    tags=(utils.BATCH_TAG,),
+    parameters={"seq_len": 64},
+)
+SD_PIPELINE_TINY = attrs.evolve(
+    SD_PIPELINE,
+    name="SD_PIPELINE_TINY_${DATA_TYPE}_${FRAMEWORK}_16XI32_BATCH${batch_size}",
+    model_name="sd-pipeline-tiny",
+    sizes=(1, 4),
+    tags=(utils.BATCH_TAG, "tiny"),
+    parameters={"seq_len": 16},
 )

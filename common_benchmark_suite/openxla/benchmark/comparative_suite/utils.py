@@ -108,6 +108,12 @@ def build_benchmark_cases(
     }
 
 
+def build_input_set_cases(models: Sequence[Model]) -> list[BenchmarkCase]:
+    """Returns the cases of models on the suite's further inputs: the short and the long one."""
+    sets = (testdata.INPUT_DATA_SHORT, testdata.INPUT_DATA_LONG)
+    return [BenchmarkCase.build(model=model, input_data=data) for model in models for data in sets]
+
+
 # The seed's names; a case does not care along which axis its models were made.
 build_batch_benchmark_cases = build_benchmark_cases
 build_input_sequence_benchmark_cases = build_benchmark_cases

@@ -68,6 +68,14 @@ class GenerationModel(abc.ABC):
           f32[batch, max_new_tokens, vocab]; of a float64 model, the logits are float64.
         """
 
+    def first_position(self, *inputs: Any) -> int:
+        """Returns the position of the first new token, where `decode` reads it.
+
+        Behind the prompt; a model that counts from elsewhere (an encoder-decoder, whose new tokens
+        follow a start token) says so.
+        """
+        return int(inputs[0].shape[1])
+
     @staticmethod
     def verification_inputs(inputs: Sequence[Any], truth: Sequence[Any]) -> tuple[Any, ...]:
         """Returns the inputs of a run whose logits can be judged by those of the truth.

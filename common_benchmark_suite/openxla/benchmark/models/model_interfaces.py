@@ -6,17 +6,27 @@ A model module offers `create_model(**model_parameters)`, which returns one of t
 import abc
 from typing import Any
 
+from openxla.benchmark import testdata
+
 
 class InferenceModel(abc.ABC):
     """A model that maps inputs to outputs.
 
-    The harness calls `preprocess(generate_default_inputs())` once, keeps the arrays, and passes
-    the same bytes to `forward` of every implementation that shares the workload.
+    The harness calls `preprocess(generate_inputs(...))` once for each input set, keeps the arrays,
+    and passes the same bytes to `forward` of every implementation that shares the workload.
     """
 
     @abc.abstractmethod
     def generate_default_inputs(self) -> Any:
         """Returns raw input, e.g. a text or a picture."""
+
+    def generate_inputs(self, input_data: str) -> Any:
+        """Returns the raw input of that name; for those that the suite knows, see `testdata.vary`.
+
+        Raises:
+          DefinitionError: the model has no such input.
+        """
+        return testdata.vary(self.generate_default_inputs(), input_data)
 
     @abc.abstractmethod
     def preprocess(self, raw_input: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openxla.benchmark.def_types import Parameters
-from openxla.benchmark.models import checkpoints
+from openxla.benchmark.models import calibration, checkpoints
 from openxla.benchmark.models.architectures import Architecture
 from openxla.benchmark.models.model_interfaces import InferenceModel
 
@@ -38,9 +38,19 @@ class ArchitectureModel(InferenceModel):
         """The architecture's default text or picture."""
         return self.architecture.default_inputs(self.model_parameters)
 
+    def generate_inputs(self, input_data: str) -> Any:
+        """The architecture's text or picture of that name."""
+        return self.architecture.inputs(self.model_parameters, input_data)
+
     def preprocess(self, raw_input: Any) -> tuple[npt.NDArray[np.generic], ...]:
         """The architecture's input arrays, as `Architecture.input_specs` declares them."""
         return self.architecture.preprocess(raw_input, self.model_parameters, self.checkpoint)
+
+    def calibration_inputs(self, count: int) -> Iterator[tuple[npt.NDArray[np.generic], ...]]:
+        """Yields input sets to calibrate a quantisation with; see `calibration.input_sets`."""
+        return calibration.input_sets(
+            self.architecture, self.model_parameters, self.checkpoint, count
+        )
 
 
 def run_once(create_model: Callable[..., InferenceModel], **parameters: Any) -> None:

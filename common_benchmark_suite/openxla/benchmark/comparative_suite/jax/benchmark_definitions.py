@@ -2,6 +2,7 @@
 
 from openxla.benchmark.comparative_suite import utils
 from openxla.benchmark.comparative_suite.jax import model_definitions as models
+from openxla.benchmark.comparative_suite.jax import pipeline_definitions as pipelines
 from openxla.benchmark.def_types import BenchmarkCase
 
 _SEED = {"absolute_tolerance": 0.5}
@@ -64,5 +65,39 @@ SD_VAE_JAX_CASES = utils.build_benchmark_cases(models.SD_VAE_JAX)
 WHISPER_TINY_TEST_JAX_CASES = utils.build_benchmark_cases(models.WHISPER_TINY_TEST_JAX)
 WHISPER_TINY_JAX_CASES = utils.build_benchmark_cases(models.WHISPER_TINY_JAX)
 WHISPER_BASE_JAX_CASES = utils.build_benchmark_cases(models.WHISPER_BASE_JAX)
+
+GPT2LMHEAD_PIPELINE_TINY_JAX_CASES = utils.build_benchmark_cases(
+    pipelines.GPT2LMHEAD_PIPELINE_TINY_JAX
+)
+GPT2LMHEAD_PIPELINE_JAX_CASES = utils.build_benchmark_cases(
+    pipelines.GPT2LMHEAD_PIPELINE_JAX, verify_parameters=_SEED
+)
+SD_PIPELINE_TINY_JAX_CASES = utils.build_benchmark_cases(pipelines.SD_PIPELINE_TINY_JAX)
+SD_PIPELINE_JAX_CASES = utils.build_benchmark_cases(
+    pipelines.SD_PIPELINE_JAX, verify_parameters=_SEED
+)
+
+# Another text, padded or not, or sound through tiny models; through larger ones, text and picture.
+INPUT_SET_JAX_CASES = utils.build_input_set_cases(
+    [
+        *(
+            family["fp32", 1]
+            for family in (
+                models.GPT2LMHEAD_TINY_JAX,
+                models.LLAMA_TINY_JAX,
+                models.GEMMA_TINY_JAX,
+                models.T5_TINY_JAX,
+                models.GPT2_TINY_GREEDY_JAX,
+                models.LLAMA_TINY_GREEDY_JAX,
+                models.GEMMA_TINY_GREEDY_JAX,
+                models.WHISPER_TINY_TEST_JAX,
+            )
+        ),
+        models.BERT_TINY_JAX["fp32", 4],
+        models.T5_4CG_TINY_JAX["fp32", 4],
+        models.BERT_BASE_JAX["fp32", 512],
+        models.RESNET50_JAX["fp32", 8],
+    ]
+)
 
 ALL_BENCHMARKS = utils.collect(globals(), BenchmarkCase)

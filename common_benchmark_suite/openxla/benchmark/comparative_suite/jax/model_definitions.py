@@ -1,6 +1,7 @@
 """Models in JAX."""
 
 from openxla.benchmark.comparative_suite import families, utils
+from openxla.benchmark.comparative_suite.jax import pipeline_definitions
 from openxla.benchmark.def_types import Model, ModelFrameworkType, ModelImplementation
 
 _PACKAGE = "openxla.benchmark.models.jax"
@@ -181,5 +182,7 @@ SD_VAE_JAX = families.SD_VAE.models(SD_VAE_JAX_IMPL, "JAX")
 WHISPER_TINY_TEST_JAX = families.WHISPER_TINY_TEST.models(WHISPER_JAX_IMPL, "JAX")
 WHISPER_TINY_JAX = families.WHISPER_TINY.models(WHISPER_JAX_IMPL, "JAX")
 WHISPER_BASE_JAX = families.WHISPER_BASE.models(WHISPER_JAX_IMPL, "JAX")
+
+PIPELINES_JAX = pipeline_definitions.ALL_MODELS
 
 ALL_MODELS = utils.collect(globals(), Model)

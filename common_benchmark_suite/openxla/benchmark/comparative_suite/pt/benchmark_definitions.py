@@ -2,6 +2,7 @@
 
 from openxla.benchmark.comparative_suite import utils
 from openxla.benchmark.comparative_suite.pt import model_definitions as models
+from openxla.benchmark.comparative_suite.pt import pipeline_definitions as pipelines
 from openxla.benchmark.def_types import BenchmarkCase
 
 EXAMPLE_FP32_PT_CASES = utils.build_batch_benchmark_cases(
@@ -61,5 +62,39 @@ SD_VAE_PT_CASES = utils.build_benchmark_cases(models.SD_VAE_PT)
 WHISPER_TINY_TEST_PT_CASES = utils.build_benchmark_cases(models.WHISPER_TINY_TEST_PT)
 WHISPER_TINY_PT_CASES = utils.build_benchmark_cases(models.WHISPER_TINY_PT)
 WHISPER_BASE_PT_CASES = utils.build_benchmark_cases(models.WHISPER_BASE_PT)
+
+GPT2LMHEAD_PIPELINE_TINY_PT_CASES = utils.build_benchmark_cases(
+    pipelines.GPT2LMHEAD_PIPELINE_TINY_PT
+)
+GPT2LMHEAD_PIPELINE_PT_CASES = utils.build_benchmark_cases(
+    pipelines.GPT2LMHEAD_PIPELINE_PT, verify_parameters=_SEED
+)
+SD_PIPELINE_TINY_PT_CASES = utils.build_benchmark_cases(pipelines.SD_PIPELINE_TINY_PT)
+SD_PIPELINE_PT_CASES = utils.build_benchmark_cases(
+    pipelines.SD_PIPELINE_PT, verify_parameters=_SEED
+)
+
+# Another text, padded or not, or sound through tiny models; through larger ones, text and picture.
+INPUT_SET_PT_CASES = utils.build_input_set_cases(
+    [
+        *(
+            family["fp32", 1]
+            for family in (
+                models.GPT2LMHEAD_TINY_PT,
+                models.LLAMA_TINY_PT,
+                models.GEMMA_TINY_PT,
+                models.T5_TINY_PT,
+                models.GPT2_TINY_GREEDY_PT,
+                models.LLAMA_TINY_GREEDY_PT,
+                models.GEMMA_TINY_GREEDY_PT,
+                models.WHISPER_TINY_TEST_PT,
+            )
+        ),
+        models.BERT_TINY_PT["fp32", 4],
+        models.T5_4CG_TINY_PT["fp32", 4],
+        models.BERT_BASE_PT["fp32", 512],
+        models.RESNET50_PT["fp32", 8],
+    ]
+)
 
 ALL_BENCHMARKS = utils.collect(globals(), BenchmarkCase)

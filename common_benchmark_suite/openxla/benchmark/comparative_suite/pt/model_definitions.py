@@ -1,6 +1,7 @@
 """Models in PyTorch."""
 
 from openxla.benchmark.comparative_suite import families, utils
+from openxla.benchmark.comparative_suite.pt import pipeline_definitions
 from openxla.benchmark.def_types import Model, ModelFrameworkType, ModelImplementation
 
 _PACKAGE = "openxla.benchmark.models.pt"
@@ -205,5 +206,7 @@ SD_VAE_PT = families.SD_VAE.models(SD_VAE_PT_IMPL, "PT")
 WHISPER_TINY_TEST_PT = families.WHISPER_TINY_TEST.models(WHISPER_PT_IMPL, "PT")
 WHISPER_TINY_PT = families.WHISPER_TINY.models(WHISPER_PT_IMPL, "PT")
 WHISPER_BASE_PT = families.WHISPER_BASE.models(WHISPER_PT_IMPL, "PT")
+
+PIPELINES_PT = pipeline_definitions.ALL_MODELS
 
 ALL_MODELS = utils.collect(globals(), Model)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
 
+from openxla.benchmark import testdata
 from openxla.benchmark.def_types import DefinitionError, Parameters, TensorSpec
 
 if TYPE_CHECKING:  # identity is computed without numpy, so that `cbs list` starts at once
@@ -95,6 +96,14 @@ class Architecture(abc.ABC):
     @abc.abstractmethod
     def default_inputs(self, parameters: Parameters) -> Any:
         """Returns the raw default input."""
+
+    def inputs(self, parameters: Parameters, input_data: str) -> Any:
+        """Returns the raw input of that name, made from the default one (see `testdata.vary`).
+
+        Raises:
+          DefinitionError: there is no such input.
+        """
+        return testdata.vary(self.default_inputs(parameters), input_data)
 
     @abc.abstractmethod
     def preprocess(

@@ -54,6 +54,10 @@ class CausalLM(Architecture):
             )
         return seq_len
 
+    def generates(self, parameters: Parameters) -> bool:
+        """If `max_new_tokens` says how many."""
+        return max_new_tokens(parameters) is not None
+
     def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """Token ids, i32[batch, seq]."""
         shape = (integer(parameters, "batch_size"), self.seq_len(parameters))

@@ -24,6 +24,10 @@ class T5ForCondGen(T5):
     name = "t5_for_cond_gen"
     version = 1
 
+    def generates(self, parameters: Parameters) -> bool:
+        """Always."""
+        return True
+
     def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """The generated tokens, i32[batch, new], and their logits, f32[batch, new, vocab]."""
         element_type(parameters.get("data_type"))  # refuses what no model is offered in

@@ -25,7 +25,8 @@ class FlaxModel(shared_model.ArchitectureModel):
     """A flax.nnx module whose weights are arguments.
 
     `params` is a tree of arrays in the module's structure; `apply(params, *inputs)` is pure, so
-    `jax.jit(model.apply)` compiles a program that takes the weights as arguments.
+    `jax.jit(model.apply)` compiles a program that takes the weights as arguments. `weight_names`
+    has the checkpoint's name of each, by its path.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class FlaxModel(shared_model.ArchitectureModel):
         abstract = nnx.eval_shape(lambda: build(config, nnx.Rngs(0)))
         self._graph, self._state = nnx.split(abstract)
         dtype = preprocessing.numpy_dtype(element_type(parameters["data_type"]))
+        self.weight_names = {path: name for path, name, _ in weights(config)}
         tensors = checkpoints.load_tensors(architecture, self.checkpoint)
         self.params = _tree(
             (path, _array(tensors[name], transpose, dtype))

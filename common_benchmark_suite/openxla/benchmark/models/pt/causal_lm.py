@@ -131,8 +131,10 @@ class CausalGenerator(CausalLM, GenerationModel):
         prompt = input_ids.shape[1]
         positions = torch.arange(prompt, prompt + self.max_new_tokens, device=input_ids.device)
         tokens, all_logits = [_choose(logits)], [logits]
+        # Rows in memory like chosen tokens: the compiled `decode` takes them for the same.
+        fed = None if forced_tokens is None else forced_tokens.T.contiguous()
         for index in range(self.max_new_tokens - 1):
-            token = tokens[-1] if forced_tokens is None else forced_tokens[:, index]
+            token = tokens[-1] if fed is None else fed[index]
             logits, cache = self.decode(token, positions[index : index + 1], cache)
             tokens.append(_choose(logits))
             all_logits.append(logits)

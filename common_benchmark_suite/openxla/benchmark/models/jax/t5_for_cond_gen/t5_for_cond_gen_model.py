@@ -83,6 +83,10 @@ class T5ForCondGen(FlaxModel, GenerationModel):
         logits = jnp.einsum("bh,vh->bv", x, model.words.embedding[...])
         return at_least_float32(logits), cache._replace(tokens=tuple(tokens))
 
+    def first_position(self, *inputs: Any) -> int:
+        """Behind the start token."""
+        return 1
+
     def generate(
         self,
         params: Any,

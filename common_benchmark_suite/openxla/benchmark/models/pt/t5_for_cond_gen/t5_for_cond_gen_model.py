@@ -138,6 +138,10 @@ class T5ForCondGenModel(T5Model, GenerationModel):
         logits = output.logits[:, -1]
         return logits.to(float64.at_least_float32(logits.dtype)), cache
 
+    def first_position(self, *inputs: Any) -> int:
+        """Behind the start token."""
+        return 1
+
     # A loop over hundreds of tokens must not be unrolled into one program: `torch.compile` skips
     # this frame, compiles `prefill` and `decode`, and runs the latter again and again.
     @torch.compiler.disable(recursive=False)  # type: ignore[untyped-decorator]  # torch's own
@@ -151,8 +155,10 @@ class T5ForCondGenModel(T5Model, GenerationModel):
         logits, cache = self.prefill(input_ids, attention_mask)
         positions = torch.arange(1, self.max_new_tokens, device=input_ids.device)
         tokens, all_logits = [_choose(logits)], [logits]
+        # Rows in memory like chosen tokens: the compiled `decode` takes them for the same.
+        fed = None if forced_tokens is None else forced_tokens.T.contiguous()
         for index in range(self.max_new_tokens - 1):
-            token = tokens[-1] if forced_tokens is None else forced_tokens[:, index]
+            token = tokens[-1] if fed is None else fed[index]
             logits, cache = self.decode(token, positions[index : index + 1], cache)
             tokens.append(_choose(logits))
             all_logits.append(logits)

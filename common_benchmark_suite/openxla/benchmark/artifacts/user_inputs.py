@@ -1,0 +1,121 @@
+"""A user's own inputs: `input_0.npy`, `input_1.npy` ... of a directory, in place of the suite's."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+import numpy as np
+
+from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.def_types import BenchmarkCase, ModelTestData, TensorSpec
+from openxla.benchmark.models.preprocessing import element_type_of
+from openxla.benchmark.workloads import workload_of
+
+_STEM = "input"
+PREFIX = "USER_"
+
+
+class UserInputError(ValueError):
+    """Inputs are missing, malformed, or not what a model takes; the message says which and how."""
+
+
+@attrs.frozen(kw_only=True)
+class UserInputs:
+    """Arrays of a directory.
+
+    Attributes:
+      directory: where they are, absolute.
+      specs: shape and type of each, in order.
+      sha256: of types, shapes and numbers: the same in whatever files they come.
+    """
+
+    directory: Path
+    specs: tuple[TensorSpec, ...]
+    sha256: str
+
+    @property
+    def data(self) -> ModelTestData:
+        """The input data of a case that takes them."""
+        return ModelTestData(
+            name=f"{PREFIX}{self.sha256[:8]}",
+            source_url=str(self.directory),
+            source_info="Arrays that the user gave.",
+            content_sha256=self.sha256,
+        )
+
+
+def files_of(directory: Path) -> list[Path]:
+    """Returns the files of a directory of inputs, in the order of their numbers.
+
+    Raises:
+      UserInputError: there is none, or one is missing in between.
+    """
+    if not directory.is_dir():
+        raise UserInputError(f"{directory} is no directory")
+    found = sorted(directory.glob(f"{_STEM}_*.npy"))
+    due = [directory / f"{_STEM}_{index}.npy" for index in range(max(len(found), 1))]
+    if missing := [path.name for path in due if path not in found]:
+        there = ", ".join(path.name for path in found) or "no such file"
+        raise UserInputError(f"{directory} has no {missing[0]}; it holds {there}")
+    return due
+
+
+def read(directory: Path) -> UserInputs:
+    """Returns what the arrays of a directory are.
+
+    Raises:
+      UserInputError: a file is missing or no array of finite numbers.
+    """
+    digest, specs = hashlib.sha256(), []
+    for path in files_of(directory):
+        try:
+            value = arrays.load(path, memory_map=True)
+        except (ValueError, OSError) as error:
+            raise UserInputError(f"{path} is no array: {error}") from error
+        if value.dtype.kind in "fc" and not np.isfinite(value).all():
+            raise UserInputError(f"{path} holds NaN or infinity, by which nothing can be judged")
+        spec = TensorSpec(shape=value.shape, dtype=element_type_of(value.dtype))
+        digest.update(f"{spec};".encode())
+        digest.update(np.ascontiguousarray(value).tobytes())
+        specs.append(spec)
+    return UserInputs(directory=directory.absolute(), specs=tuple(specs), sha256=digest.hexdigest())
+
+
+def cases_with(cases: Sequence[BenchmarkCase], inputs: UserInputs) -> list[BenchmarkCase]:
+    """Returns the cases' models on these inputs, each model once.
+
+    Raises:
+      UserInputError: a model takes other inputs; nothing is cast or reshaped.
+    """
+    found = {}
+    for case in cases:
+        if case.model.name not in found:
+            _check(case, inputs)
+            found[case.model.name] = BenchmarkCase.build(
+                model=case.model,
+                input_data=inputs.data,
+                verify_parameters=case.verify_parameters,
+            )
+    return list(found.values())
+
+
+def _check(case: BenchmarkCase, inputs: UserInputs) -> None:
+    model = case.model.name
+    due = workload_of(case).inputs
+    if not due:
+        raise UserInputError(
+            f"{model} does not declare its inputs (it has no architecture), so that yours can not "
+            "be checked against them"
+        )
+    if len(due) != len(inputs.specs):
+        raise UserInputError(
+            f"{inputs.directory} holds {len(inputs.specs)} inputs where {model} takes {len(due)}: "
+            f"{', '.join(map(str, due))}"
+        )
+    for index, (expected, found) in enumerate(zip(due, inputs.specs, strict=True)):
+        if expected != found:
+            raise UserInputError(
+                f"{inputs.directory / f'{_STEM}_{index}.npy'} is {found} where {model} takes "
+                f"{expected}"
+            )

@@ -1,0 +1,206 @@
+"""Stable Diffusion 1: a picture of a text, from tokens and noise to pixels.
+
+Rombach et al. 2021 (arXiv:2112.10752): the text encoder runs once, the denoiser once for each step,
+on two rows for each picture (classifier-free guidance, Ho and Salimans 2022, arXiv:2207.12598), the
+picture decoder once. Steps are those of DDIM without noise (Song et al. 2020, arXiv:2010.02502), so
+that the picture is a function of the inputs alone.
+"""
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from openxla.benchmark import testdata
+from openxla.benchmark.def_types import DefinitionError, Parameters, TensorSpec
+from openxla.benchmark.models.architectures import diffusion, sd_clip, sd_unet, sd_vae
+from openxla.benchmark.models.architectures.base import (
+    Architecture,
+    TensorInit,
+    element_type,
+    integer,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+# The prefix of each part's tensors in the checkpoint, and whose part it is.
+PARTS: Mapping[str, Architecture] = {
+    "text_encoder": sd_clip.ARCHITECTURE,
+    "unet": sd_unet.ARCHITECTURE,
+    "vae": sd_vae.ARCHITECTURE,
+}
+
+
+@attrs.frozen(kw_only=True)
+class Step:
+    """One step of the denoiser: `latents = keep * latents + add * noise`.
+
+    Attributes:
+      timestep: what the denoiser is told.
+      keep: factor of the latents.
+      add: factor of the predicted noise, guidance included; negative: noise is taken away.
+    """
+
+    timestep: int
+    keep: float
+    add: float
+
+
+def _config(suffix: str, steps: int) -> Mapping[str, Any]:
+    return {
+        "_class_name": "StableDiffusionPipeline",
+        **{
+            part: architecture.config(f"{architecture.name.replace('_', '-')}{suffix}")
+            for part, architecture in PARTS.items()
+        },
+        "guidance_scale": 7.5,
+        "num_inference_steps": steps,
+        "scaling_factor": 0.18215,
+        "scheduler": {
+            "_class_name": "DDIMScheduler",
+            "beta_end": 0.012,
+            "beta_schedule": "scaled_linear",
+            "beta_start": 0.00085,
+            "clip_sample": False,
+            "num_train_timesteps": 1000,
+            "prediction_type": "epsilon",
+            "set_alpha_to_one": False,
+            "steps_offset": 1,
+            "timestep_spacing": "leading",
+        },
+    }
+
+
+class SdPipeline(Architecture):
+    """Inputs: input_ids and negative_ids, i32[batch, seq], and latents [batch, 4, size, size].
+
+    Output: pixels [batch, 3, height, width], about -1 to 1, as the picture decoder gives them.
+
+    How many steps there are and how strong guidance is are part of the configuration: they decide
+    what is computed, so cases that differ in them must not be taken for one.
+    """
+
+    name = "sd_pipeline"
+    version = 1
+    configs = {
+        "sd-pipeline-tiny": _config("-tiny", 4),
+        # diffusers' number of steps and strength of guidance.
+        "runwayml/stable-diffusion-v1-5": _config("", 50),
+    }
+
+    def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
+        """See `Architecture.tensors`; names are those of the parts, with a prefix."""
+        for part, architecture in PARTS.items():
+            for init in architecture.tensors(config[part]):
+                yield attrs.evolve(init, name=f"{part}.{init.name}")
+
+    def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
+        """Tokens of the text and of what to avoid, i32[batch, seq]; latents."""
+        config = self.config(str(parameters["model_name"]))
+        shape = (integer(parameters, "batch_size"), integer(parameters, "seq_len"))
+        longest = config["text_encoder"]["max_position_embeddings"]
+        if shape[1] > longest:
+            # XLA clamps an index that is out of range: a wrong answer, not an error.
+            raise DefinitionError(f"parameter 'seq_len' is {shape[1]}, more than {longest}")
+        tokens = TensorSpec(shape=shape, dtype="i32")
+        latents = diffusion.latent_shape(config["unet"], shape[0], "in_channels")
+        data_type = element_type(parameters.get("data_type"))
+        return (tokens, tokens, TensorSpec(shape=latents, dtype=data_type))
+
+    def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
+        """Pixels, [batch, 3, height, width]."""
+        vae = self.config(str(parameters["model_name"]))["vae"]
+        shape = diffusion.latent_shape(vae, integer(parameters, "batch_size"), "out_channels")
+        return (TensorSpec(shape=shape, dtype=element_type(parameters.get("data_type"))),)
+
+    def label(self, parameters: Parameters) -> str:
+        """Adds the number of steps to the usual label."""
+        config = self.config(str(parameters["model_name"]))
+        return f"{super().label(parameters)}-{config['num_inference_steps']}steps"
+
+    def default_input_files(self) -> tuple[Path, ...]:
+        """The bundled text and tokenizer; noise comes from a generator."""
+        return (testdata.DEFAULT_TEXT, testdata.TOKENIZER)
+
+    def default_inputs(self, parameters: Parameters) -> Any:
+        """The bundled text, what to avoid (nothing), and the seed of the noise."""
+        return testdata.load_text(), "", 0
+
+    def preprocess(
+        self, raw_input: Any, parameters: Parameters, checkpoint: Path
+    ) -> "tuple[npt.NDArray[np.generic], ...]":
+        """Makes tokens and latents of unit variance, different ones for each row of the batch.
+
+        What to avoid is the same for all rows. There is no mask: padding is text like any other.
+        """
+        from openxla.benchmark.models import preprocessing
+
+        text, avoided, seed = raw_input
+        tokens, _, latents = self.input_specs(parameters)
+        batch, seq_len = tokens.shape
+        ids, _ = preprocessing.token_batch(
+            text, checkpoint / "tokenizer.json", batch_size=batch, seq_len=seq_len
+        )
+        noise = diffusion.noise("latents", latents.shape, seed=seed)
+        return (
+            ids,
+            _repeated(avoided, checkpoint / "tokenizer.json", batch, seq_len),
+            noise.astype(preprocessing.numpy_dtype(latents.dtype)),
+        )
+
+    def checkpoint_files(self) -> Mapping[str, Path]:
+        """The bundled tokenizer."""
+        return {"tokenizer.json": testdata.TOKENIZER}
+
+
+def steps(config: Mapping[str, Any]) -> list[Step]:
+    """Returns the steps of the denoiser, the noisiest first.
+
+    In float64 for all frameworks: computed by each in its own type, they would differ in the
+    seventh digit. Equation 12 of the DDIM paper for sigma = 0, solved for latents and noise.
+    """
+    scheduler = config["scheduler"]
+    # What is left of the picture's variance after each number of training steps.
+    left = list(itertools.accumulate((1 - beta for beta in _betas(scheduler)), lambda a, b: a * b))
+    stride = scheduler["num_train_timesteps"] // config["num_inference_steps"]
+    timesteps = [
+        index * stride + scheduler["steps_offset"]
+        for index in reversed(range(config["num_inference_steps"]))
+    ]
+    found = []
+    for timestep in timesteps:
+        now = left[timestep]
+        before = left[timestep - stride] if timestep >= stride else left[0]
+        keep = math.sqrt(before / now)
+        add = math.sqrt(1 - before) - keep * math.sqrt(1 - now)
+        found.append(Step(timestep=timestep, keep=keep, add=add))
+    return found
+
+
+def _betas(scheduler: Mapping[str, Any]) -> Iterator[float]:
+    """Yields the variance that each training step adds: linear in the standard deviation."""
+    first, last = math.sqrt(scheduler["beta_start"]), math.sqrt(scheduler["beta_end"])
+    count = scheduler["num_train_timesteps"]
+    for index in range(count):
+        yield (first + (last - first) * index / (count - 1)) ** 2
+
+
+def _repeated(
+    text: str, tokenizer_file: Path, batch_size: int, seq_len: int
+) -> "npt.NDArray[np.int32]":
+    """Returns the tokens of one text, which may be empty, for each row: int32[batch, seq]."""
+    import numpy as np
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(tokenizer_file))
+    tokenizer.enable_truncation(seq_len)
+    tokenizer.enable_padding(length=seq_len)
+    return np.array([tokenizer.encode(text).ids] * batch_size, np.int32)
+
+
+ARCHITECTURE = SdPipeline()

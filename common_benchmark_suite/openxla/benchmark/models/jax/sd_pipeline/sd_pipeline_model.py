@@ -1,0 +1,99 @@
+"""Stable Diffusion in JAX, from a text to a picture: one program with a loop in it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from openxla.benchmark.models import shared_model
+from openxla.benchmark.models.architectures import sd_pipeline
+from openxla.benchmark.models.jax.causal_lm import at_least_float32
+from openxla.benchmark.models.jax.flax_model import FlaxModel, Weight
+from openxla.benchmark.models.jax.sd_clip import sd_clip_model
+from openxla.benchmark.models.jax.sd_unet import sd_unet_model
+from openxla.benchmark.models.jax.sd_vae import sd_vae_model
+
+_WEIGHTS = {
+    "text_encoder": sd_clip_model.weights,
+    "unet": sd_unet_model.weights,
+    "vae": sd_vae_model.weights,
+}
+
+
+class SdPipeline(nnx.Module):
+    """Text encoder, steps of the denoiser, picture decoder."""
+
+    def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
+        self.text_encoder = sd_clip_model.SdClip(config["text_encoder"], rngs)
+        self.unet = sd_unet_model.SdUnet(config["unet"], rngs)
+        self.vae = sd_vae_model.SdVae(config["vae"], rngs)
+        steps = sd_pipeline.steps(config)
+        self.timesteps = tuple(step.timestep for step in steps)
+        self.keep = tuple(step.keep for step in steps)
+        self.add = tuple(step.add for step in steps)
+        self.guidance_scale = config["guidance_scale"]
+        self.scaling_factor = config["scaling_factor"]
+
+    def __call__(
+        self, input_ids: jax.Array, negative_ids: jax.Array, latents: jax.Array
+    ) -> jax.Array:
+        """i32[batch, seq], the same, [batch, 4, size, size] -> pixels [batch, 3, height, width]."""
+        batch, dtype = input_ids.shape[0], latents.dtype
+        wide = jnp.promote_types(dtype, jnp.float32)
+        text = self.text_encoder(jnp.concatenate([negative_ids, input_ids]))
+
+        def denoise(
+            latents: jax.Array, step: tuple[jax.Array, jax.Array, jax.Array]
+        ) -> tuple[jax.Array, None]:
+            """Takes one step; guidance and sum are at least float32."""
+            timestep, keep, add = step
+            timesteps = jnp.broadcast_to(timestep, 2 * batch)
+            noise = self.unet(jnp.concatenate([latents, latents]), timesteps, text)
+            avoided, wanted = jnp.split(noise.astype(wide), 2)
+            noise = avoided + self.guidance_scale * (wanted - avoided)
+            return (keep * latents.astype(wide) + add * noise).astype(dtype), None
+
+        steps = (
+            jnp.asarray(self.timesteps, jnp.int32),
+            jnp.asarray(self.keep, wide),
+            jnp.asarray(self.add, wide),
+        )
+        latents, _ = jax.lax.scan(denoise, latents, steps)
+        return self.vae((at_least_float32(latents) / self.scaling_factor).astype(dtype))
+
+
+def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
+    """Where each tensor of the checkpoint goes."""
+    for part, part_weights in _WEIGHTS.items():
+        for path, name, transpose in part_weights(config[part]):
+            yield (part, *path), f"{part}.{name}", transpose
+
+
+def create_model(
+    batch_size: int = 1,
+    data_type: str = "fp32",
+    seq_len: int = 77,
+    model_name: str = "runwayml/stable-diffusion-v1-5",
+    **parameters: Any,
+) -> FlaxModel:
+    """Returns Stable Diffusion on the checkpoint of `model_name`.
+
+    Inputs: input_ids and negative_ids, i32[batch, seq], and latents [batch, 4, size, size]; output:
+    pixels [batch, 3, height, width]. Further parameter: `seed` of the checkpoint.
+    """
+    given = {
+        "batch_size": batch_size,
+        "data_type": data_type,
+        "seq_len": seq_len,
+        "model_name": model_name,
+        **parameters,
+    }
+    return FlaxModel(sd_pipeline.ARCHITECTURE, given, SdPipeline, weights)
+
+
+if __name__ == "__main__":
+    shared_model.run_once(
+        create_model, batch_size=1, data_type="fp32", seq_len=16, model_name="sd-pipeline-tiny"
+    )

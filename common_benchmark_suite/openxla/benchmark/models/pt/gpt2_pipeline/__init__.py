@@ -1,0 +1,1 @@
+"""GPT-2 as a pipeline in PyTorch."""

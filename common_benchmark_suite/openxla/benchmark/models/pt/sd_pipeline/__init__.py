@@ -1,0 +1,1 @@
+"""Stable Diffusion, from a text to a picture, in PyTorch."""

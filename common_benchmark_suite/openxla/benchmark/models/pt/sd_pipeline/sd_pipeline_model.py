@@ -1,0 +1,147 @@
+"""Stable Diffusion in PyTorch, from a text to a picture: networks of transformers and diffusers.
+
+The loop over the steps is ours: diffusers' pipeline also tokenizes, checks for unsafe content and
+draws a progress bar, and its schedulers keep their tables in float32.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import diffusers
+import torch
+import transformers
+
+from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.models import checkpoints, shared_model
+from openxla.benchmark.models.architectures import sd_pipeline, sd_unet
+from openxla.benchmark.models.pt import float64
+from openxla.benchmark.models.pt.sd_unet.sd_unet_model import TimestepEmbedding
+from openxla.benchmark.models.pt.tensors import TORCH_DTYPES, as_tensor
+
+
+class SdPipelineModel(torch.nn.Module, shared_model.ArchitectureModel):
+    """Inputs: input_ids and negative_ids, int32[batch, seq], and latents [batch, 4, size, size].
+
+    Output: pixels [batch, 3, height, width].
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__()
+        self.set_architecture(sd_pipeline.ARCHITECTURE, parameters)
+        config = self.architecture.config(str(parameters["model_name"]))
+        self.text_encoder, self.unet, self.vae = _networks(config)
+        self._load_weights(TORCH_DTYPES[str(parameters["data_type"])])
+        # Neither weights nor of the model's type: computed with as they are, in float64.
+        self.text_encoder.embeddings.position_ids = torch.nn.Buffer(
+            torch.arange(config["text_encoder"]["max_position_embeddings"])[None], persistent=False
+        )
+        self.unet.time_proj = TimestepEmbedding(sd_unet.timestep_frequencies(config["unet"]))
+        steps = [[step.timestep, step.keep, step.add] for step in sd_pipeline.steps(config)]
+        self.steps = torch.nn.Buffer(torch.tensor(steps, dtype=torch.float64), persistent=False)
+        self.guidance_scale: float = config["guidance_scale"]
+        self.scaling_factor: float = config["scaling_factor"]
+        self.eval().requires_grad_(False)
+
+    def encode(self, input_ids: torch.Tensor) -> torch.Tensor:
+        """int32[batch, seq] -> [batch, seq, hidden]."""
+        hidden: torch.Tensor = self.text_encoder(input_ids=input_ids).last_hidden_state
+        return hidden
+
+    def denoise(
+        self, latents: torch.Tensor, step: torch.Tensor, text: torch.Tensor
+    ) -> torch.Tensor:
+        """Takes one step.
+
+        Args:
+          latents: [batch, 4, size, size].
+          step: timestep, factor of the latents, factor of the noise: float64[3].
+          text: [2 batch, seq, hidden], what to avoid before what to show.
+
+        Returns:
+          The next latents; guidance and sum are at least float32.
+        """
+        wide = float64.at_least_float32(latents.dtype)
+        timestep, keep, add = step.to(wide)
+        noise = self.unet(
+            torch.cat([latents, latents]),
+            timestep.expand(2 * latents.shape[0]),
+            text,
+            return_dict=False,
+        )[0]
+        avoided, wanted = noise.to(wide).chunk(2)
+        noise = avoided + self.guidance_scale * (wanted - avoided)
+        return (keep * latents.to(wide) + add * noise).to(latents.dtype)
+
+    def decode(self, latents: torch.Tensor) -> torch.Tensor:
+        """[batch, 4, size, size] -> pixels [batch, 3, height, width]."""
+        wide = latents.to(float64.at_least_float32(latents.dtype)) / self.scaling_factor
+        pixels: torch.Tensor = self.vae.decode(wide.to(latents.dtype), return_dict=False)[0]
+        return pixels
+
+    # A loop over dozens of steps must not be unrolled into one program: `torch.compile` skips this
+    # frame, compiles `encode`, `denoise` and `decode`, and runs the second again and again.
+    @torch.compiler.disable(recursive=False)  # type: ignore[untyped-decorator]  # torch's own
+    def generate(
+        self, input_ids: torch.Tensor, negative_ids: torch.Tensor, latents: torch.Tensor
+    ) -> torch.Tensor:
+        """Makes a picture for each row."""
+        text = self.encode(torch.cat([negative_ids, input_ids]))
+        for step in self.steps.unbind():
+            latents = self.denoise(latents, step, text)
+        return self.decode(latents)
+
+    def forward(self, input_ids: Any, negative_ids: Any, latents: Any) -> Any:
+        """Returns the pixels."""
+        return self.generate(as_tensor(input_ids), as_tensor(negative_ids), as_tensor(latents))
+
+    def _load_weights(self, dtype: torch.dtype) -> None:
+        """Gives the networks the checkpoint's weights.
+
+        Raises:
+          RuntimeError: the checkpoint lacks weights, has more, or has some of another shape.
+        """
+        tensors = checkpoints.load_tensors(self.architecture, self.checkpoint)
+        state = {name: as_tensor(tensor).to(dtype) for name, tensor in tensors.items()}
+        self.load_state_dict(state, strict=True, assign=True)
+
+
+def _networks(config: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    """Returns the text encoder, the denoiser and the picture decoder, without weights."""
+    # Shapes only: random weights that are overwritten at once would cost time and memory.
+    with torch.device("meta"):
+        text_encoder = transformers.CLIPTextModel(
+            transformers.CLIPTextConfig(**config["text_encoder"])
+        )
+        unet = diffusers.UNet2DConditionModel.from_config(config["unet"])
+        vae = diffusers.AutoencoderKL.from_config(config["vae"])
+    # The encoder of pictures takes no part: it would cost load time and memory.
+    del vae.encoder, vae.quant_conv
+    return text_encoder, unet, vae
+
+
+def create_model(
+    batch_size: int = 1,
+    data_type: str = "fp32",
+    seq_len: int = 77,
+    model_name: str = "runwayml/stable-diffusion-v1-5",
+    **parameters: Any,
+) -> SdPipelineModel:
+    """Returns Stable Diffusion on the checkpoint of `model_name`.
+
+    Further parameter: `seed` of the checkpoint.
+    """
+    return SdPipelineModel(
+        {
+            "batch_size": batch_size,
+            "data_type": data_type,
+            "seq_len": seq_len,
+            "model_name": model_name,
+            **parameters,
+        }
+    )
+
+
+if __name__ == "__main__":
+    shared_model.run_once(
+        create_model, batch_size=1, data_type="fp32", seq_len=16, model_name="sd-pipeline-tiny"
+    )

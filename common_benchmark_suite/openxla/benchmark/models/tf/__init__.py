@@ -1,0 +1,21 @@
+"""Model implementations in TensorFlow: Keras layers, one folder each.
+
+Keras runs on one of several frameworks, chosen when it is first imported. Importing this package
+chooses TensorFlow, and refuses to go on where another choice was made before: the weights would be
+arrays of that framework.
+"""
+
+import os
+import sys
+
+_BACKEND = "tensorflow"
+
+_chosen = os.environ.setdefault("KERAS_BACKEND", _BACKEND)
+if "keras" in sys.modules:
+    # The variable may have been set only after the import.
+    _chosen = sys.modules["keras"].config.backend()
+if _chosen != _BACKEND:
+    raise ImportError(
+        f"Keras is set to run on {_chosen}, but these models are for {_BACKEND}: set "
+        f"KERAS_BACKEND={_BACKEND} before Keras is imported, or leave it unset"
+    )

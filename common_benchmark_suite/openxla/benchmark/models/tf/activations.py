@@ -1,0 +1,24 @@
+"""GELU in TensorFlow, for models whose truth is a float64 run.
+
+`tf.nn.gelu` is the same but for its constants, which it rounds to float32 in any type: the float64
+run would lose eight digits by it.
+"""
+
+import math
+
+import tensorflow as tf
+
+from openxla.benchmark.models.tf.layers import at_least_float32
+
+
+def gelu(x: tf.Tensor) -> tf.Tensor:
+    """GELU (Hendrycks and Gimpel 2016, arXiv:1606.08415), in float32 at least."""
+    wide = tf.cast(x, at_least_float32(x.dtype))
+    return tf.cast(0.5 * wide * tf.math.erfc(wide * -math.sqrt(0.5)), x.dtype)
+
+
+def gelu_tanh(x: tf.Tensor) -> tf.Tensor:
+    """The approximation of GELU by a hyperbolic tangent, of the same paper."""
+    wide = tf.cast(x, at_least_float32(x.dtype))
+    inner = math.sqrt(2 / math.pi) * (wide + 0.044715 * wide * wide * wide)
+    return tf.cast(0.5 * wide * (1.0 + tf.tanh(inner)), x.dtype)

@@ -1,0 +1,1 @@
+"""EfficientNet in TensorFlow."""

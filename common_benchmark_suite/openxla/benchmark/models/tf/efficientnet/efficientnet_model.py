@@ -1,0 +1,163 @@
+"""EfficientNet in TensorFlow: Keras layers of our own on the shared checkpoint.
+
+Convolutions run channels-last, the only layout that TensorFlow's CPU kernels have; the input
+arrives channels-first, as the workload declares it, and is transposed once.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from openxla.benchmark.models import shared_model
+from openxla.benchmark.models.architectures import efficientnet
+from openxla.benchmark.models.architectures.efficientnet import Block
+from openxla.benchmark.models.tf import weight_names
+from openxla.benchmark.models.tf.keras_model import CONV, DEPTHWISE, KerasModel, Weight
+from openxla.benchmark.models.tf.layers import BatchNorm, Conv, Layer, Linear, mean_over_pixels
+
+
+class ConvNorm(Layer):
+    """Convolution, batch norm, and swish if `activate`."""
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        kernel: int,
+        epsilon: float,
+        *,
+        stride: int = 1,
+        padding: tuple[int, int] = (0, 0),
+        depthwise: bool = False,
+        activate: bool = True,
+    ) -> None:
+        super().__init__()
+        self.conv = Conv(
+            inputs,
+            outputs,
+            kernel,
+            stride=stride,
+            padding=padding,
+            depthwise=depthwise,
+            bias=False,
+        )
+        self.norm = BatchNorm(outputs, epsilon, activate=activate)
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """[batch, height, width, inputs] -> [batch, height', width', outputs]."""
+        return self.norm(self.conv(x))
+
+
+class SqueezeExcite(Layer):
+    """Scales each channel by a gate that all channels' means decide (arXiv:1709.01507)."""
+
+    def __init__(self, channels: int, squeezed: int) -> None:
+        super().__init__()
+        self.reduce = Conv(channels, squeezed, 1)
+        self.expand = Conv(squeezed, channels, 1)
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """[batch, height, width, channels] -> the same."""
+        mean = mean_over_pixels(x, keepdims=True)
+        return x * tf.sigmoid(self.expand(tf.nn.silu(self.reduce(mean))))
+
+
+class InvertedBottleneck(Layer):
+    """1x1 expansion, depthwise filter, squeeze-and-excitation, 1x1 projection, residual sum."""
+
+    def __init__(self, block: Block, epsilon: float) -> None:
+        super().__init__()
+        self.residual = block.residual
+        self.expand = ConvNorm(block.inputs, block.expanded, 1, epsilon) if block.expands else None
+        self.filter = ConvNorm(
+            block.expanded,
+            block.expanded,
+            block.kernel,
+            epsilon,
+            stride=block.stride,
+            padding=block.padding,
+            depthwise=True,
+        )
+        self.excite = SqueezeExcite(block.expanded, block.squeezed)
+        self.project = ConvNorm(block.expanded, block.outputs, 1, epsilon, activate=False)
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """[batch, height, width, inputs] -> [batch, height', width', outputs]."""
+        y = x if self.expand is None else self.expand(x)
+        y = self.project(self.excite(self.filter(y)))
+        return x + y if self.residual else y
+
+
+class EfficientNet(Layer):
+    """Stem, inverted bottlenecks, top, mean, classifier."""
+
+    def __init__(self, config: Mapping[str, Any], _dtype: str) -> None:
+        super().__init__()
+        epsilon = config["batch_norm_eps"]
+        blocks = list(efficientnet.blocks(config))
+        channels = efficientnet.rounded_width(config, 32)
+        # Zeros after, none before, whatever the size: as in transformers.
+        self.stem = ConvNorm(config["num_channels"], channels, 3, epsilon, stride=2, padding=(0, 1))
+        self.blocks = [InvertedBottleneck(block, epsilon) for block in blocks]
+        self.top = ConvNorm(blocks[-1].outputs, config["hidden_dim"], 1, epsilon)
+        self.classifier = Linear(config["hidden_dim"], len(config["id2label"]))
+
+    def call(self, pixel_values: tf.Tensor) -> tf.Tensor:
+        """Pixels [batch, 3, height, width] -> logits [batch, labels]."""
+        x = self.stem(tf.transpose(pixel_values, (0, 2, 3, 1)))
+        for block in self.blocks:
+            x = block(x)
+        return self.classifier(mean_over_pixels(self.top(x)))
+
+
+def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
+    """Where each tensor of the checkpoint goes."""
+
+    def conv_norm(
+        path: str, conv: str, norm: str, transpose: tuple[int, ...] = CONV
+    ) -> Iterator[Weight]:
+        yield from weight_names.conv(f"{path}/conv", conv, transpose, bias=False)
+        yield from weight_names.batch_norm(f"{path}/norm", norm)
+
+    stem, encoder = "efficientnet.embeddings", "efficientnet.encoder"
+    yield from conv_norm("stem", f"{stem}.convolution", f"{stem}.batchnorm")
+    for index, block in enumerate(efficientnet.blocks(config)):
+        path, name = f"blocks/{index}", f"{encoder}.blocks.{index}"
+        if block.expands:
+            expand = f"{name}.expansion.expand"
+            yield from conv_norm(f"{path}/expand", f"{expand}_conv", f"{expand}_bn")
+        depthwise = f"{name}.depthwise_conv.depthwise"
+        yield from conv_norm(f"{path}/filter", f"{depthwise}_conv", f"{depthwise}_norm", DEPTHWISE)
+        for part in ("reduce", "expand"):
+            yield from weight_names.conv(f"{path}/excite/{part}", f"{name}.squeeze_excite.{part}")
+        project = f"{name}.projection.project"
+        yield from conv_norm(f"{path}/project", f"{project}_conv", f"{project}_bn")
+    yield from conv_norm("top", f"{encoder}.top_conv", f"{encoder}.top_bn")
+    yield from weight_names.linear("classifier", "classifier")
+
+
+def create_model(
+    batch_size: int = 1,
+    data_type: str = "fp32",
+    model_name: str = "google/efficientnet-b7",
+    **parameters: Any,
+) -> KerasModel:
+    """Returns EfficientNet on the checkpoint of `model_name`.
+
+    Input: pixels [batch, 3, height, width]; output: logits [batch, 1000]. Further parameter: `seed`
+    of the checkpoint.
+    """
+    given = {
+        "batch_size": batch_size,
+        "data_type": data_type,
+        "model_name": model_name,
+        **parameters,
+    }
+    return KerasModel(efficientnet.ARCHITECTURE, given, EfficientNet, weights)
+
+
+if __name__ == "__main__":
+    shared_model.run_once(
+        create_model, batch_size=1, data_type="fp32", model_name="efficientnet-tiny"
+    )

@@ -1,0 +1,171 @@
+"""Keras layers that several of our models are made of.
+
+Own ones, and on TensorFlow's operations: Keras' own compute some parts in float32 whatever their
+type is, which would cut the float64 run that is the truth to seven digits.
+docs/design/0008-tensorflow-models.md tells the rest.
+
+A layer makes its variables when it is constructed, with zeros that the checkpoint replaces.
+"""
+
+import math
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+
+class Layer(keras.layers.Layer):
+    """A Keras layer that is built once constructed, and casts no input.
+
+    A sum of two types is an error in TensorFlow, so that no part of a model can be in another type
+    than the rest unnoticed. (Keras keeps the names `dtype`, `input`, `output`, `path`, `losses`,
+    `metrics`, `variables` and `weights` for itself: no attribute can have them.)
+    """
+
+    def __init__(self) -> None:
+        super().__init__(autocast=False)
+        self.built = True
+
+    def weight(self, *shape: int) -> Any:
+        """Returns a new variable of the layer's type."""
+        return self.add_weight(shape=shape, initializer="zeros")
+
+
+def at_least_float32(dtype: tf.DType) -> tf.DType:
+    """Returns float32 for the 16-bit types, the others as they are."""
+    return tf.float32 if dtype.size < tf.float32.size else dtype
+
+
+class Linear(Layer):
+    """Product with a matrix, and a sum with a vector if `bias`; variables `kernel` and `bias`."""
+
+    def __init__(self, inputs: int, outputs: int, *, bias: bool = True) -> None:
+        super().__init__()
+        self.kernel = self.weight(inputs, outputs)
+        self.bias = self.weight(outputs) if bias else None
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """[..., inputs] -> [..., outputs]."""
+        # As one matrix: a product with leading dimensions would be a batch of small ones.
+        y = tf.matmul(tf.reshape(x, (-1, x.shape[-1])), self.kernel)
+        if self.bias is not None:
+            y = tf.nn.bias_add(y, self.bias)  # the form that TensorFlow fuses with the product
+        return tf.reshape(y, (*x.shape[:-1], self.kernel.shape[-1]))
+
+
+class LayerNorm(Layer):
+    """Layer norm (arXiv:1607.06450), in float32 at least; variables `scale` and `bias`."""
+
+    def __init__(self, size: int, epsilon: float) -> None:
+        super().__init__()
+        self.epsilon = epsilon
+        self.scale = self.weight(size)
+        self.bias = self.weight(size)
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """[..., size] -> the same."""
+        wide = at_least_float32(x.dtype)
+        y = tf.cast(x, wide)
+        y -= tf.reduce_mean(y, axis=-1, keepdims=True)
+        variance = tf.reduce_mean(tf.square(y), axis=-1, keepdims=True)
+        scale, bias = tf.cast(self.scale, wide), tf.cast(self.bias, wide)
+        return tf.cast(y * (tf.math.rsqrt(variance + self.epsilon) * scale) + bias, x.dtype)
+
+
+class BatchNorm(Layer):
+    """Batch norm with running statistics, then swish if `activate`.
+
+    In float32 at least, and rounded once, as PyTorch's libraries do it. Variables: `scale`, `bias`,
+    `mean` and `var`.
+    """
+
+    def __init__(self, channels: int, epsilon: float, *, activate: bool = False) -> None:
+        super().__init__()
+        self.epsilon, self.activate = epsilon, activate
+        self.scale = self.weight(channels)
+        self.bias = self.weight(channels)
+        self.mean = self.weight(channels)
+        self.var = self.weight(channels)
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """[..., channels] -> the same."""
+        wide = at_least_float32(x.dtype)
+        mean, var, bias, scale = (
+            tf.cast(part, wide) for part in (self.mean, self.var, self.bias, self.scale)
+        )
+        y = tf.nn.batch_normalization(tf.cast(x, wide), mean, var, bias, scale, self.epsilon)
+        return tf.cast(tf.nn.silu(y) if self.activate else y, x.dtype)
+
+
+class Conv(Layer):
+    """Two-dimensional convolution, channels last; variables `kernel` and, if `bias`, `bias`.
+
+    Padding is explicit: that of "SAME" would shift windows of a stride by one pixel.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        kernel: int,
+        *,
+        stride: int = 1,
+        padding: tuple[int, int] = (0, 0),
+        depthwise: bool = False,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.stride, self.padding, self.depthwise = stride, padding, depthwise
+        filters = (inputs, 1) if depthwise else (inputs, outputs)
+        self.kernel = self.weight(kernel, kernel, *filters)
+        self.bias = self.weight(outputs) if bias else None
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """[batch, height, width, inputs] -> [batch, height', width', outputs]."""
+        around = (0, 0), self.padding, self.padding, (0, 0)
+        padding = around if any(self.padding) else "VALID"
+        convolve = tf.nn.depthwise_conv2d if self.depthwise else tf.nn.conv2d
+        y = convolve(x, self.kernel, (1, self.stride, self.stride, 1), padding)
+        return y if self.bias is None else tf.nn.bias_add(y, self.bias)
+
+
+class SelfAttention(Layer):
+    """Multi-head attention of a sequence to itself; layers `query`, `key`, `value` and `merge`.
+
+    Softmax is in float32 at least.
+    """
+
+    def __init__(self, hidden: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query = Linear(hidden, hidden)
+        self.key = Linear(hidden, hidden)
+        self.value = Linear(hidden, hidden)
+        self.merge = Linear(hidden, hidden)
+
+    def call(self, x: tf.Tensor, bias: tf.Tensor | None = None) -> tf.Tensor:
+        """[batch, seq, hidden], and [batch, 1, 1, seq] to add to the scores, -> as x.
+
+        The bias is of the type of the softmax.
+        """
+        batch, seq, hidden = x.shape
+        head_size = hidden // self.heads
+        query, key, value = (
+            tf.transpose(tf.reshape(part(x), (batch, seq, self.heads, head_size)), (0, 2, 1, 3))
+            for part in (self.query, self.key, self.value)
+        )
+        wide = at_least_float32(x.dtype)
+        scores = tf.cast(tf.matmul(query, key, transpose_b=True), wide) * math.sqrt(1 / head_size)
+        weights = tf.nn.softmax(scores if bias is None else scores + bias)
+        context = tf.matmul(tf.cast(weights, x.dtype), value)
+        merged = tf.reshape(tf.transpose(context, (0, 2, 1, 3)), (batch, seq, hidden))
+        return self.merge(merged)
+
+
+def mean_over_pixels(x: tf.Tensor, *, keepdims: bool = False) -> tf.Tensor:
+    """Returns the mean over height and width of [batch, height, width, channels].
+
+    Summed in float32 at least: a 16-bit sum over a picture would lose most of its digits.
+    """
+    wide = tf.cast(x, at_least_float32(x.dtype))
+    return tf.cast(tf.reduce_mean(wide, axis=(1, 2), keepdims=keepdims), x.dtype)

@@ -1,0 +1,1 @@
+"""ResNet in TensorFlow."""

@@ -1,0 +1,128 @@
+"""ResNet in TensorFlow: Keras layers of our own on the shared checkpoint.
+
+Convolutions run channels-last, the only layout that TensorFlow's CPU kernels have; the input
+arrives channels-first, as the workload declares it, and is transposed once.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from openxla.benchmark.models import shared_model
+from openxla.benchmark.models.architectures import resnet
+from openxla.benchmark.models.tf import weight_names
+from openxla.benchmark.models.tf.keras_model import KerasModel, Weight
+from openxla.benchmark.models.tf.layers import BatchNorm, Conv, Layer, Linear, mean_over_pixels
+
+_EPSILON = 1e-5
+
+
+class ConvNorm(Layer):
+    """Convolution and batch norm with running statistics."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int) -> None:
+        super().__init__()
+        around = kernel // 2
+        self.conv = Conv(
+            inputs, outputs, kernel, stride=stride, padding=(around, around), bias=False
+        )
+        self.norm = BatchNorm(outputs, _EPSILON)
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """[batch, height, width, inputs] -> [batch, height', width', outputs]."""
+        return self.norm(self.conv(x))
+
+
+class Bottleneck(Layer):
+    """1x1, 3x3 (with the stride, as in v1.5), 1x1, and a residual sum."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        inner = outputs // 4
+        self.reduce = ConvNorm(inputs, inner, 1, 1)
+        self.filter = ConvNorm(inner, inner, 3, stride)
+        self.expand = ConvNorm(inner, outputs, 1, 1)
+        self.shortcut = ConvNorm(inputs, outputs, 1, stride) if inputs != outputs else None
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """[batch, height, width, inputs] -> [batch, height', width', outputs]."""
+        residual = x if self.shortcut is None else self.shortcut(x)
+        y = tf.nn.relu(self.reduce(x))
+        y = tf.nn.relu(self.filter(y))
+        return tf.nn.relu(self.expand(y) + residual)
+
+
+def _blocks(config: Mapping[str, Any]) -> Iterator[tuple[str, int, int, int]]:
+    """Yields checkpoint name, inputs, outputs and stride of each bottleneck."""
+    channels = config["embedding_size"]
+    for stage, (width, depth) in enumerate(
+        zip(config["hidden_sizes"], config["depths"], strict=True)
+    ):
+        for block in range(depth):
+            stride = 2 if stage > 0 and block == 0 else 1
+            yield f"resnet.encoder.stages.{stage}.layers.{block}", channels, width, stride
+            channels = width
+
+
+class ResNet(Layer):
+    """Stem, bottlenecks, mean, classifier."""
+
+    def __init__(self, config: Mapping[str, Any], _dtype: str) -> None:
+        super().__init__()
+        self.stem = ConvNorm(config["num_channels"], config["embedding_size"], 7, 2)
+        self.blocks = [
+            Bottleneck(inputs, width, stride) for _, inputs, width, stride in _blocks(config)
+        ]
+        self.classifier = Linear(config["hidden_sizes"][-1], len(config["id2label"]))
+
+    def call(self, pixel_values: tf.Tensor) -> tf.Tensor:
+        """Pixels [batch, 3, height, width] -> logits [batch, labels]."""
+        x = tf.nn.relu(self.stem(tf.transpose(pixel_values, (0, 2, 3, 1))))
+        # Padded apart: XLA takes no explicit padding for this operation, but merges the two.
+        x = tf.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=float("-inf"))
+        x = tf.nn.max_pool2d(x, 3, 2, "VALID")
+        for block in self.blocks:
+            x = block(x)
+        return self.classifier(mean_over_pixels(x))
+
+
+def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
+    """Where each tensor of the checkpoint goes."""
+
+    def conv_norm(path: str, name: str) -> Iterator[Weight]:
+        yield from weight_names.conv(f"{path}/conv", f"{name}.convolution", bias=False)
+        yield from weight_names.batch_norm(f"{path}/norm", f"{name}.normalization")
+
+    yield from conv_norm("stem", "resnet.embedder.embedder")
+    for index, (name, inputs, outputs, _) in enumerate(_blocks(config)):
+        path = f"blocks/{index}"
+        for layer, part in enumerate(("reduce", "filter", "expand")):
+            yield from conv_norm(f"{path}/{part}", f"{name}.layer.{layer}")
+        if inputs != outputs:
+            yield from conv_norm(f"{path}/shortcut", f"{name}.shortcut")
+    yield from weight_names.linear("classifier", "classifier.1")
+
+
+def create_model(
+    batch_size: int = 1,
+    data_type: str = "fp32",
+    model_name: str = "microsoft/resnet-50",
+    **parameters: Any,
+) -> KerasModel:
+    """Returns ResNet on the checkpoint of `model_name`.
+
+    Input: pixels [batch, 3, height, width]; output: logits [batch, 1000]. Further parameters:
+    `checkpoint` (`seeded` or `pretrained`) and `seed`.
+    """
+    given = {
+        "batch_size": batch_size,
+        "data_type": data_type,
+        "model_name": model_name,
+        **parameters,
+    }
+    return KerasModel(resnet.ARCHITECTURE, given, ResNet, weights)
+
+
+if __name__ == "__main__":
+    shared_model.run_once(create_model, batch_size=1, data_type="fp32", model_name="resnet-tiny")

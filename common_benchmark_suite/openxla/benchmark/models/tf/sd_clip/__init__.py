@@ -1,0 +1,1 @@
+"""The text encoder of Stable Diffusion in TensorFlow."""

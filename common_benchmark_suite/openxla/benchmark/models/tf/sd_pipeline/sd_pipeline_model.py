@@ -1,0 +1,95 @@
+"""Stable Diffusion in TensorFlow, from a text to a picture: one program with a loop in it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from openxla.benchmark.models import shared_model
+from openxla.benchmark.models.architectures import sd_pipeline
+from openxla.benchmark.models.tf.causal_lm import widened
+from openxla.benchmark.models.tf.keras_model import KerasModel, Weight
+from openxla.benchmark.models.tf.layers import Layer
+from openxla.benchmark.models.tf.sd_clip import sd_clip_model
+from openxla.benchmark.models.tf.sd_unet import sd_unet_model
+from openxla.benchmark.models.tf.sd_vae import sd_vae_model
+
+_WEIGHTS = {
+    "text_encoder": sd_clip_model.weights,
+    "unet": sd_unet_model.weights,
+    "vae": sd_vae_model.weights,
+}
+
+
+class SdPipeline(Layer):
+    """Text encoder, steps of the denoiser, picture decoder."""
+
+    def __init__(self, config: Mapping[str, Any], dtype: str) -> None:
+        super().__init__()
+        self.text_encoder = sd_clip_model.SdClip(config["text_encoder"], dtype)
+        self.unet = sd_unet_model.SdUnet(config["unet"], dtype)
+        self.vae = sd_vae_model.SdVae(config["vae"], dtype)
+        self.steps = tuple(sd_pipeline.steps(config))
+        self.guidance_scale = config["guidance_scale"]
+        self.scaling_factor = config["scaling_factor"]
+
+    def call(self, input_ids: tf.Tensor, negative_ids: tf.Tensor, latents: tf.Tensor) -> tf.Tensor:
+        """i32[batch, seq], the same, [batch, 4, size, size] -> pixels [batch, 3, height, width]."""
+        batch, dtype = input_ids.shape[0], latents.dtype
+        text = self.text_encoder(tf.concat([negative_ids, input_ids], axis=0))
+        timesteps = tf.constant([step.timestep for step in self.steps], tf.int32)
+        wide = widened(latents).dtype
+        keep = tf.constant([step.keep for step in self.steps], wide)
+        add = tf.constant([step.add for step in self.steps], wide)
+
+        def denoise(index: tf.Tensor, latents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            """Takes one step; guidance and sum are at least float32."""
+            both = tf.concat([latents, latents], axis=0)
+            noise = widened(self.unet(both, tf.fill((2 * batch,), timesteps[index]), text))
+            avoided, wanted = tf.split(noise, 2)
+            noise = avoided + self.guidance_scale * (wanted - avoided)
+            after = keep[index] * widened(latents) + add[index] * noise
+            return index + 1, tf.cast(after, dtype)
+
+        _, latents = tf.while_loop(
+            lambda index, _: index < len(self.steps),
+            denoise,
+            (tf.constant(0, tf.int32), latents),
+            maximum_iterations=len(self.steps),
+        )
+        return self.vae(tf.cast(widened(latents) / self.scaling_factor, dtype))
+
+
+def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
+    """Where each tensor of the checkpoint goes."""
+    for part, part_weights in _WEIGHTS.items():
+        for path, name, transpose in part_weights(config[part]):
+            yield f"{part}/{path}", f"{part}.{name}", transpose
+
+
+def create_model(
+    batch_size: int = 1,
+    data_type: str = "fp32",
+    seq_len: int = 77,
+    model_name: str = "runwayml/stable-diffusion-v1-5",
+    **parameters: Any,
+) -> KerasModel:
+    """Returns Stable Diffusion on the checkpoint of `model_name`.
+
+    Inputs: input_ids and negative_ids, i32[batch, seq], and latents [batch, 4, size, size]; output:
+    pixels [batch, 3, height, width]. Further parameter: `seed` of the checkpoint.
+    """
+    given = {
+        "batch_size": batch_size,
+        "data_type": data_type,
+        "seq_len": seq_len,
+        "model_name": model_name,
+        **parameters,
+    }
+    return KerasModel(sd_pipeline.ARCHITECTURE, given, SdPipeline, weights)
+
+
+if __name__ == "__main__":
+    shared_model.run_once(
+        create_model, batch_size=1, data_type="fp32", seq_len=16, model_name="sd-pipeline-tiny"
+    )

@@ -1,0 +1,1 @@
+"""The denoiser of Stable Diffusion in TensorFlow."""

@@ -1,0 +1,1 @@
+"""The picture decoder of Stable Diffusion in TensorFlow."""

@@ -1,0 +1,1 @@
+"""T5 that generates, in TensorFlow."""

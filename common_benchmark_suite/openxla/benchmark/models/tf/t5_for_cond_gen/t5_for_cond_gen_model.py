@@ -1,0 +1,157 @@
+"""T5 that generates, in TensorFlow, with a static cache; `forward` and `generate` are one."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.models import shared_model
+from openxla.benchmark.models.architectures import t5_for_cond_gen
+from openxla.benchmark.models.architectures.t5_for_cond_gen import max_new_tokens
+from openxla.benchmark.models.generation import GenerationModel
+from openxla.benchmark.models.tf.causal_lm import tied_head, widened
+from openxla.benchmark.models.tf.greedy import LayerCache, continue_greedily
+from openxla.benchmark.models.tf.keras_model import KerasModel
+from openxla.benchmark.models.tf.layers import at_least_float32
+from openxla.benchmark.models.tf.t5.t5_model import T5, weights
+
+
+class Cache(NamedTuple):
+    """What a step needs beside the token; all but `tokens` stays the same from step to step.
+
+    Attributes:
+      tokens: keys and values of the decoder's tokens, with places for all of them, by layer.
+      prompt: those of the encoder's output, for cross-attention.
+      prompt_bias: hides the padding of the prompt, [batch, 1, 1, seq].
+      bias: of self-attention, [heads, 2 * places - 1]: by distance, the longest first, then the
+        bias that hides places not yet written. Each step's bias is a slice of it.
+    """
+
+    tokens: tuple[LayerCache, ...]
+    prompt: tuple[LayerCache, ...]
+    prompt_bias: tf.Tensor
+    bias: tf.Tensor
+
+
+class T5ForCondGen(KerasModel, GenerationModel):
+    """Inputs: input_ids and attention_mask, i32[batch, seq].
+
+    Outputs: see `GenerationModel.generate`.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__(t5_for_cond_gen.ARCHITECTURE, parameters, T5, weights)
+        self.max_new_tokens = max_new_tokens(parameters)
+        config = self.architecture.config(str(parameters["model_name"]))
+        self._cache_shape = (config["num_heads"], self.max_new_tokens, config["d_kv"])
+        self._start_token: int = config["decoder_start_token_id"]
+        self._head_scale: float = config["d_model"] ** -0.5
+
+    def prefill(self, input_ids: tf.Tensor, attention_mask: tf.Tensor) -> tuple[tf.Tensor, Cache]:
+        """See `GenerationModel.prefill`: encodes the prompts and reads the start token."""
+        model, batch, places = self.layer, input_ids.shape[0], self.max_new_tokens
+        dtype = tf.as_dtype(model.words.dtype)
+        wide = at_least_float32(dtype)
+        seen = attention_mask[:, tf.newaxis, tf.newaxis, :] > 0
+        prompt_bias = tf.where(seen, tf.zeros((), wide), tf.constant(wide.min, wide))
+        prompt = model.prompt(model.encode(input_ids, prompt_bias))
+        empty = tf.zeros((batch, *self._cache_shape), dtype)
+        bias = model.decoder.bias(np.arange(1 - places, 1))
+        unseen = tf.fill((bias.shape[0], places - 1), tf.constant(wide.min, wide))
+        cache = Cache(
+            tokens=((empty, empty),) * len(prompt),
+            prompt=prompt,
+            prompt_bias=prompt_bias,
+            bias=tf.concat([bias, unseen], axis=1),
+        )
+        start = tf.fill((batch,), tf.constant(self._start_token, tf.int32))
+        return self.decode(start, tf.constant(0, tf.int32), cache)
+
+    def decode(
+        self, token: tf.Tensor, position: tf.Tensor, cache: Cache
+    ) -> tuple[tf.Tensor, Cache]:
+        """See `GenerationModel.decode`; positions are counted from the start token."""
+        model, places = self.layer, self.max_new_tokens
+        bias = tf.slice(cache.bias, (0, places - 1 - position), (cache.bias.shape[0], places))
+        x, tokens = model.embed(token[:, tf.newaxis]), []
+        layers = zip(model.decoder.layers, cache.prompt, cache.tokens, strict=True)
+        for layer, prompt, earlier in layers:
+            x, kept = layer(
+                x,
+                bias[:, tf.newaxis],
+                prompt,
+                cache.prompt_bias,
+                position=position,
+                cache=earlier,
+            )
+            tokens.append(kept)
+        x = model.decoder.norm(x)[:, -1]
+        logits = tied_head(x * tf.constant(self._head_scale, x.dtype), model.words)
+        return widened(logits), cache._replace(tokens=tuple(tokens))
+
+    def first_position(self, *inputs: Any) -> int:
+        """Behind the start token."""
+        return 1
+
+    def generate(
+        self,
+        input_ids: tf.Tensor,
+        attention_mask: tf.Tensor,
+        forced_tokens: tf.Tensor | None = None,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """See `GenerationModel.generate`; one program with a loop in it."""
+        logits, cache = self.prefill(input_ids, attention_mask)
+
+        # Only what changes is carried by the loop; a program copies what it carries.
+        def decode(
+            token: tf.Tensor, position: tf.Tensor, tokens: tuple[LayerCache, ...]
+        ) -> tuple[tf.Tensor, tuple[LayerCache, ...]]:
+            after, changed = self.decode(token, position, cache._replace(tokens=tokens))
+            return after, changed.tokens
+
+        return continue_greedily(
+            decode,
+            (logits, cache.tokens),
+            position=self.first_position(),
+            new=self.max_new_tokens,
+            forced_tokens=forced_tokens,
+        )
+
+    def forward(self, *inputs: Any) -> Any:
+        """Generates."""
+        return self.generate(*map(tf.convert_to_tensor, inputs))
+
+
+def create_model(
+    batch_size: int = 1,
+    data_type: str = "fp32",
+    seq_len: int = 512,
+    model_name: str = "t5-large",
+    **parameters: Any,
+) -> T5ForCondGen:
+    """Returns T5 on the checkpoint of `model_name`.
+
+    Further parameters: `max_new_tokens` (128 unless given), `checkpoint` (`seeded` or `pretrained`)
+    and `seed`.
+    """
+    return T5ForCondGen(
+        {
+            "batch_size": batch_size,
+            "data_type": data_type,
+            "seq_len": seq_len,
+            "model_name": model_name,
+            **parameters,
+        }
+    )
+
+
+if __name__ == "__main__":
+    shared_model.run_once(
+        create_model,
+        batch_size=1,
+        data_type="fp32",
+        seq_len=32,
+        model_name="t5-tiny",
+        max_new_tokens=8,
+    )

@@ -1,0 +1,1 @@
+"""Whisper in TensorFlow."""

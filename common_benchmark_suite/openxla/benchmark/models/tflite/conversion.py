@@ -1,0 +1,191 @@
+"""From a model in JAX or TensorFlow to a TFLite file.
+
+JAX's way goes through jax2tf, TensorFlow's through `tf.function`; both end in a SavedModel, with
+the weights as its variables, which TensorFlow's converter reads. Inputs and outputs are named by
+their positions (`input_00`, `output_00`): a TFLite file keeps names, not the order.
+"""
+
+import itertools
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from openxla.benchmark.def_types import TensorSpec
+from openxla.benchmark.models.preprocessing import element_type_of, numpy_dtype
+from openxla.benchmark.models.shared_model import as_tuple
+from openxla.benchmark.models.tflite.model_uri import FP16_WEIGHTS, FP32, INT8
+
+# How many input sets the ranges of activations are taken from.
+CALIBRATION_SETS = 16
+
+PhaseTimer = Callable[[str], AbstractContextManager[None]]
+
+
+class NotConvertibleError(Exception):
+    """TFLite can not hold this model in that way; the message is a reason to act on."""
+
+
+def convert(
+    model: Any,
+    inputs: Sequence[TensorSpec],
+    precision: str,
+    directory: Path,
+    *,
+    integer_edges: bool = False,
+    phase: PhaseTimer = nullcontext,
+) -> bytes:
+    """Returns the content of a TFLite file.
+
+    Args:
+      model: in JAX (with `apply` and `params`, or `forward` alone) or in TensorFlow (`forward`).
+      inputs: shape and type of each input.
+      precision: one of `fp32`, `fp16-weights`, `dynamic-range`, `int8`.
+      directory: an empty one, for the SavedModel.
+      integer_edges: of an int8 file, make float inputs and outputs int8, too.
+      phase: times `trace` and `lower`.
+
+    Raises:
+      NotConvertibleError: the model's type is not one that TFLite computes in, an operation has no
+        counterpart, or there is nothing to calibrate with.
+    """
+    import tensorflow as tf
+
+    with phase("trace"):
+        module, function = _traced(model, inputs)
+    with phase("lower"):
+        tf.saved_model.save(module, str(directory), signatures=function)
+        converter = tf.lite.TFLiteConverter.from_saved_model(str(directory))
+        # Names the program that wrote the file, which would differ from run to run.
+        converter.exclude_conversion_metadata = True
+        if precision != FP32:
+            converter.optimizations = [tf.lite.Optimize.DEFAULT]
+        if precision == FP16_WEIGHTS:
+            converter.target_spec.supported_types = [tf.float16]
+        if precision == INT8:
+            converter.representative_dataset = _calibration(model, CALIBRATION_SETS)
+            if integer_edges:
+                converter.inference_input_type = converter.inference_output_type = tf.int8
+        return _converted(converter)
+
+
+def versions() -> dict[str, str]:
+    """Returns the versions of the packages that decide what a conversion gives."""
+    found = {}
+    for name in ("tensorflow", "keras", "jax", "flax", "numpy"):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def _converted(converter: Any) -> bytes:
+    from tensorflow.lite.python.convert import ConverterError
+
+    try:
+        content: bytes = converter.convert()
+    except ConverterError as error:
+        raise NotConvertibleError(
+            f"TensorFlow's converter to TFLite refuses the model: {_first_reason(str(error))}"
+        ) from error
+    return content
+
+
+def _first_reason(message: str) -> str:
+    """Returns the line of a converter's message that says most; hundreds may follow it."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    for mark in ("needs a", "Ops:", "error:"):
+        if found := next((line for line in lines if mark in line), None):
+            return found.rpartition("error:")[2].strip()[:300]
+    return (lines[0] if lines else "no message")[:300]
+
+
+def _traced(model: Any, inputs: Sequence[TensorSpec]) -> tuple[Any, Any]:
+    """Returns a module that holds the weights, and the concrete function that uses them."""
+    is_jax = hasattr(model, "apply") and hasattr(model, "params")
+    if not is_jax and not hasattr(model, "layer"):
+        # Neither of the suite's own kinds: told by what its module has imported.
+        is_jax = "jax" in sys.modules and "tensorflow" not in sys.modules
+    import tensorflow as tf
+
+    module = tf.Module()
+    call, weight_types = (_jax_call if is_jax else _tensorflow_call)(model, module)
+    _refuse_sixteen_bits([*weight_types, *(spec.dtype for spec in inputs)])
+    specs = [
+        tf.TensorSpec(spec.shape, numpy_dtype(spec.dtype), name=f"input_{index:02d}")
+        for index, spec in enumerate(inputs)
+    ]
+
+    def named(*values: Any) -> dict[str, Any]:
+        outputs = as_tuple(call(*values))
+        # An output that is an input would otherwise lose its name.
+        return {f"output_{index:02d}": tf.identity(item) for index, item in enumerate(outputs)}
+
+    return module, tf.function(named, autograph=False).get_concrete_function(*specs)
+
+
+def _jax_call(model: Any, module: Any) -> tuple[Callable[..., Any], list[str]]:
+    """Returns a function for TensorFlow whose weights `module` holds, and their types."""
+    import jax
+    import tensorflow as tf
+    from jax.experimental import jax2tf
+
+    apply = getattr(model, "apply", lambda _, *inputs: model.forward(*inputs))
+    leaves, structure = jax.tree.flatten(getattr(model, "params", ()))
+    # A flat list: a SavedModel keeps no dictionary whose keys are numbers.
+    module.leaves = [tf.Variable(np.asarray(leaf), trainable=False) for leaf in leaves]
+    run = jax2tf.convert(
+        lambda weights, *inputs: apply(jax.tree.unflatten(structure, weights), *inputs),
+        with_gradient=False,
+        native_serialization_platforms=("cpu",),
+    )
+    types = [element_type_of(leaf.dtype) for leaf in leaves]
+    return lambda *inputs: run([leaf.value() for leaf in module.leaves], *inputs), types
+
+
+def _tensorflow_call(model: Any, module: Any) -> tuple[Callable[..., Any], list[str]]:
+    """Returns a function whose weights `module` holds, and their types."""
+    module.layer = getattr(model, "layer", model)
+    variables = getattr(module.layer, "variables", ())
+    # Keras names a type by a text, TensorFlow by an object of its own.
+    types = [getattr(item.dtype, "as_numpy_dtype", item.dtype) for item in variables]
+    return model.forward, list(map(element_type_of, types))
+
+
+def _refuse_sixteen_bits(types: Iterable[str]) -> None:
+    """Raises for a 16-bit model: TFLite's CPU kernels would compute in fp32."""
+    if found := sorted(set(types) & {"f16", "bf16"}):
+        raise NotConvertibleError(
+            f"the model is in {', '.join(found)}, which TFLite computes in fp32 on the CPU: take "
+            "the model in fp32, with the compiler fp16 if its weights are to have 16 bits"
+        )
+
+
+def _calibration(model: Any, count: int) -> Callable[[], Iterator[Mapping[str, Any]]]:
+    """Returns what the converter asks for input sets; the first one is made here.
+
+    Raises:
+      NotConvertibleError: the model offers none.
+    """
+    offered = getattr(model, "calibration_inputs", None)
+    if offered is None:
+        raise NotConvertibleError(
+            f"int8 needs inputs to calibrate with, and {type(model).__name__} offers none: give "
+            "the model a method `calibration_inputs(count)` that yields tuples of arrays, as "
+            "`forward` takes them, or use the compiler dynamic-range, which needs none"
+        )
+    sets = [tuple(arrays) for arrays in itertools.islice(offered(count), count)]
+    if not sets:
+        raise NotConvertibleError(
+            f"int8 needs inputs to calibrate with, and `calibration_inputs({count})` of "
+            f"{type(model).__name__} yields none"
+        )
+
+    def samples() -> Iterator[Mapping[str, Any]]:
+        for arrays in sets:
+            yield {f"input_{index:02d}": value for index, value in enumerate(arrays)}
+
+    return samples

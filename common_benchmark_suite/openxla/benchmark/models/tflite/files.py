@@ -1,0 +1,133 @@
+"""Where TFLite files are kept in the local artifact root.
+
+<root>/tflite/<JAX model>-<precision>-<digest>/   files that the suite has converted, addressed
+    model_int8.tflite                             by the digest of all that decides their bytes
+    manifest.json
+<root>/published/<host>/<path of the URL>         files that others publish, put there by hand
+"""
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from openxla.benchmark.models.architectures.base import digest_of
+from openxla.benchmark.models.checkpoints import CheckpointError
+from openxla.benchmark.models.tflite.model_uri import ModelUri
+from openxla.benchmark.root import root_dir
+
+MANIFEST_FILE = "manifest.json"
+
+
+class DamagedFileError(RuntimeError):
+    """A kept file is not what its manifest describes; the message says what to do."""
+
+
+@attrs.frozen(kw_only=True)
+class TfLiteFile:
+    """A TFLite file on this machine.
+
+    Attributes:
+      path: where it is.
+      sha256, size_bytes: of its content.
+      origin: `converted`, or `published`.
+      notes: what is known of its making, e.g. versions of the packages; plain JSON values.
+    """
+
+    path: Path
+    sha256: str
+    size_bytes: int
+    origin: str
+    notes: Mapping[str, Any]
+
+
+def published(uri: ModelUri) -> TfLiteFile:
+    """Returns the published file of an address.
+
+    Raises:
+      CheckpointError: it is not in the artifact root; the message says where it has to be.
+    """
+    path = root_dir() / "published" / uri.text.removeprefix("https://")
+    if not uri.is_published:
+        raise CheckpointError(
+            f"nobody publishes {uri.text}: use the seeded checkpoint (the default), or an address "
+            "that begins with https://"
+        )
+    if not path.is_file():
+        raise CheckpointError(
+            f"the published file {uri.text} is not here, and the suite does not fetch it: put it "
+            f"into {path}, or use the seeded checkpoint (the default)"
+        )
+    return _described(path, origin="published", notes={})
+
+
+def converted(
+    uri: ModelUri, recipe: Mapping[str, Any], make: Callable[[Path], Mapping[str, Any]]
+) -> TfLiteFile:
+    """Returns the file of a recipe, made on first use.
+
+    Several processes may make the same one: each writes a folder of its own, and the first to
+    finish gives it its name.
+
+    Args:
+      uri: address of the file.
+      recipe: all that decides its bytes, as plain JSON values.
+      make: writes the file to the given path and returns notes for the manifest.
+
+    Raises:
+      DamagedFileError: it is here, but not as it was written.
+    """
+    digest = digest_of(recipe)
+    target = root_dir() / "tflite" / f"{uri.source}-{uri.precision}-{digest[:16]}"
+    if not (target / MANIFEST_FILE).is_file():
+        _write(target, uri, recipe, make)
+    manifest = json.loads((target / MANIFEST_FILE).read_text(encoding="utf-8"))
+    found = _described(target / uri.file, origin="converted", notes=manifest["notes"])
+    if found.sha256 != manifest["sha256"]:
+        raise DamagedFileError(
+            f"{found.path} is not the file that its manifest describes: remove {target}"
+        )
+    return found
+
+
+def _write(
+    target: Path,
+    uri: ModelUri,
+    recipe: Mapping[str, Any],
+    make: Callable[[Path], Mapping[str, Any]],
+) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        notes = make(directory / uri.file)
+        made = _described(directory / uri.file, origin="converted", notes=notes)
+        manifest = {
+            "model_uri": uri.text,
+            "recipe": dict(recipe),
+            "notes": dict(notes),
+            "sha256": made.sha256,
+            "size_bytes": made.size_bytes,
+        }
+        text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
+        (directory / MANIFEST_FILE).write_text(text, encoding="utf-8")
+        directory.chmod(0o755)
+        try:
+            directory.rename(target)
+        except OSError:
+            if not (target / MANIFEST_FILE).is_file():
+                raise
+            # Another process was first, with the same recipe.
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _described(path: Path, *, origin: str, notes: Mapping[str, Any]) -> TfLiteFile:
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    size_bytes = path.stat().st_size
+    return TfLiteFile(path=path, sha256=sha256, size_bytes=size_bytes, origin=origin, notes=notes)

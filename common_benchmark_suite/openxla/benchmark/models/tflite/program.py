@@ -1,0 +1,117 @@
+"""A TFLite file in the LiteRT interpreter: inputs set once, invoked again and again."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+Array = npt.NDArray[np.generic]
+
+
+class Program:
+    """A loaded file.
+
+    Files converted by the suite name inputs and outputs by position; of others, names are sorted by
+    the numbers in them, or, where there is no signature, taken in the file's order.
+
+    Args:
+      path: of the file, which is mapped into memory: it must stay as it is.
+      threads: of the kernels.
+      xnnpack: whether XNNPACK takes the operations that it knows, as is LiteRT's default.
+
+    Raises:
+      ValueError: the file is none of TFLite's.
+    """
+
+    def __init__(self, path: Path, *, threads: int, xnnpack: bool = True) -> None:
+        resolver = (
+            OpResolverType.AUTO if xnnpack else OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+        )
+        self._interpreter = Interpreter(
+            model_path=str(path), num_threads=threads, experimental_op_resolver_type=resolver
+        )
+        self._interpreter.allocate_tensors()
+        self._inputs, self._outputs = _edges(self._interpreter)
+        self.invoke = self._interpreter.invoke
+
+    def set_inputs(self, inputs: Sequence[Array]) -> None:
+        """Copies inputs into the program, where they stay; int8 inputs are quantised here.
+
+        Raises:
+          ValueError: they are not what the file takes.
+        """
+        if len(inputs) != len(self._inputs):
+            raise ValueError(f"the file takes {len(self._inputs)} inputs, not {len(inputs)}")
+        for detail, value in zip(self._inputs, inputs, strict=True):
+            if tuple(detail["shape"]) != value.shape:
+                raise ValueError(
+                    f"the file's input {detail['name']} is {tuple(detail['shape'])}, not "
+                    f"{value.shape}"
+                )
+            self._interpreter.set_tensor(detail["index"], _quantized(value, detail))
+
+    def outputs(self) -> list[Array]:
+        """Returns copies of the outputs of the last execution; int8 ones as float32."""
+        return [
+            _dequantized(self._interpreter.get_tensor(detail["index"]), detail)
+            for detail in self._outputs
+        ]
+
+    def edge_types(self) -> dict[str, list[str]]:
+        """Returns the element types of the program's own inputs and outputs."""
+        return {
+            "inputs": [np.dtype(detail["dtype"]).name for detail in self._inputs],
+            "outputs": [np.dtype(detail["dtype"]).name for detail in self._outputs],
+        }
+
+    def tensor_types(self) -> dict[str, int]:
+        """Returns how many tensors of the file have which type; constants are among them."""
+        counts: dict[str, int] = {}
+        for detail in self._interpreter.get_tensor_details():
+            name = np.dtype(detail["dtype"]).name
+            counts[name] = counts.get(name, 0) + 1
+        return dict(sorted(counts.items()))
+
+
+def _edges(interpreter: Any) -> tuple[list[Any], list[Any]]:
+    """Returns the details of inputs and outputs, in the order in which the model has them."""
+    if len(interpreter.get_signature_list()) != 1:
+        return interpreter.get_input_details(), interpreter.get_output_details()
+    # It must not outlive this function: the interpreter refuses to run while others hold it.
+    runner = interpreter.get_signature_runner()
+    return _sorted(runner.get_input_details()), _sorted(runner.get_output_details())
+
+
+def _sorted(details: Mapping[str, Any]) -> list[Any]:
+    def by_number(name: str) -> list[tuple[int, str]]:
+        return [(int(part) if part.isdigit() else -1, part) for part in re.split(r"(\d+)", name)]
+
+    return [details[name] for name in sorted(details, key=by_number)]
+
+
+def _quantized(value: Array, detail: Mapping[str, Any]) -> Array:
+    """Returns an input in the type that the file takes.
+
+    Raises:
+      ValueError: it is of another type, and the file says nothing of a scale.
+    """
+    due = np.dtype(detail["dtype"])
+    scale, zero_point = detail["quantization"]
+    if value.dtype == due:
+        return value
+    if due not in (np.int8, np.uint8) or not scale or value.dtype.kind != "f":
+        raise ValueError(f"the file's input {detail['name']} is {due.name}, not {value.dtype.name}")
+    steps = np.rint(np.asarray(value, np.float32) / np.float32(scale)) + zero_point
+    limits = np.iinfo(due)
+    return np.asarray(np.clip(steps, limits.min, limits.max).astype(due))
+
+
+def _dequantized(value: Array, detail: Mapping[str, Any]) -> Array:
+    scale, zero_point = detail["quantization"]
+    if value.dtype not in (np.int8, np.uint8) or not scale:
+        return value
+    return np.asarray(np.float32(scale) * (np.asarray(value, np.float32) - np.float32(zero_point)))

@@ -1,0 +1,113 @@
+"""A TFLite file as a model: one of the artifact root, or converted from its JAX model."""
+
+import importlib
+import importlib.util
+import tempfile
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.models import checkpoints, shared_model
+from openxla.benchmark.models.architectures import Architecture
+from openxla.benchmark.models.architectures.base import digest_of
+from openxla.benchmark.models.tflite import conversion, files, model_uri
+
+
+class TfLiteModel(shared_model.ArchitectureModel):
+    """The model in the file that `model_uri` names.
+
+    With `checkpoint=seeded`, the default, that is a file of the same kind that the suite converts
+    from its own JAX model of that name, on seeded weights. With `checkpoint=pretrained` it is the
+    published file, which has to be in the artifact root; see `files`.
+
+    Args:
+      architecture: completes the parameters by what the address says.
+      parameters: `model_uri`, and `checkpoint` and `seed` if need be.
+      source_module: module of the JAX model.
+
+    Attributes:
+      uri: the address.
+    """
+
+    def __init__(
+        self, architecture: Architecture, parameters: Parameters, source_module: str
+    ) -> None:
+        completed = architecture.complete(parameters)
+        self.set_architecture(architecture, completed)
+        self.uri = model_uri.parse(completed["model_uri"])
+        self._source_module = source_module
+
+    def source(self) -> Any:
+        """Returns the JAX model behind the file, unquantised, on the same checkpoint."""
+        parameters = model_uri.unquantized(self.model_parameters)
+        del parameters["model_uri"]
+        return importlib.import_module(self._source_module).create_model(**parameters)
+
+    def file(self, phase: conversion.PhaseTimer = nullcontext) -> files.TfLiteFile:
+        """Returns the file; where it has to be converted first, that is timed by `phase`.
+
+        Raises:
+          CheckpointError: the published file is asked for, and is not here.
+          NotConvertibleError: TFLite can not hold the model.
+        """
+        if self.model_parameters.get("checkpoint", "seeded") == "pretrained":
+            return files.published(self.uri)
+
+        def make(path: Path) -> dict[str, Any]:
+            specs = self.architecture.input_specs(self.model_parameters)
+            with tempfile.TemporaryDirectory(prefix="cbs-tflite-") as directory:
+                content = conversion.convert(
+                    self.source(),
+                    specs,
+                    self.uri.precision,
+                    Path(directory),
+                    integer_edges=self._has_integer_edges(),
+                    phase=phase,
+                )
+            path.write_bytes(content)
+            return {"converter": conversion.versions()}
+
+        return files.converted(self.uri, self._recipe(), make)
+
+    def forward(self, *inputs: npt.NDArray[np.generic]) -> Any:
+        """Runs the file's program, on one thread, from and to arrays as `input_specs` declares."""
+        from openxla.benchmark.models.tflite.program import Program
+
+        program = Program(self.file().path, threads=1)
+        program.set_inputs(inputs)
+        program.invoke()
+        return tuple(program.outputs())
+
+    def _has_integer_edges(self) -> bool:
+        """Tells whether inputs and outputs are int8 as well: where all inputs are numbers."""
+        specs = self.architecture.input_specs(self.model_parameters)
+        return self.uri.precision == model_uri.INT8 and all(spec.dtype == "f32" for spec in specs)
+
+    def _recipe(self) -> dict[str, Any]:
+        parameters = self.model_parameters
+        return {
+            "architecture": f"{self.architecture.name}/{self.architecture.version}",
+            "config": digest_of(self.architecture.config(str(parameters["model_name"]))),
+            "checkpoint": checkpoints.identity(self.architecture, parameters),
+            "inputs": [str(spec) for spec in self.architecture.input_specs(parameters)],
+            "precision": self.uri.precision,
+            "integer_edges": self._has_integer_edges(),
+            "calibration_sets": conversion.CALIBRATION_SETS,
+            "sources": [_source_digest(name) for name in (self._source_module, *_CONVERTERS)],
+            "versions": conversion.versions(),
+        }
+
+
+_CONVERTERS = (conversion.__name__, "openxla.benchmark.models.calibration")
+
+
+def _source_digest(module: str) -> str:
+    """Returns the sha256 of a module's source, without importing it."""
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(f"there is no module {module}")
+    return digest_of(Path(spec.origin).read_text(encoding="utf-8"))

@@ -1,0 +1,1 @@
+"""ViT in TFLite."""

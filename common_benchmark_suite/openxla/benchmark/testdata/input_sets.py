@@ -1,0 +1,76 @@
+"""Further raw inputs of a model, made from its default one: other bytes, other padding."""
+
+from typing import Any
+
+from openxla.benchmark.def_types import DefinitionError
+from openxla.benchmark.testdata.input_data import (
+    INPUT_DATA_LONG,
+    INPUT_DATA_MODEL_DEFAULT,
+    INPUT_DATA_SHORT,
+)
+
+_DEFAULT, _SHORT, _LONG = (
+    data.name for data in (INPUT_DATA_MODEL_DEFAULT, INPUT_DATA_SHORT, INPUT_DATA_LONG)
+)
+
+
+def vary(raw: Any, input_data: str) -> Any:
+    """Returns the raw input of that name, given the default one.
+
+    | raw input | `INPUT_DATA_SHORT` | `INPUT_DATA_LONG` |
+    |---|---|---|
+    | text | its first sentence | all of it, from its middle on |
+    | picture, uint8[height, width, 3] | its middle, half as wide and high | upside down |
+    | sound, float[samples] | its first half, then silence | backwards |
+    | seed of noise | the next | the one after that |
+
+    How much of a window of tokens the short text fills, and what becomes of the rest, is the
+    model's own affair: padding under a mask, or the text once more.
+
+    Args:
+      raw: what the model's `generate_default_inputs` gives; of a tuple, each part is varied.
+      input_data: name of the input data.
+
+    Raises:
+      DefinitionError: there is no such input data, or none for such a raw input.
+    """
+    if input_data == _DEFAULT:
+        return raw
+    if input_data not in (_SHORT, _LONG):
+        raise DefinitionError(
+            f"no input data {input_data!r}; known are {_DEFAULT}, {_SHORT} and {_LONG}"
+        )
+    return _vary(raw, is_short=input_data == _SHORT)
+
+
+def _vary(raw: Any, *, is_short: bool) -> Any:
+    if isinstance(raw, tuple | list):
+        return tuple(_vary(part, is_short=is_short) for part in raw)
+    if isinstance(raw, str):
+        return _first_sentence(raw) if is_short else _from_middle(raw)
+    if isinstance(raw, int) and not isinstance(raw, bool):
+        return raw + (1 if is_short else 2)
+    shape, kind = getattr(raw, "shape", ()), getattr(getattr(raw, "dtype", None), "kind", "")
+    if len(shape) == 3 and kind == "u":
+        height, width = shape[0] // 4, shape[1] // 4
+        return raw[height:-height, width:-width] if is_short else raw[::-1].copy()
+    if len(shape) == 1 and kind == "f":
+        if not is_short:
+            return raw[::-1].copy()
+        half = raw.copy()
+        half[shape[0] // 2 :] = 0
+        return half
+    raise DefinitionError(
+        f"a raw input of type {type(raw).__name__} has no short or long variant: let the model "
+        "offer `generate_inputs(input_data)`"
+    )
+
+
+def _first_sentence(text: str) -> str:
+    return text.partition(". ")[0].rstrip(".") + "."
+
+
+def _from_middle(text: str) -> str:
+    words = text.split()
+    half = len(words) // 2
+    return " ".join(words[half:] + words[:half])

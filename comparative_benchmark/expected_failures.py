@@ -1,0 +1,181 @@
+"""Failures that are known: what they look like, why they are there, and until when.
+
+The list is checked in beside this module. It keeps a run green that fails as it did yesterday, and
+only that: another failure, a pass, or an entry that is out of date are told.
+"""
+
+import datetime
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+EXPECTED_FAILURES_FILE = Path(__file__).with_suffix(".toml")
+
+# Ways to end that may be expected. What is `unsupported` says so itself and fails nothing.
+_FAILURES = ("unsteady", "wrong_output", "failed", "out_of_memory", "timeout", "crashed")
+_TEXTS = ("name", "competitor", "device", "status", "reason", "link")
+_PATTERNS = ("name", "competitor", "device")
+
+
+class ExpectedFailuresError(ValueError):
+    """The list is malformed; the message names the file, the entry and what is wrong with it."""
+
+
+@attrs.frozen(kw_only=True)
+class ExpectedFailure:
+    """One known failure.
+
+    Attributes:
+      name: regular expression for the whole name of a case.
+      competitor: regular expression for the whole of `backend:compiler+options`.
+      device: regular expression for the whole name of a device.
+      status: how such a trial ends.
+      reason: why, in a sentence.
+      link: where it is discussed.
+      expires: the last day on which it is expected.
+    """
+
+    name: str
+    competitor: str
+    device: str
+    status: str
+    reason: str
+    link: str
+    expires: datetime.date
+
+    def covers(self, ending: "Ending") -> bool:
+        """Tells whether it is about that case, competitor and device, however these end."""
+        # Of an environment's own competitor (`jax_xla:xla@old`) the part before its name counts.
+        competitor = ending.competitor.partition("@")[0]
+        return (
+            re.fullmatch(self.name, ending.case_name) is not None
+            and re.fullmatch(self.competitor, competitor) is not None
+            and re.fullmatch(self.device, ending.device) is not None
+        )
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.competitor} {self.device}"
+
+
+@attrs.frozen(kw_only=True)
+class Ending:
+    """How one case by one competitor on one device came out."""
+
+    case_name: str
+    competitor: str
+    device: str
+    status: str
+
+
+@attrs.frozen(kw_only=True)
+class Judgement:
+    """What a list says of the endings of a run.
+
+    Attributes:
+      expected: the entry of each ending that is as expected.
+      passes: entries that an ending was `ok` against, with that ending.
+      expired: entries that are about an ending and out of date; they excuse nothing.
+    """
+
+    expected: Mapping[Ending, ExpectedFailure]
+    passes: Sequence[tuple[ExpectedFailure, Ending]]
+    expired: Sequence[ExpectedFailure]
+
+    @property
+    def stale(self) -> bool:
+        """Whether the list itself needs work."""
+        return bool(self.passes or self.expired)
+
+    def complaints(self) -> list[str]:
+        """Returns a line for each entry that needs work."""
+        return [
+            *(
+                f"passes, although it is expected to end as {entry.status}: {ending.case_name} "
+                f"{ending.competitor}; take the entry for {entry} out of the list"
+                for entry, ending in self.passes
+            ),
+            *(
+                f"expired on {entry.expires}: the entry for {entry} ({entry.reason}; {entry.link});"
+                " mend the failure, or give the entry another date"
+                for entry in self.expired
+            ),
+        ]
+
+
+def load(path: Path = EXPECTED_FAILURES_FILE) -> list[ExpectedFailure]:
+    """Returns the entries of a list, in their order.
+
+    Raises:
+      ExpectedFailuresError: it can not be read, or is malformed.
+    """
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ExpectedFailuresError(f"{path} can not be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ExpectedFailuresError(f"{path} is no TOML: {error}") from error
+    entries = document.pop("expected", [])
+    if document or not isinstance(entries, list):
+        others = ", ".join(document) or "`expected` in another form"
+        raise ExpectedFailuresError(f"{path} may hold tables [[expected]] alone; it has {others}")
+    return [_entry(f"{path}, entry {number}", item) for number, item in enumerate(entries, 1)]
+
+
+def judge(
+    entries: Sequence[ExpectedFailure], endings: Iterable[Ending], *, today: datetime.date
+) -> Judgement:
+    """Returns what the entries say of the endings; of several entries the first one counts."""
+    expected: dict[Ending, ExpectedFailure] = {}
+    passes: list[tuple[ExpectedFailure, Ending]] = []
+    expired: dict[ExpectedFailure, None] = {}
+    for ending in endings:
+        about = [entry for entry in entries if entry.covers(ending)]
+        current = [entry for entry in about if entry.expires >= today]
+        expired.update(dict.fromkeys(entry for entry in about if entry.expires < today))
+        if ending.status == "ok":
+            passes += [(entry, ending) for entry in current]
+        elif same := [entry for entry in current if entry.status == ending.status]:
+            expected[ending] = same[0]
+    return Judgement(expected=expected, passes=passes, expired=list(expired))
+
+
+def _entry(where: str, item: Any) -> ExpectedFailure:
+    if not isinstance(item, dict):
+        raise ExpectedFailuresError(f"{where} is no table")
+    known = {field.name for field in attrs.fields(ExpectedFailure)}
+    if lacking := sorted(known - set(item)):
+        raise ExpectedFailuresError(f"{where} lacks {', '.join(lacking)}")
+    if unknown := sorted(set(item) - known):
+        raise ExpectedFailuresError(
+            f"{where} has {', '.join(unknown)}; known are {', '.join(sorted(known))}"
+        )
+    for key in _TEXTS:
+        if not isinstance(item[key], str) or not item[key].strip():
+            raise ExpectedFailuresError(f"{where}: {key} must be a text, got {item[key]!r}")
+    for key in _PATTERNS:
+        _check_pattern(where, key, item[key])
+    if item["status"] not in _FAILURES:
+        raise ExpectedFailuresError(
+            f"{where}: status {item['status']!r} is not one of {', '.join(_FAILURES)}"
+        )
+    if not item["link"].startswith(("https://", "http://")):
+        raise ExpectedFailuresError(f"{where}: link {item['link']!r} is no web address")
+    # A date and time is a date, too, for isinstance.
+    if type(item["expires"]) is not datetime.date:
+        raise ExpectedFailuresError(
+            f"{where}: expires must be a date such as 2027-03-31, got {item['expires']!r}"
+        )
+    return ExpectedFailure(**item)
+
+
+def _check_pattern(where: str, key: str, pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ExpectedFailuresError(
+            f"{where}: {key} {pattern!r} is no regular expression: {error}"
+        ) from error

@@ -1,0 +1,55 @@
+"""Exports TensorFlow models to IREE, through the StableHLO that TensorFlow's XLA bridge makes.
+
+TensorFlow is used only where a model's module has imported it.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from comparative_benchmark.backend_api import Array, BackendContext
+from comparative_benchmark.iree import program
+
+
+def hide_gpus() -> None:
+    """Keeps TensorFlow, which only exports here, on the CPU."""
+    if tf := sys.modules.get("tensorflow"):
+        tf.config.set_visible_devices([], "GPU")
+
+
+def is_model(model: Any) -> bool:
+    """Tells whether a model, or anything that it holds, is one of TensorFlow's objects."""
+    tf = sys.modules.get("tensorflow")
+    if tf is None:
+        return False
+    trackable = tf.__internal__.tracking.Trackable
+    return any(isinstance(part, trackable) for part in (model, *vars(model).values()))
+
+
+def export(model: Any, inputs: Sequence[Array], context: BackendContext) -> program.ImportedProgram:
+    """Returns the program of `model.forward`; phases `trace` and `lower`."""
+    import tensorflow as tf
+
+    specs = [tf.TensorSpec(value.shape, value.dtype) for value in inputs]
+    with context.phase("trace"):
+        function = tf.function(model.forward, jit_compile=True)
+        concrete = function.get_concrete_function(*specs)
+    with context.phase("lower"):
+        text = function.experimental_get_compiler_ir(*specs)(stage="stablehlo")
+        held = _captured(concrete)
+        # After the inputs: first captured tensors, then variables.
+        return program.from_stablehlo(text, list(held), list(held.values()), first=len(inputs))
+
+
+def _captured(concrete: Any) -> dict[str, Array]:
+    """Returns what a traced function reads besides its arguments, by name, in XLA's order."""
+    import tensorflow as tf
+
+    variables = {id(variable.handle): variable for variable in concrete.graph.variables}
+    handles = [item for item in concrete.captured_inputs if item.dtype == tf.resource]
+    tensors = [item for item in concrete.captured_inputs if item.dtype != tf.resource]
+    held = {f"constant.{index}": tensor.numpy() for index, tensor in enumerate(tensors)}
+    for index, handle in enumerate(handles):
+        variable = variables[id(handle)]
+        held[f"{index}.{variable.name}"] = variable.numpy()
+    return held

@@ -1,0 +1,241 @@
+"""`cbs check-model`: is a model what the harness needs it to be?"""
+
+import argparse
+import difflib
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+import openxla.benchmark
+from comparative_benchmark.backend_api import BackendInfo, backends
+from comparative_benchmark.cli_options import EXIT_OK, EXIT_WRONG, UsageError
+from comparative_benchmark.harness.session import Limits
+from comparative_benchmark.onboarding import judging, source_checks, worker_checks
+from comparative_benchmark.onboarding.findings import CHECKS, Finding, State
+from openxla.benchmark import devices
+from openxla.benchmark.comparative_suite import catalog
+from openxla.benchmark.def_types import BenchmarkCase
+from openxla.benchmark.root import ROOT_DIR_VARIABLE
+from openxla.benchmark.workloads import workload_of
+
+_MODELS = Path(str(openxla.benchmark.__file__)).parent / "models"
+_STYLES = {"ok": "green", "failed": "red", "not_applicable": "dim", "not_run": "yellow"}
+_WORDS = {"not_applicable": "n/a", "not_run": "not run"}
+_SMALL = "tiny"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Checks a model and prints a table.
+
+    Returns:
+      0 if it keeps to the contract, 2 if not.
+
+    Raises:
+      UsageError: there is no such model or framework.
+    """
+    if options.root_dir:
+        os.environ[ROOT_DIR_VARIABLE] = str(options.root_dir.absolute())
+    name = options.name
+    asked = _frameworks(name, options.framework)
+    every = catalog.all_benchmarks(options.suite)
+    cases = {framework: _cases(every, _module_path(name, framework)) for framework in asked}
+    chosen = _smallest(cases)
+    found: list[Finding] = []
+    truths = {}
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    for framework in asked:
+        console.print(Text(f"checking {name} in {framework}"))
+        folder = _MODELS / framework / name
+        found.append(
+            source_checks.definitions(framework, _module_path(name, framework), cases[framework])
+        )
+        found.append(source_checks.docstrings(framework, folder))
+        found.append(source_checks.requirements(framework, folder))
+        if options.install:
+            found.append(source_checks.install(framework, folder))
+        with tempfile.TemporaryDirectory(prefix="cbs-check-") as scratch:
+            more, truth = _run_model(framework, chosen[framework], options, Path(scratch))
+        found += more
+        if truth is not None:
+            truths[framework] = truth
+    found += _agreement(name, asked, truths, chosen)
+    _print(found, asked)
+    return EXIT_WRONG if any(item.state in ("failed", "not_run") for item in found) else EXIT_OK
+
+
+def _frameworks(name: str, text: str | None) -> list[str]:
+    """Returns the folders of models in which the model is, or those of them that were named."""
+    folders = sorted(path.parent.name for path in _MODELS.glob("*/*/*_model.py"))
+    there = [
+        f for f in dict.fromkeys(folders) if (_MODELS / f / name / f"{name}_model.py").exists()
+    ]
+    if not there or not name.isidentifier():
+        known = sorted({path.parent.name for path in _MODELS.glob("*/*/*_model.py")})
+        nearest = difflib.get_close_matches(name, known, n=3) or known
+        raise UsageError(
+            f"no model {name!r} under {_MODELS}/<framework>/; nearest are {', '.join(nearest)}"
+        )
+    if text is None:
+        return there
+    asked = list(dict.fromkeys(item.strip() for item in text.split(",") if item.strip()))
+    if lacking := [item for item in asked if item not in there]:
+        raise UsageError(
+            f"--framework: {name} is not written in {', '.join(lacking)}, but in {', '.join(there)}"
+        )
+    return asked
+
+
+def _module_path(name: str, framework: str) -> str:
+    return f"openxla.benchmark.models.{framework}.{name}.{name}_model"
+
+
+def _cases(every: Sequence[BenchmarkCase], module_path: str) -> list[BenchmarkCase]:
+    return [case for case in every if case.model.model_impl.module_path == module_path]
+
+
+def _smallest(cases: Mapping[str, Sequence[BenchmarkCase]]) -> dict[str, list[BenchmarkCase]]:
+    """Returns, by framework, the smallest case, and the same in other data types.
+
+    It is of one workload in all frameworks, where they share one; float32 comes first.
+    """
+    digests = {
+        framework: {workload_of(case).digest: case for case in reversed(found)}
+        for framework, found in cases.items()
+        if found
+    }
+    common = set.intersection(*map(set, digests.values())) if digests else set()
+    chosen: dict[str, list[BenchmarkCase]] = {framework: [] for framework in cases}
+    if not digests:
+        return chosen
+    first = next(iter(digests.values()))
+    shared = min((first[digest] for digest in common), key=_size, default=None)
+    for framework, by_digest in digests.items():
+        if shared is not None:
+            case = by_digest[workload_of(shared).digest]
+        else:
+            case = min(by_digest.values(), key=_size)
+        others = [other for other in cases[framework] if _differs_in_type(other, case)]
+        chosen[framework] = [case, *others]
+    return chosen
+
+
+def _size(case: BenchmarkCase) -> tuple[bool, bool, int, str]:
+    """Returns what orders cases by how much they take to run."""
+    elements = 0
+    for spec in workload_of(case).inputs:
+        count = 1
+        for length in spec.shape:
+            count *= length
+        elements += count
+    return (_SMALL not in case.tags, case.data_type not in ("fp32", None), elements, case.name)
+
+
+def _differs_in_type(other: BenchmarkCase, case: BenchmarkCase) -> bool:
+    ours, theirs = dict(case.model.model_parameters), dict(other.model.model_parameters)
+    return ours.pop("data_type", None) != theirs.pop("data_type", None) and ours == theirs
+
+
+def _run_model(
+    framework: str, cases: Sequence[BenchmarkCase], options: argparse.Namespace, scratch: Path
+) -> tuple[list[Finding], list[judging.Array] | None]:
+    """Returns what running the model shows, and its float64 outputs."""
+    if not cases:
+        return _none_run(framework, "there is no case to run"), None
+    backend = _backend(cases[0])
+    if isinstance(backend, str):
+        return _none_run(framework, backend), None
+    settings = worker_checks.ElsewhereSettings(
+        device=devices.HOST_CPU, limits=Limits(deadline_s=options.timeout), log_dir=scratch
+    )
+    checks = worker_checks.WorkerChecks(framework, cases, backend, settings, scratch)
+    return checks.run(), checks.truth
+
+
+def _backend(case: BenchmarkCase) -> BackendInfo | str:
+    """Returns the backend that computes truth in a case's framework, or why there is none."""
+    framework = case.model.model_impl.framework_type
+    reason = f"no backend computes the truth of {framework.value} models"
+    for backend in backends().values():
+        if backend.reference and framework in backend.modules:
+            missing = backend.missing_modules(framework)
+            if not missing:
+                return backend
+            reason = f"{', '.join(missing)} not installed; run {backend.install}"
+    return reason
+
+
+def _none_run(framework: str, reason: str) -> list[Finding]:
+    return [
+        Finding(check=check, framework=framework, state="not_run", detail=reason)
+        for check in ("runs elsewhere", *worker_checks.RUNS)
+    ]
+
+
+def _agreement(
+    name: str,
+    asked: Sequence[str],
+    truths: Mapping[str, list[judging.Array]],
+    chosen: Mapping[str, Sequence[BenchmarkCase]],
+) -> list[Finding]:
+    def all_of(frameworks: Sequence[str], state: State, detail: str) -> list[Finding]:
+        return [
+            Finding(check="agreement", framework=item, state=state, detail=detail)
+            for item in frameworks
+        ]
+
+    if len(asked) < 2:
+        return all_of(asked, "not_applicable", "there is no second implementation to compare with")
+    lacking = [framework for framework in asked if framework not in truths]
+    found = all_of(lacking, "not_run", "the model did not run")
+    if len(truths) < 2:
+        return [*found, *all_of(list(truths), "not_run", "no other implementation ran")]
+    workloads = {workload_of(chosen[framework][0]).digest for framework in truths}
+    if len(workloads) > 1:
+        fix = f"give {name} the same architecture, configuration and parameters in each framework"
+        return [
+            *found,
+            *(
+                Finding(
+                    check="agreement",
+                    framework=framework,
+                    state="failed",
+                    detail="the frameworks have no workload in common",
+                    fix=fix,
+                )
+                for framework in truths
+            ),
+        ]
+    case = next(iter(chosen.values()))[0]
+    hint = f"cbs parity --drift -name '{case.name}'"
+    return [*found, *judging.agreement(truths, hint)]
+
+
+def _print(found: Sequence[Finding], frameworks: Sequence[str]) -> None:
+    out = Console(highlight=False)
+    table = Table(pad_edge=False, box=None, padding=(0, 2, 0, 0))
+    for heading in ("check", *frameworks, ""):
+        table.add_column(heading, no_wrap=True)
+    states = {(item.check, item.framework): item.state for item in found}
+    for check, question in CHECKS.items():
+        row = [states.get((check, framework)) for framework in frameworks]
+        if any(row):
+            words = [Text(_WORDS.get(s, s), style=_STYLES[s]) if s else Text("-") for s in row]
+            table.add_row(check, *words, Text(question, style="dim"))
+    out.print(table)
+    for item in found:
+        if item.state != "ok":
+            word = _WORDS.get(item.state, item.state)
+            out.print(
+                Text(f"{word}  {item.framework}  {item.check}: {item.detail}"), soft_wrap=True
+            )
+            if item.fix:
+                out.print(Text(f"    fix: {item.fix}"), soft_wrap=True)
+    bad = sum(item.state in ("failed", "not_run") for item in found)
+    out.print(
+        Text(f"{len(found)} checks, {bad} of them not ok" if bad else f"{len(found)} checks ok")
+    )

@@ -1,0 +1,227 @@
+"""`cbs new-model`: writes a new architecture's own files, complete and correct.
+
+The suite finds them by where they are: nothing that exists is changed.
+"""
+
+import argparse
+import keyword
+import re
+import shutil
+import string
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+import attrs
+
+import openxla.benchmark
+from comparative_benchmark.cli_options import EXIT_OK, UsageError
+
+_SUITE = Path("common_benchmark_suite/openxla/benchmark")
+_TEMPLATES = Path(__file__).parent / "templates"
+_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+# Longer names would break lines of the templates in other places than the formatter does.
+_LONGEST_NAME = 24
+
+
+@attrs.frozen(kw_only=True)
+class Framework:
+    """What a framework is called in the different places of the suite.
+
+    Attributes:
+      package: its folder of models.
+      type_name: its member of `ModelFrameworkType`.
+      module: what must be installed to run its models.
+      competitor: what is quick to start and runs its models.
+      requirements: a model whose requirements those of the new one are.
+    """
+
+    package: str
+    type_name: str
+    module: str
+    competitor: str
+    requirements: str
+
+
+FRAMEWORKS: Mapping[str, Framework] = MappingProxyType(
+    {
+        framework.package: framework
+        for framework in (
+            Framework(
+                package="pt",
+                type_name="PYTORCH",
+                module="torch",
+                competitor="pt_inductor:eager",
+                requirements="example",
+            ),
+            Framework(
+                package="jax",
+                type_name="JAX",
+                module="jax",
+                competitor="jax_xla:xla",
+                requirements="bert",
+            ),
+            Framework(
+                package="tf",
+                type_name="TF_V2",
+                module="tensorflow",
+                competitor="tf_xla:graph",
+                requirements="bert",
+            ),
+        )
+    }
+)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Writes the files and says what to do next.
+
+    Raises:
+      UsageError: the name can not be used, or files are there; nothing has been written.
+    """
+    root = _checkout(options.into)
+    frameworks = parse_frameworks(options.framework)
+    files = new_files(options.name, frameworks, root)
+    _write(root, files)
+    for path in files:
+        print(root / path)
+    upper = options.name.upper()
+    print(f"\nIts cases: cbs list -name 'models/{upper}_.+'")
+    print(f"Put your model in the place of the example, then: cbs check-model {options.name}")
+    if Path(str(openxla.benchmark.__file__)).parents[3] != root:
+        print(f"This `cbs` is not of {root}: run `pip install -e .` there first.", file=sys.stderr)
+    return EXIT_OK
+
+
+def parse_frameworks(text: str) -> list[Framework]:
+    """Returns the frameworks that `pt,jax` names.
+
+    Raises:
+      UsageError: one is unknown, or none is named.
+    """
+    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    unknown = [name for name in names if name not in FRAMEWORKS]
+    if unknown or not names:
+        what = f"no framework {', '.join(unknown)}" if unknown else "no framework is named"
+        raise UsageError(f"--framework: {what}; choices are {', '.join(FRAMEWORKS)}")
+    return [FRAMEWORKS[name] for name in names]
+
+
+def new_files(name: str, frameworks: Sequence[Framework], root: Path) -> dict[Path, str]:
+    """Returns the content of each new file, by its path in the checkout.
+
+    Raises:
+      UsageError: the name can not be used, or files are there.
+    """
+    _check_name(name)
+    title = name.replace("_", " ").capitalize()
+    fields = {
+        "name": name,
+        "upper": name.upper(),
+        "title": title,
+        "class_name": "".join(part.capitalize() for part in name.split("_")),
+        "model": name.replace("_", "-"),
+        "tag": name.replace("_", "-"),
+    }
+    implementations = [
+        _filled(
+            "implementation.py",
+            fields,
+            FRAMEWORK=item.package.upper(),
+            framework=item.package,
+            framework_type=item.type_name,
+        )
+        for item in frameworks
+    ]
+    competitors = [f'    "{item.module}": "{item.competitor}",\n' for item in frameworks]
+    own = _SUITE / "comparative_suite" / name
+    files = {
+        _SUITE / "models" / "architectures" / f"{name}.py": _filled("architecture.py", fields),
+        own / "__init__.py": f'"""{title}."""\n',
+        own / "benchmark_definitions.py": _filled(
+            "definitions.py", fields, implementations="".join(implementations)
+        ),
+        Path("tests/frameworks") / f"test_agreement_{name}.py": _filled(
+            "test.py", fields, competitors="".join(competitors)
+        ),
+    }
+    for item in frameworks:
+        models = _SUITE / "models" / item.package
+        folder = models / name
+        like = root / models / item.requirements / "requirements.txt"
+        if not like.is_file():
+            raise UsageError(f"{root} has no models for {item.package}: {like} is missing")
+        files[folder / "__init__.py"] = f'"""{title}."""\n'
+        files[folder / f"{name}_model.py"] = _filled(f"{item.package}_model.py", fields)
+        files[folder / "requirements.txt"] = like.read_text(encoding="utf-8")
+    _check_free(name, files, root)
+    return files
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name) or keyword.issoftkeyword(name):
+        raise UsageError(
+            f"{name!r} can not name a model: it must be a Python name of small letters, digits "
+            "and single underscores, such as my_mlp"
+        )
+    if len(name) > _LONGEST_NAME:
+        raise UsageError(f"{name!r} is longer than {_LONGEST_NAME} letters")
+
+
+def _check_free(name: str, files: Mapping[Path, str], root: Path) -> None:
+    """Raises if a file is there, or the folder that a model of that name would have."""
+    folders = [root / _SUITE / "models" / package / name for package in FRAMEWORKS]
+    folders.append(root / _SUITE / "comparative_suite" / name)
+    taken = [path for path in (*folders, *(root / path for path in files)) if path.exists()]
+    if taken:
+        raise UsageError(
+            f"there is something named {name!r} already: {taken[0].relative_to(root)}; "
+            "nothing was written"
+        )
+
+
+def _write(root: Path, files: Mapping[Path, str]) -> None:
+    """Writes all files, or none where one can not be written.
+
+    Raises:
+      UsageError: one can not be written.
+    """
+    made: list[Path] = []
+    try:
+        for path, content in files.items():
+            for folder in reversed((root / path).parents):
+                if not folder.exists():
+                    folder.mkdir()
+                    made.append(folder)
+            made.append(root / path)
+            (root / path).write_text(content, encoding="utf-8")
+    except OSError as error:
+        for path in reversed(made):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        raise UsageError(f"{error.filename} can not be written: {error.strerror}") from error
+
+
+def _checkout(given: Path | None) -> Path:
+    """Returns the checkout to write into.
+
+    Raises:
+      UsageError: there is none.
+    """
+    if given is not None:
+        candidates = [given.absolute()]
+    else:
+        here = Path.cwd()
+        candidates = [here, *here.parents, Path(str(openxla.benchmark.__file__)).parents[3]]
+    for candidate in candidates:
+        if (candidate / _SUITE).is_dir() and (candidate / "pyproject.toml").is_file():
+            return candidate
+    raise UsageError(f"{candidates[0]} is in no checkout of the suite: name one by --into")
+
+
+def _filled(template: str, fields: Mapping[str, str], **more: str) -> str:
+    text = (_TEMPLATES / f"{template}.txt").read_text(encoding="utf-8")
+    return string.Template(text).substitute({**fields, **more})

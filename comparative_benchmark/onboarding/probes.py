@@ -1,0 +1,63 @@
+"""What has to be looked at inside a worker. Imports no framework; looks at those that are there."""
+
+import gc
+import importlib
+import sys
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from openxla.benchmark.artifacts import arrays
+
+
+def memory(
+    *, module_path: str, parameters: Mapping[str, Any], inputs: Sequence[str], rounds: int = 3
+) -> dict[str, Any]:
+    """Makes, runs and drops a model again and again.
+
+    Returns:
+      `model_bytes`: what the arrays of the frameworks in this process hold more while the model is
+      there; `held_bytes`: what they hold after each round; `alive`: whether the last model is
+      still there after it was dropped.
+    """
+    module = importlib.import_module(module_path)
+    values = [arrays.load(Path(path)) for path in inputs]
+    gc.collect()
+    before = held_bytes()
+    held, model_bytes, alive = [], 0, False
+    for _ in range(rounds):
+        model = module.create_model(**parameters)
+        outputs = model.forward(*values)
+        model_bytes = max(model_bytes, held_bytes() - before)
+        reference = weakref.ref(model)
+        del model, outputs
+        gc.collect()
+        alive = reference() is not None
+        held.append(held_bytes())
+    return {"model_bytes": model_bytes, "held_bytes": held, "alive": alive}
+
+
+def held_bytes() -> int:
+    """Returns the bytes of all arrays that frameworks hold in this process, on any device."""
+    total = 0
+    if (torch := sys.modules.get("torch")) is not None:
+        # By storage: views share theirs.
+        storages = {
+            storage.data_ptr(): storage.nbytes()
+            for item in gc.get_objects()
+            if issubclass(type(item), torch.Tensor) and item.device.type != "meta"
+            for storage in [item.untyped_storage()]
+        }
+        total += sum(storages.values())
+        if torch.cuda.is_available():
+            total += torch.cuda.memory_allocated()
+    if (jax := sys.modules.get("jax")) is not None:
+        total += sum(item.nbytes for item in jax.live_arrays())
+    if (tensorflow := sys.modules.get("tensorflow")) is not None:
+        total += sum(
+            item.shape.num_elements() * item.dtype.size
+            for item in gc.get_objects()
+            if issubclass(type(item), tensorflow.Variable) and item.shape.num_elements()
+        )
+    return total

@@ -1,0 +1,91 @@
+"""From a PyTorch model to an exported program, and on to an ONNX file.
+
+For the workers of backends that run exported programs. What an exporter can not do ends a trial as
+unsupported, with the reason that it gives. PyTorch is imported by the functions that need it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from comparative_benchmark.backend_api import Array, PhaseTimer, UnsupportedError
+
+if TYPE_CHECKING:
+    import torch
+
+_LONGEST_REASON = 400
+
+
+def export(model: Any, inputs: Sequence[Array], phase: PhaseTimer) -> torch.export.ExportedProgram:
+    """Exports a model with the shapes and types of its inputs; phase `trace`.
+
+    Args:
+      model: a PyTorch model, module or not.
+      inputs: one array for each argument of `forward`.
+      phase: times the export.
+
+    Raises:
+      UnsupportedError: it is no PyTorch model, or `torch.export` can not export it.
+    """
+    import torch
+
+    from comparative_benchmark.pt_inductor import modules
+    from openxla.benchmark.models.pt.tensors import as_tensor
+
+    if next(modules.of(model), None) is None:
+        raise UnsupportedError(
+            f"{type(model).__name__} holds no torch module: only PyTorch models are exported here"
+        )
+    tensors = tuple(as_tensor(value) for value in inputs)
+    with phase("trace"), refusing("torch.export"), torch.no_grad():
+        return torch.export.export(modules.as_module(model), tensors, strict=False)
+
+
+def to_onnx(program: torch.export.ExportedProgram) -> torch.onnx.ONNXProgram:
+    """Translates an exported program to ONNX, as PyTorch's own exporter does by default.
+
+    Raises:
+      UnsupportedError: the program has an operation without translation.
+    """
+    import torch
+
+    with refusing("PyTorch's ONNX exporter"):
+        translated = torch.onnx.export(program, dynamo=True, verbose=False)
+    if translated is None:
+        raise RuntimeError("torch.onnx.export returned no program")
+    return translated
+
+
+def save(program: torch.onnx.ONNXProgram, path: Path) -> None:
+    """Writes an ONNX file, and its weights to a file of the same name and `.data` beside it.
+
+    ONNX files end at 2 GB; with weights apart the file itself is small whatever the model.
+    """
+    program.save(path, external_data=True)
+
+
+@contextmanager
+def refusing(tool: str) -> Iterator[None]:
+    """Turns what an exporter raises into an `UnsupportedError`, except a lack of memory.
+
+    The model has run by itself before: what fails here is the tool's limitation.
+    """
+    try:
+        yield
+    except (UnsupportedError, MemoryError):
+        raise
+    except Exception as error:
+        if "allocate memory" in str(error):
+            raise
+        raise UnsupportedError(f"{tool} can not do this model: {reason_of(error)}") from error
+
+
+def reason_of(error: BaseException) -> str:
+    """Returns the type and first line of the error at the root of an error."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"[:_LONGEST_REASON]

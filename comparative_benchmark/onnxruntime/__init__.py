@@ -1,0 +1,34 @@
+"""ONNX Runtime, from PyTorch through ONNX files."""
+
+from comparative_benchmark.backend_api import BackendInfo, CompilerInfo
+from openxla.benchmark.def_types import ModelFrameworkType
+
+# Computes a 16-bit model in float32 where the CPU has no kernels for its type.
+WIDENED = "widened"
+
+
+def _compiler(name: str, description: str, *, default: bool = False) -> CompilerInfo:
+    return CompilerInfo(
+        name=name,
+        description=description,
+        options=(WIDENED,),
+        default=default,
+        accelerator="cpu",
+    )
+
+
+BACKEND = BackendInfo(
+    name="onnxruntime",
+    implementation="comparative_benchmark.onnxruntime.backend:OnnxRuntime",
+    level="compiler_level",
+    modules={ModelFrameworkType.PYTORCH: ("onnxruntime", "onnx", "onnxscript", "torch")},
+    install="./comparative_benchmark/onnxruntime/setup_venv.sh, or pip install -e '.[all]'",
+    compilers=(
+        _compiler("default", "all graph optimizations", default=True),
+        _compiler("extended", "all but those of the memory layout"),
+        _compiler("basic", "constants folded, redundant nodes removed"),
+        _compiler("disabled", "the exported graph, node by node"),
+        CompilerInfo(name="cuda", description="for NVIDIA GPUs", accelerator="gpu"),
+    ),
+    environment={"OMP_NUM_THREADS": "{threads}"},  # of PyTorch, which only exports here
+)

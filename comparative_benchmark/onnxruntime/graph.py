@@ -1,0 +1,164 @@
+"""What an ONNX graph computes, in which types; and its identity.
+
+ONNX Runtime runs a node whose type it has no kernel for in float32, between casts that it inserts
+(`InsertCastTransformer`), and says nothing. So the graph that it runs is compared with the exported
+one. Weights are never read here but for the identity.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import onnx
+from onnx import TensorProto
+
+# Nodes that do products: where the floating-point operations are.
+PRODUCTS = frozenset(
+    {
+        *("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "Attention"),
+        # What ONNX Runtime fuses them to.
+        *("FusedMatMul", "FusedGemm", "FusedConv", "TransposeMatMul", "FusedMatMulActivation"),
+        *("MultiHeadAttention", "GroupQueryAttention", "NhwcFusedConv"),
+    }
+)
+# Sizes of the floating-point types, in bytes, by the name in results.
+_SIZES: Mapping[str, int] = {"float16": 2, "bfloat16": 2, "float": 4, "double": 8}
+_INSERTED = "InsertedPrecisionFreeCast_"
+_CHUNK = 1 << 24
+
+
+@attrs.frozen(kw_only=True)
+class GraphSummary:
+    """What a graph computes.
+
+    Attributes:
+      nodes: how many there are.
+      operators: by floating-point type of their operands, how many of each operator.
+      inserted_casts: how many casts ONNX Runtime has inserted to run nodes in another type.
+    """
+
+    nodes: int
+    operators: Mapping[str, Mapping[str, int]]
+    inserted_casts: int = 0
+
+    def products(self, element_type: str) -> int:
+        """Returns how many products have operands of that type."""
+        found = self.operators.get(element_type, {})
+        return sum(count for name, count in found.items() if name in PRODUCTS)
+
+
+def load(path: Path) -> onnx.ModelProto:
+    """Reads a model without its weights."""
+    return onnx.load(str(path), load_external_data=False)
+
+
+def summarize(model: onnx.ModelProto) -> GraphSummary:
+    """Returns what a model computes, by the types that its values are declared to have."""
+    operators: dict[str, Counter[str]] = {}
+    nodes = inserted = 0
+    for graph in _graphs(model.graph):
+        types = _types(graph)
+        for node in graph.node:
+            nodes += 1
+            inserted += node.op_type == "Cast" and node.name.startswith(_INSERTED)
+            operand = next((types[name] for name in node.input if types.get(name) in _SIZES), None)
+            if operand is not None and node.op_type != "Cast":
+                operators.setdefault(operand, Counter())[node.op_type] += 1
+    return GraphSummary(
+        nodes=nodes,
+        operators={name: dict(sorted(found.items())) for name, found in sorted(operators.items())},
+        inserted_casts=inserted,
+    )
+
+
+def widened(exported: GraphSummary, optimized: GraphSummary) -> dict[str, int]:
+    """Returns the operators that a runtime runs in a wider type than the model asks for.
+
+    By name, how many more there are in float32 and float64 than in the exported graph, if casts
+    were inserted; an operator that was fused has its fused name.
+    """
+    if not optimized.inserted_casts:
+        return {}
+    more: Counter[str] = Counter()
+    for name, size in _SIZES.items():
+        if size > 2:
+            more.update(optimized.operators.get(name, {}))
+            more.subtract(exported.operators.get(name, {}))
+    return {name: count for name, count in sorted(more.items()) if count > 0}
+
+
+def has_widened_products(exported: GraphSummary, optimized: GraphSummary) -> bool:
+    """Tells whether products of a 16-bit model are done in a wider type.
+
+    Operators like a softmax may well be: they do little of the work, and hardware and other stacks
+    accumulate them in float32, too. Fusing and folding only make the count of products smaller.
+    """
+    narrow = [name for name, size in _SIZES.items() if size == 2]
+    wide = [name for name, size in _SIZES.items() if size > 2]
+    before = {name: exported.products(name) for name in _SIZES}
+    after = {name: optimized.products(name) for name in _SIZES}
+    grew = sum(after[name] for name in wide) > sum(before[name] for name in wide)
+    none_left = any(before[name] for name in narrow) and not any(after[name] for name in narrow)
+    return grew or none_left
+
+
+def fingerprint(model: onnx.ModelProto, directory: Path) -> str:
+    """Returns the sha256 of what a model computes: operators, attributes, types and weights.
+
+    Without what differs between two exports of one model: source lines, dates, order of tables.
+
+    Args:
+      model: from `load`; left as it was.
+      directory: where the files with its weights are.
+    """
+    bare = onnx.ModelProto()
+    bare.CopyFrom(model)
+    digest = hashlib.sha256()
+    for graph in _graphs(bare.graph):
+        for weight in sorted(graph.initializer, key=lambda tensor: tensor.name):
+            external = {entry.key: entry.value for entry in weight.external_data}
+            del weight.external_data[:]
+            digest.update(weight.SerializeToString(deterministic=True))
+            _add_content(digest, external, directory)
+        for element in (graph, *graph.node, *graph.input, *graph.output):
+            element.ClearField("doc_string")
+            element.ClearField("metadata_props")
+        graph.ClearField("initializer")
+        graph.ClearField("value_info")  # what shape inference found: it follows from the rest
+    for field in ("producer_name", "producer_version", "doc_string", "metadata_props"):
+        bare.ClearField(field)
+    digest.update(bare.SerializeToString(deterministic=True))
+    return digest.hexdigest()
+
+
+def _add_content(digest: Any, external: Mapping[str, str], directory: Path) -> None:
+    """Adds the bytes of a weight that is in a file of its own."""
+    if not external:
+        return
+    with (directory / external["location"]).open("rb") as file:
+        file.seek(int(external.get("offset", 0)))
+        left = int(external["length"])
+        while left and (chunk := file.read(min(left, _CHUNK))):
+            digest.update(chunk)
+            left -= len(chunk)
+
+
+def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """Yields a graph and the graphs inside its nodes."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                if inner.node:
+                    yield from _graphs(inner)
+
+
+def _types(graph: onnx.GraphProto) -> dict[str, str]:
+    """Returns the element type of each value of a graph that declares one, by name."""
+    types = {tensor.name: tensor.data_type for tensor in graph.initializer}
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        types[value.name] = value.type.tensor_type.elem_type
+    return {name: TensorProto.DataType.Name(code).lower() for name, code in types.items()}

@@ -1,0 +1,154 @@
+"""Sessions of ONNX Runtime, and buffers for their inputs and outputs."""
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnxruntime as ort
+from onnxruntime.capi import onnxruntime_pybind11_state as errors
+
+from comparative_benchmark.backend_api import Array, UnsupportedError
+
+_LEVELS: Mapping[str, Any] = {
+    "default": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
+    "extended": ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+    "basic": ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+    "disabled": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
+    "cuda": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
+}
+PROVIDERS: Mapping[str, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+
+# Element types by ONNX Runtime's names, with the numbers of ONNX (`TensorProto.DataType`).
+_TYPES: Mapping[str, tuple[np.dtype[Any], int]] = {
+    "tensor(float)": (np.dtype(np.float32), 1),
+    "tensor(uint8)": (np.dtype(np.uint8), 2),
+    "tensor(int8)": (np.dtype(np.int8), 3),
+    "tensor(int32)": (np.dtype(np.int32), 6),
+    "tensor(int64)": (np.dtype(np.int64), 7),
+    "tensor(bool)": (np.dtype(np.bool_), 9),
+    "tensor(float16)": (np.dtype(np.float16), 10),
+    "tensor(double)": (np.dtype(np.float64), 11),
+    "tensor(bfloat16)": (np.dtype(ml_dtypes.bfloat16), 16),
+}
+# Where ONNX Runtime's own allocator begins its buffers.
+_ALIGNMENT = 64
+
+
+def options(compiler: str, threads: int) -> ort.SessionOptions:
+    """Returns options as users set them: one operator at a time, on so many threads.
+
+    Spinning of waiting threads is ONNX Runtime's default and stays so.
+    """
+    chosen = ort.SessionOptions()
+    chosen.graph_optimization_level = _LEVELS[compiler]
+    chosen.intra_op_num_threads = threads
+    chosen.inter_op_num_threads = 1
+    chosen.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+    chosen.log_severity_level = 3  # errors; warnings are about optimizations that did not apply
+    return chosen
+
+
+def open_session(path: Path, device: str, chosen: ort.SessionOptions) -> ort.InferenceSession:
+    """Returns a session: the graph is optimized, weights are packed.
+
+    Args:
+      path: an ONNX file.
+      device: `cpu` or `cuda`; nothing runs elsewhere.
+      chosen: from `options`.
+
+    Raises:
+      UnsupportedError: ONNX Runtime has no kernel for an operator in the type of the model.
+    """
+    if device == "cuda":
+        chosen.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    try:
+        # Without fallback an error is raised, not printed and followed by a run elsewhere.
+        return ort.InferenceSession(
+            str(path), chosen, providers=[PROVIDERS[device]], enable_fallback=0
+        )
+    except (errors.NotImplemented, errors.InvalidGraph) as error:
+        raise UnsupportedError(
+            f"ONNX Runtime {ort.__version__} can not run this model on {device}: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
+
+
+class Buffer:
+    """Memory of one input or output, on the device and, in place or beside it, on the host."""
+
+    def __init__(self, node: Any, device: str) -> None:
+        """Makes room for a value.
+
+        Args:
+          node: an input or output of a session.
+          device: that of the session.
+
+        Raises:
+          UnsupportedError: its type has no counterpart in NumPy.
+          ValueError: its shape is not fixed.
+        """
+        if node.type not in _TYPES:
+            raise UnsupportedError(f"{node.name} is a {node.type}, which NumPy does not have")
+        if not all(isinstance(size, int) for size in node.shape):
+            raise ValueError(f"{node.name} has no fixed shape: {node.shape}")
+        self.shape: tuple[int, ...] = tuple(node.shape)
+        self.dtype, number = _TYPES[node.type]
+        self._array, self._host = _host_value(self.shape, self.dtype, number)
+        self.value = self._host
+        if device != "cpu":
+            self.value = ort.OrtValue.ortvalue_from_shape_and_type(self.shape, number, device, 0)
+
+    def write(self, values: Array) -> None:
+        """Copies values in from the host."""
+        self._array[...] = values
+        if self.value is not self._host:
+            ort.copy_tensors([self._host], [self.value])
+
+    def copy_to(self, target: Array) -> None:
+        """Copies the content to an array on the host."""
+        if self.value is not self._host:
+            ort.copy_tensors([self.value], [self._host])
+        target[...] = self._array
+
+
+class SessionProgram:
+    """A session, as `resident_programs` runs it."""
+
+    def __init__(self, session: ort.InferenceSession, device: str) -> None:
+        self._session = session
+        self._device = device
+
+    def inputs(self) -> list[Buffer]:
+        """Makes a buffer for each input."""
+        return [Buffer(node, self._device) for node in self._session.get_inputs()]
+
+    def outputs(self) -> list[Buffer]:
+        """Makes a buffer for each output."""
+        return [Buffer(node, self._device) for node in self._session.get_outputs()]
+
+    def bind(self, inputs: Sequence[Buffer], outputs: Sequence[Buffer]) -> Callable[[], object]:
+        """Returns a function that runs the graph; it returns when the outputs are complete."""
+        binding = self._session.io_binding()
+        for node, buffer in zip(self._session.get_inputs(), inputs, strict=True):
+            binding.bind_ortvalue_input(node.name, buffer.value)
+        for node, buffer in zip(self._session.get_outputs(), outputs, strict=True):
+            binding.bind_ortvalue_output(node.name, buffer.value)
+        return functools.partial(self._session.run_with_iobinding, binding)
+
+
+def _host_value(
+    shape: tuple[int, ...], dtype: np.dtype[Any], number: int
+) -> tuple[Array, ort.OrtValue]:
+    """Returns an aligned array and the value of ONNX Runtime that shares its memory."""
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    raw = memory[start : start + size]
+    array: Array = raw.view(dtype).reshape(shape)
+    # bfloat16 is no type of NumPy's own: its bits go as integers.
+    bits = raw.view(np.uint16).reshape(shape) if dtype == ml_dtypes.bfloat16 else array
+    return array, ort.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, number)

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Makes a virtual environment with ONNX Runtime, with PyTorch to export from and nothing else.
+#
+# VENV_DIR (default: onnxruntime-benchmarks.venv in the current directory) and PYTHON may be set.
+set -euo pipefail
+source "$(dirname "$0")/../../scripts/environment.sh"
+
+VENV_DIR="${VENV_DIR:-onnxruntime-benchmarks.venv}"
+ensure_environment "${VENV_DIR}" "${CBS_ROOT}/comparative_benchmark/onnxruntime/requirements.txt"
+echo "ready: source ${VENV_DIR}/bin/activate"

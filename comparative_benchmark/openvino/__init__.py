@@ -1,0 +1,32 @@
+"""OpenVINO, from PyTorch and TensorFlow through its own front ends."""
+
+from comparative_benchmark.backend_api import BackendInfo, CompilerInfo
+from openxla.benchmark.def_types import ModelFrameworkType
+
+# Computes in float32 what the CPU has no kernels for in the model's own type.
+WIDENED = "widened"
+# Leaves the type of the computation to the plug-in, as whoever asks for nothing gets it.
+DEFAULT_PRECISION = "default-precision"
+
+CACHE_DIR_VARIABLE = "CBS_OPENVINO_CACHE_DIR"
+
+BACKEND = BackendInfo(
+    name="openvino",
+    implementation="comparative_benchmark.openvino.backend:OpenVino",
+    level="compiler_level",
+    modules={ModelFrameworkType.PYTORCH: ("openvino", "torch")},
+    install="./comparative_benchmark/openvino/setup_venv.sh, or pip install -e '.[all]'",
+    compilers=(
+        CompilerInfo(
+            name="latency",
+            description="one stream, in the model's own type",
+            options=(DEFAULT_PRECISION, WIDENED),
+            accelerator="cpu",
+        ),
+    ),
+    environment={
+        "OMP_NUM_THREADS": "{threads}",  # of PyTorch, which only exports here
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+        CACHE_DIR_VARIABLE: "{cache_dir}/openvino",
+    },
+)

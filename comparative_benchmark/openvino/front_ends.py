@@ -1,0 +1,121 @@
+"""From a model in its framework to a model of OpenVINO."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from comparative_benchmark import onnx_export
+from comparative_benchmark.backend_api import Array, PhaseTimer, UnsupportedError
+from comparative_benchmark.openvino.toolkit import ov
+from comparative_benchmark.resident_programs import GenerationPlan
+from openxla.benchmark.models.shared_model import as_tuple
+
+INPUT, OUTPUT = "input_{}", "output_{}"
+
+# OpenVINO's names of types, by NumPy's; ml_dtypes' bfloat16 included.
+TYPES = {
+    "float64": "f64",
+    "float32": "f32",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "int64": "i64",
+    "int32": "i32",
+    "int16": "i16",
+    "int8": "i8",
+    "uint8": "u8",
+    "bool": "boolean",
+}
+
+
+def convert(
+    model: Any, inputs: Sequence[Array], phase: PhaseTimer
+) -> tuple[list[Any], GenerationPlan | None]:
+    """Returns an `openvino.Model`; of a PyTorch model that generates two, and how to call them.
+
+    Each has the shapes and types of its inputs. These are named `input_0`, `input_1` and so on, the
+    outputs `output_0` and so on, in the order of the model's.
+
+    Args:
+      model: a PyTorch model, exported first, or a TensorFlow one, traced to a graph first (phase
+        `trace`); the conversion itself is the phase `lower`.
+      inputs: one array for each argument of the model.
+      phase: times the phases.
+
+    Raises:
+      UnsupportedError: there is no front end for the model, or it can not convert it.
+    """
+    if "torch" in sys.modules and _holds_torch_modules(model):
+        return _from_torch(model, inputs, phase)
+    if "tensorflow" in sys.modules and hasattr(model, "forward"):
+        return [_from_tensorflow(model, inputs, phase)], None
+    raise UnsupportedError(
+        f"OpenVINO has no front end here for {type(model).__name__}: choose a model in PyTorch or "
+        "TensorFlow"
+    )
+
+
+def _holds_torch_modules(model: Any) -> bool:
+    from comparative_benchmark.pt_inductor import modules
+
+    return next(modules.of(model), None) is not None
+
+
+def _from_torch(
+    model: Any, inputs: Sequence[Array], phase: PhaseTimer
+) -> tuple[list[Any], GenerationPlan | None]:
+    from comparative_benchmark import generation_export
+
+    # Not the model itself: the TorchScript that OpenVINO would make of it has operations that it
+    # can not convert (`aten::diff` in Llama).
+    plan: GenerationPlan | None = None
+    if generation_export.is_generator(model):
+        exported, plan = generation_export.export(model, inputs, phase)
+    else:
+        exported = [onnx_export.export(model, inputs, phase)]
+    with phase("lower"), onnx_export.refusing("OpenVINO's front end for PyTorch"):
+        return [_convert_exported(program) for program in exported], plan
+
+
+def _convert_exported(program: Any) -> Any:
+    """Converts an exported program, with the shapes and types that it was exported with."""
+    names = program.graph_signature.user_inputs
+    values = {node.name: node.meta["val"] for node in program.graph.nodes if node.name in names}
+    signature = [
+        (list(values[name].shape), _type(str(values[name].dtype).removeprefix("torch.")))
+        for name in names
+    ]
+    converted = ov.convert_model(program, input=signature)
+    for ports, pattern in ((converted.inputs, INPUT), (converted.outputs, OUTPUT)):
+        for index, port in enumerate(ports):
+            port.get_tensor().set_names({pattern.format(index)})
+    return converted
+
+
+def _from_tensorflow(model: Any, inputs: Sequence[Array], phase: PhaseTimer) -> Any:
+    import tensorflow as tf
+
+    specs = [
+        tf.TensorSpec(value.shape, tf.as_dtype(value.dtype.name), name=INPUT.format(index))
+        for index, value in enumerate(inputs)
+    ]
+
+    # Outputs by name: OpenVINO takes the operations of a graph in an order of its own.
+    def forward(*arguments: Any) -> dict[str, Any]:
+        outputs = as_tuple(model.forward(*arguments))
+        return {OUTPUT.format(index): output for index, output in enumerate(outputs)}
+
+    with phase("trace"):
+        traced = tf.function(forward, autograph=False).get_concrete_function(*specs)
+    with phase("lower"), onnx_export.refusing("OpenVINO's front end for TensorFlow"):
+        return ov.convert_model(traced)
+
+
+def _type(name: str) -> Any:
+    """Returns the `openvino.Type` of an element type, by NumPy's name.
+
+    Raises:
+      UnsupportedError: it has none.
+    """
+    if name not in TYPES:
+        raise UnsupportedError(f"OpenVINO has no counterpart of the type {name}")
+    return getattr(ov.Type, TYPES[name])

@@ -1,0 +1,124 @@
+"""OpenVINO programs: their files, their compilation, and what was compiled."""
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from comparative_benchmark.openvino.toolkit import ov
+
+DEVICE = "CPU"
+# Layers that do products: where the floating-point operations are.
+PRODUCTS = frozenset(
+    {
+        *("FullyConnected", "MatMul", "Convolution", "GroupConvolution", "Deconvolution"),
+        *("ScaledDotProductAttentionWithKVCache", "ScaledDotProductAttention"),
+        *("QKVProjection", "LLMMLP"),
+    }
+)
+_FLOATS = ("f32", "f16", "bf16")
+_CHUNK = 1 << 24
+
+
+def save(model: Any, path: Path) -> None:
+    """Writes a model as XML and its weights beside it as `.bin`, in the types that they have."""
+    ov.save_model(model, path, compress_to_fp16=False)
+
+
+def weights_of(path: Path) -> Path:
+    """Returns the file that holds the weights of a saved model."""
+    return path.with_suffix(".bin")
+
+
+def element_type(model: Any) -> str:
+    """Returns the floating-point type of most of a model's weights, or of an input: f32, f16, bf16.
+
+    A model without either is `f32`.
+    """
+    sizes: Counter[str] = Counter()
+    for node in model.get_ops():
+        if node.get_type_name() == "Constant":
+            name = node.get_output_element_type(0).get_type_name()
+            sizes[name] += math.prod(node.get_output_shape(0))
+    weights = [name for name, _ in sizes.most_common() if name in _FLOATS]
+    inputs = [port.get_element_type().get_type_name() for port in model.inputs]
+    return next(iter([*weights, *(name for name in inputs if name in _FLOATS), "f32"]))
+
+
+def configuration(*, threads: int, precision: str | None, cache_dir: str | None) -> dict[str, Any]:
+    """Returns the properties to compile with.
+
+    Args:
+      threads: that infer.
+      precision: type to compute in, where the CPU can; None for what the plug-in prefers.
+      cache_dir: where compiled models are kept; None for no cache.
+    """
+    properties: dict[str, Any] = {
+        "PERFORMANCE_HINT": "LATENCY",
+        "NUM_STREAMS": 1,
+        "INFERENCE_NUM_THREADS": threads,
+        # Which CPUs to use is decided for all backends alike, by the affinity of the process. With
+        # its own choice OpenVINO would leave out one of two threads of a core, too.
+        "ENABLE_CPU_PINNING": False,
+        "ENABLE_HYPER_THREADING": True,
+    }
+    if precision is not None:
+        properties["INFERENCE_PRECISION_HINT"] = precision
+    if cache_dir:
+        properties["CACHE_DIR"] = cache_dir
+    return properties
+
+
+def precision_of(compiled: Any) -> str:
+    """Returns the type that a compiled model computes in, as the plug-in has decided."""
+    return str(compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name())
+
+
+def executed(compiled: Any) -> dict[str, dict[str, int]]:
+    """Returns how many layers of each kind run in each type, by kind and type."""
+    found: dict[str, Counter[str]] = {}
+    for facts in _layers(compiled):
+        found.setdefault(facts["layerType"], Counter())[facts["runtimePrecision"]] += 1
+    return {kind: dict(sorted(types.items())) for kind, types in sorted(found.items())}
+
+
+def runs_products_in(layers: Mapping[str, Mapping[str, int]], precision: str) -> bool:
+    """Tells whether any product runs in that type; true if there are none."""
+    products = [types for kind, types in layers.items() if kind in PRODUCTS]
+    return not products or any(precision in types for types in products)
+
+
+def fingerprint(compiled: Any, path: Path) -> str:
+    """Returns the sha256 of a compiled model: what went in, and what the plug-in chose for it.
+
+    A compiled model has no file: its kernels are generated in memory when it is loaded. So this is
+    taken of operators, attributes and weights, and of kind, type, layout and kernel of each layer.
+
+    Args:
+      compiled: the compiled model.
+      path: of the model that it was compiled from.
+    """
+    digest = hashlib.sha256()
+    for file in (path, weights_of(path)):
+        with file.open("rb") as content:
+            while chunk := content.read(_CHUNK):
+                digest.update(chunk)
+    for facts in _layers(compiled):
+        digest.update(repr(sorted(facts.items())).encode())
+    return digest.hexdigest()
+
+
+def _layers(compiled: Any) -> Iterator[dict[str, str]]:
+    """Yields what is known of each layer that runs, in the order in which they run."""
+    for node in compiled.get_runtime_model().get_ordered_ops():
+        told = node.get_rt_info()
+        yield {
+            key: told[key].astype(str)
+            for key in (
+                *("layerType", "primitiveType", "runtimePrecision"),
+                *("outputPrecisions", "outputLayouts", "execOrder"),
+            )
+            if key in told
+        }

@@ -1,0 +1,64 @@
+"""Requests of OpenVINO, and buffers for their inputs and outputs."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from comparative_benchmark.backend_api import Array
+from comparative_benchmark.openvino.front_ends import INPUT, OUTPUT, TYPES
+from comparative_benchmark.openvino.toolkit import ov
+
+_DTYPES = {name: ml_dtypes.bfloat16 if name == "bf16" else key for key, name in TYPES.items()}
+
+
+class Buffer:
+    """Memory of one input or output, allocated by OpenVINO."""
+
+    def __init__(self, port: Any) -> None:
+        """Makes room for the value of an input or output of a compiled model."""
+        self.tensor = ov.Tensor(port.get_element_type(), port.get_shape())
+        self.dtype = np.dtype(_DTYPES[port.get_element_type().get_type_name()])
+        # OpenVINO hands out bfloat16 as another type of its size.
+        data: Array = self.tensor.data
+        self._array = data if data.dtype == self.dtype else data.view(self.dtype)
+        self.shape: tuple[int, ...] = tuple(port.get_shape())
+
+    def write(self, values: Array) -> None:
+        """Copies values in."""
+        self._array[...] = values
+
+    def copy_to(self, target: Array) -> None:
+        """Copies the content to an array."""
+        target[...] = self._array
+
+
+class CompiledProgram:
+    """A compiled model, as `resident_programs` runs it."""
+
+    def __init__(self, compiled: Any) -> None:
+        self._compiled = compiled
+        self._inputs = [compiled.input(INPUT.format(i)) for i in range(len(compiled.inputs))]
+        self._outputs = [compiled.output(OUTPUT.format(i)) for i in range(len(compiled.outputs))]
+
+    def inputs(self) -> list[Buffer]:
+        """Makes a buffer for each input."""
+        return [Buffer(port) for port in self._inputs]
+
+    def outputs(self) -> list[Buffer]:
+        """Makes a buffer for each output."""
+        return [Buffer(port) for port in self._outputs]
+
+    def bind(self, inputs: Sequence[Buffer], outputs: Sequence[Buffer]) -> Callable[[], object]:
+        """Returns a function that infers; it returns when the outputs are complete."""
+        request = self._compiled.create_infer_request()
+        for port, buffer in zip((*self._inputs, *self._outputs), (*inputs, *outputs), strict=True):
+            request.set_tensor(port, buffer.tensor)
+
+        def infer() -> object:
+            # Shared: otherwise each output would be copied to a new array in every iteration.
+            return request.infer(share_outputs=True)
+
+        infer.request = request  # type: ignore[attr-defined]  # for its counters
+        return infer

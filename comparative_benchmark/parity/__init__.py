@@ -1,0 +1,1 @@
+"""`cbs parity`: is every workload right through every framework and compiler?"""

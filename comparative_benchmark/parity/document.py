@@ -1,0 +1,142 @@
+"""The JSON file of a matrix, written whole, every few seconds and at the end.
+
+    {"schema_version": 1, "kind": "parity", "started": ..., "command": [...],
+     "execution_environment": {"python_environment": [...], "host": {...}, "git_revision": ...},
+     "cells": [CellResult ...], "drift": [...],
+     "counts": {"ok": ..., ...}, "exit_code": ...}
+
+`cells` has one object for each combination of workload, framework and competitor, in the fields of
+`CellResult`; `expected` in it is the reason of a known failure. `counts` and `exit_code` are null
+until the run has come to its end.
+"""
+
+import datetime
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from comparative_benchmark.parity.grid import CellKey
+from comparative_benchmark.parity.runner import CellResult
+from comparative_benchmark.results.store import write_atomically
+
+SCHEMA_VERSION = 1
+_KIND = "parity"
+# What a cell's result may be taken over for by `--resume`.
+_SETTLED = ("ok", "unsupported")
+_WRITE_EVERY_S = 2.0
+
+
+class ParityFileError(RuntimeError):
+    """A file is not one of ours, or can not be written; the message says what to do."""
+
+
+class ParityFile:
+    """The matrix on disk, or without a path in memory alone.
+
+    A matrix may have thousands of cells: the file is written at most every few seconds, and by
+    `flush`, which whoever makes this must call at the end, however it comes.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        command: Sequence[str],
+        execution_environment: Mapping[str, Any],
+        resume: bool,
+    ) -> None:
+        """Reads what is there.
+
+        Raises:
+          ParityFileError: the file is not one of ours; it is left as it is.
+        """
+        self._path = path.absolute() if path else None
+        self._cells: dict[tuple[str, CellKey], dict[str, Any]] = {}
+        known = _read(self._path) if self._path and self._path.exists() else []
+        if resume:
+            self._cells = {(cell.device, cell.key): attrs.asdict(cell) for cell in known}
+        self._head = {
+            "schema_version": SCHEMA_VERSION,
+            "kind": _KIND,
+            "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "command": list(command),
+            "execution_environment": dict(execution_environment),
+        }
+        self._tail: dict[str, Any] = {"drift": [], "counts": None, "exit_code": None}
+        self._written_at = time.monotonic()
+
+    def settled(self, device: str) -> dict[CellKey, CellResult]:
+        """Returns the results that need not be made again."""
+        return {
+            key: CellResult(**{k: v for k, v in cell.items() if k != "expected"})
+            for (where, key), cell in self._cells.items()
+            if where == device and cell["status"] in _SETTLED
+        }
+
+    def put(self, result: CellResult) -> None:
+        """Keeps a result, in the place of an older one of the same cell.
+
+        Raises:
+          ParityFileError: the file can not be written.
+        """
+        self._cells[(result.device, result.key)] = attrs.asdict(result)
+        if time.monotonic() - self._written_at > _WRITE_EVERY_S:
+            self.flush()
+
+    def finish(
+        self,
+        *,
+        expected: Mapping[CellKey, str],
+        drift: Iterable[Mapping[str, Any]],
+        counts: Mapping[str, int],
+        exit_code: int,
+        device: str,
+    ) -> None:
+        """Adds what is known when all cells have ended.
+
+        Raises:
+          ParityFileError: the file can not be written.
+        """
+        for key, reason in expected.items():
+            self._cells[(device, key)]["expected"] = reason
+        self._tail = {"drift": list(drift), "counts": dict(counts), "exit_code": exit_code}
+        self.flush()
+
+    def flush(self) -> None:
+        """Writes what is there now.
+
+        Raises:
+          ParityFileError: the file can not be written.
+        """
+        self._written_at = time.monotonic()
+        if self._path is None:
+            return
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            cells = list(self._cells.values())
+            write_atomically(self._path, {**self._head, "cells": cells, **self._tail})
+        except OSError as error:
+            raise ParityFileError(f"{self._path} can not be written: {error}") from error
+
+
+def _read(path: Path) -> list[CellResult]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if document["kind"] != _KIND or document["schema_version"] != SCHEMA_VERSION:
+            raise ValueError("it is of another kind or version")
+        known = {field.name for field in attrs.fields(CellResult)}
+        return [
+            CellResult(**{key: value for key, value in cell.items() if key in known})
+            for cell in document["cells"]
+        ]
+    except OSError as error:
+        raise ParityFileError(f"{path} can not be read: {error}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ParityFileError(
+            f"{path} is no matrix of `cbs parity` ({error}); it was left as it is. Choose another "
+            "file with -o"
+        ) from error

@@ -1,0 +1,125 @@
+"""AOTInductor: `torch.export`, a package of compiled program and weights, and its runner.
+
+Unlike `torch.compile`, nothing of Python is left in the program: what runs is a shared library with
+the weights in it, as a C++ program would load it.
+"""
+
+import hashlib
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._inductor.cpp_builder import get_cpp_compiler
+from torch._inductor.exc import InvalidCxxCompiler
+from torch.utils import _pytree as pytree
+
+from comparative_benchmark.backend_api import BackendContext, BackendFacts, UnsupportedError
+from comparative_benchmark.pt_inductor import modules
+from openxla.benchmark.models.shared_model import as_tuple
+
+# A comment of the generated code that names where the other file was written.
+_PATH_COMMENT = b"// Triton kernels are embedded as comments in "
+
+
+class AotProgram:
+    """A compiled and loaded package.
+
+    Args:
+      model: the model, on the device.
+      inputs: tensors of the shapes and types that the program will take.
+      context: whose phases `trace`, `compile` and `load` are timed.
+
+    Raises:
+      UnsupportedError: `torch.export` refuses the model, or there is no C++ compiler.
+    """
+
+    def __init__(self, model: Any, inputs: Sequence[torch.Tensor], context: BackendContext) -> None:
+        _require_compiler()
+        with context.phase("trace"):
+            exported = _export(modules.as_module(model), tuple(inputs))
+        # Apart from that of another backend in this worker.
+        directory = Path(tempfile.mkdtemp(prefix="aot-", dir=context.work_dir))
+        self._package = directory / "model.pt2"
+        with context.phase("compile"):
+            torch._inductor.aoti_compile_and_package(  # noqa: SLF001  # the documented name
+                exported, package_path=str(self._package)
+            )
+        del exported
+        with context.phase("load"):
+            before = set(_extracted())
+            model = torch._inductor.aoti_load_package(str(self._package))  # noqa: SLF001
+            # The libraries are mapped, and the worker leaves without running their destructors.
+            for extracted in set(_extracted()) - before:
+                shutil.rmtree(extracted, ignore_errors=True)
+        # The model's own call reads its signature anew, from JSON, each time.
+        self._run = model.loader.run
+
+    def run(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
+        """Runs the program; on the CPU its outputs are complete."""
+        outputs: list[torch.Tensor] = self._run(list(inputs))
+        return outputs
+
+    def describe(self, facts: BackendFacts) -> None:
+        """Writes down what is known of the package."""
+        facts.weights = "parameters"
+        facts.not_measurable = ("lower",)
+        facts.artifact_sha256 = _digest(self._package)
+        facts.artifact_size_bytes = self._package.stat().st_size
+        facts.notes["artifact"] = "the digest is of the generated code, the size holds the weights"
+        facts.notes["cache"] = "Inductor keeps no programs that it compiled ahead of time"
+
+
+def _export(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> Any:
+    try:
+        exported = torch.export.export(module, inputs)
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        first = next((line for line in str(error).splitlines() if line.strip()), "no message")
+        raise UnsupportedError(
+            f"torch.export {torch.__version__} can not take this model: "
+            f"{type(error).__name__}: {first.strip()}"
+        ) from error
+    spec = exported.call_spec.out_spec
+    places = tuple(range(spec.num_leaves))
+    if as_tuple(pytree.tree_unflatten(places, spec)) != places:
+        raise UnsupportedError(f"forward returns {spec}, where tensors or a tuple of them are due")
+    return exported
+
+
+def _require_compiler() -> None:
+    try:
+        get_cpp_compiler()
+    except InvalidCxxCompiler as error:
+        raise UnsupportedError(
+            "AOTInductor compiles C++ and there is no compiler: install g++, or name one with CXX"
+        ) from error
+
+
+def _digest(package: Path) -> str:
+    """Returns the sha256 of the generated code in a package, without paths.
+
+    The compiled library is left out: its debug information holds the paths of this trial.
+    """
+    digests = []
+    with zipfile.ZipFile(package) as archive:
+        for name in archive.namelist():
+            if name.endswith(".cpp"):
+                lines = archive.read(name).splitlines()
+                code = b"\n".join(line for line in lines if not line.startswith(_PATH_COMMENT))
+                digests.append(hashlib.sha256(code).digest())
+    if not digests:
+        raise RuntimeError(f"{package.name} holds no code that could be identified")
+    return hashlib.sha256(b"".join(sorted(digests))).hexdigest()
+
+
+def _extracted() -> Iterator[Path]:
+    """Yields the temporary folders that packages were unpacked to, by what is mapped from them."""
+    for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
+        head, found, _ = line.partition("/data/aotinductor/")
+        if found and (start := head.find("/")) >= 0:
+            yield Path(head[start:])

@@ -1,0 +1,27 @@
+"""TensorFlow: compiled by XLA, as a graph, and eager."""
+
+from comparative_benchmark.backend_api import BackendInfo, CompilerInfo
+from openxla.benchmark.def_types import ModelFrameworkType
+
+BACKEND = BackendInfo(
+    name="tf_xla",
+    implementation="comparative_benchmark.tf_xla.backend:TfXla",
+    level="framework_level",
+    modules={ModelFrameworkType.TF_V2: ("tensorflow", "keras")},
+    install="./comparative_benchmark/tf_xla/setup_venv.sh, or pip install -e '.[tf_xla]'",
+    compilers=(
+        CompilerInfo(name="xla", description="tf.function(jit_compile=True)"),
+        CompilerInfo(name="graph", description="tf.function: Grappler and TensorFlow's kernels"),
+        CompilerInfo(name="eager", description="op by op, no compiler", default=False),
+    ),
+    reference="comparative_benchmark.tf_xla.reference:compute",
+    environment={
+        "KERAS_BACKEND": "tensorflow",
+        # Also for the worker that computes truth and reference, which has no backend.
+        "TF_NUM_INTRAOP_THREADS": "{threads}",
+        "TF_NUM_INTEROP_THREADS": "{threads}",
+        "TF_XLA_FLAGS": "--tf_xla_persistent_cache_directory={cache_dir}/tf_xla",
+        # The peak that TensorFlow reports would otherwise be that of its own reservation.
+        "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+    },
+)

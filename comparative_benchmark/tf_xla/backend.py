@@ -1,0 +1,203 @@
+"""TensorFlow on CPU and GPU."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import tensorflow as tf
+
+from comparative_benchmark.backend_api import (
+    Array,
+    Backend,
+    BackendContext,
+    BackendFacts,
+    GenerationParts,
+    UnsupportedError,
+)
+from comparative_benchmark.tf_xla import cache, profiler, program
+from comparative_benchmark.tf_xla.generation import TfGenerationParts
+from openxla.benchmark.models.shared_model import as_tuple
+
+_GPU = "GPU:0"
+
+
+class TfXla(Backend):
+    """Runs `model.forward`, compiled by XLA, as a graph, or op by op.
+
+    The weights are variables, which the program reads each time that it runs.
+    """
+
+    def __init__(self, context: BackendContext) -> None:
+        super().__init__(context)
+        self._on_gpu = context.device.accelerator_type == "gpu"
+        _configure(context)
+        self._model: Any = None
+        self._inputs: tuple[tf.Tensor, ...] = ()
+        self._function: Any = None
+        self._run: Any = None
+        self._cache = cache.PersistentCache()
+        self._cached = cache.CacheUse()
+        self._facts: BackendFacts | None = None
+
+    def load(self, model: Any, inputs: Sequence[Array]) -> None:
+        """Puts the inputs on the device; the variables are there since the model was made."""
+        with self.context.phase("load"):
+            self._model = model
+            self._wait()
+        with self.context.phase("h2d"):
+            self._inputs = self._put(inputs)
+            self._wait()
+        self._run = self._function = model.forward
+
+    def compile(self) -> None:
+        """Traces to a graph, and has it compiled by a first call; nothing to do for eager.
+
+        TensorFlow compiles a graph, by XLA or by Grappler, when it is first called, and then runs
+        it: lowering, compilation and the first run can not be told apart.
+
+        Raises:
+          UnsupportedError: an operation of the model has no kernel or no lowering here.
+        """
+        if self.context.compiler == "eager":
+            return
+        with self.context.phase("trace"):
+            self._function = self._compiled(self._model.forward)
+            self._run = self._function.get_concrete_function(*self._inputs)
+        before = self._cache.files()
+        with self.context.phase("compile"):
+            try:
+                self.synchronize(self.dispatch())
+            except (tf.errors.UnimplementedError, tf.errors.NotFoundError) as error:
+                raise UnsupportedError(
+                    f"TensorFlow {tf.__version__} can not do this with {self.context.compiler} on "
+                    f"{self.context.device.name}: {error.message.splitlines()[0]}"
+                ) from error
+        self._cached = self._cache.use_since(before)
+
+    def dispatch(self) -> Any:
+        """Calls the program."""
+        return self._run(*self._inputs)
+
+    def synchronize(self, outputs: Any) -> None:
+        """Waits for the GPU; on the CPU the call returned completed outputs."""
+        self._wait()
+
+    def fetch(self, outputs: Any) -> list[Any]:
+        """Copies the outputs to the host."""
+        return [to_numpy(value) for value in as_tuple(outputs)]
+
+    def run_with(self, inputs: Sequence[Array]) -> list[Any]:
+        """Runs the model on further inputs; TensorFlow compiles anew where shapes differ."""
+        return self.fetch(self._function(*self._put(inputs)))
+
+    def generation_parts(self) -> GenerationParts:
+        """Prefill and decode, each a program of its own, on the variables that are there."""
+        return TfGenerationParts(self._model, self._inputs, self._traced, self.synchronize)
+
+    def facts(self) -> BackendFacts:
+        """What TensorFlow and XLA tell of the program."""
+        # Once: XLA compiles again to tell it.
+        if self._facts is None:
+            self._facts = self._known_once()
+        if not self._on_gpu:
+            return self._facts
+        peak = tf.config.experimental.get_memory_info(_GPU)["peak"]
+        return attrs.evolve(self._facts, device_memory_peak_bytes=peak)
+
+    def profile(self, directory: Path, iterations: int) -> list[Path]:
+        """A trace and TensorFlow's own file, by `tf.profiler`."""
+        return profiler.profile_calls(
+            self.dispatch,
+            self.synchronize,
+            directory,
+            iterations,
+            work_dir=self.context.work_dir,
+        )
+
+    def _known_once(self) -> BackendFacts:
+        facts = BackendFacts(weights="parameters" if _has_variables(self._model) else "frozen")
+        facts.notes["threads"] = {
+            "intra_op": tf.config.threading.get_intra_op_parallelism_threads(),
+            "inter_op": tf.config.threading.get_inter_op_parallelism_threads(),
+        }
+        if self.context.compiler != "eager":
+            facts.not_measurable = ("lower", "first_run")
+            facts.notes["compile"] = "a call that compiles and then runs once"
+        if self.context.compiler == "xla":
+            facts.cache_hits, facts.cache_misses = self._cached.hits, self._cached.misses
+            facts.artifact_size_bytes = self._cached.size_bytes
+            facts.artifact_sha256 = program.fingerprint(
+                program.optimized_hlo(self._function, self._inputs)
+            )
+        if self._on_gpu:
+            [gpu, *_] = tf.config.list_physical_devices("GPU")
+            details = tf.config.experimental.get_device_details(gpu)
+            facts.device_name = details.get("device_name")
+            # On newer GPUs a product of float32 has ten bits of fraction unless this is off.
+            facts.notes["tensor_float_32"] = (
+                tf.config.experimental.tensor_float_32_execution_enabled()
+            )
+        return facts
+
+    def _compiled(self, function: Callable[..., Any]) -> Any:
+        """Returns a function as the compiler of this backend runs it."""
+        if self.context.compiler == "eager":
+            return function
+        return tf.function(function, jit_compile=True if self.context.compiler == "xla" else None)
+
+    def _traced(self, function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
+        """Returns the same, traced for such arguments.
+
+        The concrete function is called, which spares the check of the arguments' types: they never
+        change.
+        """
+        compiled: Callable[..., Any] = self._compiled(function)
+        if self.context.compiler != "eager":
+            compiled = compiled.get_concrete_function(*arguments)
+        return compiled
+
+    def _put(self, inputs: Sequence[Array]) -> tuple[tf.Tensor, ...]:
+        with tf.device(_GPU if self._on_gpu else "CPU:0"):
+            return tuple(tf.identity(tf.convert_to_tensor(value)) for value in inputs)
+
+    def _wait(self) -> None:
+        if self._on_gpu:
+            tf.test.experimental.sync_devices()
+
+
+def to_numpy(value: Any) -> Array:
+    """Returns a tensor as an array on the host.
+
+    Raises:
+      TypeError: the value is no tensor.
+    """
+    if not isinstance(value, tf.Tensor):
+        raise TypeError(f"forward gave a {type(value).__name__}, which is no tensor")
+    return np.asarray(value.numpy())
+
+
+def _configure(context: BackendContext) -> None:
+    """Sets devices and threads, which TensorFlow takes only before it does anything.
+
+    Raises:
+      UnsupportedError: there is no such device.
+    """
+    gpus = tf.config.list_physical_devices("GPU")
+    on_gpu = context.device.accelerator_type == "gpu"
+    if on_gpu and not gpus:
+        raise UnsupportedError(
+            f"TensorFlow {tf.__version__} sees no GPU for {context.device.name}: check "
+            "`nvidia-smi`, and install `tensorflow[and-cuda]`"
+        )
+    tf.config.set_visible_devices(gpus[:1] if on_gpu else [], "GPU")
+    tf.config.threading.set_intra_op_parallelism_threads(context.threads)
+    # As many as TensorFlow takes on a machine with that many CPUs.
+    tf.config.threading.set_inter_op_parallelism_threads(context.threads)
+
+
+def _has_variables(model: Any) -> bool:
+    """Tells whether a model, or anything that it holds, has variables."""
+    parts = (model, *vars(model).values())
+    return any(isinstance(part, tf.Variable) or getattr(part, "variables", ()) for part in parts)

@@ -1,0 +1,126 @@
+"""Counts what a TensorFlow model has to do, from its graph: traced, never run."""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from comparative_benchmark.backend_api import Array
+from openxla.benchmark.artifacts.workload_cost import WorkloadCost
+
+# Of the first operand of these, only what is taken is read.
+_INDEXING = ("GatherV2", "GatherNd", "StridedSlice", "Slice")
+# Operations that stand for others, or repeat them; what is in them is not counted.
+_CONTROL = ("While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase")
+# Whatever else multiplies; without a formula there is no count.
+_PRODUCTS = re.compile(r"MatMul|Conv|Einsum|Dot|PartitionedCall|RNN|LSTM|GRU|PyFunc|Fused")
+# Constants of so few numbers are shapes, permutations and paddings.
+_FEW = 8
+_SOURCE = "the TensorFlow model's graph: {}"
+
+
+def cost(model: Any, inputs: Sequence[Array]) -> WorkloadCost:
+    """Returns flops and compulsory bytes of `model` on `inputs`.
+
+    Raises:
+      ValueError: the work depends on values (loops, branches), or an operation multiplies in a way
+        that has no formula here.
+    """
+    specs = [tf.TensorSpec(value.shape, value.dtype) for value in inputs]
+    program = tf.function(model.forward).get_concrete_function(*specs)
+    operations = program.graph.get_operations()
+    moved = sum(map(_bytes, program.inputs[: len(inputs)])) + sum(map(_bytes, program.outputs))
+    moved += sum(_read_of(handle) for handle in program.graph.internal_captures)
+    moved += sum(_read_of_constant(operation) for operation in operations)
+    return WorkloadCost(
+        flops=sum(map(_flops, operations)),
+        flops_source=_SOURCE.format("matrix products and convolutions"),
+        bytes=moved,
+        bytes_source=_SOURCE.format("weights read, inputs and outputs, each once"),
+    )
+
+
+def _flops(operation: Any) -> int:
+    if operation.type in _CONTROL:
+        raise ValueError(f"{operation.name}: what `{operation.type}` does depends on values")
+    if operation.type in _FORMULAS:
+        return _FORMULAS[operation.type](operation)
+    if _PRODUCTS.search(operation.type):
+        raise ValueError(f"{operation.name}: no formula for `{operation.type}`")
+    return 0
+
+
+def _read_of(captured: Any) -> int:
+    """Returns the bytes read of a variable, or of a tensor of the model; at most all of it."""
+    if captured.dtype != tf.resource:
+        return _read(captured)
+    reads = [user for user in captured.consumers() if user.type == "ReadVariableOp"]
+    values = [read.outputs[0] for read in reads]
+    return min(sum(map(_read, values)), _bytes(values[0])) if values else 0
+
+
+def _read_of_constant(operation: Any) -> int:
+    if operation.type != "Const" or _size(operation.outputs[0]) <= _FEW:
+        return 0
+    return _read(operation.outputs[0])
+
+
+def _read(value: Any) -> int:
+    """Returns the bytes that the users of a tensor read of it; at most all of it."""
+    total = 0
+    for user in value.consumers():
+        if user.type == "Identity":
+            total += _read(user.outputs[0])
+        elif user.type in _INDEXING and user.inputs[0] is value:
+            total += sum(map(_bytes, user.outputs))
+        else:
+            total += _bytes(value)
+    return min(total, _bytes(value))
+
+
+def _matmul(operation: Any) -> int:
+    [product] = operation.outputs
+    transposed = operation.get_attr("transpose_a" if operation.type == "MatMul" else "adj_x")
+    return 2 * _size(product) * int(operation.inputs[0].shape[-2 if transposed else -1])
+
+
+def _einsum(operation: Any) -> int:
+    terms, _, _ = operation.get_attr("equation").decode().partition("->")
+    sizes: dict[str, int] = {}
+    for labels, operand in zip(terms.split(","), operation.inputs, strict=True):
+        if "..." in labels:
+            raise ValueError(f"{operation.name}: the ellipsis of {labels} has no size")
+        sizes.update(zip(labels, map(int, operand.shape), strict=True))
+    return 2 * math.prod(sizes.values()) if len(operation.inputs) > 1 else 0
+
+
+def _conv(operation: Any) -> int:
+    height, width, inputs, _ = map(int, operation.inputs[1].shape)
+    return 2 * _size(operation.outputs[0]) * height * width * inputs
+
+
+def _depthwise_conv(operation: Any) -> int:
+    height, width, _, _ = map(int, operation.inputs[1].shape)
+    return 2 * _size(operation.outputs[0]) * height * width
+
+
+_FORMULAS: Mapping[str, Callable[[Any], int]] = {
+    "MatMul": _matmul,
+    "BatchMatMul": _matmul,
+    "BatchMatMulV2": _matmul,
+    "Einsum": _einsum,
+    "Conv2D": _conv,
+    "DepthwiseConv2dNative": _depthwise_conv,
+}
+
+
+def _size(tensor: Any) -> int:
+    if not tensor.shape.is_fully_defined():
+        raise ValueError(f"{tensor.name} has no fixed shape")
+    return math.prod(map(int, tensor.shape))
+
+
+def _bytes(tensor: Any) -> int:
+    return _size(tensor) * int(tensor.dtype.size)

@@ -1,0 +1,57 @@
+"""TFLite files in the LiteRT interpreter, given, or converted from JAX and TensorFlow."""
+
+from comparative_benchmark.backend_api import BackendInfo, CompilerInfo
+from openxla.benchmark.def_types import ModelFrameworkType
+
+_OPTIONS = ("no-xnnpack",)
+
+
+def _quantizing(name: str, precision: str, description: str) -> CompilerInfo:
+    # Not by default: a run of `tflite` alone is to be comparable with the other backends.
+    return CompilerInfo(
+        name=name,
+        description=description,
+        options=_OPTIONS,
+        default=False,
+        accelerator="cpu",
+        precision=precision,
+    )
+
+
+BACKEND = BackendInfo(
+    name="tflite",
+    implementation="comparative_benchmark.tflite.backend:TfLite",
+    level="compiler_level",
+    modules={
+        ModelFrameworkType.TFLITE: ("ai_edge_litert", "tensorflow", "jax", "flax"),
+        ModelFrameworkType.JAX: ("ai_edge_litert", "tensorflow", "jax", "flax"),
+        ModelFrameworkType.TF_V2: ("ai_edge_litert", "tensorflow", "keras"),
+    },
+    install="./comparative_benchmark/tflite/setup_venv.sh, or pip install -e '.[all]'",
+    compilers=(
+        CompilerInfo(
+            name="native",
+            description="a model in fp32, a TFLite case in the precision of its file",
+            options=_OPTIONS,
+            accelerator="cpu",
+        ),
+        CompilerInfo(
+            name="fp32",
+            description="fp32 weights and computation",
+            options=_OPTIONS,
+            default=False,
+            accelerator="cpu",
+        ),
+        _quantizing("fp16", "fp16-weights", "16-bit weights, computation in fp32"),
+        _quantizing("dynamic-range", "dynamic-range", "int8 weights, activations quantised live"),
+        _quantizing("int8", "int8", "int8 weights and activations, calibrated; fp32 at the edges"),
+    ),
+    reference="comparative_benchmark.tflite.reference:compute",
+    environment={
+        "JAX_PLATFORMS": "cpu",  # JAX and TensorFlow only export here
+        "CUDA_VISIBLE_DEVICES": "-1",
+        "KERAS_BACKEND": "tensorflow",
+        "OMP_NUM_THREADS": "{threads}",
+        "TF_CPP_MIN_LOG_LEVEL": "1",
+    },
+)

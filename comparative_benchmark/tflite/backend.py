@@ -1,0 +1,98 @@
+"""TFLite: convert in a process of its own, then run the file in the LiteRT interpreter."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from comparative_benchmark.backend_api import (
+    Array,
+    Backend,
+    BackendContext,
+    BackendFacts,
+    ModelDefinition,
+    UnsupportedError,
+)
+from comparative_benchmark.tflite import conversion_process
+from openxla.benchmark.models.preprocessing import element_type_of
+from openxla.benchmark.models.tflite.program import Program
+
+
+class TfLite(Backend):
+    """Runs a file that another process has made: what the conversion leaves behind is not ours."""
+
+    takes_definition: ClassVar[bool] = True
+
+    def __init__(self, context: BackendContext) -> None:
+        super().__init__(context)
+        if context.device.accelerator_type != "cpu":
+            raise UnsupportedError(
+                f"the LiteRT interpreter runs on the CPU, not on {context.device.name}: take "
+                "-device host-cpu"
+            )
+        self._definition: ModelDefinition | None = None
+        self._arrays: tuple[Array, ...] = ()
+        self._file: Mapping[str, Any] = {}
+        self._program: Program | None = None
+
+    def load(self, model: Any, inputs: Sequence[Array]) -> None:
+        """Keeps definition and inputs for `compile`: there is no program to hold them yet."""
+        self._definition, self._arrays = model, tuple(inputs)
+
+    def compile(self) -> None:
+        """Converts (`trace`, `lower`), then loads the file and lets XNNPACK prepare it (`compile`).
+
+        A case that is a TFLite file has no conversion; where the suite must make that file first,
+        it does so in the phase `prepare`.
+        """
+        if self._definition is None:
+            raise RuntimeError("load must come first")
+        self._file = conversion_process.convert(
+            {
+                "module_path": self._definition.module_path,
+                "parameters": dict(self._definition.parameters),
+                "compiler": self.context.compiler,
+                "inputs": [
+                    {"shape": list(array.shape), "dtype": element_type_of(array.dtype)}
+                    for array in self._arrays
+                ],
+                "directory": str(self.context.work_dir),
+            },
+            self.context.phase,
+        )
+        with self.context.phase("compile"):
+            self._program = Program(
+                Path(self._file["path"]),
+                threads=self.context.threads,
+                xnnpack="no-xnnpack" not in self.context.options,
+            )
+        with self.context.phase("h2d"):
+            self._program.set_inputs(self._arrays)
+        self._invoke = self._program.invoke
+
+    def dispatch(self) -> Any:
+        """Invokes the program, which returns when its outputs are complete."""
+        self._invoke()
+        return self._program
+
+    def synchronize(self, outputs: Any) -> None:
+        """The call was synchronous."""
+
+    def fetch(self, outputs: Program) -> list[Any]:
+        """Copies the outputs out of the program; int8 ones become fp32."""
+        return outputs.outputs()
+
+    def facts(self) -> BackendFacts:
+        """Size and digest of the file, which holds program and weights."""
+        facts = BackendFacts(
+            weights="parameters",
+            artifact_sha256=self._file["sha256"],
+            artifact_size_bytes=self._file["size_bytes"],
+        )
+        facts.notes["precision"] = self._file["precision"]
+        facts.notes["origin"] = self._file["origin"]
+        facts.notes["converter"] = self._file["versions"]
+        facts.notes["dispatch"] = "synchronous: the host waits inside the call"
+        if self._program is not None:
+            facts.notes["edge_types"] = self._program.edge_types()
+            facts.notes["tensor_types"] = self._program.tensor_types()
+        return facts

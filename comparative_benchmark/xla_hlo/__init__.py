@@ -1,0 +1,33 @@
+"""XLA programs through the PJRT client of jaxlib, without a framework."""
+
+from comparative_benchmark.backend_api import BackendInfo, CompilerInfo
+from openxla.benchmark.def_types import ModelFrameworkType
+
+# Where compiled programs are kept for the next process.
+CACHE_VARIABLE = "CBS_XLA_HLO_CACHE_DIR"
+
+BACKEND = BackendInfo(
+    name="xla_hlo",
+    implementation="comparative_benchmark.xla_hlo.backend:XlaHlo",
+    level="compiler_level",
+    modules={
+        ModelFrameworkType.JAX: ("jaxlib", "jax", "flax"),
+        ModelFrameworkType.TF_V2: ("jaxlib", "tensorflow", "keras"),
+    },
+    install="./comparative_benchmark/xla_hlo/setup_venv.sh, or pip install -e '.[all]'",
+    compilers=(
+        CompilerInfo(name="stablehlo", description="from a portable StableHLO artifact"),
+        CompilerInfo(name="hlo-text", description="from HLO text", default=False),
+        CompilerInfo(name="hlo-proto", description="from a serialised HLO module", default=False),
+    ),
+    environment={
+        "JAX_PLATFORMS": "cpu",  # frameworks only export here, in a process of their own
+        "KERAS_BACKEND": "tensorflow",
+        "TF_CPP_MIN_LOG_LEVEL": "1",
+        CACHE_VARIABLE: "{cache_dir}/xla_hlo",
+        # XLA sizes its thread pool by this variable; there is no option for it.
+        "PJRT_NPROC": "{threads}",
+        # The peak that XLA reports would otherwise be that of its own reservation.
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+    },
+)

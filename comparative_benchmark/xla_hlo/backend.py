@@ -1,0 +1,169 @@
+"""XLA without a framework: a program and its weights, compiled and run by jaxlib alone."""
+
+import gzip
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, ClassVar
+
+from comparative_benchmark.backend_api import (
+    Array,
+    Backend,
+    BackendContext,
+    BackendFacts,
+    ModelDefinition,
+)
+from comparative_benchmark.xla_hlo import CACHE_VARIABLE
+from comparative_benchmark.xla_hlo.cache import ExecutableCache, key_of
+from comparative_benchmark.xla_hlo.export_process import export
+from comparative_benchmark.xla_hlo.exported_program import (
+    ExportedProgram,
+    ExportRequest,
+    InputType,
+)
+from comparative_benchmark.xla_hlo.hlo_module import HloModule
+from comparative_benchmark.xla_hlo.pjrt import Executable, client, profiled
+
+_PLATFORMS = {"cpu": "cpu", "gpu": "cuda"}
+
+
+class XlaHlo(Backend):
+    """Exports a model in another process, then compiles and runs the program in this one.
+
+    The compiler's name is the form in which the program comes: StableHLO, HLO text or HLO proto.
+    """
+
+    takes_definition: ClassVar[bool] = True
+
+    def __init__(self, context: BackendContext) -> None:
+        super().__init__(context)
+        self._client = client(context.device.accelerator_type)
+        directory = os.environ.get(CACHE_VARIABLE)
+        self._cache = ExecutableCache(Path(directory) if directory else None)
+        self._exported: ExportedProgram | None = None
+        self._export_ms: dict[str, float] = {}
+        self._arguments: list[Any] = []
+        self._executable: Executable | None = None
+
+    def load(self, model: ModelDefinition, inputs: Sequence[Array]) -> None:
+        """Has the model exported, and puts weights and inputs on the device.
+
+        The export process is gone before anything is compiled or run.
+        """
+        request = ExportRequest(
+            definition=model,
+            inputs=[InputType.of(value) for value in inputs],
+            form=self.context.compiler,
+            platform=_PLATFORMS[self.context.device.accelerator_type],
+        )
+        # Apart from that of another backend in this worker.
+        directory = Path(tempfile.mkdtemp(prefix="export-", dir=self.context.work_dir))
+        self._exported, self._export_ms = export(request, directory, self.context.phase)
+        with self.context.phase("load"):
+            weights = [self._client.put(weight) for weight in self._exported.weights()]
+            self._exported.drop_weights()
+        with self.context.phase("h2d"):
+            resident = [self._client.put(value) for value in inputs]
+        taken = iter(weights)
+        self._arguments = [
+            next(taken) if index is None else resident[index] for index in self._exported.inputs
+        ]
+
+    def compile(self) -> None:
+        """Compiles the program, from reading its file to an executable; the rest was `load`."""
+        exported = self._require_export()
+        with self.context.phase("compile"):
+            content = exported.path.read_bytes()
+            flags = os.environ.get("XLA_FLAGS", "")
+            key = key_of(content, exported.form, version("jaxlib"), self._client.platform, flags)
+            self._executable = self._cache.get(
+                key, self._client, lambda: self._client.compile(_stablehlo(content, exported.form))
+            )
+        self._run = self._executable.run
+
+    def dispatch(self) -> Any:
+        """Starts the executable, which returns before its outputs are complete."""
+        return self._run(self._arguments)
+
+    def synchronize(self, outputs: Any) -> None:
+        """Waits until the outputs are complete."""
+        for output in outputs:
+            output.block_until_ready()
+
+    def fetch(self, outputs: Any) -> list[Any]:
+        """Copies the outputs to the host."""
+        return [self._client.fetch(output) for output in outputs]
+
+    def facts(self) -> BackendFacts:
+        """What XLA tells of the executable, and who exported the program."""
+        exported, executable = self._require_export(), self._require_executable()
+        facts = BackendFacts(weights="arguments" if exported.has_weights else "frozen")
+        facts.device_name = self._client.device_kind
+        facts.device_memory_peak_bytes = self._client.memory_peak_bytes()
+        facts.cache_hits, facts.cache_misses = self._cache.hits, self._cache.misses
+        cost = executable.cost()
+        facts.flops, facts.bytes_accessed = cost.get("flops"), cost.get("bytes accessed")
+        facts.artifact_sha256 = hashlib.sha256(executable.optimized_hlo().encode()).hexdigest()
+        serialized = executable.serialize()
+        facts.artifact_size_bytes = None if serialized is None else len(serialized)
+        facts.notes["memory_analysis"] = executable.memory()
+        facts.notes["exported_by"] = dict(exported.versions)
+        facts.notes["export_ms"] = self._export_ms
+        facts.notes["program_size_bytes"] = exported.path.stat().st_size
+        if exported.form != "stablehlo":
+            facts.notes["route"] = "the client takes StableHLO only: HLO is converted before"
+        return facts
+
+    def profile(self, directory: Path, iterations: int) -> list[Path]:
+        """A trace for Perfetto, XLA's own file, and the program before and after optimisation."""
+        executable = self._require_executable()
+        scratch = self.context.work_dir / "profile"
+        with profiled(scratch):
+            for _ in range(iterations):
+                self.synchronize(self.dispatch())
+        (planes,) = scratch.glob("plugins/profile/*/*.xplane.pb")
+        (trace,) = scratch.glob("plugins/profile/*/*.trace.json.gz")
+        before = self._require_export().path
+        files = [
+            _for_perfetto(trace, directory / "trace.json.gz"),
+            Path(shutil.move(planes, directory / "xla.xplane.pb")),
+            Path(shutil.copy(before, directory / before.name)),
+            directory / "optimized.hlo.txt",
+        ]
+        files[-1].write_text(executable.optimized_hlo(metadata=True), encoding="utf-8")
+        shutil.rmtree(scratch)
+        return files
+
+    def _require_export(self) -> ExportedProgram:
+        if self._exported is None:
+            raise RuntimeError("load must come first")
+        return self._exported
+
+    def _require_executable(self) -> Executable:
+        if self._executable is None:
+            raise RuntimeError("compile must come first")
+        return self._executable
+
+
+def _stablehlo(content: bytes, form: str) -> str | bytes:
+    """Returns the program as the client takes it."""
+    if form == "hlo-text":
+        return HloModule.from_text(content.decode()).stablehlo()
+    if form == "hlo-proto":
+        return HloModule.from_proto(content).stablehlo()
+    return content
+
+
+def _for_perfetto(trace: Path, target: Path) -> Path:
+    """Writes a trace without its metadata, which Perfetto stumbles over."""
+    with gzip.open(trace, "rt", encoding="utf-8") as stream:
+        content = json.load(stream)
+    content.pop("metadata", None)
+    with gzip.open(target, "wt", encoding="utf-8") as stream:
+        json.dump(content, stream)
+    return target

@@ -1,0 +1,60 @@
+"""Compiled programs on disk, for processes that compile the same program again."""
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+
+from comparative_benchmark.xla_hlo.pjrt import Client, Executable
+from comparative_benchmark.xla_hlo.private_jaxlib import XlaError
+
+
+@attrs.define
+class ExecutableCache:
+    """A directory of serialised executables; without one, nothing is kept.
+
+    Attributes:
+      directory: where they are.
+      hits: how many were found.
+      misses: how many were looked for in vain, and then compiled.
+    """
+
+    directory: Path | None
+    hits: int = 0
+    misses: int = 0
+
+    def get(self, key: str, client: Client, compile_: Callable[[], Executable]) -> Executable:
+        """Returns the executable of that key, compiled if it is not there."""
+        path = self.directory / f"{key}.xla" if self.directory else None
+        if path is not None and path.is_file():
+            try:
+                found = client.deserialize(path.read_bytes())
+            except XlaError as error:  # of another machine, or damaged: as good as not there
+                print(f"cached executable {path.name} can not be loaded: {error}", flush=True)
+            else:
+                self.hits += 1
+                return found
+        made = compile_()
+        self.misses += 1
+        if path is not None and (serialized := made.serialize()) is not None:
+            _write(path, serialized)
+        return made
+
+
+def key_of(*parts: bytes | str) -> str:
+    """Returns a key for all that a compilation depends on."""
+    digest = hashlib.sha256()
+    for part in parts:
+        content = part if isinstance(part, bytes) else part.encode()
+        digest.update(len(content).to_bytes(8, "little") + content)
+    return digest.hexdigest()
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Writes a file as a whole: a process that dies in between leaves none of that name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(f".{os.getpid()}")
+    partial.write_bytes(content)
+    partial.replace(path)

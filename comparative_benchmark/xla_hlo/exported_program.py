@@ -1,0 +1,140 @@
+"""A program on disk with its weights: what the export process hands to the worker.
+
+    request.json       what to export
+    manifest.json      what came out
+    program.*          the program, in the form that was asked for
+    weights/*.npy      its weights, in the order of the parameters that take them
+
+Neither side needs a framework to read or write it.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+
+from comparative_benchmark.backend_api import Array, ModelDefinition
+from openxla.benchmark.artifacts import arrays
+
+# By compiler: the name of the file with the program.
+FORMS: Mapping[str, str] = {
+    "stablehlo": "program.mlirbc",
+    "hlo-text": "program.hlo.txt",
+    "hlo-proto": "program.hlo.pb",
+}
+_REQUEST, _MANIFEST, _WEIGHTS = "request.json", "manifest.json", "weights"
+
+
+@attrs.frozen(kw_only=True)
+class InputType:
+    """Shape and numpy type (`bfloat16` among them) of an input."""
+
+    shape: tuple[int, ...] = attrs.field(converter=tuple)
+    dtype: str
+
+    @classmethod
+    def of(cls, array: Array) -> "InputType":
+        """Returns the type of an array."""
+        return cls(shape=array.shape, dtype=array.dtype.name)
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+@attrs.frozen(kw_only=True)
+class ExportRequest:
+    """What to export.
+
+    Attributes:
+      definition: of the model.
+      inputs: types of its inputs.
+      form: one of `FORMS`.
+      platform: what the program is for, as XLA calls it: `cpu` or `cuda`.
+    """
+
+    definition: ModelDefinition
+    inputs: Sequence[InputType]
+    form: str
+    platform: str
+
+    def write(self, directory: Path) -> None:
+        """Writes it into a directory."""
+        text = json.dumps(attrs.asdict(self))
+        (directory / _REQUEST).write_text(text, encoding="utf-8")
+
+    @classmethod
+    def read(cls, directory: Path) -> "ExportRequest":
+        """Reads what `write` wrote."""
+        content = json.loads((directory / _REQUEST).read_text(encoding="utf-8"))
+        return cls(
+            definition=ModelDefinition(**content.pop("definition")),
+            inputs=[InputType(**item) for item in content.pop("inputs")],
+            **content,
+        )
+
+
+@attrs.frozen(kw_only=True)
+class ExportedProgram:
+    """A program and where its arguments come from.
+
+    Attributes:
+      directory: where it is.
+      form: one of `FORMS`.
+      inputs: for each parameter of the program, the input that it takes; None for a weight.
+      versions: of the packages that exported it.
+    """
+
+    directory: Path
+    form: str
+    inputs: Sequence[int | None]
+    versions: Mapping[str, str]
+
+    @property
+    def path(self) -> Path:
+        """The file with the program."""
+        return self.directory / FORMS[self.form]
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether weights are arguments; those of a program without are constants in it."""
+        return None in self.inputs
+
+    def write(self) -> None:
+        """Writes all but program and weights."""
+        manifest: dict[str, Any] = {"inputs": list(self.inputs), "versions": dict(self.versions)}
+        (self.directory / _MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+
+    @classmethod
+    def read(cls, directory: Path, form: str) -> "ExportedProgram":
+        """Reads what `write` wrote."""
+        manifest = json.loads((directory / _MANIFEST).read_text(encoding="utf-8"))
+        return cls(directory=directory, form=form, **manifest)
+
+    def write_weights(self, weights: Sequence[Array]) -> None:
+        """Writes the weights, in the order of their parameters."""
+        arrays.save_all(self.directory / _WEIGHTS, "weight", weights)
+
+    def weights(self) -> Iterator[Array]:
+        """Yields the weights in the order of their parameters, one at a time in memory."""
+        for path in arrays.numbered(self.directory / _WEIGHTS, "weight"):
+            yield arrays.load(path)
+
+    def drop_weights(self) -> None:
+        """Deletes the weights' files."""
+        shutil.rmtree(self.directory / _WEIGHTS, ignore_errors=True)
+
+
+def check_parameters(
+    parameters: Sequence[tuple[tuple[int, ...], np.dtype[Any]]], expected: Sequence[InputType]
+) -> None:
+    """Raises TypeError where a program's parameters are not the arguments that it will get."""
+    found = [InputType(shape=shape, dtype=dtype.name) for shape, dtype in parameters]
+    for index, (takes, gets) in enumerate(zip(found, expected, strict=False)):
+        if takes != gets:
+            raise TypeError(f"parameter {index} of the program is {takes}, its argument is {gets}")
+    if len(found) != len(expected):
+        raise TypeError(f"the program has {len(found)} parameters for {len(expected)} arguments")

@@ -1,0 +1,59 @@
+"""Exports a TensorFlow model; imported by the export process only."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from comparative_benchmark.backend_api import Array
+from comparative_benchmark.xla_hlo.exported_program import InputType
+from comparative_benchmark.xla_hlo.hlo_module import HloModule
+
+_STAGES = {"stablehlo": "stablehlo_serialized", "hlo-text": "hlo_serialized"}
+
+
+class TensorFlowExporter:
+    """Traces `forward(*inputs)`: the inputs come before the variables that it reads."""
+
+    def __init__(self, model: Any, inputs: Sequence[InputType], platform: str) -> None:
+        self._platform = platform.upper()
+        self._inputs = [tf.TensorSpec(item.shape, item.dtype) for item in inputs]
+        self._function = tf.function(model.forward, jit_compile=True)
+        self._concrete: Any = None
+        self._stages: Any = None
+        self._program = b""
+
+    def trace(self) -> None:
+        """Traces to a graph."""
+        self._concrete = self._function.get_concrete_function(*self._inputs)
+
+    def lower(self, form: str) -> bytes:
+        """Has TensorFlow's bridge lower the graph to HLO or StableHLO."""
+        # The trace above is found again: the types are the same.
+        generate = self._function.experimental_get_compiler_ir(*self._inputs)
+        self._stages = lambda stage: generate(stage=stage, platform_name=self._platform)
+        program: bytes = self._stages(_STAGES.get(form, "hlo_serialized"))
+        if form == "hlo-text":
+            # TensorFlow's own text leaves out large constants.
+            return HloModule.from_proto(program).text().encode()
+        return program
+
+    def module(self) -> HloModule:
+        """Returns the lowered program."""
+        return HloModule.from_proto(self._stages("hlo_serialized"))
+
+    def arguments(self) -> list[int | Array]:
+        """Returns what each parameter takes: a weight, or the number of an input.
+
+        Tensors that the function has captured come after the inputs, variables after them.
+        """
+        held = {id(variable.handle): variable for variable in self._concrete.variables}
+        tensors: list[Array] = []
+        variables: list[Array] = []
+        for captured in self._concrete.captured_inputs:
+            if captured.dtype == tf.resource:
+                variables.append(np.asarray(held[id(captured)].numpy()))
+            else:
+                tensors.append(np.asarray(captured.numpy()))
+        return [*range(len(self._inputs)), *tensors, *variables]

@@ -1,0 +1,237 @@
+"""XLA's compiler and runtime through the PJRT client of jaxlib; JAX is not imported."""
+
+import contextlib
+import functools
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import ml_dtypes  # noqa: F401  # numpy knows bfloat16 by it
+import numpy as np
+
+from comparative_benchmark.backend_api import Array
+from comparative_benchmark.xla_hlo import cuda
+from comparative_benchmark.xla_hlo.private_jaxlib import (
+    XlaError,
+    differs,
+    extension,
+    hlo,
+    profiler,
+    xla_client,
+)
+
+DeviceArray: TypeAlias = Any
+"""A `jaxlib._jax.ArrayImpl` on the client's device."""
+
+
+@functools.cache
+def client(accelerator: str) -> "Client":
+    """Returns the only client of this process for `cpu` or `gpu`; see `Client`."""
+    return Client(accelerator)
+
+
+class Client:
+    """One device of one platform: compiles programs, holds arrays, runs executables.
+
+    A new one tries out on one number what a measurement will use, so that a jaxlib with another
+    interface ends with a reason at once.
+
+    Args:
+      accelerator: `cpu` or `gpu`.
+
+    Raises:
+      UnsupportedError: there is no such device here, or jaxlib has another interface.
+    """
+
+    def __init__(self, accelerator: str) -> None:
+        try:
+            _set_flags()
+            self._client = (
+                xla_client.make_cpu_client() if accelerator == "cpu" else cuda.make_client()
+            )
+            self._device = self._client.local_devices()[0]
+            self._devices = xla_client.DeviceList((self._device,))
+            self._sharding = _OneDevice(self._device)
+            self._try_out()
+        except (AttributeError, TypeError) as error:
+            raise differs(error) from error
+
+    @property
+    def platform(self) -> str:
+        """What compiles, with its version."""
+        return f"{self._client.platform} {self._client.platform_version}"
+
+    @property
+    def device_kind(self) -> str:
+        """The device's name."""
+        kind: str = self._device.device_kind
+        return kind
+
+    def put(self, array: Array) -> DeviceArray:
+        """Copies an array to the device and waits for it; its type is kept, 64 bits included."""
+        dense = np.ascontiguousarray(array).reshape(array.shape)  # 0-d would come out as 1-d
+        type_ = _Type(dense.shape, dense.dtype, weak_type=False)
+        resident = xla_client.batched_device_put(
+            type_, self._sharding, [dense], [self._device], True, enable_x64=True
+        )
+        return resident.block_until_ready()
+
+    def fetch(self, resident: DeviceArray) -> Array:
+        """Copies an array to the host, into memory of its own."""
+        # np.asarray would ask for a buffer, which there is none of for bfloat16.
+        value, _ = resident._single_device_array_to_np_array_did_copy()  # noqa: SLF001
+        return np.array(value)
+
+    def compile(self, module: str | bytes) -> "Executable":
+        """Compiles a StableHLO module: text, bytecode, or a portable artifact.
+
+        Raises:
+          XlaError: XLA refuses it.
+        """
+        return Executable(self._client.compile_and_load(module, self._devices, _compile_options()))
+
+    def deserialize(self, serialized: bytes) -> "Executable":
+        """Loads what `Executable.serialize` gave, on a machine like this one.
+
+        Raises:
+          XlaError: XLA refuses it.
+        """
+        return Executable(
+            self._client.deserialize_executable(serialized, self._devices, _compile_options())
+        )
+
+    def memory_peak_bytes(self) -> int | None:
+        """Returns the largest amount of device memory in use so far; None where it is not known."""
+        with contextlib.suppress(XlaError, NotImplementedError):
+            if statistics := self._device.memory_stats():
+                peak: int | None = statistics.get("peak_bytes_in_use")
+                return peak
+        return None
+
+    def _try_out(self) -> None:
+        given = np.ones((1,), np.float32)
+        if not np.array_equal(self.fetch(self.put(given)), given):
+            raise TypeError("an array does not come back as it was put")
+        for owner, names in (
+            (self._client, ("compile_and_load", "deserialize_executable")),
+            (xla_client.LoadedExecutable, ("execute_sharded", "hlo_modules", "serialize")),
+            (hlo, ("hlo_module_from_text", "XlaComputation", "HloPrintOptions")),
+            (extension.mlir, ("xla_computation_to_mlir_module",)),
+        ):
+            for name in names:
+                getattr(owner, name)
+        _compile_options()
+
+
+class Executable:
+    """A compiled program on the client's device."""
+
+    def __init__(self, loaded: Any) -> None:
+        self._loaded = loaded
+        self._execute = loaded.execute_sharded
+
+    def run(self, arguments: Sequence[DeviceArray]) -> list[DeviceArray]:
+        """Starts an execution and returns its outputs, which may not be complete yet."""
+        results = self._execute(arguments).disassemble_into_single_device_arrays()
+        return [shards[0] for shards in results]
+
+    def serialize(self) -> bytes | None:
+        """Returns the executable as `Client.deserialize` takes it; None if XLA can not do that."""
+        with contextlib.suppress(XlaError, NotImplementedError):
+            serialized: bytes = self._loaded.serialize()
+            return serialized
+        return None
+
+    def optimized_hlo(self, *, metadata: bool = False) -> str:
+        """Returns the optimised program as HLO text, with all constants.
+
+        Args:
+          metadata: with source locations, which differ between an executable that was compiled now
+            and the same one out of a cache.
+        """
+        options = hlo.HloPrintOptions()
+        options.print_metadata = metadata
+        options.print_large_constants = True
+        return "\n".join(module.to_string(options) for module in self._loaded.hlo_modules())
+
+    def cost(self) -> Mapping[str, float]:
+        """Returns XLA's estimates, `flops` and `bytes accessed` among them; empty without any."""
+        with contextlib.suppress(XlaError, NotImplementedError):
+            found = self._loaded.cost_analysis() or {}
+            return dict(found[0] if isinstance(found, list) else found)
+        return {}
+
+    def memory(self) -> dict[str, int]:
+        """Returns bytes of arguments, outputs, temporaries and code; empty if XLA can not tell."""
+        with contextlib.suppress(XlaError, NotImplementedError):
+            statistics = self._loaded.get_compiled_memory_stats()
+            return {
+                name: getattr(statistics, f"{name}_in_bytes")
+                for name in ("argument_size", "output_size", "temp_size", "generated_code_size")
+            }
+        return {}
+
+
+@contextlib.contextmanager
+def profiled(directory: Path) -> Iterator[None]:
+    """Records what XLA and its runtime do, into `plugins/profile/<date>/` of a directory."""
+    options = profiler.ProfileOptions()
+    # Spans of every Python call would slow the host and hide those of the runtime.
+    options.python_tracer_level = 0
+    session = profiler.ProfilerSession(options)
+    try:
+        yield
+    finally:
+        session.stop_and_export(str(directory))
+
+
+def _compile_options() -> Any:
+    """Returns how programs are compiled: as JAX does it for one device."""
+    options = xla_client.CompileOptions()
+    options.num_replicas = options.num_partitions = 1
+    build = options.executable_build_options
+    build.use_spmd_partitioning = True
+    build.use_shardy_partitioner = True
+    return options
+
+
+class _Type(NamedTuple):
+    """What the client asks of `jax.core.ShapedArray`."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    weak_type: bool
+
+
+class _OneDevice(xla_client.SingleDeviceSharding):  # type: ignore[misc]  # has no stubs
+    """What the client asks of `jax.sharding.SingleDeviceSharding`."""
+
+    is_fully_addressable = True
+    is_fully_replicated = True
+
+    @property
+    def memory_kind(self) -> Any:
+        return self._memory_kind
+
+    @property
+    def device_set(self) -> set[Any]:
+        return {self._device}
+
+    def _to_xla_hlo_sharding(self, num_dimensions: int) -> Any:
+        return xla_client.HloSharding.replicate()
+
+
+@functools.cache
+def _set_flags() -> tuple[Any, ...]:
+    """Tells jaxlib what JAX would, and returns the flags, which must outlive their use.
+
+    Where JAX is in this process (without worker processes only), it has set its own.
+    """
+    if "jax" in sys.modules:
+        return ()
+    with_64_bits = extension.config.Config("enable_x64", True, include_in_jit_key=True)
+    without_jit = extension.config.Config("disable_jit", False)
+    extension.jax_jit.set_enable_x64_state(with_64_bits)
+    extension.jax_jit.set_disable_jit_state(without_jit)
+    return with_64_bits, without_jit

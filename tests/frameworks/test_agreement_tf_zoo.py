@@ -1,0 +1,243 @@
+"""Language, speech and diffusion models in TensorFlow are those in JAX, whole or token by token."""
+
+import json
+
+import numpy as np
+import pytest
+from agreement_support import need, relative
+from framework_process import run_script
+
+from comparative_benchmark.harness.verification import verify
+from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.models import architectures
+from openxla.benchmark.models.preprocessing import element_type_of
+
+pytestmark = pytest.mark.frameworks
+
+NEW = 4
+SHORT = {"batch_size": 2, "seq_len": 16}
+GREEDY = {**SHORT, "max_new_tokens": NEW}
+MODELS = {
+    "gpt2": ("gpt2", {"model_name": "gpt2-tiny", **SHORT}),
+    "gpt2-greedy": ("gpt2", {"model_name": "gpt2-tiny", **GREEDY}),
+    "llama": ("llama", {"model_name": "llama-tiny", **SHORT}),
+    "llama-greedy": ("llama", {"model_name": "llama-tiny", **GREEDY}),
+    "gemma": ("gemma", {"model_name": "gemma-tiny", **SHORT}),
+    "gemma-greedy": ("gemma", {"model_name": "gemma-tiny", **GREEDY}),
+    "t5": ("t5", {"model_name": "t5-tiny", **SHORT}),
+    "t5-greedy": ("t5_for_cond_gen", {"model_name": "t5-tiny", **GREEDY}),
+    "whisper": ("whisper", {"model_name": "whisper-tiny-test", **SHORT}),
+    "clip": ("sd_clip", {"model_name": "sd-clip-tiny", **SHORT}),
+    "unet": ("sd_unet", {"model_name": "sd-unet-tiny", "batch_size": 2}),
+    "vae": ("sd_vae", {"model_name": "sd-vae-tiny", "batch_size": 2}),
+    "gpt2-pipeline": (
+        "gpt2_pipeline",
+        {"model_name": "gpt2-tiny", "batch_size": 2, "max_new_tokens": NEW},
+    ),
+    "diffusion-pipeline": ("sd_pipeline", {"model_name": "sd-pipeline-tiny", **SHORT}),
+}
+CASES = {
+    f"{key}-{data_type}": (name, {**parameters, "data_type": data_type})
+    for key, (name, parameters) in MODELS.items()
+    for data_type in ("fp32", "bf16", "fp16")
+    # All types for one model of each kind; what is in the others is in these, too.
+    if data_type == "fp32" or key in ("gpt2-greedy", "t5-greedy", "unet", "diffusion-pipeline")
+}
+GENERATING = [case for case, (_, parameters) in CASES.items() if "max_new_tokens" in parameters]
+
+# The truth alone: that JAX' other runs agree with it, other tests show.
+JAX = """
+import importlib, json, sys
+from pathlib import Path
+import jax, jax.numpy as jnp
+import numpy as np
+from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.models.shared_model import as_tuple
+module, target, parameters = sys.argv[1:]
+model = importlib.import_module(module).create_model(**json.loads(parameters))
+inputs = model.preprocess(model.generate_default_inputs())
+def widened(leaf):
+    return jnp.asarray(leaf, jnp.float64) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+with jax.enable_x64(True):
+    params, wide = jax.tree.map(widened, (model.params, tuple(inputs)))
+    truth = [np.asarray(value) for value in as_tuple(jax.jit(model.apply)(params, *wide))]
+arrays.save_all(Path(target), "input", inputs)
+arrays.save_all(Path(target), "truth", truth)
+"""
+
+# A model that generates runs along the truth's tokens (`forced`) and along others (`other`), too,
+# and step by step through `prefill` and `decode` (`steps`).
+TF = """
+import importlib, json, sys
+from pathlib import Path
+import numpy as np
+import tensorflow as tf
+from comparative_benchmark.tf_xla.reference import compute
+from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.models.shared_model import as_tuple
+module, target, parameters = sys.argv[1:]
+model = importlib.import_module(module).create_model(**json.loads(parameters))
+inputs = model.preprocess(model.generate_default_inputs())
+def run(function, values):
+    tensors = [tf.convert_to_tensor(value) for value in values]
+    return [value.numpy() for value in as_tuple(function(*tensors))]
+truth, reference = compute(model, inputs)
+found, judged = {"input": inputs, "truth": truth}, inputs
+if hasattr(model, "prefill"):
+    judged = model.verification_inputs(inputs, truth)
+    found["forced"], reference = compute(model, judged)
+    found["other"] = run(model.forward, (*inputs, (truth[0] + 1) % 1024))
+    tensors = [tf.convert_to_tensor(value) for value in inputs]
+    first, cache = model.prefill(*tensors)
+    position = tf.constant(model.first_position(*tensors), tf.int32)
+    second, cache = model.decode(tf.constant(truth[0][:, 0]), position, cache)
+    third, _ = model.decode(tf.constant(truth[0][:, 1]), position + 1, cache)
+    found["steps"] = [value.numpy() for value in (first, second, third)]
+found["reference"] = reference
+found["xla"] = run(tf.function(model.forward, jit_compile=True), judged)
+found["graph"] = run(tf.function(model.forward), judged)
+for stem, values in found.items():
+    arrays.save_all(Path(target), stem, values)
+"""
+
+INCOMPLETE = """
+import importlib, sys
+from openxla.benchmark.models import architectures
+name, model_name, removed = sys.argv[1:]
+architecture = architectures.get(name)
+complete = type(architecture).tensors
+type(architecture).tensors = lambda self, config: [
+    tensor for tensor in complete(self, config) if tensor.name != removed
+]
+module = importlib.import_module(f"openxla.benchmark.models.tf.{name}.{name}_model")
+try:
+    module.create_model(model_name=model_name, seed=1)
+except ValueError as error:
+    assert f"lacks: {removed}" in str(error), error
+else:
+    raise AssertionError("a missing tensor went unnoticed")
+finally:
+    type(architecture).tensors = complete
+"""
+
+AS_PROGRAMS = """
+import contextlib, io, os, runpy, sys
+folder, *modules = sys.argv[1:]
+sys.argv = sys.argv[:1]
+os.chdir(folder)
+for module in modules:
+    printed = []
+    for _ in range(2):
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            runpy.run_module(module, run_name="__main__")
+        lines = output.getvalue().splitlines()
+        printed.append([line for line in lines if line.startswith("output_")])
+    assert printed[0] == printed[1], printed
+    assert printed[0], module
+"""
+
+
+def module_of(framework, name):
+    return f"openxla.benchmark.models.{framework}.{name}.{name}_model"
+
+
+class Outputs:
+    """What both frameworks computed of one case."""
+
+    def __init__(self, name, parameters, folders):
+        self.name = name
+        self.parameters = parameters
+        self.folders = folders
+        self.generates = (folders["tf"] / "steps_0.npy").is_file()
+
+    def load(self, stem, framework="tf"):
+        return arrays.load_all(self.folders[framework], stem)
+
+    def files(self, stem):
+        found = sorted(self.folders["tf"].glob(f"{stem}_*.npy"))
+        # Of generation, logits are judged: tokens are no numbers that could be near.
+        return found[1:] if self.generates else found
+
+
+@pytest.fixture(scope="module", params=CASES)
+def outputs(request, tmp_path_factory, environment):
+    for package in ("jax", "tensorflow"):
+        need(package)
+    name, parameters = CASES[request.param]
+    folders = {}
+    for framework, script in (("jax", JAX), ("tf", TF)):
+        folders[framework] = tmp_path_factory.mktemp(f"{request.param}-{framework}")
+        arguments = [module_of(framework, name), str(folders[framework]), json.dumps(parameters)]
+        run_script(script, arguments, environment, framework=framework)
+    return Outputs(name, parameters, folders)
+
+
+def test_float64_runs_agree_to_1e_9_of_the_scale(outputs):
+    tf, jax = outputs.load("truth"), outputs.load("truth", "jax")
+    assert len(tf) == len(jax) == (2 if outputs.generates else 1)
+    assert tf[-1].dtype == jax[-1].dtype == np.float64
+    assert relative(tf[-1], jax[-1]) < 1e-9
+    if outputs.generates:
+        assert tf[0].dtype == jax[0].dtype == np.int32
+        np.testing.assert_array_equal(tf[0], jax[0])
+
+
+def test_inputs_are_the_same_bytes(outputs):
+    tf, jax = outputs.load("input"), outputs.load("input", "jax")
+    assert [(x.dtype, x.shape, x.tobytes()) for x in tf] == [
+        (x.dtype, x.shape, x.tobytes()) for x in jax
+    ]
+
+
+@pytest.mark.parametrize("stem", ["reference", "xla", "graph"])
+def test_outputs_are_those_that_the_architecture_declares(outputs, stem):
+    due = architectures.get(outputs.name).output_specs(outputs.parameters)
+    found = [(element_type_of(value.dtype), value.shape) for value in outputs.load(stem)]
+    assert found == [(spec.dtype, spec.shape) for spec in due]
+
+
+@pytest.mark.parametrize("program", ["xla", "graph"])
+def test_programs_pass_verification(outputs, program):
+    truth = outputs.files("forced" if outputs.generates else "truth")
+    verdict = verify(outputs.files(program), truth, outputs.files("reference"))
+    assert verdict.passed, verdict
+    assert verdict.relative_rmse > 0
+
+
+@pytest.mark.parametrize("outputs", GENERATING, indirect=True)
+def test_generation_follows_the_tokens_that_it_is_given(outputs):
+    (tokens, logits), (kept, forced) = outputs.load("truth"), outputs.load("forced")
+    np.testing.assert_array_equal(tokens, logits.argmax(axis=-1))
+    np.testing.assert_array_equal(tokens, kept)
+    assert relative(forced, logits) < 1e-12
+    assert len(np.unique(tokens)) > 2
+    other, reference = outputs.load("other")[1], outputs.load("reference")[1]
+    difference = np.abs(other - reference).max(axis=(0, 2))
+    assert difference[0] == 0
+    assert (difference[1:] > 0.1 * reference.std()).all()
+
+
+@pytest.mark.parametrize("outputs", GENERATING, indirect=True)
+def test_prefill_and_decode_are_the_steps_of_generation(outputs):
+    for index, logits in enumerate(outputs.load("steps")):
+        np.testing.assert_array_equal(logits, outputs.load("reference")[1][:, index])
+
+
+@pytest.mark.parametrize(
+    ("name", "model_name", "removed"),
+    [
+        ("gpt2", "gpt2-tiny", "transformer.h.1.mlp.c_fc.weight"),
+        ("t5_for_cond_gen", "t5-tiny", "decoder.block.1.layer.1.EncDecAttention.k.weight"),
+        ("sd_pipeline", "sd-pipeline-tiny", "unet.time_embedding.linear_1.bias"),
+    ],
+)
+def test_a_missing_tensor_is_an_error(name, model_name, removed, environment):
+    need("tensorflow")
+    run_script(INCOMPLETE, [name, model_name, removed], environment, framework="tf")
+
+
+def test_models_run_from_any_directory_and_repeat_themselves(tmp_path, environment):
+    need("tensorflow")
+    names = sorted({name for name, _ in MODELS.values()})
+    modules = [module_of("tf", name) for name in names]
+    run_script(AS_PROGRAMS, [str(tmp_path), *modules], environment, framework="tf")

@@ -1,0 +1,122 @@
+"""A model that `cbs new-model` has written keeps to the contract; spoilt, it does not."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from agreement_support import need
+
+pytestmark = pytest.mark.frameworks
+
+ROOT = Path(__file__).resolve().parents[2]
+SUITE = Path("common_benchmark_suite/openxla/benchmark")
+
+
+@pytest.fixture(scope="module")
+def new_model(tmp_path_factory, environment):
+    """A copy of the checkout with a new model in it, and how to run `cbs` there."""
+    need("torch")
+    need("flax")
+    copy = tmp_path_factory.mktemp("checkout")
+    shutil.copytree(
+        ROOT / "common_benchmark_suite",
+        copy / "common_benchmark_suite",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    (copy / "tests" / "frameworks").mkdir(parents=True)
+    shutil.copy2(ROOT / "pyproject.toml", copy)
+    path = os.pathsep.join([str(copy / "common_benchmark_suite"), str(ROOT)])
+
+    def cbs(*arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "comparative_benchmark.cli", *arguments],
+            cwd=copy,
+            env={**environment, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    made = cbs("new-model", "my_mlp")
+    assert made.returncode == 0, made.stderr
+    return copy, cbs
+
+
+def test_it_keeps_to_the_contract_at_once(new_model):
+    _, cbs = new_model
+    done = cbs("check-model", "my_mlp")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "20 checks ok" in done.stdout
+
+
+SPOILT = '''
+"""Spoilt in every way that leaves it running."""
+
+import torch
+
+from openxla.benchmark.models.pt.my_mlp import good
+
+KEPT = []
+
+
+class Spoilt(good.MyMlpModel):
+    def forward(self, pixels):
+        # Wider than declared, and another result each time.
+        return super().forward(pixels).double() + torch.randn(())
+
+
+def create_model(seed=0, **parameters):
+    """Returns a model with the weights of one seed, whatever is asked for, and keeps it."""
+    KEPT.append(Spoilt({"batch_size": 1, "data_type": "fp32", **parameters}))
+    return KEPT[-1]
+'''
+
+
+def test_a_spoilt_one_fails_with_what_to_do(new_model):
+    copy, cbs = new_model
+    folder = copy / SUITE / "models" / "pt" / "my_mlp"
+    good = (folder / "my_mlp_model.py").read_text()
+    requirements = (folder / "requirements.txt").read_text()
+    try:
+        (folder / "good.py").write_text(good)
+        (folder / "my_mlp_model.py").write_text(SPOILT.lstrip())
+        (folder / "requirements.txt").write_text("torch>=999\n")
+        done = cbs("check-model", "my_mlp")
+    finally:
+        (folder / "good.py").unlink()
+        (folder / "my_mlp_model.py").write_text(good)
+        (folder / "requirements.txt").write_text(requirements)
+    assert done.returncode == 2, done.stdout + done.stderr
+    failed = {line.split(":")[0] for line in done.stdout.splitlines() if line.startswith("failed")}
+    assert failed == {
+        "failed  pt  docstrings",
+        "failed  pt  requirements",
+        "failed  pt  runs elsewhere",  # it tells of no output
+        "failed  pt  types",
+        "failed  pt  seed",
+        "failed  pt  repeatable",
+        "failed  pt  memory",
+        "failed  pt  agreement",
+        "failed  jax  agreement",
+    }
+    assert done.stdout.count("    fix: ") == len(failed)
+    assert "cbs parity --drift" in done.stdout
+
+
+def test_one_that_does_not_run_fails_and_the_rest_is_not_run(new_model):
+    copy, cbs = new_model
+    file = copy / SUITE / "models" / "pt" / "my_mlp" / "my_mlp_model.py"
+    good = file.read_text()
+    try:
+        file.write_text(good.replace("return self.head(x)", "return self.tail(x)"))
+        done = cbs("check-model", "my_mlp", "--framework", "pt")
+    finally:
+        file.write_text(good)
+    assert done.returncode == 2
+    assert "no attribute 'tail'" in done.stdout
+    assert "not run  pt  memory: the model did not run" in done.stdout
+    assert "n/a  pt  agreement" in done.stdout

@@ -1,0 +1,258 @@
+"""ONNX Runtime: the types that it computes in, the identity of its graphs, and tiny models."""
+
+import json
+
+import numpy as np
+import pytest
+from tests_support import run_cbs
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+from comparative_benchmark.onnxruntime import graph, profiler  # noqa: E402
+
+pytestmark = pytest.mark.frameworks
+
+SHAPE = [4, 4]
+INSERTED = "InsertedPrecisionFreeCast_x"
+
+
+def _model(nodes, types, weight=None, *, notes=""):
+    """A graph from `x` to `y` with the given nodes and types of values; `w` is a weight."""
+    weight = np.eye(4, dtype=np.float16) if weight is None else weight
+    values = {
+        name: helper.make_tensor_value_info(name, kind, SHAPE) for name, kind in types.items()
+    }
+    built = helper.make_graph(
+        nodes,
+        "graph",
+        [values.pop("x")],
+        [values.pop("y")],
+        initializer=[numpy_helper.from_array(weight, "w")],
+        value_info=list(values.values()),
+        doc_string=notes,
+    )
+    return helper.make_model(built, producer_name=notes)
+
+
+def _node(kind, inputs, output, **attributes):
+    return helper.make_node(kind, inputs, [output], **attributes)
+
+
+def _product():
+    kinds = {"x": TensorProto.FLOAT16, "y": TensorProto.FLOAT16}
+    return _model([_node("MatMul", ["x", "w"], "y")], kinds)
+
+
+def _between_casts(kind):
+    """What ONNX Runtime makes of a float16 operator that it has no kernel for."""
+    nodes = [
+        _node("Cast", ["x"], "wide", to=TensorProto.FLOAT, name=INSERTED),
+        _node(kind, ["wide", "v"] if kind == "MatMul" else ["wide"], "out"),
+        _node("Cast", ["out"], "y", to=TensorProto.FLOAT16, name=INSERTED),
+    ]
+    half, wide = TensorProto.FLOAT16, TensorProto.FLOAT
+    return _model(nodes, {"x": half, "y": half, "wide": wide, "out": wide, "v": wide})
+
+
+def test_products_between_inserted_casts_are_widened():
+    exported, run = graph.summarize(_product()), graph.summarize(_between_casts("MatMul"))
+    assert exported.products("float16") == 1
+    assert run.products("float") == 1
+    assert graph.has_widened_products(exported, run)
+    assert graph.widened(exported, run) == {"MatMul": 1}
+
+
+def test_a_softmax_between_inserted_casts_is_told_but_no_product():
+    half = TensorProto.FLOAT16
+    exported = graph.summarize(_model([_node("Softmax", ["x"], "y")], {"x": half, "y": half}))
+    run = graph.summarize(_between_casts("Softmax"))
+    assert not graph.has_widened_products(exported, run)
+    assert graph.widened(exported, run) == {"Softmax": 1}
+
+
+def test_what_the_model_itself_computes_in_float32_is_not_widened():
+    nodes = [
+        _node("Cast", ["x"], "wide", to=TensorProto.FLOAT, name="node_to_1"),
+        _node("MatMul", ["wide", "v"], "out"),
+        _node("Cast", ["out"], "y", to=TensorProto.FLOAT16, name="node_to_2"),
+    ]
+    half, wide = TensorProto.FLOAT16, TensorProto.FLOAT
+    kinds = {"x": half, "y": half, "wide": wide, "out": wide, "v": wide}
+    summary = graph.summarize(_model(nodes, kinds))
+    assert summary.products("float") == 1
+    assert summary.inserted_casts == 0
+    assert not graph.has_widened_products(summary, summary)
+    assert graph.widened(summary, summary) == {}
+
+
+def test_operators_inside_a_branch_count():
+    half = TensorProto.FLOAT16
+    inner = _product().graph
+    outer = _model(
+        [helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=inner)],
+        {"x": half, "y": half, "c": TensorProto.BOOL},
+    )
+    assert graph.summarize(outer).products("float16") == 2
+
+
+def test_a_fingerprint_is_of_what_is_computed(tmp_path):
+    def of(model):
+        return graph.fingerprint(model, tmp_path)
+
+    first, noted = _product(), _product()
+    noted.graph.node[0].doc_string = "model.py:17"
+    noted.graph.node[0].metadata_props.add(key="stack_trace", value="model.py:17")
+    noted.producer_version = "2.13"
+    assert of(first) == of(noted)
+    assert noted.graph.node[0].doc_string  # left as it was
+
+    kinds = {"x": TensorProto.FLOAT16, "y": TensorProto.FLOAT16}
+    other_weight = _model([_node("MatMul", ["x", "w"], "y")], kinds, np.ones((4, 4), np.float16))
+    other_operator = _model([_node("Add", ["x", "w"], "y")], kinds)
+    assert len({of(first), of(other_weight), of(other_operator)}) == 3
+
+
+def test_a_fingerprint_holds_weights_that_are_in_a_file_beside_it(tmp_path):
+    digests = []
+    for scale in (1.0, 2.0):
+        kinds = {"x": TensorProto.FLOAT, "y": TensorProto.FLOAT}
+        weight = np.full((64, 64), scale, np.float32)
+        path = tmp_path / f"{scale}.onnx"
+        onnx.save_model(
+            _model([_node("MatMul", ["x", "w"], "y")], kinds, weight),
+            str(path),
+            save_as_external_data=True,
+            location="weights.data" if scale == 1.0 else "other.data",
+        )
+        model = graph.load(path)
+        assert model.graph.initializer[0].external_data
+        digests.append(graph.fingerprint(model, tmp_path))
+    assert digests[0] != digests[1]
+
+
+def test_the_profile_counts_the_measured_iterations_only():
+    def event(name, ts, dur, op=None):
+        return {
+            "name": name,
+            "ts": ts,
+            "dur": dur,
+            "cat": "Node" if op else "Session",
+            "args": {"op_name": op} if op else {},
+        }
+
+    events = [
+        event("model_run", 0, 500),
+        event("first_kernel_time", 1, 400, "MatMul"),
+        event("model_run", 1000, 50),
+        event("first_kernel_time", 1001, 30, "MatMul"),
+        event("second_kernel_time", 1032, 10, "Softmax"),
+    ]
+    table = profiler.operator_table(events, 1)
+    assert "1 iterations, 0.040 ms" in table
+    assert "75.0%        30.0       1  MatMul" in table
+    assert "25.0%        10.0       1  second" in table
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory, environment):
+    """BERT in three types, and ResNet, as users run them."""
+    return run_cbs(
+        *("--backend", "onnxruntime,onnxruntime:default+widened"),
+        *("-name", "models/(BERT_TINY_.+_PT|RESNET_TINY_FP32_PT)_.+_BATCH1/.+"),
+        *("-w", "1", "-iter", "3"),
+        directory=tmp_path_factory.mktemp("onnxruntime"),
+        environment=environment,
+    )
+
+
+def _records(run, data_type, compiler):
+    return [
+        record
+        for record in run.document["benchmarks"]
+        if record["definition"]["compiler"] == compiler
+        and f"_{data_type}_" in record["definition"]["model"]
+    ]
+
+
+def test_float32_is_right_and_says_what_was_run(tiny):
+    records = _records(tiny, "FP32", "default")
+    assert len(records) == 2, tiny.out + tiny.err
+    for record in records:
+        assert record["status"] == "ok", record
+        metrics = record["metrics"]["compiler_level"]
+        assert 0 < metrics["verification"]["relative_rmse"] < 1e-5
+        for phase in ("import", "load", "h2d", "trace", "lower", "compile", "first_run", "d2h"):
+            assert metrics["phases"][phase]["ms"] > 0
+        program = metrics["program"]
+        assert program["weights"] == "frozen"
+        assert len(program["artifact_sha256"]) == 64
+        assert program["artifact_size_bytes"] > 1000
+        assert program["notes"]["parameters_size_bytes"] > 10_000
+        told = program["notes"]["model"]
+        assert told["widened"] == {}
+        assert told["inserted_casts"] == 0
+        assert "float16" not in told["operators"]
+        assert "BatchNormalization" not in told["operators"]["float"]  # folded
+
+
+@pytest.mark.parametrize("data_type", ["FP16", "BF16"])
+def test_sixteen_bits_are_computed_in_sixteen_bits_or_not_at_all(tiny, data_type):
+    [record] = _records(tiny, data_type, "default")
+    if record["status"] == "ok":  # a CPU with such kernels
+        operators = record["metrics"]["compiler_level"]["program"]["notes"]["model"]["operators"]
+        assert "MatMul" not in operators.get("float", {})
+    else:
+        assert record["status"] == "unsupported", record
+        assert "ONNX Runtime" in record["reason"]
+
+
+def test_widening_has_to_be_asked_for_and_is_told(tiny):
+    [plain] = _records(tiny, "FP16", "default")
+    [asked] = _records(tiny, "FP16", "default+widened")
+    assert asked["status"] == "ok", asked
+    notes = asked["metrics"]["compiler_level"]["program"]["notes"]["model"]
+    if plain["status"] == "unsupported":
+        assert "default+widened" in plain["reason"]
+        assert set(notes["widened"]) & graph.PRODUCTS
+        assert notes["inserted_casts"] > 0
+
+
+def test_the_same_graph_comes_out_of_two_processes(cbs_run):
+    run = cbs_run(
+        *("--backend", "onnxruntime", "--compile-only", "--processes", "1"),
+        *("-name", "models/RESNET_TINY_FP32_PT_.+_BATCH1/.+"),
+    )
+    assert run.code == 0, run.out + run.err
+    [record] = run.document["benchmarks"]
+    processes = record["metrics"]["compiler_level"]["compile"]["processes"]
+    assert len(processes) == 2
+    assert len({process["artifact_sha256"] for process in processes}) == 1
+
+
+def test_without_cuda_a_gpu_is_unsupported_with_a_reason(cbs_run):
+    import onnxruntime
+
+    if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+        pytest.skip("ONNX Runtime has CUDA here")
+    run = cbs_run(
+        *("--backend", "onnxruntime", "-device", "host-gpu", "-iter", "1"),
+        *("-name", "models/RESNET_TINY_FP32_PT_.+_BATCH1/.+"),
+    )
+    assert list(run.statuses.values()) == ["unsupported"], run.out
+    assert "onnxruntime-gpu" in run.out
+
+
+def test_the_profiler_tells_nodes(cbs_run, tmp_path):
+    run = cbs_run(
+        *("--backend", "onnxruntime", "--profile", "-w", "1", "-iter", "2"),
+        *("-name", "models/RESNET_TINY_FP32_PT_.+_BATCH1/.+"),
+    )
+    assert run.code == 0, run.out + run.err
+    [table] = tmp_path.rglob("operators.txt")
+    assert "Conv" in table.read_text()
+    document = json.loads(table.with_name("trace.json").read_text())
+    spans = [event["name"] for event in document["traceEvents"] if event.get("ph") == "X"]
+    assert spans.count("model_run") > 1

@@ -1,0 +1,380 @@
+"""The backend tf_xla, and IREE's route from TensorFlow, on the tiny models."""
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from agreement_support import need
+from framework_process import run_script
+from session_support import bring_up
+from tests_support import run_cbs
+
+from comparative_benchmark.backend_api import get_backend
+from comparative_benchmark.harness import profiling
+from comparative_benchmark.harness.session import Limits, Session
+from comparative_benchmark.harness.settings import RunSettings
+from openxla.benchmark.comparative_suite import catalog
+from openxla.benchmark.devices import ALL_DEVICES
+from openxla.benchmark.root import ROOT_DIR_VARIABLE
+
+pytestmark = pytest.mark.frameworks
+
+TINY = "models/(BERT|RESNET)_TINY_{}_TF_.+_BATCH1/.+"
+COMPETITORS = ("tf_xla:xla", "tf_xla:graph", "tf_xla:eager", "iree:llvm-cpu-data-tiling")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _tensorflow():
+    need("tensorflow")
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory, environment):
+    directory = tmp_path_factory.mktemp("tiny-tf")
+    return run_cbs(
+        *("--backend", ",".join(COMPETITORS), "-name", TINY.format("FP32")),
+        *("-w", "2", "-iter", "5"),
+        directory=directory,
+        environment=environment,
+    )
+
+
+def _records(run, competitor):
+    backend, _, compiler = competitor.partition(":")
+    found = [
+        record
+        for record in run.document["benchmarks"]
+        for definition in (record["definition"],)
+        if (definition["backend"], definition["compiler"]) == (backend, compiler)
+    ]
+    assert len(found) == 2
+    return found
+
+
+def test_every_trial_is_ok(tiny):
+    assert tiny.code == 0, tiny.out + tiny.err
+    assert set(tiny.statuses.values()) == {"ok"}
+    assert len(tiny.statuses) == 2 * len(COMPETITORS)
+
+
+@pytest.mark.parametrize("competitor", COMPETITORS)
+def test_results_say_what_was_measured(tiny, competitor):
+    for record in _records(tiny, competitor):
+        [(level, metrics)] = record["metrics"].items()
+        assert level == ("compiler_level" if "iree" in competitor else "framework_level")
+        assert metrics["program"]["weights"] == "parameters"
+        assert metrics["verification"]["passed"]
+        assert metrics["final_verification"]["passed"]
+        assert 0 < metrics["verification"]["relative_rmse"] < 1e-5
+        assert len(metrics["latencies_ms"]) == 5
+        assert {"tensorflow", "keras"} <= set(record["versions"])
+
+
+def test_phases_are_told_apart_where_tensorflow_can(tiny):
+    for competitor in ("tf_xla:xla", "tf_xla:graph"):
+        for record in _records(tiny, competitor):
+            phases = record["metrics"]["framework_level"]["phases"]
+            for name in ("import", "load", "h2d", "trace", "compile", "d2h"):
+                assert phases[name]["ms"] > 0
+            assert phases["lower"] == phases["first_run"] == "not_measurable"
+    for record in _records(tiny, "tf_xla:eager"):
+        metrics = record["metrics"]["framework_level"]
+        assert metrics["compile_time_ms"] is None
+        assert "compile" not in metrics["phases"]
+    for record in _records(tiny, "iree:llvm-cpu-data-tiling"):
+        phases = record["metrics"]["compiler_level"]["phases"]
+        assert phases["trace"]["ms"] > 0 < phases["lower"]["ms"]
+
+
+def test_programs_hold_no_weights(tiny):
+    for record in _records(tiny, "iree:llvm-cpu-data-tiling"):
+        program = record["metrics"]["compiler_level"]["program"]
+        assert program["artifact_size_bytes"] < program["notes"]["parameters_size_bytes"]
+
+
+def test_threads_are_those_that_were_asked_for(tiny):
+    for record in _records(tiny, "tf_xla:graph"):
+        threads = record["metrics"]["framework_level"]["program"]["notes"]["threads"]
+        assert threads["intra_op"] == threads["inter_op"] > 0
+
+
+def test_xla_programs_have_a_digest(tiny):
+    digests = {
+        record["metrics"]["framework_level"]["program"]["artifact_sha256"]
+        for record in _records(tiny, "tf_xla:xla")
+    }
+    assert len(digests) == 2
+    assert None not in digests
+
+
+@pytest.mark.parametrize("data_type", ["FP16", "BF16"])
+def test_sixteen_bit_types_are_right(cbs_run, data_type):
+    run = cbs_run(
+        *("--backend", "tf_xla,iree:llvm-cpu-data-tiling"),
+        *("-name", TINY.format(data_type), "-w", "1", "-iter", "2"),
+    )
+    assert run.code == 0, run.out + run.err
+    assert set(run.statuses.values()) == {"ok"}
+    assert len(run.statuses) == 6
+
+
+def test_tensorflow_and_jax_share_their_workloads(environment):
+    from openxla.benchmark import workloads
+
+    cases = catalog.all_benchmarks([])
+    for tf_name, jax_name in (
+        ("BERT_TINY_BF16_TF_32XI32_BATCH4", "BERT_TINY_BF16_JAX_32XI32_BATCH4"),
+        ("RESNET_TINY_FP32_TF_32X32X3XF32_BATCH1", "RESNET_TINY_FP32_JAX_3X32X32XF32_BATCH1"),
+        ("EFFICIENTNETB7_FP32_TF_600X600X3XF32_BATCH1", "EFFICIENTNETB7_FP32_JAX_3X600X.+_BATCH1"),
+    ):
+        [tf], [jax] = (
+            catalog.select(cases, name=f"models/{name}/.+") for name in (tf_name, jax_name)
+        )
+        assert workloads.workload_of(tf).digest == workloads.workload_of(jax).digest
+
+
+def test_a_warm_process_loads_what_a_cold_one_compiled(cbs_run):
+    run = cbs_run(
+        *("--backend", "tf_xla:xla", "--compile-only", "--processes", "1"),
+        *("-name", "models/BERT_TINY_FP32_TF_.+_BATCH1/.+"),
+    )
+    assert run.code == 0, run.out + run.err
+    [record] = run.document["benchmarks"]
+    [metrics] = record["metrics"].values()
+    [cold, warm] = metrics["compile"]["processes"]
+    assert (cold["cache_hits"], cold["cache_misses"]) == (0, 1)
+    assert (warm["cache_hits"], warm["cache_misses"]) == (1, 0)
+    assert cold["artifact_sha256"] == warm["artifact_sha256"] is not None
+
+
+def test_without_a_gpu_gpu_trials_are_unsupported_with_a_reason(cbs_run):
+    if Path("/proc/driver/nvidia").exists():
+        pytest.skip("there is a GPU here")
+    run = cbs_run(
+        *("--backend", "tf_xla:xla", "-device", "host-gpu", "-iter", "1"),
+        *("-name", "models/BERT_TINY_FP32_TF_.+_BATCH1/.+"),
+    )
+    assert set(run.statuses.values()) == {"unsupported"}, run.out
+    assert run.code == 3
+    assert "nvidia-smi" in run.out
+
+
+COSTS = """
+import importlib, json, sys
+from pathlib import Path
+import attrs
+framework, backend, target = sys.argv[1:]
+reference = importlib.import_module(f"comparative_benchmark.{backend}.reference")
+found = {}
+for name, parameters in {
+    "bert": {"model_name": "bert-tiny", "seq_len": 32, "batch_size": 4},
+    "resnet": {"model_name": "resnet-tiny", "data_type": "bf16"},
+    "vit": {"model_name": "vit-tiny"},
+    "efficientnet": {"model_name": "efficientnet-tiny"},
+}.items():
+    module = importlib.import_module(f"openxla.benchmark.models.{framework}.{name}.{name}_model")
+    model = module.create_model(**parameters)
+    inputs = model.preprocess(model.generate_default_inputs())
+    found[name] = attrs.asdict(reference.cost(model, inputs))
+Path(target).write_text(json.dumps(found))
+"""
+
+
+def test_work_is_counted_as_in_jax(tmp_path, environment):
+    found = {}
+    for framework, backend in (("tf", "tf_xla"), ("jax", "jax_xla")):
+        target = tmp_path / f"{framework}.json"
+        run_script(COSTS, [framework, backend, str(target)], environment, framework=framework)
+        found[framework] = json.loads(target.read_text())
+    for name, count in found["tf"].items():
+        assert count["flops"] == found["jax"][name]["flops"] > 0
+        assert count["bytes"] == pytest.approx(found["jax"][name]["bytes"], rel=0.01)
+        assert "TensorFlow" in count["flops_source"]
+
+
+OPERATIONS = """
+import json, sys
+from pathlib import Path
+import numpy as np, tensorflow as tf
+from comparative_benchmark.tf_xla.cost import cost
+w, table = tf.Variable(np.ones((8, 8), "f4")), tf.Variable(np.ones((100, 8), "f4"))
+constant = np.ones((8, 8), "f4")
+class Model:
+    def __init__(self, forward):
+        self.forward = forward
+models = {
+    "product": lambda x: x @ w,
+    "transposed": lambda x: tf.matmul(x, w, transpose_a=True),
+    "twice": lambda x: x @ w @ w,
+    "constant": lambda x: x @ constant,
+    "table": lambda x: x + tf.gather(table, [3, 5, 7, 9]),
+    "einsum": lambda x: tf.einsum("ab,bc->ac", x, w),
+    "branch": lambda x: tf.cond(x[0, 0] > 0, lambda: x @ w, lambda: x),
+    "loop": lambda x: tf.while_loop(lambda y: y[0, 0] < 9, lambda y: [y @ w], [x])[0],
+    "call": lambda x: tf.function(lambda y: y @ w)(x),
+    "conv3d": lambda x: tf.nn.conv3d(
+        tf.reshape(x, (1, 4, 2, 2, 2)), np.ones((1, 1, 1, 2, 2), "f4"), (1,) * 5, "SAME"),
+}
+found = {}
+for name, forward in models.items():
+    x = np.ones((8, 4) if name == "transposed" else (4, 8), np.float32)
+    try:
+        count = cost(Model(forward), [x])
+        found[name] = [count.flops, count.bytes]
+    except ValueError as error:
+        found[name] = [str(error), None]
+Path(sys.argv[1]).write_text(json.dumps(found))
+"""
+
+
+def test_operations_are_counted_or_refused(tmp_path, environment):
+    target = tmp_path / "found.json"
+    run_script(OPERATIONS, [str(target)], environment, framework="tf")
+    found = json.loads(target.read_text())
+    product, moved = 2 * 4 * 8 * 8, 4 * (8 * 8 + 2 * 4 * 8)
+    for name in ("product", "transposed", "constant", "einsum"):
+        assert found[name] == [product, moved], name
+    assert found["twice"] == [2 * product, moved]
+    assert found["table"] == [0, 4 * 3 * 4 * 8]
+    assert "If" in found["branch"][0]
+    assert "While" in found["loop"][0]
+    assert "no formula" in found["call"][0]
+    assert "no formula" in found["conv3d"][0]
+
+
+def test_the_profiler_tells_kernels_and_operations(tmp_path, environment):
+    backend = get_backend("tf_xla")
+    [device] = [device for device in ALL_DEVICES if device.name == "host-cpu"]
+    [case] = catalog.select(
+        catalog.all_benchmarks([]), name="models/BERT_TINY_FP32_TF_32XI32_BATCH1/.+"
+    )
+    settings = RunSettings(device=device, threads=1)
+    variables = {
+        **settings.environment(backend, tmp_path, tmp_path / "cache"),
+        ROOT_DIR_VARIABLE: environment[ROOT_DIR_VARIABLE],
+    }
+    with Session(
+        limits=Limits(), log_file=tmp_path / "worker.log", environment=variables
+    ) as session:
+        bring_up(
+            session, case, backend, tmp_path, reference=backend.reference or "", compiler="xla"
+        )
+        taken = profiling.take(session, tmp_path / "profiles", [200.0])
+        # The worker is as good as before.
+        session.call("outputs", directory=str(tmp_path / "outputs"))
+    assert taken.error is None, taken.error
+    assert set(taken.files) == {"trace.json.gz", "tensorflow.xplane.pb"}
+    trace = tmp_path / "profiles" / "trace.json.gz"
+    events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+    spans = [event for event in events if event["ph"] == "X"]
+    assert all(span["name"] and span["ts"] >= 0 and span["dur"] >= 0 for span in spans)
+    names = [span["name"] for span in spans]
+    assert names.count("iteration") == 5
+    assert any("dot" in name or "fusion" in name for name in names)
+
+
+IDENTITY = """
+import json, sys
+from pathlib import Path
+import numpy as np, tensorflow as tf
+from comparative_benchmark.tf_xla import program
+x = tf.constant(np.ones((4, 8), "f4"))
+def digest(function):
+    return program.fingerprint(program.optimized_hlo(tf.function(function, jit_compile=True), [x]))
+def one(x):
+    return tf.tanh(x) * 2.5
+
+def again(x):
+    # Elsewhere in the source, under another name.
+    return tf.tanh(x) * 2.5
+Path(sys.argv[1]).write_text(json.dumps({
+    "one": digest(one),
+    "again": digest(again),
+    "constant": digest(lambda x: tf.tanh(x) * 3.5),
+    "operation": digest(lambda x: tf.tanh(x) * 2.5 + 1),
+    "shape": digest(lambda x: tf.tanh(x[:2]) * 2.5),
+}))
+"""
+
+
+def test_the_digest_is_that_of_the_program(tmp_path, environment):
+    target = tmp_path / "digests.json"
+    run_script(IDENTITY, [str(target)], environment, framework="tf")
+    digests = json.loads(target.read_text())
+    assert digests.pop("one") == digests["again"]
+    assert len(set(digests.values())) == len(digests)
+
+
+def test_metadata_and_names_are_no_part_of_the_digest():
+    from comparative_benchmark.tf_xla.program import fingerprint
+
+    text = (
+        "HloModule a_inference_f_{}, is_scheduled=true\n\nENTRY %a_inference_f_{} (p: f32[2]) {{\n"
+        "  ROOT %t = f32[2]{{0}} tanh(%p){}\n}}\n"
+    )
+    plain = fingerprint(text.format(1, 1, ""))
+    metadata = ', metadata={op_type="Tanh" op_name="a}b\\"c" source_line=3}'
+    assert fingerprint(text.format(22, 22, metadata)) == plain
+    assert fingerprint(text.replace("tanh", "sine").format(1, 1, "")) != plain
+
+
+def test_the_cache_tells_hits_from_misses(tmp_path, monkeypatch):
+    from comparative_benchmark.tf_xla.cache import CacheUse, PersistentCache
+
+    flag = f"--tf_xla_auto_jit=0 --tf_xla_persistent_cache_directory={tmp_path / 'xla'}"
+    monkeypatch.setenv("TF_XLA_FLAGS", flag)
+    cache = PersistentCache()
+    before = cache.files()
+    assert cache.use_since(before) == CacheUse()  # the directory does not even exist
+    (tmp_path / "xla").mkdir()
+    (tmp_path / "xla" / "one").write_bytes(b"12345")
+    assert cache.use_since(before) == CacheUse(hits=0, misses=1, size_bytes=5)
+    before = cache.files()
+    assert cache.use_since(before) == CacheUse(hits=1, misses=0, size_bytes=5)
+    # Compiled again, and moved into its place.
+    (tmp_path / "new").write_bytes(b"123456")
+    (tmp_path / "new").rename(tmp_path / "xla" / "one")
+    assert cache.use_since(before) == CacheUse(hits=0, misses=1, size_bytes=6)
+    monkeypatch.delenv("TF_XLA_FLAGS")
+    assert PersistentCache().use_since({}) == CacheUse()
+
+
+LONG_CALL = """
+import json, sys, time
+from pathlib import Path
+import numpy as np, tensorflow as tf
+x = tf.constant(np.ones((700, 700), "f4"))
+def work(x):
+    for _ in range(20):
+        x = tf.tanh(x @ x)
+    return x
+found = {}
+for name, jit in (("xla", True), ("graph", None)):
+    run = tf.function(work, jit_compile=jit).get_concrete_function(x)
+    run(x)
+    start = time.perf_counter()
+    y = run(x)
+    called = time.perf_counter()
+    y.numpy()
+    found[name] = [called - start, time.perf_counter() - called]
+Path(sys.argv[1]).write_text(json.dumps(found))
+"""
+
+
+def test_on_the_cpu_a_call_returns_completed_outputs(tmp_path, environment):
+    target = tmp_path / "times.json"
+    run_script(LONG_CALL, [str(target)], environment, framework="tf")
+    for call_s, fetch_s in json.loads(target.read_text()).values():
+        # The rest is a copy of two megabytes.
+        assert call_s > 10 * fetch_s
+
+
+def test_importing_the_backends_description_imports_no_tensorflow():
+    script = "import comparative_benchmark.tf_xla, sys; print('tensorflow' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=True, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == "False"

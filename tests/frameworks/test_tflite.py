@@ -1,0 +1,164 @@
+"""TFLite: given files and converted models, from definition to verified result."""
+
+import json
+
+import pytest
+from agreement_support import need
+from tests_support import run_cbs
+
+pytestmark = pytest.mark.frameworks
+
+KINDS = {"FP32": "fp32", "FP16": "fp16-weights", "DYN_QUANT": "dynamic-range", "INT8": "int8"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _stack():
+    for package in ("ai_edge_litert", "tensorflow", "jax", "flax"):
+        need(package)
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory, environment):
+    """The BERT of each precision, and the JAX model that they come from."""
+    return run_cbs(
+        *("--backend", "tflite,jax_xla", "-w", "1", "-iter", "3"),
+        *("-name", "models/BERT_TINY_(.+_TFLITE|FP32_JAX)_32XI32_BATCH1/.+"),
+        directory=tmp_path_factory.mktemp("given"),
+        environment=environment,
+    )
+
+
+def records(run, **wanted):
+    return [
+        record
+        for record in run.document["benchmarks"]
+        if all(record["definition"][name] == value for name, value in wanted.items())
+    ]
+
+
+def level(record):
+    return record["metrics"]["compiler_level"]
+
+
+def test_every_file_is_converted_run_and_right(given):
+    assert given.code == 0, given.out + given.err
+    assert len(given.statuses) == 6
+    for kind, precision in KINDS.items():
+        [record] = records(given, model=f"BERT_TINY_{kind}_TFLITE_32XI32_BATCH1")
+        metrics, program = level(record), level(record)["program"]
+        assert record["definition"]["precision"] == precision
+        assert metrics["verification"]["passed"]
+        assert metrics["final_verification"]["passed"]
+        assert len(metrics["latencies_ms"]) == 3
+        assert program["weights"] == "parameters"
+        assert program["notes"]["precision"] == precision
+        assert program["notes"]["origin"] == "converted"
+        # The file was there before anything was compiled.
+        assert {"trace", "lower"} & set(metrics["phases"]) == set()
+        assert metrics["phases"]["prepare"]["ms"] > 0
+        assert record["versions"]["ai-edge-litert"]
+
+
+def test_quantised_files_are_small_and_noisy_and_fp32_is_neither(given):
+    sizes, errors = {}, {}
+    for kind in KINDS:
+        [record] = records(given, model=f"BERT_TINY_{kind}_TFLITE_32XI32_BATCH1")
+        sizes[kind] = level(record)["program"]["artifact_size_bytes"]
+        errors[kind] = level(record)["verification"]
+    assert sizes["FP16"] < 0.6 * sizes["FP32"]
+    assert sizes["DYN_QUANT"] < 0.4 * sizes["FP32"]
+    assert sizes["INT8"] < 0.4 * sizes["FP32"]
+    assert errors["FP32"]["sqnr_db"] is None
+    assert errors["FP32"]["relative_rmse"] < 1e-6
+    noise = [errors[kind]["sqnr_db"] for kind in ("FP16", "DYN_QUANT", "INT8")]
+    assert noise == sorted(noise, reverse=True)
+    assert 100 > noise[0] > noise[-1] > 3
+
+
+def test_an_fp32_file_shares_its_workload_with_jax_and_the_others_do_not(given):
+    digests = {
+        record["definition"]["model"]: record["definition"]["workload"]["digest"]
+        for record in given.document["benchmarks"]
+    }
+    jax = digests["BERT_TINY_FP32_JAX_32XI32_BATCH1"]
+    same = {name for name, digest in digests.items() if digest == jax}
+    assert same == {"BERT_TINY_FP32_JAX_32XI32_BATCH1", "BERT_TINY_FP32_TFLITE_32XI32_BATCH1"}
+
+
+def test_the_fp32_file_is_the_program_that_jax_is_converted_to(given):
+    [file] = records(given, model="BERT_TINY_FP32_TFLITE_32XI32_BATCH1")
+    [live] = records(given, model="BERT_TINY_FP32_JAX_32XI32_BATCH1", backend="tflite")
+    program = level(live)["program"]
+    assert program["artifact_sha256"] == level(file)["program"]["artifact_sha256"]
+    phases = level(live)["phases"]
+    for name in ("import", "load", "trace", "lower", "compile", "h2d", "first_run", "d2h"):
+        assert phases[name]["ms"] > 0
+    # The conversion's memory is not the program's.
+    assert level(live)["host_memory_peak_mb"] < 400
+
+
+@pytest.fixture(scope="module")
+def converted(tmp_path_factory, environment):
+    """A JAX model by compilers that quantise."""
+    return run_cbs(
+        *("--backend", "tflite:int8,tflite:native+no-xnnpack", "-w", "1", "-iter", "2"),
+        *("-name", "models/VIT_TINY_(INT8_TFLITE|FP32_JAX|FP16_JAX)_.+_BATCH1/.+"),
+        directory=tmp_path_factory.mktemp("converted"),
+        environment=environment,
+    )
+
+
+def test_a_quantising_compiler_keeps_fp32_at_the_edges(converted):
+    [record] = records(converted, model="VIT_TINY_FP32_JAX_3X32X32XF32_BATCH1", compiler="int8")
+    assert record["status"] == "ok", converted.out
+    assert record["definition"]["precision"] == "int8"
+    assert record["definition"]["workload"]["data_type"] == "fp32"
+    edges = level(record)["program"]["notes"]["edge_types"]
+    assert edges == {"inputs": ["float32"], "outputs": ["float32"]}
+    assert level(record)["verification"]["sqnr_db"] > 3
+
+
+def test_an_int8_file_has_int8_edges_where_its_inputs_are_numbers(converted):
+    [record] = records(converted, model="VIT_TINY_INT8_TFLITE_3X32X32XINT8_BATCH1", compiler="int8")
+    assert record["status"] == "ok", converted.out
+    edges = level(record)["program"]["notes"]["edge_types"]
+    assert edges == {"inputs": ["int8"], "outputs": ["int8"]}
+
+
+def test_without_xnnpack_the_same_model_is_right(converted):
+    compiler = "native+no-xnnpack"
+    [record] = records(converted, model="VIT_TINY_FP32_JAX_3X32X32XF32_BATCH1", compiler=compiler)
+    assert record["status"] == "ok", converted.out
+    assert level(record)["verification"]["relative_rmse"] < 1e-5
+
+
+def test_sixteen_bit_models_are_refused_not_widened(converted):
+    found = records(converted, model="VIT_TINY_FP16_JAX_3X32X32XF16_BATCH1")
+    assert len(found) == 2
+    for record in found:
+        assert record["status"] == "unsupported"
+        assert record["phase"] == "trace"
+        assert "which TFLite computes in fp32" in record["reason"]
+
+
+def test_a_file_in_another_precision_is_refused_with_the_right_compiler(cbs_run):
+    run = cbs_run(
+        *("--backend", "tflite:fp16", "-w", "1", "-iter", "1"),
+        *("-name", "models/BERT_TINY_INT8_TFLITE_.+"),
+    )
+    [record] = run.document["benchmarks"]
+    assert record["status"] == "unsupported"
+    assert "tflite:int8" in record["reason"]
+    assert run.code == 3
+
+
+def test_a_tensorflow_model_is_converted_too(cbs_run):
+    need("keras")
+    run = cbs_run(
+        *("--backend", "tflite", "-w", "1", "-iter", "2"),
+        *("-name", "models/BERT_TINY_FP32_TF_.+_BATCH1/.+"),
+    )
+    assert run.code == 0, run.out + run.err
+    [record] = run.document["benchmarks"]
+    assert level(record)["verification"]["relative_rmse"] < 1e-6
+    assert json.dumps(record["metrics"]).count("tensorflow")

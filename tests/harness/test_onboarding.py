@@ -1,0 +1,233 @@
+"""`cbs new-model` and what `cbs check-model` can tell without running a model."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from comparative_benchmark.onboarding import judging, source_checks
+
+ROOT = Path(__file__).resolve().parents[2]
+SUITE = Path("common_benchmark_suite/openxla/benchmark")
+CASES = [f"MY_MLP_TINY_{t}_{{}}_BATCH{n}" for t in ("FP32", "FP16", "BF16") for n in (1, 4)]
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A copy of what the command needs of the checkout."""
+    copy = tmp_path / "suite"
+    shutil.copytree(
+        ROOT / "common_benchmark_suite",
+        copy / "common_benchmark_suite",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    (copy / "tests" / "frameworks").mkdir(parents=True)
+    shutil.copy2(ROOT / "pyproject.toml", copy)
+    return copy
+
+
+@pytest.fixture
+def cbs(checkout, environment):
+    """Runs `cbs` of that copy, in one of its folders."""
+    path = os.pathsep.join([str(checkout / "common_benchmark_suite"), str(ROOT)])
+
+    def run(*arguments, cwd=None):
+        return subprocess.run(
+            [sys.executable, "-m", "comparative_benchmark.cli", *arguments],
+            cwd=cwd or checkout / "tests",
+            env={**environment, "PYTHONPATH": path},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    return run
+
+
+def files_of(checkout):
+    return {
+        path.relative_to(checkout): path.read_bytes()
+        for path in checkout.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def test_a_new_model_is_files_of_its_own_and_in_the_catalogue(cbs, checkout):
+    before = files_of(checkout)
+    done = cbs("new-model", "my_mlp", "--framework", "pt,jax")
+    assert done.returncode == 0, done.stderr
+    after = files_of(checkout)
+    assert {name: after[name] for name in before} == before
+    models = SUITE / "models"
+    assert set(after) - set(before) == {
+        models / "architectures" / "my_mlp.py",
+        *(
+            models / framework / "my_mlp" / file
+            for framework in ("pt", "jax")
+            for file in ("__init__.py", "my_mlp_model.py", "requirements.txt")
+        ),
+        SUITE / "comparative_suite" / "my_mlp" / "__init__.py",
+        SUITE / "comparative_suite" / "my_mlp" / "benchmark_definitions.py",
+        Path("tests/frameworks/test_agreement_my_mlp.py"),
+    }
+    assert "cbs check-model my_mlp" in done.stdout
+    listed = cbs("list", "-name", "models/MY_MLP_.+")
+    assert listed.returncode == 0, listed.stderr
+    rows = [line.split() for line in listed.stdout.splitlines()]
+    assert {row[0].split("/")[1] for row in rows} == {
+        name.format(framework) for name in CASES for framework in ("PT", "JAX")
+    }
+    # Each workload is that of both frameworks.
+    assert len({row[1] for row in rows}) == len(rows) // 2
+
+
+@pytest.mark.parametrize("name", ["m", "my_mlp", "a_name_of_24_letters_max"])
+def test_what_is_written_has_our_style(cbs, checkout, name):
+    pytest.importorskip("ruff")
+    written = cbs("new-model", name, "--framework", "pt,jax,tf").stdout.splitlines()
+    paths = [line for line in written if line.endswith(".py")]
+    assert len(paths) == 10
+    for command in (["check"], ["format", "--check"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "ruff", *command, *paths],
+            cwd=checkout,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["bert"], "already: common_benchmark_suite/openxla/benchmark/models/pt/bert"),
+        (["example"], "models/pt/example"),
+        (["base"], "architectures/base.py"),
+        (["jax"], "comparative_suite/jax"),
+        (["My_Mlp"], "'My_Mlp' can not name a model"),
+        (["my__mlp"], "can not name"),
+        (["1mlp"], "can not name"),
+        (["my-mlp"], "can not name"),
+        (["../mlp"], "can not name"),
+        (["class"], "can not name"),
+        (["match"], "can not name"),
+        (["a" * 25], "longer than 24"),
+        (["my_mlp", "--framework", "pt,torch"], "no framework torch; choices are pt, jax, tf"),
+        (["my_mlp", "--framework", ","], "no framework is named"),
+        (["my_mlp", "--into", "/"], "in no checkout"),
+    ],
+)
+def test_a_name_that_can_not_be_is_refused_and_nothing_is_written(cbs, checkout, arguments, words):
+    before = files_of(checkout)
+    done = cbs("new-model", *arguments)
+    assert done.returncode == 1
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert files_of(checkout) == before
+
+
+def test_a_file_that_is_there_is_not_written_over(cbs, checkout):
+    mine = checkout / "tests" / "frameworks" / "test_agreement_my_mlp.py"
+    mine.write_text("mine\n")
+    before = files_of(checkout)
+    done = cbs("new-model", "my_mlp")
+    assert done.returncode == 1
+    assert "test_agreement_my_mlp.py" in done.stderr
+    assert files_of(checkout) == before
+
+
+def test_what_was_written_goes_when_the_rest_can_not_be_written(cbs, checkout):
+    # A folder is made below what is a file: as a full disk, in the midst of the files.
+    shutil.rmtree(checkout / "tests")
+    (checkout / "tests").write_text("no folder\n")
+    before = files_of(checkout)
+    done = cbs("new-model", "my_mlp", cwd=checkout)
+    assert done.returncode == 1
+    assert "can not be written" in done.stderr
+    assert files_of(checkout) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["berd"], "nearest are bert"),
+        (["../pt"], "no model"),
+        (["bert", "--framework", "ggml"], "bert is not written in ggml"),
+    ],
+)
+def test_a_model_that_is_not_there_can_not_be_checked(cbs, arguments, words):
+    done = cbs("check-model", *arguments)
+    assert done.returncode == 1
+    assert words in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "state", "words"),
+    [
+        ("numpy>=1\n# a comment\n\n", "ok", "numpy>=1"),
+        ("numpy>=999\n", "failed", "numpy>=999 is wanted"),
+        ("no-such-package-at-all==1\n", "failed", "no-such-package-at-all is not installed"),
+        ("numpy>=999; python_version < '3'\nattrs\n", "ok", "attrs"),
+        ("", "failed", "names no package"),
+        ("numpy==\n", "failed", "requirements.txt"),
+    ],
+)
+def test_requirements_are_held_against_what_is_installed(tmp_path, text, state, words):
+    (tmp_path / "requirements.txt").write_text(text)
+    found = source_checks.requirements("pt", tmp_path)
+    assert found.state == state
+    assert words in found.detail
+    assert (found.fix is None) is (state == "ok")
+
+
+def test_missing_requirements_are_told(tmp_path):
+    assert "is missing" in source_checks.requirements("pt", tmp_path).detail
+
+
+def test_installing_is_the_real_thing(tmp_path, monkeypatch):
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    (tmp_path / "requirements.txt").write_text("# nothing\n")
+    assert source_checks.install("pt", tmp_path).state == "ok"
+    (tmp_path / "requirements.txt").write_text("no-such-package-at-all==1\n")
+    found = source_checks.install("pt", tmp_path)
+    assert found.state == "failed"
+    assert "no-such-package-at-all" in found.detail
+
+
+def test_everything_public_needs_a_docstring(tmp_path):
+    (tmp_path / "a_model.py").write_text(
+        '"""Says it."""\n\n\nclass Model:\n    def forward(self):\n        pass\n\n'
+        "    def _own(self):\n        pass\n\n\ndef create_model():\n    pass\n"
+    )
+    found = source_checks.docstrings("pt", tmp_path)
+    assert found.state == "failed"
+    for name in ("a_model.py: Model,", "Model.forward", "create_model"):
+        assert name in found.detail
+    assert "_own" not in found.detail
+
+
+def test_a_model_without_cases_is_told():
+    found = source_checks.definitions("pt", "a.b", [])
+    assert found.state == "failed"
+    assert "a.b" in found.detail
+
+
+def test_implementations_are_held_to_1e_9_of_the_scale():
+    truth = [np.linspace(-100, 100, 50)]
+    near = [truth[0] + 1e-8]
+    far = [truth[0] + 1e-6]
+    states = {
+        finding.framework: finding.state
+        for finding in judging.agreement({"pt": truth, "jax": near, "tf": far}, "hint")
+    }
+    assert states == {"pt": "failed", "jax": "ok", "tf": "failed"}
+    other = judging.agreement({"pt": truth, "jax": [truth[0][:5]]}, "hint")
+    assert [finding.state for finding in other] == ["failed", "failed"]
+    assert "other shapes" in other[1].detail
+    assert all("hint" in (finding.fix or "") for finding in other)

@@ -1,0 +1,230 @@
+"""What results and tables say of models that generate."""
+
+import json
+
+import attrs
+import jsonschema
+import pytest
+from rich.console import Console
+
+from comparative_benchmark.generation_table import generation_table
+from comparative_benchmark.harness import generation_times
+from comparative_benchmark.harness.session import SessionEnded
+from comparative_benchmark.harness.trial import GenerationTimes, ProcessRecord, Status, TrialOutcome
+from comparative_benchmark.harness.verification import Divergence, Verification
+from comparative_benchmark.results.generation import generation_metrics
+from comparative_benchmark.results.records import to_record
+from comparative_benchmark.results.store import SCHEMA_FILE
+
+GREEDY = "models/GPT2_TINY_GREEDY_FP32_JAX_4X16XI32_8XI32/inputs/INPUT_DATA_MODEL_DEFAULT"
+RIGHT = Verification(passed=True, relative_rmse=1e-7)
+NEAR_TIE = Divergence(sequence=0, step=1, token=3, due_token=4, margin=1e-8, tolerance=1e-5)
+
+
+@pytest.fixture
+def greedy(make_trial):
+    """A trial of a model that gives 8 tokens to each of 4 sequences."""
+    return make_trial(GREEDY)
+
+
+def process(latencies, prefill=(), decode=(), **changes):
+    times = GenerationTimes(prefill_ms=list(prefill), decode_ms=list(decode), **changes)
+    return ProcessRecord(blocks=[{"round": 0, "latencies_ms": latencies}], generation=times)
+
+
+def test_other_models_have_none(make_trial, finished):
+    assert generation_metrics(make_trial(), finished()) is None
+    record = to_record(make_trial(), finished(), run_id="r")
+    assert "generation" not in record["metrics"]["framework_level"]
+
+
+def test_figures_are_means_of_process_medians(greedy):
+    outcome = TrialOutcome(
+        processes=[
+            process([100.0, 110.0, 90.0], [10.0, 12.0, 11.0], [1.0, 1.0, 4.0]),
+            process([98.0, 99.0, 102.0], [20.0, 21.0, 22.0], [3.0, 3.0, 3.0]),
+        ]
+    )
+    found = generation_metrics(greedy, outcome)
+    assert (found["batch_size"], found["prompt_tokens"], found["new_tokens"]) == (4, 16, 8)
+    assert found["prefill_ms"] == pytest.approx(16)
+    assert found["decode_ms_per_token"] == pytest.approx(2)
+    assert found["tokens_per_s"] == pytest.approx(4 * 8 * 1e3 / 99.5)
+    assert found["not_measurable"] is None
+    for name in ("prefill_ms", "decode_ms_per_token", "tokens_per_s"):
+        limits = found[f"{name}_interval"]
+        assert limits["low"] < found[name] < limits["high"]
+        assert limits["processes"] == 2
+
+
+def test_a_latency_that_may_be_zero_bounds_no_rate(greedy):
+    outcome = TrialOutcome(processes=[process([100.0, 110.0]), process([1.0, 1.1])])
+    found = generation_metrics(greedy, outcome)
+    assert found["tokens_per_s"] > 0
+    assert found["tokens_per_s_interval"] is None
+
+
+def test_one_process_has_no_interval(greedy):
+    found = generation_metrics(greedy, TrialOutcome(processes=[process([2.0, 2.0], [1.0] * 5)]))
+    assert found["tokens_per_s"] == pytest.approx(16_000)
+    assert found["prefill_ms"] == 1
+    assert found["decode_ms_per_token"] is None
+    assert found["tokens_per_s_interval"] is found["prefill_ms_interval"] is None
+
+
+def test_parts_that_failed_in_one_process_have_no_figure(greedy):
+    outcome = TrialOutcome(
+        processes=[process([2.0, 2.0], [1.0] * 5, [1.0] * 5), process([2.0, 2.0], reason="no")]
+    )
+    found = generation_metrics(greedy, outcome)
+    assert found["prefill_ms"] is None is found["decode_ms_per_token"]
+    assert found["not_measurable"] == "no"
+    assert found["tokens_per_s"] > 0
+
+
+def test_a_wrong_answer_has_no_speed(greedy):
+    good = process([2.0, 2.0], [1.0] * 5, [1.0] * 5)
+    wrong = process([2.0, 2.0], [1.0] * 5, [1.0] * 5)
+    wrong.status, wrong.phase, wrong.reason = Status.WRONG_OUTPUT, "verify_rest", "a reason"
+    found = generation_metrics(greedy, TrialOutcome(processes=[good, wrong]))
+    assert found["tokens_per_s"] is found["prefill_ms"] is found["decode_ms_per_token"] is None
+    assert found["processes"] == []
+
+
+def text_of(table):
+    console = Console(width=200, record=True)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get()
+
+
+def test_the_table_has_a_row_for_each_record_that_generates(greedy, make_trial, finished):
+    whole = finished(generation=GenerationTimes(reason="one program"))
+    apart = finished(
+        generation=GenerationTimes(prefill_ms=[1.5] * 5, decode_ms=[0.25] * 5, verification=RIGHT)
+    )
+    wrong = finished(generation=None, phase="verify_first_run", reason="a reason")
+    wrong.processes[0].status = Status.WRONG_OUTPUT
+    records = [to_record(greedy, outcome, run_id="r") for outcome in (apart, whole, wrong)]
+    text = text_of(generation_table([*records, to_record(make_trial(), finished(), run_id="r")]))
+    heading, _, first, second, third = text.splitlines()
+    assert heading.split()[:3] == ["generation", "from", "backend"]
+    # 32 tokens in 2.5 ms.
+    assert first.split()[-4:] == ["1.5", "0.25", "12800", "ok"]
+    assert "12800" in second
+    assert "one program" in second
+    assert "12800" not in third
+    assert "wrong_output" in third
+    assert "bert" not in text
+
+
+def test_there_is_no_table_of_nothing(make_trial, finished):
+    assert generation_table([to_record(make_trial(), finished(), run_id="r")]) is None
+    assert generation_table([]) is None
+
+
+@pytest.mark.parametrize(
+    ("latencies", "iterations"),
+    [([], 5), ([1e-9], 50), ([0.1] * 3, 50), ([20.0], 20), ([400.0], 5), ([1e6], 5)],
+)
+def test_parts_are_run_for_some_tenths_of_a_second(latencies, iterations):
+    assert generation_times.iterations_for(latencies) == iterations
+
+
+class Worker:
+    """Answers as a worker would, or ends."""
+
+    def __init__(self, answer):
+        self._answer = answer
+
+    def call(self, command, **arguments):
+        assert command == "generation"
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+
+ANSWER = {
+    "files": [{"file": "output_0.npy"}, {"file": "output_1.npy"}],
+    "times": {"prefill_ms": [1.0], "decode_ms": [0.5, 0.5]},
+    "phases": {"generation": {"ms": 2.0}},
+}
+
+
+def test_times_are_taken_from_a_worker_whose_output_is_right(tmp_path):
+    judged = []
+
+    def judge(files):
+        judged.extend(files)
+        return RIGHT
+
+    found, ended = generation_times.take(Worker(ANSWER), tmp_path, [1.0], judge)
+    assert ended is None
+    assert (found.prefill_ms, found.decode_ms, found.reason) == ([1.0], [0.5, 0.5], None)
+    assert judged == [tmp_path / "output_0.npy", tmp_path / "output_1.npy"]
+    assert found.phases == ANSWER["phases"]
+
+
+def test_times_of_a_wrong_output_are_not_taken(tmp_path):
+    wrong = Verification(passed=False, reason="sequence 0, step 1: wrong")
+    found, ended = generation_times.take(Worker(ANSWER), tmp_path, [1.0], lambda _: wrong)
+    assert ended is None
+    assert found.prefill_ms == found.decode_ms == []
+    assert "wrong output: sequence 0, step 1" in found.reason
+
+
+def test_how_a_worker_ended_is_told_with_its_reason(tmp_path):
+    failure = SessionEnded(Status.UNSUPPORTED, "generation_compile", "one program")
+    found, ended = generation_times.take(Worker(failure), tmp_path, [1.0], lambda _: RIGHT)
+    assert ended is failure
+    assert found.reason == "unsupported: one program"
+
+
+@pytest.fixture(scope="module")
+def validator():
+    schema = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
+    return jsonschema.Draft202012Validator({**schema, "$ref": "#/$defs/generation"})
+
+
+def generation_of(greedy):
+    times = GenerationTimes(
+        prefill_ms=[1.5] * 5,
+        decode_ms=[0.25] * 5,
+        verification=attrs.evolve(RIGHT, divergences=(NEAR_TIE,), tokens_fed="own"),
+    )
+    processes = [process([2.5, 2.0]), process([2.0, 3.0])]
+    for item in processes:
+        item.generation = times
+    return generation_metrics(greedy, TrialOutcome(processes=processes))
+
+
+CHANGES = {
+    "tokens_per_s": [0, "fast"],
+    "prefill_ms": [-1.0],
+    "new_tokens": [0, 1.5],
+    "not_measurable": [5],
+    "prefill_ms_interval": [{"low": 1.0}, 1.0],
+    "processes": [{}, [{"prefill_ms": [1.0]}], [{"prefill_ms": [0], "decode_ms": []}]],
+    "verification": [{"passed": True}],
+}
+
+
+def test_the_schema_takes_what_is_written(validator, greedy):
+    found = json.loads(json.dumps(generation_of(greedy)))
+    assert found["verification"]["divergences"][0]["due_token"] == 4
+    validator.validate(found)
+
+
+@pytest.mark.parametrize(("name", "value"), [(n, v) for n in CHANGES for v in CHANGES[n]])
+def test_the_schema_refuses_other_values(validator, greedy, name, value):
+    found = json.loads(json.dumps(generation_of(greedy)))
+    with pytest.raises(jsonschema.ValidationError):
+        validator.validate({**found, name: value})
+
+
+@pytest.mark.parametrize("name", ["tokens_per_s", "prefill_ms", "not_measurable", "processes"])
+def test_the_schema_asks_for_what_readers_rely_on(validator, greedy, name):
+    found = json.loads(json.dumps(generation_of(greedy)))
+    del found[name]
+    with pytest.raises(jsonschema.ValidationError):
+        validator.validate(found)
