@@ -160,6 +160,7 @@ def _case_as_json(case: BenchmarkCase, workload: Any) -> Mapping[str, Any]:
         "model_parameters": dict(case.model.model_parameters),
         "tags": list(case.tags),
         "verify_parameters": dict(case.verify_parameters),
+        "exported_model_types": [kind.value for kind in case.model.exported_model_types],
         "workload": workload.id,
         "inputs": [str(spec) for spec in workload.inputs],
     }

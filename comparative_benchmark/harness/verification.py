@@ -212,7 +212,7 @@ def _judge(
         "sqnr_db": None if sqnr is None else _finite(sqnr),
     }
     reason = None
-    if sqnr is not None and sqnr < least:
+    if sqnr is not None and least is not None and sqnr < least:
         reason = f"SQNR {sqnr:.1f} dB is below {least:g} dB"
     elif not errors.rmse / scale <= allowed:
         reason = f"relative error {errors.rmse / scale:.2g} exceeds {allowed:.2g}"

@@ -70,12 +70,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _frameworks(name: str, text: str | None) -> list[str]:
     """Returns the folders of models in which the model is, or those of them that were named."""
-    folders = sorted(path.parent.name for path in _MODELS.glob("*/*/*_model.py"))
-    there = [
-        f for f in dict.fromkeys(folders) if (_MODELS / f / name / f"{name}_model.py").exists()
-    ]
+    written = sorted(_MODELS.glob("*/*/*_model.py"))
+    there = [path.parents[1].name for path in written if path.name == f"{name}_model.py"]
     if not there or not name.isidentifier():
-        known = sorted({path.parent.name for path in _MODELS.glob("*/*/*_model.py")})
+        known = sorted({path.parent.name for path in written})
         nearest = difflib.get_close_matches(name, known, n=3) or known
         raise UsageError(
             f"no model {name!r} under {_MODELS}/<framework>/; nearest are {', '.join(nearest)}"

@@ -66,7 +66,8 @@ def test_quantised_files_are_small_and_noisy_and_fp32_is_neither(given):
         sizes[kind] = level(record)["program"]["artifact_size_bytes"]
         errors[kind] = level(record)["verification"]
     assert sizes["FP16"] < 0.6 * sizes["FP32"]
-    assert sizes["DYN_QUANT"] < 0.4 * sizes["FP32"]
+    # An embedding stays in fp32 there.
+    assert sizes["DYN_QUANT"] < 0.6 * sizes["FP32"]
     assert sizes["INT8"] < 0.4 * sizes["FP32"]
     assert errors["FP32"]["sqnr_db"] is None
     assert errors["FP32"]["relative_rmse"] < 1e-6

@@ -5,8 +5,14 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from openxla.benchmark.comparative_suite import utils
-from openxla.benchmark.def_types import Model, ModelImplementation, Parameters, ParameterValue
+from openxla.benchmark.comparative_suite import exports, utils
+from openxla.benchmark.def_types import (
+    Model,
+    ModelArtifactType,
+    ModelImplementation,
+    Parameters,
+    ParameterValue,
+)
 from openxla.benchmark.models.architectures.base import element_type
 
 DATA_TYPES = ("fp32", "fp16", "bf16")
@@ -20,6 +26,8 @@ class Family:
 
     `name` may hold `${FRAMEWORK}`, `${DATA_TYPE}` (FP32 ...), `${ELEMENT_TYPE}` (F32 ...) and the
     axis, as in the names that the seed's users know; tags may, too, and `${data_type}` (fp32 ...).
+    `tflite` are the data types that are converted to TFLite from JAX, `tensorflow_tflite` what is
+    made of the fp32 model in TensorFlow.
     """
 
     name: str
@@ -29,6 +37,8 @@ class Family:
     tags: Sequence[str]
     parameters: Parameters = attrs.field(factory=dict)
     data_types: Sequence[str] = DATA_TYPES
+    tflite: Sequence[str] = ()
+    tensorflow_tflite: Sequence[ModelArtifactType] = (ModelArtifactType.TFLITE_FP32,)
 
     def models(
         self,
@@ -65,10 +75,18 @@ class Family:
                     **self.parameters,
                     **(parameters_by_type or {}).get(data_type, {}),
                 },
+                exported_model_types=self._exports(framework, data_type),
             )
             variants = utils.build_models(template, {self.axis: self.sizes})
             models.update({(data_type, *key): model for key, model in variants.items()})
         return models
+
+    def _exports(self, framework: str, data_type: str) -> Sequence[ModelArtifactType]:
+        if framework == "JAX":
+            return exports.from_jax(data_type, self.tflite)
+        if framework == "TF":
+            return exports.from_tensorflow(data_type, self.tensorflow_tflite)
+        return exports.PROGRAMS
 
     def in_tensorflow(self) -> "Family":
         """Returns the family as the seed describes it in TensorFlow.
@@ -90,6 +108,7 @@ BERT_TINY = Family(
     sizes=(1, 4),
     tags=(utils.BATCH_TAG, "tiny"),
     parameters={"seq_len": 32},
+    tflite=DATA_TYPES,
 )
 
 BERT_BASE = Family(
@@ -99,6 +118,7 @@ BERT_BASE = Family(
     sizes=(8, 32, 64, 128, 256, 512),
     tags=(utils.SEQLEN_TAG,),
     parameters={"batch_size": 1},
+    tflite=DATA_TYPES,
 )
 
 BERT_LARGE = Family(
@@ -108,6 +128,7 @@ BERT_LARGE = Family(
     sizes=(1, 16, 24, 32, 48, 64, 512, 1024, 1280),
     tags=(utils.BATCH_TAG,),
     parameters={"seq_len": 384},
+    tflite=("fp32", "fp16"),
 )
 
 RESNET_TINY = Family(
@@ -116,6 +137,8 @@ RESNET_TINY = Family(
     axis="batch_size",
     sizes=(1, 4),
     tags=(utils.BATCH_TAG, "tiny"),
+    tflite=DATA_TYPES,
+    tensorflow_tflite=(ModelArtifactType.TFLITE_FP32, ModelArtifactType.TFLITE_INT8),
 )
 
 RESNET50 = Family(
@@ -124,6 +147,8 @@ RESNET50 = Family(
     axis="batch_size",
     sizes=(1, 8, 64, 128, 256, 2048),
     tags=(utils.BATCH_TAG,),
+    tflite=DATA_TYPES,
+    tensorflow_tflite=(ModelArtifactType.TFLITE_FP32, ModelArtifactType.TFLITE_INT8),
 )
 
 VIT_TINY = Family(
@@ -132,6 +157,7 @@ VIT_TINY = Family(
     axis="batch_size",
     sizes=(1, 4),
     tags=(utils.BATCH_TAG, "tiny"),
+    tflite=DATA_TYPES,
 )
 
 VIT_BASE = Family(
@@ -140,6 +166,7 @@ VIT_BASE = Family(
     axis="batch_size",
     sizes=(1, 8, 64, 128),
     tags=(utils.BATCH_TAG,),
+    tflite=DATA_TYPES,
 )
 
 EFFICIENTNET_TINY = Family(
@@ -148,6 +175,7 @@ EFFICIENTNET_TINY = Family(
     axis="batch_size",
     sizes=(1, 4),
     tags=(utils.BATCH_TAG, "tiny"),
+    tflite=DATA_TYPES,
 )
 
 EFFICIENTNETB0 = Family(
@@ -156,6 +184,7 @@ EFFICIENTNETB0 = Family(
     axis="batch_size",
     sizes=(1, 8, 64, 128),
     tags=(utils.BATCH_TAG,),
+    tflite=DATA_TYPES,
 )
 
 EFFICIENTNETB7 = Family(
@@ -164,6 +193,7 @@ EFFICIENTNETB7 = Family(
     axis="batch_size",
     sizes=(1, 64, 128),
     tags=(utils.BATCH_TAG,),
+    tflite=DATA_TYPES,
 )
 
 GPT2LMHEAD_TINY = Family(
@@ -173,6 +203,7 @@ GPT2LMHEAD_TINY = Family(
     sizes=(1, 4),
     tags=(utils.BATCH_TAG, "tiny"),
     parameters={"seq_len": 32},
+    tflite=DATA_TYPES,
 )
 
 GPT2LMHEAD = Family(
@@ -181,6 +212,7 @@ GPT2LMHEAD = Family(
     axis="batch_size",
     sizes=(1, 64, 128),
     tags=(utils.BATCH_TAG,),
+    tflite=DATA_TYPES,
 )
 
 LLAMA_TINY = Family(
@@ -386,6 +418,7 @@ GPT2LMHEAD_PIPELINE = Family(
     sizes=(1,),
     tags=("ggml", "pipeline", "fp32", utils.BATCH_TAG),
     data_types=("fp32",),
+    tensorflow_tflite=(),
 )
 GPT2LMHEAD_PIPELINE_TINY = attrs.evolve(
     GPT2LMHEAD_PIPELINE,

@@ -1,6 +1,6 @@
 """Models in JAX."""
 
-from openxla.benchmark.comparative_suite import families, utils
+from openxla.benchmark.comparative_suite import exports, families, utils
 from openxla.benchmark.comparative_suite.jax import pipeline_definitions
 from openxla.benchmark.def_types import Model, ModelFrameworkType, ModelImplementation
 
@@ -60,6 +60,7 @@ VIT_CLASSIFICATION_JAX = Model(
     tags=["fp32", "batch-1"],
     model_impl=VIT_JAX_IMPL,
     model_parameters={"batch_size": 1, "model_name": "google/vit-base-patch16-224"},
+    exported_model_types=exports.from_jax("fp32", tflite=["fp32"]),
 )
 
 GPT2_JAX_IMPL = ModelImplementation(

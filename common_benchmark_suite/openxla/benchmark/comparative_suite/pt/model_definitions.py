@@ -2,7 +2,12 @@
 
 from openxla.benchmark.comparative_suite import families, utils
 from openxla.benchmark.comparative_suite.pt import pipeline_definitions
-from openxla.benchmark.def_types import Model, ModelFrameworkType, ModelImplementation
+from openxla.benchmark.def_types import (
+    Model,
+    ModelArtifactType,
+    ModelFrameworkType,
+    ModelImplementation,
+)
 
 _PACKAGE = "openxla.benchmark.models.pt"
 
@@ -38,6 +43,7 @@ EXAMPLE_FP32_PT_BATCHES = utils.build_batch_models(
         tags=[utils.BATCH_TAG],
         model_impl=EXAMPLE_PT_IMPL,
         model_parameters={"batch_size": "${batch_size}", "data_type": "fp32"},
+        exported_model_types=[ModelArtifactType.LINALG_MLIR],
     ),
     batch_sizes=[1, 16, 32],
 )

@@ -52,12 +52,16 @@ class Step:
 
 
 def _config(suffix: str, steps: int) -> Mapping[str, Any]:
+    parts = {
+        part: architecture.config(f"{architecture.name.replace('_', '-')}{suffix}")
+        for part, architecture in PARTS.items()
+    }
+    # As large as the denoiser's latents make them.
+    scale = 2 ** (len(parts["vae"]["block_out_channels"]) - 1)
+    parts["vae"] = {**parts["vae"], "sample_size": scale * parts["unet"]["sample_size"]}
     return {
         "_class_name": "StableDiffusionPipeline",
-        **{
-            part: architecture.config(f"{architecture.name.replace('_', '-')}{suffix}")
-            for part, architecture in PARTS.items()
-        },
+        **parts,
         "guidance_scale": 7.5,
         "num_inference_steps": steps,
         "scaling_factor": 0.18215,

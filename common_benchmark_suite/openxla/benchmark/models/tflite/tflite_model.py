@@ -3,7 +3,6 @@
 import importlib
 import importlib.util
 import tempfile
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,7 @@ class TfLiteModel(shared_model.ArchitectureModel):
         del parameters["model_uri"]
         return importlib.import_module(self._source_module).create_model(**parameters)
 
-    def file(self, phase: conversion.PhaseTimer = nullcontext) -> files.TfLiteFile:
+    def file(self, phase: conversion.PhaseTimer = conversion.untimed) -> files.TfLiteFile:
         """Returns the file; where it has to be converted first, that is timed by `phase`.
 
         Raises:
