@@ -45,7 +45,7 @@ def test_workloads_are_shared_across_frameworks(listed):
         return listed[f"models/{model}/inputs/INPUT_DATA_MODEL_DEFAULT"]["workload"]
 
     for group in (
-        ["BERT_LARGE_FP32_{}_384XI32_BATCH1".format(name) for name in ("PT", "JAX", "TF")],
+        [f"BERT_LARGE_FP32_{name}_384XI32_BATCH1" for name in ("PT", "JAX", "TF")],
         ["RESNET50_FP32_PT_3X224X224XF32_BATCH8", "RESNET50_FP32_TF_224X224X3XF32_BATCH8"],
         ["T5_LARGE_FP32_JAX_512XI32_BATCH1", "T5_LARGE_FP32_TF_512XI32_BATCH1"],
         ["BERT_BASE_FP32_TFLITE_I32_SEQLEN8", "BERT_BASE_FP32_JAX_I32_SEQLEN8"],
