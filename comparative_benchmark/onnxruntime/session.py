@@ -71,9 +71,10 @@ def open_session(path: Path, device: str, chosen: ort.SessionOptions) -> ort.Inf
             str(path), chosen, providers=[PROVIDERS[device]], enable_fallback=0
         )
     except (errors.NotImplemented, errors.InvalidGraph) as error:
+        said = str(error).splitlines()[0].replace(str(path), path.name)
         raise UnsupportedError(
-            f"ONNX Runtime {ort.__version__} can not run this model on {device}: "
-            f"{str(error).splitlines()[0]}"
+            f"ONNX Runtime {ort.__version__} lacks a kernel on this device: {said}; measure the "
+            "fp32 model, which has all of them"
         ) from error
 
 

@@ -66,7 +66,7 @@ KEPT = []
 class Spoilt(good.MyMlpModel):
     def forward(self, pixels):
         # Wider than declared, and another result each time.
-        return super().forward(pixels).double() + torch.randn(())
+        return super().forward(pixels).double() + 1e-5 * torch.randn(())
 
 
 def create_model(seed=0, **parameters):

@@ -5,7 +5,10 @@ import tomllib
 from pathlib import Path
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
-FRAMEWORKS = ("torch", "transformers", "diffusers", "jax", "jaxlib", "flax", "tensorflow", "keras")
+FRAMEWORKS = (
+    *("torch", "transformers", "diffusers", "jax", "jaxlib", "flax", "tensorflow", "keras"),
+    *("onnx", "onnxruntime", "openvino", "ai_edge_litert"),
+)
 IREE = ("iree.compiler", "iree.runtime")
 
 IMPORT_ALL = """

@@ -5,7 +5,14 @@ import hashlib
 import importlib.util
 from pathlib import Path
 
-from openxla.benchmark.def_types import BenchmarkCase, DefinitionError, TensorSpec, Workload
+from openxla.benchmark.def_types import (
+    BenchmarkCase,
+    DefinitionError,
+    ModelTestData,
+    ParameterValue,
+    TensorSpec,
+    Workload,
+)
 from openxla.benchmark.models import architectures, checkpoints
 from openxla.benchmark.models.architectures.base import Architecture, digest_of
 from openxla.benchmark.models.generation import TOKENS
@@ -26,14 +33,26 @@ def workload_of(case: BenchmarkCase) -> Workload:
     parameters = architecture.complete(case.model.model_parameters)
     if "model_name" not in parameters:
         raise DefinitionError(f"Model {case.model.name!r}: parameter 'model_name' is missing")
+    # With types: 1 and True are one key, but not one parameter.
+    items = tuple((key, type(value), value) for key, value in sorted(parameters.items()))
+    return _shared_workload(architecture, items, case.input_data)
+
+
+@functools.cache
+def _shared_workload(
+    architecture: Architecture,
+    items: tuple[tuple[str, type, ParameterValue], ...],
+    input_data: ModelTestData,
+) -> Workload:
+    """Returns the workload of an architecture's parameters, once for all frameworks."""
+    parameters = {key: value for key, _, value in items}
     inputs, outputs = architecture.input_specs(parameters), architecture.output_specs(parameters)
-    checkpoint = checkpoints.identity(architecture, parameters)
     fields = {
         "architecture": f"{architecture.name}/{architecture.version}",
         "config_digest": _config_digest(architecture, str(parameters["model_name"])),
-        "checkpoint": checkpoint,
+        "checkpoint": checkpoints.identity(architecture, parameters),
         "data_type": parameters.get("data_type"),
-        "input_digest": _input_digest(case, architecture.default_input_files()),
+        "input_digest": _input_digest(input_data, architecture.default_input_files()),
     }
     # Outputs, too: models that generate a different number of tokens have the same inputs.
     specs = {"inputs": list(map(str, inputs)), "outputs": list(map(str, outputs))}
@@ -65,9 +84,8 @@ def _config_digest(architecture: Architecture, model_name: str) -> str:
     return digest_of(architecture.config(model_name))
 
 
-def _input_digest(case: BenchmarkCase, files: tuple[Path, ...]) -> str:
+def _input_digest(data: ModelTestData, files: tuple[Path, ...]) -> str:
     """Digest of a user's arrays; else of which raw input it is, and of what that is made from."""
-    data = case.input_data
     return data.content_sha256 or digest_of([data.name, [file_digest(path) for path in files]])
 
 
@@ -79,7 +97,7 @@ def _private_workload(case: BenchmarkCase) -> Workload:
         "config_digest": digest_of(dict(model.model_parameters)),
         "checkpoint": f"source-{source_digest(model.model_impl.module_path)}",
         "data_type": case.data_type,
-        "input_digest": _input_digest(case, ()),
+        "input_digest": _input_digest(case.input_data, ()),
     }
     return Workload(label=model.name, inputs=(), digest=digest_of(fields), **fields)  # type: ignore[arg-type]
 
