@@ -9,7 +9,7 @@ from rich.text import Text
 
 from comparative_benchmark import tables
 from comparative_benchmark.doctor.ceilings import Ceilings
-from comparative_benchmark.generation_table import generation_table
+from comparative_benchmark.generation_table import generation_remarks, generation_table
 from comparative_benchmark.harness.trial import Trial
 from comparative_benchmark.results.compare import (
     Comparison,
@@ -101,6 +101,8 @@ class Console:
             self._out.print(table)
         if generation := generation_table(records):
             self._out.print(generation)
+        for line in generation_remarks(records):
+            self._out.print(Text(line), soft_wrap=True)
         for line in tables.package_differences(records):
             self._out.print(Text(line), soft_wrap=True)
         if baseline is not None:

@@ -21,8 +21,7 @@ _FIGURES = (
 def generation_table(records: Sequence[Record]) -> Table | None:
     """Returns prefill, decode and throughput of the records that generate; None if none does.
 
-    Where a stack runs both as one program, or they failed, the last column says why they have no
-    time. Only a right answer has one.
+    Only a right answer has a time; `generation_remarks` says why a right one has none.
     """
     generating = [record for record in records if _of(record)]
     if not generating:
@@ -39,18 +38,27 @@ def generation_table(records: Sequence[Record]) -> Table | None:
         label, status = definition["workload"]["label"], record["status"]
         if previous not in (None, label):
             table.add_section()
-        note = Text(status, style=style_of(status))
-        if status == "ok" and found["not_measurable"]:
-            note.append(f"; apart: {found['not_measurable']}", style="yellow")
         table.add_row(
             label if label != previous else "",
             definition["framework"].rpartition(".")[2].lower(),
             competitor_of(definition),
             *(_figure(found, name) if status == "ok" else "-" for name, _ in _FIGURES),
-            note,
+            Text(status, style=style_of(status)),
         )
         previous = label
     return table
+
+
+def generation_remarks(records: Sequence[Record]) -> list[str]:
+    """Returns why prefill and decode have no time of their own, a line for each reason."""
+    found: dict[str, dict[str, None]] = {}
+    for record in records:
+        reason = _of(record).get("not_measurable")
+        if record["status"] == "ok" and reason:
+            found.setdefault(reason, {})[competitor_of(record["definition"])] = None
+    return [
+        f"prefill and decode of {', '.join(names)}: {reason}" for reason, names in found.items()
+    ]
 
 
 def _of(record: Record) -> dict[str, Any]:

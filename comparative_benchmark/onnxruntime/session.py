@@ -73,8 +73,8 @@ def open_session(path: Path, device: str, chosen: ort.SessionOptions) -> ort.Inf
     except (errors.NotImplemented, errors.InvalidGraph) as error:
         said = str(error).splitlines()[0].replace(str(path), path.name)
         raise UnsupportedError(
-            f"ONNX Runtime {ort.__version__} lacks a kernel on this device: {said}; measure the "
-            "fp32 model, which has all of them"
+            f"ONNX Runtime {ort.__version__} lacks a kernel on this device: {said}; for a "
+            "16-bit model, measure the fp32 one"
         ) from error
 
 

@@ -21,9 +21,6 @@ from comparative_benchmark.backend_api import BackendContext, BackendFacts, Unsu
 from comparative_benchmark.pt_inductor import modules
 from openxla.benchmark.models.shared_model import as_tuple
 
-# A comment of the generated code that names where the other file was written.
-_PATH_COMMENT = b"// Triton kernels are embedded as comments in "
-
 
 class AotProgram:
     """A compiled and loaded package.
@@ -70,6 +67,7 @@ class AotProgram:
         facts.artifact_sha256 = _digest(self._package)
         facts.artifact_size_bytes = self._package.stat().st_size
         facts.notes["artifact"] = "the digest is of the generated code, the size holds the weights"
+        facts.notes["weights"] = "in the package; one whose elements are all equal is folded"
         facts.notes["cache"] = "Inductor keeps no programs that it compiled ahead of time"
 
 
@@ -101,16 +99,17 @@ def _require_compiler() -> None:
 
 
 def _digest(package: Path) -> str:
-    """Returns the sha256 of the generated code in a package, without paths.
+    """Returns the sha256 of the generated code in a package.
 
-    The compiled library is left out: its debug information holds the paths of this trial.
+    Comments are left out, and so is the compiled library: compiler commands and debug information
+    hold the paths of this trial.
     """
     digests = []
     with zipfile.ZipFile(package) as archive:
         for name in archive.namelist():
             if name.endswith(".cpp"):
                 lines = archive.read(name).splitlines()
-                code = b"\n".join(line for line in lines if not line.startswith(_PATH_COMMENT))
+                code = b"\n".join(line for line in lines if not line.lstrip().startswith(b"//"))
                 digests.append(hashlib.sha256(code).digest())
     if not digests:
         raise RuntimeError(f"{package.name} holds no code that could be identified")

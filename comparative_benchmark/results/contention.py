@@ -56,6 +56,5 @@ def _together(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if every is None:
         return {"contended": None, "reasons": []}
     kept = ("contended", "reasons", "foreign_cpu_share", "steal_share")
-    return attrs.asdict(
-        every, filter=lambda field, _: field.name in kept, retain_collection_types=False
-    )
+    found = attrs.asdict(every, filter=lambda field, _: field.name in kept)
+    return {**found, "reasons": list(found["reasons"])}

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 from rich.console import Console
 
-from comparative_benchmark.generation_table import generation_table
+from comparative_benchmark.generation_table import generation_remarks, generation_table
 from comparative_benchmark.harness import generation_times
 from comparative_benchmark.harness.session import SessionEnded
 from comparative_benchmark.harness.trial import GenerationTimes, ProcessRecord, Status, TrialOutcome
@@ -118,8 +118,11 @@ def test_the_table_has_a_row_for_each_record_that_generates(greedy, make_trial, 
     label = greedy.workload.label
     # 32 tokens in 2.5 ms.
     assert first == [label, "jax", "jax_xla:xla", "1.5", "0.25", "12800", "ok"]
-    assert second[3:] == ["-", "-", "12800", "ok; apart: one program"]
+    assert second[3:] == ["-", "-", "12800", "ok"]
     assert third[3:] == ["-", "-", "-", "wrong_output"]
+    assert generation_remarks([*records, records[1]]) == [
+        "prefill and decode of jax_xla:xla: one program"
+    ]
 
 
 def test_there_is_no_table_of_nothing(make_trial, finished):

@@ -14,7 +14,10 @@ CASES = {case.model.name: case for case in catalog.all_benchmarks()}
 BASE = CASES["BERT_TINY_FP32_JAX_32XI32_BATCH1"]
 GREEDY = CASES["GPT2_TINY_GREEDY_FP32_JAX_4X16XI32_8XI32"]
 # Names of the seed for what also exists under a name by the scheme.
-ALIASES = {"VIT_CLASSIFICATION_3X224X224XF32": "VIT_BASE_FP32_3X224X224XF32_BATCH1"}
+ALIASES = {
+    "VIT_CLASSIFICATION_3X224X224XF32": "VIT_BASE_FP32_3X224X224XF32_BATCH1",
+    "VIT_CLASSIFICATION_FP32_3X224X224XF32": "VIT_BASE_FP32_3X224X224XF32_BATCH1",
+}
 
 
 def variant(case: BenchmarkCase, **parameters: object) -> BenchmarkCase:
@@ -104,8 +107,9 @@ def test_other_input_data_is_another_workload():
 def test_all_digests_of_different_variants_differ():
     found = {}
     for name, case in CASES.items():
-        key = re.sub(r"_(PT|JAX|TF)_", "_", name)
-        key = re.sub(r"_(\d+)X\1X3X", r"_3X\1X\1X", key)  # pictures of TensorFlow, channels last
+        key = re.sub(r"_(PT|JAX|TF|TFLITE)_", "_", name)
+        # Pictures of TensorFlow have their channels last.
+        key = re.sub(r"_(\d+)X\1X([34])X", r"_\2X\1X\1X", key)
         found.setdefault(workload_of(case).digest, set()).add(ALIASES.get(key, key))
     assert all(len(names) == 1 for names in found.values())
 

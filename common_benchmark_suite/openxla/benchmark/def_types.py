@@ -71,7 +71,7 @@ def _is_name(instance: Any, attribute: "attrs.Attribute[Any]", value: Any) -> No
 
 
 def _is_case_name(instance: Any, attribute: "attrs.Attribute[Any]", value: Any) -> None:
-    if not isinstance(value, str) or not value or any(c.isspace() for c in value):
+    if not isinstance(value, str) or value.split() != [value]:
         _fail(instance, attribute, f"must be a non-empty text without blanks, got {value!r}")
 
 

@@ -154,8 +154,9 @@ def _jax_call(model: Any, module: Any) -> tuple[Callable[..., Any], list[str]]:
 
 def _tensorflow_call(model: Any, module: Any) -> tuple[Callable[..., Any], list[str]]:
     """Returns a function whose weights `module` holds, and their types."""
-    module.layer = getattr(model, "layer", model)
-    variables = getattr(module.layer, "variables", ())
+    variables = getattr(getattr(model, "layer", model), "variables", ())
+    # TensorFlow's own variables: of those behind a Keras layer the converter makes no constants.
+    module.leaves = [getattr(item, "value", item) for item in variables]
     # Keras names a type by a text, TensorFlow by an object of its own.
     types = [getattr(item.dtype, "as_numpy_dtype", item.dtype) for item in variables]
     return model.forward, list(map(element_type_of, types))
