@@ -84,8 +84,13 @@ def refusing(tool: str) -> Iterator[None]:
 
 
 def reason_of(error: BaseException) -> str:
-    """Returns the type and first line of the error at the root of an error."""
+    """Returns the type of the error at the root of an error, and the line of it that says most.
+
+    That is the first one, or the first item of the summary that OpenVINO's front ends give.
+    """
     while error.__cause__ is not None:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"[:_LONGEST_REASON]
+    items = [line.removeprefix("-- ") for line in lines if line.startswith("-- ")]
+    said = next(iter([*items, *lines]), "no message")
+    return f"{type(error).__name__}: {said}"[:_LONGEST_REASON]

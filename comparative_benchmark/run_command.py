@@ -58,8 +58,8 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
     asked = getattr(options, "baseline", None)
     if asked and asked not in map(str, competitors):
-        known = ", ".join(map(str, competitors))
-        raise UsageError(f"--baseline {asked!r} is not among the competitors: {known}")
+        choices = ", ".join(map(str, competitors))
+        raise UsageError(f"--baseline {asked!r} is not among the competitors: {choices}")
     baseline = _baseline(options, competitors)
     plan = runner.plan(_cases(options), competitors, device)
     console = Console(verbose=options.verbose, suites=options.suite)

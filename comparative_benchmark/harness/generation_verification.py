@@ -49,8 +49,9 @@ class _Limits:
       reference_rmse: error of the reference over all steps.
       rmse: allowed over all steps.
       step_rmse: allowed at a step, float64[batch, steps]. A reference that is right by luck at one
-        step is no measure for it: its error counts as at least that of all steps.
-      element: allowed for a single logit; a margin up to this is a near-tie.
+        step is no measure for it: its error counts as at least that of all steps. A margin up to
+        twice this is a near-tie: it is the difference of two logits.
+      element: allowed for a single logit.
       absolute, relative: further tolerances, together as in `numpy.allclose`; None if not given.
     """
 
@@ -240,7 +241,7 @@ def _judge(
                     token=token,
                     due_token=due_token,
                     margin=float(expected[due_token] - expected[token]),
-                    tolerance=limits.element,
+                    tolerance=2 * float(limits.step_rmse[place]),
                 )
                 judged.divergences.append(found)
                 if not is_fed:

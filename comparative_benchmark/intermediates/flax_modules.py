@@ -4,7 +4,7 @@ Our models merge graph and weights anew in each call (`FlaxModel.apply`), so mod
 hooked beforehand: `nnx.merge` is watched for those that it makes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,16 +21,32 @@ Path = tuple[str | int, ...]
 
 
 def run(model: Any, inputs: Sequence[Array], note: Note) -> tuple[Any, ...]:
-    """Runs a model in float64, op by op, and notes what each layer gives; returns the outputs."""
+    """Runs a model in float64 and notes what each layer gives; returns the outputs."""
     if not hasattr(model, "weight_names"):
         raise UnsupportedError(f"{type(model).__name__} does not say where its weights come from")
     names = {path[:-1]: layer_of(name) for path, name in model.weight_names.items()}
     # The root's own weights are not those of a layer.
     names.pop((), None)
-    with jax.enable_x64(True), jax.disable_jit(), _watched(names, note):
-        params = jax.tree.map(_widen, model.params)
-        outputs = model.apply(params, *(jnp.asarray(widened(value)) for value in inputs))
-        return tuple(np.asarray(value) for value in as_tuple(outputs))
+    found: list[tuple[str, Any]] = []
+
+    def apply(params: Any, *values: Any) -> Any:
+        """Returns the outputs, and what the layers gave."""
+        found.clear()
+        with _watched(names, lambda name, value: found.append((name, value))):
+            outputs = model.apply(params, *values)
+        return as_tuple(outputs), [value for _, value in found]
+
+    with jax.enable_x64(True):
+        arguments = jax.tree.map(_widen, model.params), *map(jnp.asarray, map(widened, inputs))
+        try:
+            outputs, values = jax.jit(apply)(*arguments)
+        except jax.errors.UnexpectedTracerError:
+            # Layers inside a loop of the program have no values outside; op by op they have.
+            with jax.disable_jit():
+                outputs, values = apply(*arguments)
+        for (name, _), value in zip(found, values, strict=True):
+            note(name, np.asarray(value))
+        return tuple(np.asarray(value) for value in outputs)
 
 
 def _widen(leaf: Any) -> Any:
@@ -38,7 +54,7 @@ def _widen(leaf: Any) -> Any:
 
 
 @contextmanager
-def _watched(names: dict[Path, str], note: Note) -> Iterator[None]:
+def _watched(names: dict[Path, str], note: Callable[[str, Any], None]) -> Iterator[None]:
     """Notes what modules give, of those that `nnx.merge` makes inside the block."""
     merge = nnx.merge
     layers: dict[int, str] = {}
@@ -62,12 +78,11 @@ def _watched(names: dict[Path, str], note: Note) -> Iterator[None]:
 
         def noting(self: Any, *arguments: Any, **options: Any) -> Any:
             output = call(self, *arguments, **options)
-            value = as_tuple(output)[0]
-            if id(self) in layers and not isinstance(value, jax.core.Tracer):
-                note(layers[id(self)], np.asarray(value))
+            if id(self) in layers:
+                note(layers[id(self)], as_tuple(output)[0])
             return output
 
-        owner.__call__ = noting  # type: ignore[operator,method-assign]
+        owner.__call__ = noting  # type: ignore[method-assign]
 
     nnx.merge = watching
     try:
@@ -75,4 +90,4 @@ def _watched(names: dict[Path, str], note: Note) -> Iterator[None]:
     finally:
         nnx.merge = merge
         for owner, call in wrapped.items():
-            owner.__call__ = call  # type: ignore[operator,method-assign]
+            owner.__call__ = call  # type: ignore[method-assign]

@@ -14,7 +14,10 @@ BACKEND = BackendInfo(
     name="openvino",
     implementation="comparative_benchmark.openvino.backend:OpenVino",
     level="compiler_level",
-    modules={ModelFrameworkType.PYTORCH: ("openvino", "torch")},
+    modules={
+        ModelFrameworkType.PYTORCH: ("openvino", "torch"),
+        ModelFrameworkType.TF_V2: ("openvino", "tensorflow", "keras"),
+    },
     install="./comparative_benchmark/openvino/setup_venv.sh, or pip install -e '.[all]'",
     compilers=(
         CompilerInfo(
@@ -25,7 +28,10 @@ BACKEND = BackendInfo(
         ),
     ),
     environment={
-        "OMP_NUM_THREADS": "{threads}",  # of PyTorch, which only exports here
+        # Of the frameworks, which only export here.
+        "OMP_NUM_THREADS": "{threads}",
+        "CUDA_VISIBLE_DEVICES": "",
+        "KERAS_BACKEND": "tensorflow",
         "TF_CPP_MIN_LOG_LEVEL": "2",
         CACHE_DIR_VARIABLE: "{cache_dir}/openvino",
     },

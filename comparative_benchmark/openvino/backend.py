@@ -24,7 +24,7 @@ from comparative_benchmark.openvino import (
     program,
 )
 from comparative_benchmark.openvino.requests import CompiledProgram
-from comparative_benchmark.openvino.toolkit import ov
+from comparative_benchmark.openvino.toolkit import VERSION, ov
 from comparative_benchmark.resident_programs import (
     GenerationLoop,
     GenerationPlan,
@@ -43,7 +43,7 @@ class OpenVino(Backend):
         super().__init__(context)
         if context.device.accelerator_type != "cpu":
             raise UnsupportedError(
-                f"OpenVINO {ov.get_version()} has no plug-in for {context.device.name}, only for "
+                f"OpenVINO {VERSION} has no plug-in for {context.device.name}, only for "
                 f"{', '.join(ov.Core().available_devices)}: choose -device host-cpu"
             )
         if {WIDENED, DEFAULT_PRECISION} <= set(context.options):
@@ -207,7 +207,7 @@ class OpenVino(Backend):
                 got = "f32"
             if got != wanted:
                 raise UnsupportedError(
-                    f"OpenVINO {ov.get_version()} has no {wanted} kernels for this CPU and would "
+                    f"OpenVINO {VERSION} has no {wanted} kernels for this CPU and would "
                     f"compute this model in {got}: measure the fp32 model, or choose "
                     f"openvino:{self.context.compiler}+{WIDENED}, which says so"
                 )

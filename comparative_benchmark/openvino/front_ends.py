@@ -78,6 +78,9 @@ def _from_torch(
 
 def _convert_exported(program: Any) -> Any:
     """Converts an exported program, with the shapes and types that it was exported with."""
+    from comparative_benchmark.openvino import rewrites
+
+    rewrites.apply(program)
     names = program.graph_signature.user_inputs
     values = {node.name: node.meta["val"] for node in program.graph.nodes if node.name in names}
     signature = [

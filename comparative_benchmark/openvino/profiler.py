@@ -9,7 +9,7 @@ from typing import Any
 from comparative_benchmark.backend_api import Array
 from comparative_benchmark.openvino.program import DEVICE
 from comparative_benchmark.openvino.requests import CompiledProgram
-from comparative_benchmark.openvino.toolkit import ov
+from comparative_benchmark.openvino.toolkit import VERSION, ov
 from comparative_benchmark.resident_programs import SingleProgram
 
 _ROWS = 30
@@ -63,8 +63,7 @@ def layer_table(layers: dict[str, dict[str, Any]], iterations: int) -> str:
     """
     total = sum(sum(layer["times_us"]) for layer in layers.values()) or 1.0
     each_ms = total / max(iterations, 1) / 1e3
-    version = ov.get_version()
-    lines = [f"OpenVINO {version}, {iterations} iterations, {each_ms:.3f} ms in layers of each"]
+    lines = [f"OpenVINO {VERSION}, {iterations} iterations, {each_ms:.3f} ms in layers of each"]
     kinds: dict[str, float] = defaultdict(float)
     for layer in layers.values():
         kinds[f"{layer['layer']} {layer['kernel']}"] += sum(layer["times_us"])

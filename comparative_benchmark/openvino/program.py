@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,6 +21,8 @@ PRODUCTS = frozenset(
 )
 _FLOATS = ("f32", "f16", "bf16")
 _CHUNK = 1 << 24
+# Names in a saved model hold numbers that count up in a process.
+_NAMES = re.compile(rb' names?="[^"]*"')
 
 
 def save(model: Any, path: Path) -> None:
@@ -100,11 +103,10 @@ def fingerprint(compiled: Any, path: Path) -> str:
       compiled: the compiled model.
       path: of the model that it was compiled from.
     """
-    digest = hashlib.sha256()
-    for file in (path, weights_of(path)):
-        with file.open("rb") as content:
-            while chunk := content.read(_CHUNK):
-                digest.update(chunk)
+    digest = hashlib.sha256(_NAMES.sub(b"", path.read_bytes()))
+    with weights_of(path).open("rb") as weights:
+        while chunk := weights.read(_CHUNK):
+            digest.update(chunk)
     for facts in _layers(compiled):
         digest.update(repr(sorted(facts.items())).encode())
     return digest.hexdigest()

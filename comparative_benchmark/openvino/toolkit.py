@@ -12,4 +12,7 @@ if "openvino_telemetry" not in sys.modules:
 
 import openvino as ov
 
-__all__ = ["ov"]
+__all__ = ["VERSION", "ov"]
+
+# Without the number and branch of the build, which follow after a dash.
+VERSION: str = ov.get_version().partition("-")[0]

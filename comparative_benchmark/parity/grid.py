@@ -29,12 +29,14 @@ class Row:
     """A workload, and who implements it.
 
     `label` is the workload's, with the model's name where a framework has further implementations
-    of the same workload: each of these has a row of its own, which is a `further` one.
+    of the same workload: each of these has a row of its own, which is a `further` one. `others`
+    then has those of the first row, for comparison.
     """
 
     workload: Workload
     label: str
     cases: Mapping[ModelFrameworkType, BenchmarkCase] = attrs.field(hash=False)
+    others: Mapping[ModelFrameworkType, BenchmarkCase] = attrs.field(factory=dict, hash=False)
     further: bool = False
 
 
@@ -115,6 +117,7 @@ def rows(selected: Sequence[BenchmarkCase], every: Iterable[BenchmarkCase]) -> l
                 workload=workload,
                 label=f"{label} {case.model.name}",
                 cases={framework: case},
+                others={key: other for key, other in first.items() if key is not framework},
                 further=True,
             )
             for framework, cases in chosen[digest].items()

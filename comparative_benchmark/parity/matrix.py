@@ -66,7 +66,8 @@ def layout(results: Sequence[CellResult], *, expected: Mapping[CellKey, str], wi
     for result in results:
         columns.setdefault((result.framework, result.competitor), {})[result.label] = result
     footnotes = Footnotes()
-    shown, left_out = {}, {}
+    shown: dict[tuple[str, str], dict[str, CellResult]] = {}
+    left_out: dict[tuple[str, str], dict[str, CellResult]] = {}
     for heading, by_label in sorted(columns.items()):
         same = {(item.status, item.reason) for item in by_label.values()}
         empty = len(same) == 1 and all(item.status == "unsupported" for item in by_label.values())

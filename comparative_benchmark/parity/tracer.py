@@ -54,7 +54,8 @@ class Tracer:
         artifacts: WorkloadArtifacts | None,
         directory: Path,
     ) -> list[Drift]:
-        pairs = [(_reference(row, suspect, artifacts), suspect) for suspect in suspects]
+        cases = {**row.others, **row.cases}
+        pairs = [(_reference(cases, suspect, artifacts), suspect) for suspect in suspects]
         traces: dict[ModelFrameworkType, Trace | str] = {}
         found = []
         for reference, suspect in dict.fromkeys(pairs):
@@ -67,7 +68,7 @@ class Tracer:
                 if framework not in traces:
                     self._say(f"layers of {row.label} in {framework.value}")
                     traces[framework] = self._trace(
-                        row.cases[framework], artifacts, directory / framework.value
+                        cases[framework], artifacts, directory / framework.value
                     )
             ours, theirs = traces[suspect], traces[reference]
             problems = [trace for trace in (theirs, ours) if isinstance(trace, str)]
@@ -139,12 +140,14 @@ class Tracer:
 
 
 def _reference(
-    row: Row, suspect: ModelFrameworkType, artifacts: WorkloadArtifacts | None
+    cases: Mapping[ModelFrameworkType, BenchmarkCase],
+    suspect: ModelFrameworkType,
+    artifacts: WorkloadArtifacts | None,
 ) -> ModelFrameworkType | None:
     """Returns who to compare with: who made the truth, or else another implementation."""
     producer = artifacts.manifest["producer"]["module_path"] if artifacts else None
-    others = [framework for framework in row.cases if framework is not suspect]
-    made = [f for f in others if row.cases[f].model.model_impl.module_path == producer]
+    others = [framework for framework in cases if framework is not suspect]
+    made = [f for f in others if cases[f].model.model_impl.module_path == producer]
     return next(iter((*made, *others)), None)
 
 

@@ -17,7 +17,8 @@ BACKEND = BackendInfo(
     reference="comparative_benchmark.tf_xla.reference:compute",
     environment={
         "KERAS_BACKEND": "tensorflow",
-        # Also for the worker that computes truth and reference, which has no backend.
+        # In the environment and not by a call, which TensorFlow takes only before it does anything.
+        # As many of both as it takes on a machine with that many CPUs.
         "TF_NUM_INTRAOP_THREADS": "{threads}",
         "TF_NUM_INTEROP_THREADS": "{threads}",
         "TF_XLA_FLAGS": "--tf_xla_persistent_cache_directory={cache_dir}/tf_xla",

@@ -1,5 +1,6 @@
 """TensorFlow on CPU and GPU."""
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -118,10 +119,6 @@ class TfXla(Backend):
 
     def _known_once(self) -> BackendFacts:
         facts = BackendFacts(weights="parameters" if _has_variables(self._model) else "frozen")
-        facts.notes["threads"] = {
-            "intra_op": tf.config.threading.get_intra_op_parallelism_threads(),
-            "inter_op": tf.config.threading.get_inter_op_parallelism_threads(),
-        }
         if self.context.compiler != "eager":
             facts.not_measurable = ("lower", "first_run")
             facts.notes["compile"] = "a call that compiles and then runs once"
@@ -147,13 +144,13 @@ class TfXla(Backend):
             return function
         return tf.function(function, jit_compile=True if self.context.compiler == "xla" else None)
 
-    def _traced(self, function: Callable[..., Any], *arguments: Any) -> Callable[..., Any]:
+    def _traced(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Returns the same, traced for such arguments.
 
         The concrete function is called, which spares the check of the arguments' types: they never
         change.
         """
-        compiled: Callable[..., Any] = self._compiled(function)
+        compiled = self._compiled(function)
         if self.context.compiler != "eager":
             compiled = compiled.get_concrete_function(*arguments)
         return compiled
@@ -192,9 +189,10 @@ def _configure(context: BackendContext) -> None:
             "`nvidia-smi`, and install `tensorflow[and-cuda]`"
         )
     tf.config.set_visible_devices(gpus[:1] if on_gpu else [], "GPU")
-    tf.config.threading.set_intra_op_parallelism_threads(context.threads)
-    # As many as TensorFlow takes on a machine with that many CPUs.
-    tf.config.threading.set_inter_op_parallelism_threads(context.threads)
+    if os.environ.get("TF_NUM_INTRAOP_THREADS") != str(context.threads):
+        # Made outside of a worker, whose environment says it.
+        tf.config.threading.set_intra_op_parallelism_threads(context.threads)
+        tf.config.threading.set_inter_op_parallelism_threads(context.threads)
 
 
 def _has_variables(model: Any) -> bool:

@@ -56,9 +56,11 @@ def _read_of(captured: Any) -> int:
     """Returns the bytes read of a variable, or of a tensor of the model; at most all of it."""
     if captured.dtype != tf.resource:
         return _read(captured)
-    reads = [user for user in captured.consumers() if user.type == "ReadVariableOp"]
-    values = [read.outputs[0] for read in reads]
-    return min(sum(map(_read, values)), _bytes(values[0])) if values else 0
+    users = captured.consumers()
+    values = [user.outputs[0] for user in users if user.type == "ReadVariableOp"]
+    rows = [user.outputs[0] for user in users if user.type == "ResourceGather"]
+    total = sum(map(_read, values)) + sum(map(_bytes, rows))
+    return min([total, *map(_bytes, values)])
 
 
 def _read_of_constant(operation: Any) -> int:

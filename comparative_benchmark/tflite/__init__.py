@@ -23,7 +23,7 @@ BACKEND = BackendInfo(
     implementation="comparative_benchmark.tflite.backend:TfLite",
     level="compiler_level",
     modules={
-        ModelFrameworkType.TFLITE: ("ai_edge_litert", "tensorflow", "jax", "flax"),
+        ModelFrameworkType.TFLITE: ("ai_edge_litert", "tensorflow", "keras"),
         ModelFrameworkType.JAX: ("ai_edge_litert", "tensorflow", "jax", "flax"),
         ModelFrameworkType.TF_V2: ("ai_edge_litert", "tensorflow", "keras"),
     },

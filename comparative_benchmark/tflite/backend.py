@@ -60,14 +60,18 @@ class TfLite(Backend):
             self.context.phase,
         )
         with self.context.phase("compile"):
-            self._program = Program(
-                Path(self._file["path"]),
-                threads=self.context.threads,
-                xnnpack="no-xnnpack" not in self.context.options,
-            )
+            self._program = self._load_program(Path(self._file["path"]))
         with self.context.phase("h2d"):
             self._program.set_inputs(self._arrays)
         self._invoke = self._program.invoke
+
+    def _load_program(self, path: Path) -> Program:
+        xnnpack = "no-xnnpack" not in self.context.options
+        try:
+            return Program(path, threads=self.context.threads, xnnpack=xnnpack)
+        except RuntimeError as error:
+            hint = f"; take {self.context.compiler}+no-xnnpack" if xnnpack else ""
+            raise UnsupportedError(f"LiteRT refuses the file: {error}{hint}") from error
 
     def dispatch(self) -> Any:
         """Invokes the program, which returns when its outputs are complete."""

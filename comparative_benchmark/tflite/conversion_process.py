@@ -6,6 +6,7 @@ deadline of each phase holds for the child, too.
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -53,8 +54,14 @@ def convert(request: Mapping[str, Any], phase: PhaseTimer) -> dict[str, Any]:
 def _answer(messages: Mapping[str, Any], status: int) -> dict[str, Any]:
     if "error" in messages:
         _raise(messages["error"])
-    if status < 0:
-        raise MemoryError(f"the conversion was killed by signal {-status}")
+    if status < 0 and messages.get("probing"):
+        raise UnsupportedError(
+            "LiteRT can not run the int8 file of this model: preparing its operations ends the "
+            f"process (signal {-status}), as quotients of very different ranges do; take the "
+            "compiler dynamic-range, or the model in TensorFlow"
+        )
+    if status == -signal.SIGKILL:
+        raise MemoryError("the conversion was killed, as the kernel does where memory runs out")
     if status or "answer" not in messages:
         raise RuntimeError(f"the conversion ended with {status} and no answer; see the log")
     answer: dict[str, Any] = messages["answer"]

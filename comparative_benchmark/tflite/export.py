@@ -1,8 +1,8 @@
 """Makes or finds the TFLite file of a model; runs as a process of its own.
 
 `python -m comparative_benchmark.tflite.export REQUEST.json FD` writes lines of JSON to the file
-descriptor: `{"phase": name}` (null: none) as it goes along, at last `{"answer": {...}}` or
-`{"error": {"kind": ..., "message": ...}}`.
+descriptor: `{"phase": name}` (null: none) as it goes along, `{"probing": true}` where it may end by
+a signal, at last `{"answer": {...}}` or `{"error": {"kind": ..., "message": ...}}`.
 """
 
 import contextlib
@@ -61,6 +61,8 @@ def answer(request: Mapping[str, Any], say: Say) -> dict[str, Any]:
         content = conversion.convert(model, specs, precision, Path(scratch), phase=phase)
     path = Path(request["directory"]) / "model.tflite"
     path.write_bytes(content)
+    if precision == "int8":
+        _probe(path, say)
     return {
         "path": str(path),
         "sha256": hashlib.sha256(content).hexdigest(),
@@ -69,6 +71,22 @@ def answer(request: Mapping[str, Any], say: Say) -> dict[str, Any]:
         "origin": "converted",
         "versions": conversion.versions(),
     }
+
+
+def _probe(path: Path, say: Say) -> None:
+    """Loads a file once, in this process: there are int8 files that end the one that loads them.
+
+    Raises:
+      UnsupportedError: LiteRT refuses the file.
+    """
+    from openxla.benchmark.models.tflite.program import Program
+
+    say({"probing": True})
+    try:
+        Program(path, threads=1, xnnpack=False)
+    except RuntimeError as error:
+        raise UnsupportedError(f"LiteRT refuses the int8 file of this model: {error}") from error
+    say({"probing": False})
 
 
 def _given(model: TfLiteModel, compiler: str, phase: conversion.PhaseTimer) -> dict[str, Any]:

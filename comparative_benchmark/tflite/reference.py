@@ -1,6 +1,6 @@
 """Truth and reference of a model that TFLite runs, and what it costs: its own framework's.
 
-A TFLite case is judged by the JAX model that its file was converted from, unquantised.
+A TFLite case is judged by the model behind its file, unquantised.
 """
 
 import importlib

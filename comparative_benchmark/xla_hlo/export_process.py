@@ -43,6 +43,8 @@ def export(
         try:
             process = subprocess.Popen(
                 [sys.executable, "-m", _MODULE, str(directory), str(sending)],
+                # A framework takes no memory of a GPU for what it does there.
+                env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
                 stdin=subprocess.DEVNULL,
                 pass_fds=(sending,),
             )

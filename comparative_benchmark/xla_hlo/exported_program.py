@@ -29,11 +29,15 @@ FORMS: Mapping[str, str] = {
 _REQUEST, _MANIFEST, _WEIGHTS = "request.json", "manifest.json", "weights"
 
 
+def _as_shape(sizes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sizes)
+
+
 @attrs.frozen(kw_only=True)
 class InputType:
     """Shape and numpy type (`bfloat16` among them) of an input."""
 
-    shape: tuple[int, ...] = attrs.field(converter=tuple)
+    shape: tuple[int, ...] = attrs.field(converter=_as_shape)
     dtype: str
 
     @classmethod

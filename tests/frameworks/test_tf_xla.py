@@ -22,7 +22,7 @@ from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 pytestmark = pytest.mark.frameworks
 
-TINY = "models/(BERT|RESNET)_TINY_{}_TF_.+_BATCH1/.+"
+TINY = "models/(BERT|RESNET)_TINY_FP32_TF_.+_BATCH1/.+"
 COMPETITORS = ("tf_xla:xla", "tf_xla:graph", "tf_xla:eager", "iree:llvm-cpu-data-tiling")
 
 
@@ -35,7 +35,7 @@ def _tensorflow():
 def tiny(tmp_path_factory, environment):
     directory = tmp_path_factory.mktemp("tiny-tf")
     return run_cbs(
-        *("--backend", ",".join(COMPETITORS), "-name", TINY.format("FP32")),
+        *("--backend", ",".join(COMPETITORS), "-name", TINY),
         *("-w", "2", "-iter", "5"),
         directory=directory,
         environment=environment,
@@ -95,12 +95,6 @@ def test_programs_hold_no_weights(tiny):
         assert program["artifact_size_bytes"] < program["notes"]["parameters_size_bytes"]
 
 
-def test_threads_are_those_that_were_asked_for(tiny):
-    for record in _records(tiny, "tf_xla:graph"):
-        threads = record["metrics"]["framework_level"]["program"]["notes"]["threads"]
-        assert threads["intra_op"] == threads["inter_op"] > 0
-
-
 def test_xla_programs_have_a_digest(tiny):
     digests = {
         record["metrics"]["framework_level"]["program"]["artifact_sha256"]
@@ -110,11 +104,10 @@ def test_xla_programs_have_a_digest(tiny):
     assert None not in digests
 
 
-@pytest.mark.parametrize("data_type", ["FP16", "BF16"])
-def test_sixteen_bit_types_are_right(cbs_run, data_type):
+def test_sixteen_bit_types_are_right(cbs_run):
     run = cbs_run(
-        *("--backend", "tf_xla,iree:llvm-cpu-data-tiling"),
-        *("-name", TINY.format(data_type), "-w", "1", "-iter", "2"),
+        *("--backend", "tf_xla,iree:llvm-cpu-data-tiling", "-w", "1", "-iter", "2"),
+        *("-name", "models/(BERT_TINY_BF16|RESNET_TINY_FP16)_TF_.+_BATCH1/.+"),
     )
     assert run.code == 0, run.out + run.err
     assert set(run.statuses.values()) == {"ok"}
@@ -245,7 +238,7 @@ def test_operations_are_counted_or_refused(tmp_path, environment):
     assert "no formula" in found["conv3d"][0]
 
 
-def test_the_profiler_tells_kernels_and_operations(tmp_path, environment):
+def test_the_profiler_tells_kernels_and_the_threads_are_those_asked_for(tmp_path, environment):
     backend = get_backend("tf_xla")
     [device] = [device for device in ALL_DEVICES if device.name == "host-cpu"]
     [case] = catalog.select(
@@ -262,9 +255,12 @@ def test_the_profiler_tells_kernels_and_operations(tmp_path, environment):
         bring_up(
             session, case, backend, tmp_path, reference=backend.reference or "", compiler="xla"
         )
+        tasks = Path(f"/proc/{session._process.pid}/task").glob("*/comm")
+        threads = [path.read_text().strip() for path in tasks]
         taken = profiling.take(session, tmp_path / "profiles", [200.0])
         # The worker is as good as before.
         session.call("outputs", directory=str(tmp_path / "outputs"))
+    assert threads.count("tf_Compute") == threads.count("tf_XLAEigen") == 1
     assert taken.error is None, taken.error
     assert set(taken.files) == {"trace.json.gz", "tensorflow.xplane.pb"}
     trace = tmp_path / "profiles" / "trace.json.gz"

@@ -1,7 +1,5 @@
 """TFLite: given files and converted models, from definition to verified result."""
 
-import json
-
 import pytest
 from agreement_support import need
 from tests_support import run_cbs
@@ -13,16 +11,16 @@ KINDS = {"FP32": "fp32", "FP16": "fp16-weights", "DYN_QUANT": "dynamic-range", "
 
 @pytest.fixture(scope="module", autouse=True)
 def _stack():
-    for package in ("ai_edge_litert", "tensorflow", "jax", "flax"):
+    for package in ("ai_edge_litert", "tensorflow", "keras", "jax", "flax"):
         need(package)
 
 
 @pytest.fixture(scope="module")
 def given(tmp_path_factory, environment):
-    """The BERT of each precision, and the JAX model that they come from."""
+    """The BERT of each precision, and the models in JAX and TensorFlow that are one workload."""
     return run_cbs(
         *("--backend", "tflite,jax_xla", "-w", "1", "-iter", "3"),
-        *("-name", "models/BERT_TINY_(.+_TFLITE|FP32_JAX)_32XI32_BATCH1/.+"),
+        *("-name", "models/BERT_TINY_(.+_TFLITE|FP32_(JAX|TF))_32XI32_BATCH1/.+_DEFAULT"),
         directory=tmp_path_factory.mktemp("given"),
         environment=environment,
     )
@@ -42,7 +40,7 @@ def level(record):
 
 def test_every_file_is_converted_run_and_right(given):
     assert given.code == 0, given.out + given.err
-    assert len(given.statuses) == 6
+    assert len(given.statuses) == 7
     for kind, precision in KINDS.items():
         [record] = records(given, model=f"BERT_TINY_{kind}_TFLITE_32XI32_BATCH1")
         metrics, program = level(record), level(record)["program"]
@@ -83,35 +81,42 @@ def test_an_fp32_file_shares_its_workload_with_jax_and_the_others_do_not(given):
     }
     jax = digests["BERT_TINY_FP32_JAX_32XI32_BATCH1"]
     same = {name for name, digest in digests.items() if digest == jax}
-    assert same == {"BERT_TINY_FP32_JAX_32XI32_BATCH1", "BERT_TINY_FP32_TFLITE_32XI32_BATCH1"}
+    assert same == {f"BERT_TINY_FP32_{name}_32XI32_BATCH1" for name in ("JAX", "TF", "TFLITE")}
 
 
-def test_the_fp32_file_is_the_program_that_jax_is_converted_to(given):
+def test_two_conversions_of_a_model_give_the_same_bytes(given):
     [file] = records(given, model="BERT_TINY_FP32_TFLITE_32XI32_BATCH1")
-    [live] = records(given, model="BERT_TINY_FP32_JAX_32XI32_BATCH1", backend="tflite")
+    [live] = records(given, model="BERT_TINY_FP32_TF_32XI32_BATCH1")
     program = level(live)["program"]
     assert program["artifact_sha256"] == level(file)["program"]["artifact_sha256"]
-    phases = level(live)["phases"]
-    for name in ("import", "load", "trace", "lower", "compile", "h2d", "first_run", "d2h"):
-        assert phases[name]["ms"] > 0
-    # The conversion's memory is not the program's.
-    assert level(live)["host_memory_peak_mb"] < 400
+
+
+def test_a_conversion_has_phases_but_its_memory_is_not_the_programs(given):
+    for framework in ("JAX", "TF"):
+        name = f"BERT_TINY_FP32_{framework}_32XI32_BATCH1"
+        [live] = records(given, model=name, backend="tflite")
+        for phase in ("import", "load", "trace", "lower", "compile", "h2d", "first_run", "d2h"):
+            assert level(live)["phases"][phase]["ms"] > 0
+        # TensorFlow alone takes more.
+        assert level(live)["host_memory_peak_mb"] < 300
+        assert level(live)["verification"]["relative_rmse"] < 1e-6
 
 
 @pytest.fixture(scope="module")
-def converted(tmp_path_factory, environment):
-    """A JAX model by compilers that quantise."""
+def quantised(tmp_path_factory, environment):
+    """What becomes of several models by the compiler int8."""
     return run_cbs(
-        *("--backend", "tflite:int8,tflite:native+no-xnnpack", "-w", "1", "-iter", "2"),
-        *("-name", "models/VIT_TINY_(INT8_TFLITE|FP32_JAX|FP16_JAX)_.+_BATCH1/.+"),
-        directory=tmp_path_factory.mktemp("converted"),
+        *("--backend", "tflite:int8", "-w", "1", "-iter", "2", "-name"),
+        "models/(VIT_TINY_(INT8_TFLITE|FP32_TF|FP16_JAX)|BERT_TINY_(FP32_JAX|FP16_TFLITE))"
+        "_.+_BATCH1/.+_DEFAULT",
+        directory=tmp_path_factory.mktemp("quantised"),
         environment=environment,
     )
 
 
-def test_a_quantising_compiler_keeps_fp32_at_the_edges(converted):
-    [record] = records(converted, model="VIT_TINY_FP32_JAX_3X32X32XF32_BATCH1", compiler="int8")
-    assert record["status"] == "ok", converted.out
+def test_a_quantising_compiler_keeps_fp32_at_the_edges(quantised):
+    [record] = records(quantised, model="VIT_TINY_FP32_TF_32X32X3XF32_BATCH1")
+    assert record["status"] == "ok", quantised.out
     assert record["definition"]["precision"] == "int8"
     assert record["definition"]["workload"]["data_type"] == "fp32"
     edges = level(record)["program"]["notes"]["edge_types"]
@@ -119,47 +124,35 @@ def test_a_quantising_compiler_keeps_fp32_at_the_edges(converted):
     assert level(record)["verification"]["sqnr_db"] > 3
 
 
-def test_an_int8_file_has_int8_edges_where_its_inputs_are_numbers(converted):
-    [record] = records(converted, model="VIT_TINY_INT8_TFLITE_3X32X32XINT8_BATCH1", compiler="int8")
-    assert record["status"] == "ok", converted.out
+def test_an_int8_file_has_int8_edges_where_its_inputs_are_numbers(quantised):
+    [record] = records(quantised, model="VIT_TINY_INT8_TFLITE_3X32X32XINT8_BATCH1")
+    assert record["status"] == "ok", quantised.out
     edges = level(record)["program"]["notes"]["edge_types"]
     assert edges == {"inputs": ["int8"], "outputs": ["int8"]}
 
 
-def test_without_xnnpack_the_same_model_is_right(converted):
-    compiler = "native+no-xnnpack"
-    [record] = records(converted, model="VIT_TINY_FP32_JAX_3X32X32XF32_BATCH1", compiler=compiler)
-    assert record["status"] == "ok", converted.out
-    assert level(record)["verification"]["relative_rmse"] < 1e-5
+REFUSED = {
+    "VIT_TINY_FP16_JAX_3X32X32XF16_BATCH1": ("trace", "which TFLite computes in fp32"),
+    # Quotients in JAX's error function have ranges that end the process which loads the file.
+    "BERT_TINY_FP32_JAX_32XI32_BATCH1": ("compile", "ends the process (signal 6)"),
+    "BERT_TINY_FP16_TFLITE_32XI32_BATCH1": ("compile", "--backend tflite or tflite:fp16"),
+}
 
 
-def test_sixteen_bit_models_are_refused_not_widened(converted):
-    found = records(converted, model="VIT_TINY_FP16_JAX_3X32X32XF16_BATCH1")
-    assert len(found) == 2
-    for record in found:
-        assert record["status"] == "unsupported"
-        assert record["phase"] == "trace"
-        assert "which TFLite computes in fp32" in record["reason"]
-
-
-def test_a_file_in_another_precision_is_refused_with_the_right_compiler(cbs_run):
-    run = cbs_run(
-        *("--backend", "tflite:fp16", "-w", "1", "-iter", "1"),
-        *("-name", "models/BERT_TINY_INT8_TFLITE_.+"),
-    )
-    [record] = run.document["benchmarks"]
+@pytest.mark.parametrize("model", REFUSED)
+def test_what_can_not_be_quantised_is_refused_with_the_reason(quantised, model):
+    [record] = records(quantised, model=model)
     assert record["status"] == "unsupported"
-    assert "tflite:int8" in record["reason"]
-    assert run.code == 3
+    phase, reason = REFUSED[model]
+    assert record["phase"] == phase
+    assert reason in record["reason"]
 
 
-def test_a_tensorflow_model_is_converted_too(cbs_run):
-    need("keras")
+def test_without_xnnpack_the_same_file_is_right(cbs_run):
     run = cbs_run(
-        *("--backend", "tflite", "-w", "1", "-iter", "2"),
-        *("-name", "models/BERT_TINY_FP32_TF_.+_BATCH1/.+"),
+        *("--backend", "tflite:native+no-xnnpack", "-w", "1", "-iter", "2"),
+        *("-name", "models/BERT_TINY_FP32_TFLITE_.+_DEFAULT"),
     )
     assert run.code == 0, run.out + run.err
     [record] = run.document["benchmarks"]
     assert level(record)["verification"]["relative_rmse"] < 1e-6
-    assert json.dumps(record["metrics"]).count("tensorflow")

@@ -71,6 +71,8 @@ def test_two_implementations_in_one_framework_have_a_row_each(every):
     first, second = grid.rows([case, mine], [*every, mine])
     assert second.label == f"{first.label} MY_BERT"
     assert second.cases == {PT: mine}
+    assert second.others[JAX] == first.cases[JAX]
+    assert PT not in second.others
     [cell] = grid.cells(
         [second],
         grid.columns([JAX], parse_competitors("jax_xla", "cpu")),

@@ -154,9 +154,11 @@ def _jax_call(model: Any, module: Any) -> tuple[Callable[..., Any], list[str]]:
 
 def _tensorflow_call(model: Any, module: Any) -> tuple[Callable[..., Any], list[str]]:
     """Returns a function whose weights `module` holds, and their types."""
+    import tensorflow as tf
+
     variables = getattr(getattr(model, "layer", model), "variables", ())
-    # TensorFlow's own variables: of those behind a Keras layer the converter makes no constants.
-    module.leaves = [getattr(item, "value", item) for item in variables]
+    # The variables alone: of what it finds behind a Keras layer the converter makes no constants.
+    module.leaves = [item if isinstance(item, tf.Variable) else item.value for item in variables]
     # Keras names a type by a text, TensorFlow by an object of its own.
     types = [getattr(item.dtype, "as_numpy_dtype", item.dtype) for item in variables]
     return model.forward, list(map(element_type_of, types))

@@ -1,4 +1,4 @@
-"""A TFLite file as a model: one of the artifact root, or converted from its JAX model."""
+"""A TFLite file as a model: one of the artifact root, or converted from the model behind it."""
 
 import importlib
 import importlib.util
@@ -19,14 +19,17 @@ from openxla.benchmark.models.tflite import conversion, files, model_uri
 class TfLiteModel(shared_model.ArchitectureModel):
     """The model in the file that `model_uri` names.
 
-    With `checkpoint=seeded`, the default, that is a file of the same kind that the suite converts
-    from its own JAX model of that name, on seeded weights. With `checkpoint=pretrained` it is the
-    published file, which has to be in the artifact root; see `files`.
+    With `checkpoint=seeded`, the default, that is a file of the same kind that the suite converts:
+    of the architecture, sizes and precision of the JAX model that the address names, on seeded
+    weights, but from the implementation in TensorFlow. (Of JAX's program the converter sees single
+    products and quotients where that has an activation, and these do not survive int8.) With
+    `checkpoint=pretrained` it is the published file, which has to be in the artifact root; see
+    `files`.
 
     Args:
       architecture: completes the parameters by what the address says.
       parameters: `model_uri`, and `checkpoint` and `seed` if need be.
-      source_module: module of the JAX model.
+      source_module: module of the implementation that is converted.
 
     Attributes:
       uri: the address.
@@ -41,7 +44,7 @@ class TfLiteModel(shared_model.ArchitectureModel):
         self._source_module = source_module
 
     def source(self) -> Any:
-        """Returns the JAX model behind the file, unquantised, on the same checkpoint."""
+        """Returns the model behind the file, unquantised, on the same checkpoint."""
         parameters = model_uri.unquantized(self.model_parameters)
         del parameters["model_uri"]
         return importlib.import_module(self._source_module).create_model(**parameters)

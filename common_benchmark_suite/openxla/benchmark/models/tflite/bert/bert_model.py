@@ -1,4 +1,4 @@
-"""BERT in TFLite: a file converted from the BERT in JAX that its address names."""
+"""BERT in TFLite: a file like the one that its address names, on the shared checkpoint."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.tflite.bert.architecture import ARCHITECTURE
 from openxla.benchmark.models.tflite.tflite_model import TfLiteModel
 
-_SOURCE = "openxla.benchmark.models.jax.bert.bert_model"
+_SOURCE = "openxla.benchmark.models.tf.bert.bert_model"
 
 
 def create_model(

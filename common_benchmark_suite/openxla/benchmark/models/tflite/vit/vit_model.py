@@ -1,4 +1,4 @@
-"""ViT in TFLite: a file converted from the ViT in JAX that its address names."""
+"""ViT in TFLite: a file like the one that its address names, on the shared checkpoint."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.tflite.tflite_model import TfLiteModel
 from openxla.benchmark.models.tflite.vit.architecture import ARCHITECTURE
 
-_SOURCE = "openxla.benchmark.models.jax.vit.vit_model"
+_SOURCE = "openxla.benchmark.models.tf.vit.vit_model"
 
 
 def create_model(

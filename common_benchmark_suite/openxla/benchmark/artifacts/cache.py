@@ -1,0 +1,212 @@
+"""The local cache of artifacts: files named by their content, and views in which they have names.
+
+    <root>/artifact_cache/
+        objects/ab/abcdef...     content by sha256, read-only; there only when its digest was right
+        partial/abcdef...        what has arrived of it, to be continued
+        locks/abcdef....lock     held while a process fetches it
+        models/<model>/<first 16 digits of the manifest's sha256>/...
+                                 hard links with the names that the manifest gives
+
+The modification time of an object is made from its digest. Whoever writes to an object changes its
+time, so that one `stat` tells whether it is as it was when its digest was last computed; nothing
+is recorded elsewhere that could get lost or disagree.
+"""
+
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import attrs
+from filelock import FileLock, Timeout
+
+from openxla.benchmark.artifacts.stores.errors import StoreError
+from openxla.benchmark.root import root_dir
+
+_READ_ONLY = 0o444
+_DIGITS_OF_VIEW = 16
+# Somebody may be about to give a name to an object that has just arrived.
+_YOUNG_S = 3600.0
+
+
+@attrs.frozen(kw_only=True)
+class Usage:
+    """What a part of the cache takes."""
+
+    files: int
+    size_bytes: int
+
+
+class Cache:
+    """A directory that any number of processes may share."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.directory = (directory or root_dir() / "artifact_cache").absolute()
+
+    def object_path(self, sha256: str) -> Path:
+        """Returns where content belongs."""
+        return self.directory / "objects" / sha256[:2] / sha256
+
+    def partial_path(self, sha256: str) -> Path:
+        """Returns where content is gathered."""
+        return self.directory / "partial" / sha256
+
+    def view(self, model: str, manifest_sha256: str) -> Path:
+        """Returns the directory in which a model's files have their names."""
+        return self.directory / "models" / model / manifest_sha256[:_DIGITS_OF_VIEW]
+
+    def lock(self, sha256: str) -> FileLock:
+        """Returns the lock of one object; the system frees it when its holder dies."""
+        path = self.directory / "locks" / f"{sha256}.lock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return FileLock(path)
+
+    def holds(self, sha256: str, size_bytes: int) -> bool:
+        """Returns whether content is here, unchanged since its digest was computed."""
+        return is_unchanged(self.object_path(sha256), sha256, size_bytes)
+
+    def missing_bytes(self, sha256: str, size_bytes: int) -> int:
+        """Returns how much disk it takes to have some content here."""
+        if self.holds(sha256, size_bytes):
+            return 0
+        try:
+            there = self.partial_path(sha256).stat().st_size
+        except FileNotFoundError:
+            there = 0
+        return max(0, size_bytes - there)
+
+    def keep(self, path: Path, sha256: str) -> None:
+        """Makes a file of this file system an object; its digest has been computed."""
+        target = self.object_path(sha256)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.chmod(_READ_ONLY)
+        os.utime(path, (_stamp_s(sha256), _stamp_s(sha256)))
+        path.replace(target)
+
+    def keep_bytes(self, content: bytes) -> str:
+        """Makes an object of bytes; returns their sha256."""
+        digest = hashlib.sha256(content).hexdigest()
+        if not self.holds(digest, len(content)):
+            self.partial_path(digest).parent.mkdir(parents=True, exist_ok=True)
+            descriptor, name = tempfile.mkstemp(dir=self.partial_path(digest).parent)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+            self.keep(Path(name), digest)
+        return digest
+
+    def link(self, sha256: str, size_bytes: int, path: Path) -> None:
+        """Gives an object a name in a view, in the place of what had it."""
+        if is_unchanged(path, sha256, size_bytes):
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
+        try:
+            os.link(self.object_path(sha256), temporary)
+        except FileNotFoundError:
+            raise
+        except OSError:
+            # A file system without hard links. copy2 keeps the time, by which it is known.
+            shutil.copy2(self.object_path(sha256), temporary)
+        temporary.replace(path)
+
+    def objects(self) -> Iterator[Path]:
+        """Yields all objects."""
+        for path in sorted((self.directory / "objects").glob("??/*")):
+            if len(path.name) == 64:
+                yield path
+
+    def usage(self) -> dict[str, Usage]:
+        """Returns what the parts take; views are links and take nothing."""
+        parts = {"objects": self.objects(), "partial": (self.directory / "partial").glob("*")}
+        return {name: _usage(paths) for name, paths in parts.items()}
+
+    def views(self) -> list[Path]:
+        """Returns the directories of all models."""
+        return sorted((self.directory / "models").glob("*/*"))
+
+    def verify(self) -> list[str]:
+        """Computes the digest of every object and removes those that are wrong.
+
+        Returns:
+          sha256 of those removed; the next fetch brings them again.
+        """
+        removed = []
+        for path in self.objects():
+            try:
+                with path.open("rb") as file:
+                    right = hashlib.file_digest(file, "sha256").hexdigest() == path.name
+                if right and not is_unchanged(path, path.name, path.stat().st_size):
+                    # Touched, but not changed: name it right again.
+                    os.utime(path, (_stamp_s(path.name), _stamp_s(path.name)))
+                if not right:
+                    # The views hold the same file: let their links be seen as bad, too.
+                    os.utime(path)
+                    path.unlink()
+                    removed.append(path.name)
+            except FileNotFoundError:
+                continue
+        return removed
+
+    def remove_model(self, model: str) -> None:
+        """Removes the views of a model; `collect` then frees what nobody else uses.
+
+        Raises:
+          StoreError: there is none.
+        """
+        directory = self.directory / "models" / model
+        if "/" in model or model in ("", ".", "..") or not directory.is_dir():
+            raise StoreError(f"{self.directory} holds no artifacts of {model!r}")
+        shutil.rmtree(directory)
+
+    def collect(self, keep: Collection[str] | None = None) -> Usage:
+        """Removes what no view names, and what was left unfinished; returns what was freed.
+
+        Args:
+          keep: sha256 of the manifests whose views stay; None keeps all.
+        """
+        if keep is not None:
+            kept = {sha256[:_DIGITS_OF_VIEW] for sha256 in keep}
+            for view in self.views():
+                if view.name not in kept:
+                    shutil.rmtree(view)
+        found = (*self.objects(), *sorted((self.directory / "partial").glob("*")))
+        freed = [size for path in found if (size := self._remove_unused(path)) is not None]
+        return Usage(files=len(freed), size_bytes=sum(freed))
+
+    def _remove_unused(self, path: Path) -> int | None:
+        try:
+            with self.lock(path.name).acquire(timeout=0):
+                facts = path.stat()
+                if facts.st_nlink > 1 or time.time() - facts.st_ctime < _YOUNG_S:
+                    return None
+                path.unlink()
+                return facts.st_size
+        except (Timeout, FileNotFoundError):
+            return None
+
+
+def is_unchanged(path: Path, sha256: str, size_bytes: int) -> bool:
+    """Returns whether a file of the cache has the size and the time that go with its digest."""
+    try:
+        facts = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return (
+        stat.S_ISREG(facts.st_mode)
+        and facts.st_size == size_bytes
+        and facts.st_mtime_ns == _stamp_s(sha256) * 1_000_000_000
+    )
+
+
+def _stamp_s(sha256: str) -> int:
+    """Returns a time between 2001 and 2018; even, for file systems that count in two seconds."""
+    return 1_000_000_000 + 2 * int(sha256[:7], 16)
+
+
+def _usage(paths: Iterator[Path]) -> Usage:
+    sizes = [path.stat().st_size for path in paths]
+    return Usage(files=len(sizes), size_bytes=sum(sizes))

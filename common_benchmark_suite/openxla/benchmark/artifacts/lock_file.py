@@ -1,0 +1,125 @@
+"""Lock files: which published artifacts, to the byte, the suite's models use.
+
+A lock file names for each model the URL of its artifacts and the sha256 of its manifest, which in
+turn names the sha256 of each file. They are checked in under `artifacts/locks/`, so that a run of
+one revision always uses the same artifacts.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+from filelock import FileLock
+
+from openxla.benchmark.artifacts import manifest as manifests
+from openxla.benchmark.artifacts import strict_json
+from openxla.benchmark.artifacts.strict_json import MalformedError
+
+LOCK_VERSION = 1
+_LOCK_TIMEOUT_S = 60.0
+
+
+@attrs.frozen(kw_only=True)
+class LockedModel:
+    """The published artifacts of one model.
+
+    Attributes:
+      url: of the directory that holds the manifest.
+      manifest_sha256: of the manifest, which pins all else.
+      manifest_size_bytes: of the manifest.
+      size_bytes: of all files that the manifest names.
+      producers: package to version.
+      date: when the latest file was made; empty where there is none.
+    """
+
+    url: str = attrs.field(validator=strict_json.matches(r"\S+", "URL"))
+    manifest_sha256: str = attrs.field(validator=strict_json.is_sha256)
+    manifest_size_bytes: int = attrs.field(validator=strict_json.is_size)
+    size_bytes: int = attrs.field(validator=strict_json.is_size)
+    producers: Mapping[str, str] = attrs.field(converter=strict_json.sorted_copy, hash=False)
+    date: str
+
+
+@attrs.frozen(kw_only=True)
+class LockFile:
+    """Model to what is locked."""
+
+    models: dict[str, LockedModel]
+    lock_version: int = LOCK_VERSION
+
+
+def locks_dir() -> Path:
+    """Returns `artifacts/locks` of the checkout; it may not exist, as in an installed package."""
+    return Path(__file__).resolve().parents[4] / "artifacts" / "locks"
+
+
+def locked(url: str, manifest_text: bytes) -> tuple[str, LockedModel]:
+    """Returns a model's name and lock.
+
+    Args:
+      url: of the directory where it is published.
+      manifest_text: of its manifest, as published.
+
+    Raises:
+      MalformedError: it is no manifest.
+    """
+    manifest = manifests.parse(manifest_text, where=f"{url}/{manifests.MANIFEST_FILE}")
+    return manifest.model, LockedModel(
+        url=url,
+        manifest_sha256=hashlib.sha256(manifest_text).hexdigest(),
+        manifest_size_bytes=len(manifest_text),
+        size_bytes=manifest.size_bytes,
+        producers=manifest.producers,
+        date=manifest.date,
+    )
+
+
+def read(path: Path) -> LockFile:
+    """Returns a lock file.
+
+    Raises:
+      MalformedError: it can not be read, or an entry is malformed; the message names it.
+    """
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise MalformedError(f"{path} can not be read: {error.strerror}") from error
+    return strict_json.parse(
+        text, LockFile, where=str(path), version_key="lock_version", version=LOCK_VERSION
+    )
+
+
+def read_all(directory: Path | None = None) -> dict[str, LockedModel]:
+    """Returns what all lock files of a directory lock; nothing where there is none.
+
+    Raises:
+      MalformedError: a file is malformed, or two of them lock one model differently.
+    """
+    found: dict[str, LockedModel] = {}
+    origin: dict[str, Path] = {}
+    for path in sorted((directory or locks_dir()).glob("*.json")):
+        for model, entry in read(path).models.items():
+            if found.setdefault(model, entry) != entry:
+                raise MalformedError(
+                    f"{path} locks {model} at {entry.url}, {origin[model].name} at "
+                    f"{found[model].url}; remove one of them"
+                )
+            origin.setdefault(model, path)
+    return found
+
+
+def update(path: Path, entries: Mapping[str, LockedModel]) -> LockFile:
+    """Adds entries to a lock file, or replaces theirs; returns what it now holds.
+
+    Other entries stay. Two processes may do so at once. The same entries give the same bytes.
+
+    Raises:
+      MalformedError: there is a malformed file; it is left as it is.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.parent / f".{path.name}.lock", timeout=_LOCK_TIMEOUT_S):
+        old = read(path).models if path.exists() else {}
+        new = LockFile(models=dict(sorted({**old, **entries}.items())))
+        strict_json.write_atomically(path, strict_json.to_bytes(new))
+    return new

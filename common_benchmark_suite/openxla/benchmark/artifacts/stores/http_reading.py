@@ -1,0 +1,193 @@
+"""Reading over HTTP: by range, without surprises by redirects, with every wait bounded."""
+
+import ipaddress
+import re
+from collections.abc import Callable, Mapping
+from urllib.parse import urljoin, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import urllib3
+from urllib3.exceptions import HTTPError, InvalidHeader
+from urllib3.util import Retry, Timeout
+
+from openxla.benchmark.artifacts.stores.errors import (
+    AccessDeniedError,
+    AlreadyExistsError,
+    NotFoundError,
+    StoreError,
+    TransientError,
+)
+from openxla.benchmark.artifacts.stores.interface import Body, StoreOptions
+
+Sign = Callable[[str, dict[str, str]], None]
+"""Adds credentials for a URL to the headers of a request."""
+
+_TRANSIENT = (408, 429, 500, 502, 503, 504)
+_REDIRECTS = (301, 302, 303, 307, 308)
+_MOST_REDIRECTS = 5
+_MOST_CONNECTIONS = 32
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+
+
+class HttpReader:
+    """GET and HEAD. Connections are kept and shared by all threads."""
+
+    def __init__(self, options: StoreOptions, sign: Sign | None = None) -> None:
+        self.options = options
+        self._sign = sign
+        self._pools: dict[str | None, urllib3.PoolManager] = {}
+
+    def size_of(self, url: str) -> int:
+        """Returns the size of what is at a URL, by HEAD.
+
+        Raises:
+          StoreError: it can not be had.
+        """
+        response = self._request("HEAD", url, {})
+        response.release_conn()
+        size = _length(response.headers)
+        if size is None:
+            raise StoreError(f"{url}: the server does not say how long it is")
+        return size
+
+    def open(self, url: str, *, offset: int = 0) -> Body:
+        """Returns what is at a URL from an offset on; from 0 where the server knows no ranges.
+
+        Raises:
+          StoreError: it can not be read.
+        """
+        # Any other coding would give other bytes than those whose digest is known.
+        headers = {"Accept-Encoding": "identity"}
+        if offset:
+            headers["Range"] = f"bytes={offset}-"
+        response = self._request("GET", url, headers)
+        if response.status == 416:
+            response.close()
+            return self.open(url)
+        length = _length(response.headers)
+        start, total = 0, length
+        if response.status == 206:
+            found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+            if not found or int(found[1]) != offset:
+                response.close()
+                raise TransientError(f"{url}: the server sent another range than the one asked for")
+            start, total = offset, None if found[3] == "*" else int(found[3])
+
+        def read(most: int) -> bytes:
+            try:
+                # `read` would wait for all of it, however slowly it drips in.
+                return response.read1(most)
+            except (HTTPError, OSError) as error:
+                raise TransientError(f"{url}: the connection broke: {error}") from error
+
+        def close() -> None:
+            # Only a connection without leftovers may serve the next request.
+            if response.length_remaining:
+                response.close()
+            response.release_conn()
+
+        return Body(offset=start, total_bytes=total, read=read, close=close)
+
+    def _request(
+        self, method: str, url: str, headers: Mapping[str, str]
+    ) -> urllib3.BaseHTTPResponse:
+        """Follows redirects; returns an answer with status 200, 206 or 416."""
+        asked, may_be_local = url, is_loopback(url)
+        for _ in range(_MOST_REDIRECTS + 1):
+            check_url(asked, may_be_local=may_be_local)
+            sent = dict(headers)
+            if self._sign is not None and urlsplit(asked).netloc == urlsplit(url).netloc:
+                self._sign(asked, sent)
+            response = self._once(method, asked, sent)
+            if response.status in (200, 206, 416):
+                return response
+            location = response.headers.get("Location")
+            response.close()
+            if response.status not in _REDIRECTS or not location:
+                raise error_of(response.status, url, response.headers)
+            asked = urljoin(asked, location)
+        raise StoreError(f"{url}: redirected more than {_MOST_REDIRECTS} times")
+
+    def _once(self, method: str, url: str, headers: dict[str, str]) -> urllib3.BaseHTTPResponse:
+        try:
+            return self._pool(url).request(
+                method,
+                url,
+                headers=headers,
+                redirect=False,
+                retries=False,
+                preload_content=False,
+                decode_content=False,
+                timeout=Timeout(connect=self.options.connect_s(), read=self.options.read_s()),
+            )
+        except (HTTPError, OSError) as error:
+            raise TransientError(f"{url}: no answer: {error}") from error
+
+    def _pool(self, url: str) -> urllib3.PoolManager:
+        parts = urlsplit(url)
+        proxy = None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
+        proxy = None if is_loopback(url) else proxy
+        if proxy not in self._pools:
+            self._pools[proxy] = (
+                urllib3.ProxyManager(proxy, maxsize=_MOST_CONNECTIONS)
+                if proxy
+                else urllib3.PoolManager(maxsize=_MOST_CONNECTIONS)
+            )
+        return self._pools[proxy]
+
+
+def is_loopback(url: str) -> bool:
+    """Returns whether a URL is on this machine."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def check_url(url: str, *, may_be_local: bool = True) -> None:
+    """Raises StoreError unless a URL is `https://`, or `http://` on this machine.
+
+    Args:
+      url: where to read.
+      may_be_local: False where a remote server redirected us: it has no business here.
+    """
+    scheme, local = urlsplit(url).scheme, is_loopback(url)
+    if local and not may_be_local:
+        raise StoreError(f"{url}: a server elsewhere redirected to this machine; not followed")
+    if scheme != "https" and not (scheme == "http" and local):
+        raise StoreError(
+            f"{url}: only https:// is read over a network; http:// only on this machine"
+        )
+
+
+def error_of(status: int, url: str, headers: Mapping[str, str]) -> StoreError:
+    """Returns the error that a status means."""
+    if status in (404, 410):
+        return NotFoundError(f"{url}: there is no such object (HTTP {status}); check the URL")
+    if status in (401, 403):
+        return AccessDeniedError(
+            f"{url}: access denied (HTTP {status}); it may not exist, or needs credentials: for "
+            "gs:// run `gcloud auth application-default login`"
+        )
+    if status == 412:
+        return AlreadyExistsError(f"{url}: exists (HTTP 412); artifacts are written once")
+    if status in _TRANSIENT:
+        return TransientError(
+            f"{url}: the server answered HTTP {status}", retry_after_s=retry_after_s(headers)
+        )
+    return StoreError(f"{url}: the server answered HTTP {status}")
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Returns the seconds of a Retry-After header, which may also be a date."""
+    value = headers.get("Retry-After")
+    try:
+        return None if value is None else Retry().parse_retry_after(value)
+    except InvalidHeader:
+        return None
+
+
+def _length(headers: Mapping[str, str]) -> int | None:
+    value = headers.get("Content-Length", "")
+    return int(value) if value.isascii() and value.isdigit() else None
