@@ -84,13 +84,14 @@ def refusing(tool: str) -> Iterator[None]:
 
 
 def reason_of(error: BaseException) -> str:
-    """Returns the type of the error at the root of an error, and the line of it that says most.
+    """Returns the type of the error at the root of an error, and what of its text says most.
 
-    That is the first one, or the first item of the summary that OpenVINO's front ends give.
+    That is the first line, with the next where it only names a place; or the first item of the
+    summary that OpenVINO's front ends give.
     """
     while error.__cause__ is not None:
         error = error.__cause__
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no message"]
     items = [line.removeprefix("-- ") for line in lines if line.startswith("-- ")]
-    said = next(iter([*items, *lines]), "no message")
+    said = items[0] if items else " ".join(lines[: 2 if lines[0].endswith(":") else 1])
     return f"{type(error).__name__}: {said}"[:_LONGEST_REASON]

@@ -43,7 +43,7 @@ def contention_warning(contentions: Sequence[Mapping[str, Any]]) -> str | None:
     worst = max(disturbed, key=lambda found: found.get("foreign_cpu_share") or 0.0)
     return (
         f"others disturbed {len(disturbed)} of {len(contentions)} trials "
-        f"({'; '.join(worst['reasons'])}): run `cbs doctor`, and again on a quiet machine"
+        f"({worst['reasons'][0]}): run `cbs doctor`, and again on a quiet machine"
     )
 
 

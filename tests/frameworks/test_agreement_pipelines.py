@@ -46,10 +46,11 @@ def widened(leaf):
     return jnp.asarray(leaf, jnp.float64) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
 def run(params, inputs):
     return [np.asarray(value) for value in as_tuple(jax.jit(model.apply)(params, *inputs))]
-with jax.enable_x64(True):
-    truth = run(*jax.tree.map(widened, (model.params, tuple(inputs))))
-compiled = run(model.params, inputs)
-for stem, values in (("input", inputs), ("truth", truth), ("compiled", compiled)):
+found = {"input": inputs, "compiled": run(model.params, inputs)}
+if "data_type" not in parameters:  # in other types, the truth is the same program
+    with jax.enable_x64(True):
+        found["truth"] = run(*jax.tree.map(widened, (model.params, tuple(inputs))))
+for stem, values in found.items():
     arrays.save_all(Path(target), stem, values)
 """
 
@@ -136,6 +137,7 @@ def diffusion(request, tmp_path_factory, environment):
     return run_in_each(DIFFUSION[request.param], tmp_path_factory, environment)
 
 
+@pytest.mark.parametrize("diffusion", ["fp32"], indirect=True)
 def test_float64_runs_agree_to_1e_9_of_the_scale(diffusion):
     truths = load(diffusion, "truth")
     [pt], [jax] = truths["pt"], truths["jax"]

@@ -69,8 +69,13 @@ for stem, given in (("jax-free", inputs[:-1]), ("jax-fed", inputs)):
     outputs = jax.jit(model.apply)(model.params, *map(np.asarray, given))
     arrays.save_all(Path(target) / stem, "output", [np.asarray(value) for value in outputs])
 """
-NAMES = ("gpt2", "llama", "gemma")
-RUNS = [*((name, "bf16", seed) for name in NAMES for seed in (0, 1)), ("gpt2", "fp16", 0)]
+RUNS = [
+    ("gpt2", "bf16", 0),  # which PyTorch and XLA leave at near-ties
+    ("gpt2", "bf16", 1),
+    ("llama", "bf16", 0),
+    ("llama", "fp16", 1),
+    ("gemma", "bf16", 0),
+]
 FAULTS = ("further", "stale", "empty")
 
 

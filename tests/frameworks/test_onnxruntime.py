@@ -156,13 +156,19 @@ def test_the_profile_counts_the_measured_iterations_only():
     assert "25.0%        10.0       1  second" in table
 
 
+TINY = (
+    "models/(BERT_TINY_.+_PT_.+_BATCH1|(RESNET|LLAMA)_TINY_FP32_PT_.+_BATCH1"
+    "|GPT2_TINY_GREEDY_FP32_PT_1X.+|T5_4CG_TINY_FP32_PT_.+_GEN4)/inputs/INPUT_DATA_MODEL_DEFAULT"
+)
+
+
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory, environment):
-    """BERT in three types, and ResNet, as users run them."""
+    """BERT in three types, and further models in float32, two of which generate."""
     return run_cbs(
-        *("--backend", "onnxruntime,onnxruntime:default+widened"),
-        *("-name", "models/(BERT_TINY_.+_PT|RESNET_TINY_FP32_PT)_.+_BATCH1/.+"),
-        *("-w", "1", "-iter", "3"),
+        *("--backend", "onnxruntime,onnxruntime:default+widened", "-name", TINY),
+        # One process: most of the time would go to importing PyTorch.
+        *("-w", "1", "-iter", "2", "--profile", "--run-in-process"),
         directory=tmp_path_factory.mktemp("onnxruntime"),
         environment=environment,
     )
@@ -179,7 +185,7 @@ def _records(run, data_type, compiler):
 
 def test_float32_is_right_and_says_what_was_run(tiny):
     records = _records(tiny, "FP32", "default")
-    assert len(records) == 2, tiny.out + tiny.err
+    assert len(records) == 5, tiny.out + tiny.err
     for record in records:
         assert record["status"] == "ok", record
         metrics = record["metrics"]["compiler_level"]
@@ -191,11 +197,22 @@ def test_float32_is_right_and_says_what_was_run(tiny):
         assert len(program["artifact_sha256"]) == 64
         assert program["artifact_size_bytes"] > 1000
         assert program["notes"]["parameters_size_bytes"] > 10_000
-        told = program["notes"]["model"]
-        assert told["widened"] == {}
-        assert told["inserted_casts"] == 0
-        assert "float16" not in told["operators"]
-        assert "BatchNormalization" not in told["operators"]["float"]  # folded
+        for name in ("model",) if program["notes"]["graphs"] == 1 else ("prefill", "decode"):
+            told = program["notes"][name]
+            assert told["widened"] == {}
+            assert told["inserted_casts"] == 0
+            assert "float16" not in told["operators"]
+            assert "BatchNormalization" not in told["operators"]["float"]  # folded
+
+
+def test_models_that_generate_are_two_graphs_and_measured_in_parts(tiny):
+    records = {r["definition"]["model"]: r for r in _records(tiny, "FP32", "default")}
+    generating = [r for name, r in records.items() if "GREEDY" in name or "4CG" in name]
+    assert len(generating) == 2
+    for record in generating:
+        metrics = record["metrics"]["compiler_level"]
+        assert metrics["program"]["notes"]["graphs"] == 2
+        assert metrics["generation"]["prefill_ms"]["median_ms"] > 0
 
 
 @pytest.mark.parametrize("data_type", ["FP16", "BF16"])
@@ -220,16 +237,14 @@ def test_widening_has_to_be_asked_for_and_is_told(tiny):
         assert notes["inserted_casts"] > 0
 
 
-def test_the_same_graph_comes_out_of_two_processes(cbs_run):
-    run = cbs_run(
-        *("--backend", "onnxruntime", "--compile-only", "--processes", "1"),
-        *("-name", "models/RESNET_TINY_FP32_PT_.+_BATCH1/.+"),
-    )
-    assert run.code == 0, run.out + run.err
-    [record] = run.document["benchmarks"]
-    processes = record["metrics"]["compiler_level"]["compile"]["processes"]
-    assert len(processes) == 2
-    assert len({process["artifact_sha256"] for process in processes}) == 1
+def test_the_same_graph_comes_out_of_two_exports(tiny):
+    digests = {}
+    for compiler in ("default", "default+widened"):
+        for record in _records(tiny, "FP32", compiler):
+            program = record["metrics"]["compiler_level"]["program"]
+            digests.setdefault(record["definition"]["model"], []).append(program["artifact_sha256"])
+    assert all(len(found) == 2 and len(set(found)) == 1 for found in digests.values())
+    assert len({found[0] for found in digests.values()}) == 5
 
 
 def test_without_cuda_a_gpu_is_unsupported_with_a_reason(cbs_run):
@@ -245,14 +260,10 @@ def test_without_cuda_a_gpu_is_unsupported_with_a_reason(cbs_run):
     assert "onnxruntime-gpu" in run.out
 
 
-def test_the_profiler_tells_nodes(cbs_run, tmp_path):
-    run = cbs_run(
-        *("--backend", "onnxruntime", "--profile", "-w", "1", "-iter", "2"),
-        *("-name", "models/RESNET_TINY_FP32_PT_.+_BATCH1/.+"),
-    )
-    assert run.code == 0, run.out + run.err
-    [table] = tmp_path.rglob("operators.txt")
-    assert "Conv" in table.read_text()
-    document = json.loads(table.with_name("trace.json").read_text())
+def test_the_profiler_tells_nodes(tiny):
+    tables = [path for path in tiny.output.parent.rglob("operators.txt") if "RESNET" in str(path)]
+    assert len(tables) == 2
+    assert "Conv" in tables[0].read_text()
+    document = json.loads(tables[0].with_name("trace.json").read_text())
     spans = [event["name"] for event in document["traceEvents"] if event.get("ph") == "X"]
     assert spans.count("model_run") > 1

@@ -69,6 +69,8 @@ class Stores:
             raise StoreError(f"{url}: the URL of a store has no query and no fragment")
         if parts.scheme in ("http", "https"):
             return self._https(url)
+        if parts.scheme == "gs" and not parts.netloc:
+            raise StoreError(f"{url} names no bucket; write gs://bucket/folder")
         if parts.scheme == "gs":
             return self._gcs(url)
         if parts.scheme == "file" and not parts.netloc:

@@ -2,6 +2,7 @@
 
 import base64
 import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Self
@@ -39,8 +40,11 @@ class GcsClient:
 
     def __init__(self, options: StoreOptions) -> None:
         try:
-            from google.auth.transport.requests import Request
-            from google.cloud import storage
+            with warnings.catch_warnings():
+                # It advises to install what only its gRPC transport needs.
+                warnings.simplefilter("ignore", ImportWarning)
+                from google.auth.transport.requests import Request
+                from google.cloud import storage
         except ImportError as error:
             raise StoreError(
                 "gs:// URLs need google-cloud-storage, which is not installed here; "
@@ -72,8 +76,6 @@ class GcsStore(Store):
     def __init__(self, url: str, client: GcsClient) -> None:
         parts = urlsplit(url)
         self._folder = parts.path.strip("/")
-        if not parts.netloc:
-            raise StoreError(f"{url} names no bucket; write gs://bucket/folder")
         self.url = "/".join(part for part in (f"gs://{parts.netloc}", self._folder) if part)
         self._bucket_name = parts.netloc
         self._client = client

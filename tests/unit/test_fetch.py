@@ -1,0 +1,263 @@
+"""Fetching: what is right arrives, once; what is there is not fetched again."""
+
+import os
+import shutil
+import threading
+
+import attrs
+import pytest
+from artifact_support import content, make_model, serve_model
+from fault_server import fault_server
+
+from openxla.benchmark.artifacts import fetch as fetching
+from openxla.benchmark.artifacts import manifest as manifests
+from openxla.benchmark.artifacts.cache import Cache, is_unchanged
+from openxla.benchmark.artifacts.fetch import FetchError, FetchOptions, Source, fetch
+from openxla.benchmark.artifacts.lock_file import locked
+from openxla.benchmark.artifacts.progress import Meter
+from openxla.benchmark.artifacts.stores import NoSpaceError
+
+FILES = {
+    "model.mlir": content(300_000, 1),
+    "inputs/input_0.npy": content(70_000, 2),
+    "empty.txt": b"",
+}
+QUICK = FetchOptions(backoff_s=0.01, deadline_s=20, read_timeout_s=5)
+
+
+@pytest.fixture
+def server():
+    with fault_server() as running:
+        yield running
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return Cache(tmp_path / "cache")
+
+
+def assert_right(model, files):
+    assert {name: path.read_bytes() for name, path in model.files.items()} == files
+
+
+def test_a_model_is_fetched_under_its_names(server, cache):
+    lock = serve_model(server, FILES)
+    (model,) = fetch([Source.locked(lock)], cache=cache, options=QUICK)
+    assert_right(model, FILES)
+    assert model.manifest_sha256 == lock.manifest_sha256
+    assert model.directory.parent.name == "MODEL"
+    assert manifests.read(model.directory) == model.manifest
+    assert not list((cache.directory / "partial").iterdir())
+    assert all(path.stat().st_mode & 0o222 == 0 for path in model.files.values())
+
+
+def test_what_is_there_needs_no_network(server, cache):
+    lock = serve_model(server, FILES)
+    fetch([Source.locked(lock)], cache=cache, options=QUICK)
+    server.requests.clear()
+    (model,) = fetch([Source.locked(lock)], cache=cache, options=QUICK)
+    assert_right(model, FILES)
+    assert not server.requests
+
+
+def test_without_a_lock_the_manifest_that_is_there_now_counts(server, cache):
+    serve_model(server, FILES)
+    source = Source(url=f"{server.url}/MODEL")
+    (first,) = fetch([source], cache=cache, options=QUICK)
+    other = {**FILES, "model.mlir": content(1000, 9)}
+    serve_model(server, other)
+    (second,) = fetch([source], cache=cache, options=QUICK)
+    assert_right(first, FILES)
+    assert_right(second, other)
+    assert first.manifest_sha256 != second.manifest_sha256
+
+
+def test_a_manifest_other_than_the_locked_one_is_refused(server, cache):
+    lock = serve_model(server, FILES)
+    serve_model(server, {**FILES, "model.mlir": content(300_000, 9)})
+    with pytest.raises(FetchError, match=r"MODEL/manifest\.json.*sha256"):
+        fetch([Source.locked(lock)], cache=cache, options=QUICK)
+    assert not list(cache.objects())
+
+
+def test_only_the_types_that_are_asked_for(server, cache):
+    files = {"a.mlir": b"a", "b.npy": b"b"}
+    text = manifests.Manifest(
+        model="MODEL",
+        files=tuple(
+            attrs.evolve(file, artifact_type="inputs") if file.path == "b.npy" else file
+            for file in manifests_files(files)
+        ),
+    ).to_bytes()
+    for path, data in {**files, "manifest.json": text}.items():
+        server.put(f"MODEL/{path}", data)
+    source = Source.locked(locked(f"{server.url}/MODEL", text)[1])
+    only = attrs.evolve(QUICK, artifact_types=frozenset({"inputs"}))
+    (model,) = fetch([source], cache=cache, options=only)
+    assert_right(model, {"b.npy": b"b"})
+    assert "/MODEL/a.mlir" not in [path for path, _ in server.requests]
+    (model,) = fetch([source], cache=cache, options=QUICK)
+    assert_right(model, files)
+
+
+def manifests_files(files):
+    from artifact_support import manifest_of
+
+    return manifest_of(files).files
+
+
+def test_what_models_share_is_fetched_once(server, cache):
+    shared = content(50_000, 5)
+    locks = [
+        serve_model(server, {"shared.bin": shared, "own.bin": content(10, n)}, model=f"MODEL_{n}")
+        for n in range(4)
+    ]
+    models = fetch([Source.locked(lock) for lock in locks], cache=cache, options=QUICK)
+    assert [model.manifest.model for model in models] == [f"MODEL_{n}" for n in range(4)]
+    paths = [path for path, _ in server.requests if path.endswith("shared.bin")]
+    assert len(paths) == 1
+    assert len({model.files["shared.bin"].stat().st_ino for model in models}) == 1
+
+
+def test_a_lost_model_costs_no_other(server, cache):
+    locks = [serve_model(server, {"x": content(10, n)}, model=f"MODEL_{n}") for n in range(3)]
+    del server.objects["/MODEL_1/x"]
+    with pytest.raises(FetchError, match="MODEL_1/x: there is no such object") as caught:
+        fetch([Source.locked(lock) for lock in locks], cache=cache, options=QUICK)
+    assert list(caught.value.errors) == [f"{server.url}/MODEL_1/x"]
+    assert [model.manifest.model for model in caught.value.fetched] == ["MODEL_0", "MODEL_2"]
+
+
+def test_a_changed_file_is_seen_and_fetched_again(server, cache):
+    lock = serve_model(server, FILES)
+    (model,) = fetch([Source.locked(lock)], cache=cache, options=QUICK)
+    path = model.files["model.mlir"]
+    path.chmod(0o644)
+    with path.open("r+b") as file:
+        file.write(b"other bytes, same length")
+    server.requests.clear()
+    (model,) = fetch([Source.locked(lock)], cache=cache, options=QUICK)
+    assert_right(model, FILES)
+    assert [path for path, _ in server.requests] == ["/MODEL/model.mlir"]
+
+
+def test_verify_finds_what_size_and_time_do_not_show(server, cache):
+    lock = serve_model(server, FILES)
+    (model,) = fetch([Source.locked(lock)], cache=cache, options=QUICK)
+    path = model.files["model.mlir"]
+    facts = path.stat()
+    path.chmod(0o644)
+    with path.open("r+b") as file:
+        file.write(b"rotten")
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    file = {file.path: file for file in model.manifest.files}["model.mlir"]
+    assert is_unchanged(path, file.sha256, file.size_bytes)
+    assert cache.verify() == [file.sha256]
+    (model,) = fetch([Source.locked(lock)], cache=cache, options=QUICK)
+    assert_right(model, FILES)
+    assert cache.verify() == []
+
+
+def test_a_touched_file_is_trusted_again_after_verify(server, cache):
+    lock = serve_model(server, FILES)
+    (model,) = fetch([Source.locked(lock)], cache=cache, options=QUICK)
+    os.utime(model.files["model.mlir"])
+    file = {file.path: file for file in model.manifest.files}["model.mlir"]
+    assert not cache.holds(file.sha256, file.size_bytes)
+    assert cache.verify() == []
+    assert cache.holds(file.sha256, file.size_bytes)
+
+
+def test_collect_frees_what_no_view_names(server, cache, monkeypatch):
+    locks = [serve_model(server, {"x": content(500, n)}, model=f"MODEL_{n}") for n in range(2)]
+    fetch([Source.locked(lock) for lock in locks], cache=cache, options=QUICK)
+    assert cache.usage()["objects"].files == 4
+    assert cache.collect().files == 0
+    cache.remove_model("MODEL_1")
+    assert cache.collect().files == 0, "too young: somebody may be about to name it"
+    monkeypatch.setattr("openxla.benchmark.artifacts.cache._YOUNG_S", -1.0)
+    freed = cache.collect()
+    assert freed.files == 2
+    assert freed.size_bytes == 500 + locks[1].manifest_size_bytes
+    assert cache.collect(keep=[]).files == 2
+    assert list(cache.objects()) == []
+
+
+def test_what_does_not_fit_is_refused_before_it_begins(server, cache, monkeypatch):
+    lock = serve_model(server, FILES)
+    size = sum(map(len, FILES.values()))
+    with pytest.raises(NoSpaceError, match="the limit is 98.7 KiB; raise it"):
+        limited = attrs.evolve(QUICK, max_bytes=101_070)
+        fetch([Source.locked(lock)], cache=cache, options=limited)
+    free = fetching._SPARE_BYTES + size - 1
+    usage = shutil.disk_usage("/")._replace(free=free)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(NoSpaceError, match="are free; free some space"):
+        fetch([Source.locked(lock)], cache=cache, options=QUICK)
+    assert [path for path, _ in server.requests] == ["/MODEL/manifest.json"]
+    usage = usage._replace(free=free + 1)
+    assert fetch([Source.locked(lock)], cache=cache, options=QUICK)
+
+
+def test_progress_ends_with_all_bytes_and_tells_rate_and_remaining_time(server, cache, monkeypatch):
+    monkeypatch.setattr("openxla.benchmark.artifacts.progress._INTERVAL_S", 0.0)
+    told, threads = [], set()
+
+    def tell(progress):
+        told.append(progress)
+        threads.add(threading.get_ident())
+
+    lock = serve_model(server, FILES)
+    fetch([Source.locked(lock)], cache=cache, options=attrs.evolve(QUICK, on_progress=tell))
+    total = sum(map(len, FILES.values()))
+    assert told[-1].done_bytes == told[-1].total_bytes == total
+    assert told[-1].done_files == told[-1].total_files == 3
+    assert told[-1].rate_bytes_per_s > 0
+    assert told[-1].remaining_s == 0.0
+    assert all(a.done_bytes <= b.done_bytes for a, b in zip(told, told[1:], strict=False))
+    assert "3/3 files, 361 KiB of 361 KiB" in str(told[-1])
+
+
+def test_the_rate_is_that_of_the_last_seconds(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    meter = Meter(total_bytes=10_000, total_files=1)
+    meter.present(1000)
+    assert meter.progress().remaining_s is None
+    for _ in range(10):
+        now += 1.0
+        meter.moved(100)
+        progress = meter.progress()
+    assert progress.rate_bytes_per_s == pytest.approx(100.0)
+    assert progress.remaining_s == pytest.approx((10_000 - 2000) / 100)
+    for _ in range(10):
+        now += 1.0
+        meter.moved(10)
+        progress = meter.progress()
+    assert progress.rate_bytes_per_s == pytest.approx(10.0)
+
+
+def test_a_directory_is_a_source_too(tmp_path, cache):
+    directory = make_model(tmp_path / "published" / "MODEL", FILES)
+    (model,) = fetch([Source(url=str(directory))], cache=cache, options=QUICK)
+    assert_right(model, FILES)
+    (again,) = fetch([Source(url=directory.as_uri())], cache=cache, options=QUICK)
+    assert again == model
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("http://example.org/models", "only https:// is read over a network"),
+        ("ftp://example.org/models", "no store for ftp://"),
+        ("https://user:secret@example.org/m", "holds a user name or a password"),
+        ("https://example.org/m?token=1", "no query"),
+        ("gs:///models", "names no bucket"),
+    ],
+)
+def test_urls_that_are_never_read(url, message, cache, monkeypatch):
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:9")
+    with pytest.raises(FetchError, match=message) as caught:
+        fetch([Source(url=url)], cache=cache, options=QUICK)
+    if "secret" in url:
+        assert "secret" not in str(caught.value.errors.popitem()[1])
