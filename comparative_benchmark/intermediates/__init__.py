@@ -26,7 +26,7 @@ Array = npt.NDArray[Any]
 Note = Callable[[str, Array], None]
 
 # By framework, the function that runs a model in float64 and notes what its layers give.
-_RECORDERS: Mapping[str, str] = MappingProxyType(
+RECORDERS: Mapping[str, str] = MappingProxyType(
     {
         "pytorch": f"{__name__}.torch_modules:run",
         "jax": f"{__name__}.flax_modules:run",
@@ -59,11 +59,11 @@ def record(
     Raises:
       UnsupportedError: nothing is known of the layers of such a model.
     """
-    if framework not in _RECORDERS:
-        known = ", ".join(_RECORDERS)
+    if framework not in RECORDERS:
+        known = ", ".join(RECORDERS)
         raise UnsupportedError(f"layers of {framework} models can not be seen, only of {known}")
     recording = Recording()
-    outputs = load_object(_RECORDERS[framework])(model, inputs, recording.note)
+    outputs = load_object(RECORDERS[framework])(model, inputs, recording.note)
     if not recording.layers:
         raise UnsupportedError(
             f"no layer of {type(model).__name__} could be told by the checkpoint's names"

@@ -3,12 +3,19 @@
 TensorFlow is used only where a model's module has imported it.
 """
 
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from comparative_benchmark.backend_api import Array, BackendContext
 from comparative_benchmark.iree import program
+
+# An operation of a dialect that IREE does not know: around loops, XLA writes it for its own sake.
+_COPY = re.compile(r"= mhlo\.copy (%[\w#]+) : (tensor<[^>]*>)")
+_BOOLEANS = re.compile(r'dense<"0x([0-9A-Fa-f]+)"> : tensor<((?:\d+x)+)i1>')
 
 
 def hide_gpus() -> None:
@@ -38,7 +45,26 @@ def export(model: Any, inputs: Sequence[Array], context: BackendContext) -> prog
         text = function.experimental_get_compiler_ir(*specs)(stage="stablehlo")
         held = _captured(concrete)
         # After the inputs: first captured tensors, then variables.
-        return program.from_stablehlo(text, list(held), list(held.values()), first=len(inputs))
+        return program.from_stablehlo(
+            as_iree_reads(text), list(held), list(held.values()), first=len(inputs)
+        )
+
+
+def as_iree_reads(text: str) -> str:
+    """Returns StableHLO as TensorFlow 2.21 writes it, in the form that IREE 3.13 reads.
+
+    Booleans of a constant are bits there, bytes here; a copy is a reshape to the same shape.
+    """
+    text = _COPY.sub(r"= stablehlo.reshape \1 : (\2) -> \2", text)
+    return _BOOLEANS.sub(_with_bytes, text)
+
+
+def _with_bytes(constant: "re.Match[str]") -> str:
+    digits, shape = constant.groups()
+    count = np.prod([int(size) for size in shape.split("x")[:-1]], dtype=np.int64)
+    packed = np.frombuffer(bytes.fromhex(digits), np.uint8)
+    bits = np.unpackbits(packed, count=int(count), bitorder="little")
+    return f'dense<"0x{bits.tobytes().hex()}"> : tensor<{shape}i1>'
 
 
 def _captured(concrete: Any) -> dict[str, Array]:

@@ -31,6 +31,7 @@ from comparative_benchmark.harness.memory import default_limit_bytes
 from comparative_benchmark.harness.session import Limits
 from comparative_benchmark.harness.settings import RunSettings
 from comparative_benchmark.harness.trial import Competitor, parse_competitors
+from comparative_benchmark.intermediates import RECORDERS
 from comparative_benchmark.parity import grid, matrix
 from comparative_benchmark.parity.document import ParityFile, ParityFileError
 from comparative_benchmark.parity.drift import Drift
@@ -152,7 +153,7 @@ def _drifts(
     for label, row in rows.items():
         frameworks = [f for f in row.cases if f.value in suspects.get(label, ())]
         if options.drift and not frameworks:
-            frameworks = list(row.cases)[1:]
+            frameworks = [f for f in row.cases if f.value in RECORDERS][1:]
         if frameworks:
             asked.append((row, frameworks))
     artifacts = {
@@ -190,11 +191,7 @@ def _cells(options: argparse.Namespace, device: DeviceSpec, screen: Screen) -> l
 
 def _frameworks(text: str | None, every: Sequence[BenchmarkCase]) -> list[ModelFrameworkType]:
     """Returns the frameworks of the columns: those named, or all that a model is written in."""
-    known = [
-        framework
-        for framework in ModelFrameworkType
-        if any(case.model.model_impl.framework_type is framework for case in every)
-    ]
+    known = list(dict.fromkeys(case.model.model_impl.framework_type for case in every))
     if text is None:
         return known
     by_name = {framework.value: framework for framework in known}

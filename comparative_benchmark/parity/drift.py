@@ -77,8 +77,8 @@ class Drift:
                 f"({self.first_error:.1e}; outputs {off}), in float64"
             )
         return (
-            f"{what} agree in float64 ({self.output_error:.1e}, {self.compared} layers): the model "
-            "is not at fault, its compiler or type is"
+            f"{what} agree in float64 ({self.output_error:.1e}, {self.compared} layers): where an "
+            "output is wrong, compiler or type are at fault"
         )
 
 

@@ -53,8 +53,8 @@ def style_of(status: str) -> str:
 def layout(results: Sequence[CellResult], *, expected: Mapping[CellKey, str], width: int) -> Matrix:
     """Arranges results as a matrix.
 
-    Columns in which nothing could be run, because the backend takes no models of that framework,
-    are told in a line each; every other combination has its place in a table.
+    Columns in which nothing can be run, all for one reason (a backend takes no models of that
+    framework), are told in a line for each reason; every other combination is in a table.
 
     Args:
       results: one for each combination.
@@ -80,11 +80,11 @@ def layout(results: Sequence[CellResult], *, expected: Mapping[CellKey, str], wi
         _table(labels, {heading: texts[heading] for heading in panel})
         for panel in _panels(labels, texts, width)
     ]
-    lines = [
-        f"{framework} {competitor}: unsupported [{footnotes.number(reason)}]"
-        for (framework, competitor), by_label in left_out.items()
-        for reason in [next(iter(by_label.values())).reason or ""]
-    ]
+    unsupported: dict[int, list[str]] = {}
+    for (framework, competitor), by_label in left_out.items():
+        number = footnotes.number(next(iter(by_label.values())).reason or "")
+        unsupported.setdefault(number, []).append(f"{framework} {competitor}")
+    lines = [f"unsupported [{number}]: {', '.join(of)}" for number, of in unsupported.items()]
     return Matrix(tables=tables, lines=[*lines, *footnotes.lines()])
 
 

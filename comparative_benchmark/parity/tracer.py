@@ -1,16 +1,18 @@
 """Runs implementations in workers, layer by layer, and compares them pair by pair."""
 
-import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+
+import attrs
 
 from comparative_benchmark.backend_api import BackendInfo, backends
 from comparative_benchmark.harness.in_process import InProcessSession
 from comparative_benchmark.harness.session import Session, SessionEnded
 from comparative_benchmark.harness.settings import RunSettings
 from comparative_benchmark.harness.trial import Status
+from comparative_benchmark.intermediates import RECORDERS
 from comparative_benchmark.parity.drift import Drift, Trace, compare
 from comparative_benchmark.parity.grid import Row
 from openxla.benchmark.artifacts import arrays
@@ -39,44 +41,36 @@ class Tracer:
           rows: each with the frameworks whose implementations are in question.
           artifacts: of the workloads, by digest.
         """
-        found = []
+        pairs = [
+            _Pair.of(row, suspect, artifacts) for row, suspects in rows for suspect in suspects
+        ]
+        pairs = list(dict.fromkeys(pairs))
         with tempfile.TemporaryDirectory(prefix="cbs-drift-") as folder, self._sessions:
-            for number, (row, suspects) in enumerate(rows):
-                directory = Path(folder) / str(number)
-                found += self._of_row(row, suspects, artifacts.get(row.workload.digest), directory)
-                shutil.rmtree(directory, ignore_errors=True)
-        return found
+            traces = self._traces(pairs, artifacts, Path(folder))
+            return [_compared(pair, traces) for pair in pairs]
 
-    def _of_row(
+    def _traces(
         self,
-        row: Row,
-        suspects: Sequence[ModelFrameworkType],
-        artifacts: WorkloadArtifacts | None,
-        directory: Path,
-    ) -> list[Drift]:
-        cases = {**row.others, **row.cases}
-        pairs = [(_reference(cases, suspect, artifacts), suspect) for suspect in suspects]
-        traces: dict[ModelFrameworkType, Trace | str] = {}
-        found = []
-        for reference, suspect in dict.fromkeys(pairs):
-            names = (reference.value if reference else "none", suspect.value)
-            if reference is None or artifacts is None:
-                problem = "no other implementation" if artifacts else "there is no truth"
-                found.append(_not_compared(row, names, problem))
+        pairs: Sequence["_Pair"],
+        artifacts: Mapping[str, WorkloadArtifacts | None],
+        folder: Path,
+    ) -> dict[BenchmarkCase, Trace | str]:
+        """Traces each implementation once, framework by framework, so that one worker serves each.
+
+        Returns:
+          The trace of each case, or why there is none.
+        """
+        digests = {case: pair.row.workload.digest for pair in pairs for case in pair.cases}
+        cases = sorted(digests, key=lambda case: case.model.model_impl.framework_type.value)
+        traces: dict[BenchmarkCase, Trace | str] = {}
+        for number, case in enumerate(cases):
+            found = artifacts.get(digests[case])
+            if found is None:
+                traces[case] = "there is no truth, and so no input"
                 continue
-            for framework in (reference, suspect):
-                if framework not in traces:
-                    self._say(f"layers of {row.label} in {framework.value}")
-                    traces[framework] = self._trace(
-                        cases[framework], artifacts, directory / framework.value
-                    )
-            ours, theirs = traces[suspect], traces[reference]
-            problems = [trace for trace in (theirs, ours) if isinstance(trace, str)]
-            if isinstance(ours, str) or isinstance(theirs, str):
-                found.append(_not_compared(row, names, "; ".join(problems)))
-            else:
-                found.append(compare(row.label, names, theirs, ours))
-        return found
+            self._say(f"layers of {case.model.name}")
+            traces[case] = self._trace(case, found, folder / str(number))
+        return traces
 
     def _trace(
         self, case: BenchmarkCase, artifacts: WorkloadArtifacts, directory: Path
@@ -84,6 +78,8 @@ class Tracer:
         """Returns the trace of an implementation, or why there is none."""
         implementation = case.model.model_impl
         framework = implementation.framework_type
+        if framework.value not in RECORDERS:
+            return f"layers of {framework.value} models can not be seen"
         backend = next(
             (
                 info
@@ -139,17 +135,57 @@ class Tracer:
         self._sessions.close()
 
 
-def _reference(
-    cases: Mapping[ModelFrameworkType, BenchmarkCase],
-    suspect: ModelFrameworkType,
-    artifacts: WorkloadArtifacts | None,
-) -> ModelFrameworkType | None:
-    """Returns who to compare with: who made the truth, or else another implementation."""
-    producer = artifacts.manifest["producer"]["module_path"] if artifacts else None
-    others = [framework for framework in cases if framework is not suspect]
-    made = [f for f in others if cases[f].model.model_impl.module_path == producer]
-    return next(iter((*made, *others)), None)
+@attrs.frozen(kw_only=True)
+class _Pair:
+    """Two implementations of a row; no reference where there is only one."""
+
+    row: Row
+    reference: BenchmarkCase | None
+    candidate: BenchmarkCase
+
+    @classmethod
+    def of(
+        cls,
+        row: Row,
+        suspect: ModelFrameworkType,
+        artifacts: Mapping[str, WorkloadArtifacts | None],
+    ) -> "_Pair":
+        """Pairs a suspect with who made the truth, or else with another implementation."""
+        cases = {**row.others, **row.cases}
+        others = [case for framework, case in cases.items() if framework is not suspect]
+        found = artifacts.get(row.workload.digest)
+        producer = found.manifest["producer"]["module_path"] if found else None
+        made = [case for case in others if case.model.model_impl.module_path == producer]
+        seen = [case for case in others if _framework(case) in RECORDERS]
+        return cls(
+            row=row,
+            reference=next(iter((*made, *seen, *others)), None),
+            candidate=cases[suspect],
+        )
+
+    @property
+    def cases(self) -> list[BenchmarkCase]:
+        """What has to be traced; nothing where there is nothing to compare with."""
+        return [] if self.reference is None else [self.reference, self.candidate]
 
 
-def _not_compared(row: Row, names: tuple[str, str], problem: str) -> Drift:
-    return Drift(label=row.label, reference=names[0], candidate=names[1], problem=problem)
+def _compared(pair: _Pair, traces: Mapping[BenchmarkCase, Trace | str]) -> Drift:
+    candidate = _framework(pair.candidate)
+    if pair.reference is None:
+        problem = "there is no other implementation"
+        return Drift(label=pair.row.label, reference="none", candidate=candidate, problem=problem)
+    names = (_framework(pair.reference), candidate)
+    theirs, ours = traces[pair.reference], traces[pair.candidate]
+    if isinstance(theirs, str) or isinstance(ours, str):
+        problems = [trace for trace in (theirs, ours) if isinstance(trace, str)]
+        return Drift(
+            label=pair.row.label,
+            reference=names[0],
+            candidate=names[1],
+            problem="; ".join(dict.fromkeys(problems)),
+        )
+    return compare(pair.row.label, names, theirs, ours)
+
+
+def _framework(case: BenchmarkCase) -> str:
+    return case.model.model_impl.framework_type.value

@@ -11,8 +11,8 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,11 +26,15 @@ from comparative_benchmark.xla_hlo.exported_program import (
 )
 from comparative_benchmark.xla_hlo.hlo_module import HloModule
 
-_PACKAGES = ("jax", "jaxlib", "flax", "tensorflow", "keras")
-
 
 class Exporter(Protocol):
-    """What exports models of one framework."""
+    """What exports models of one framework.
+
+    Attributes:
+      packages: that it and the models are made with.
+    """
+
+    packages: tuple[str, ...]
 
     def trace(self) -> None:
         """Traces the model."""
@@ -92,7 +96,7 @@ def _export(request: ExportRequest, directory: Path, channel: Channel) -> None:
             directory=directory,
             form=request.form,
             inputs=[item if isinstance(item, int) else None for item in arguments],
-            versions=_versions(),
+            versions=_versions(exporter.packages),
         )
         program.path.write_bytes(content)
         program.write_weights([item for item in arguments if not isinstance(item, int)])
@@ -107,9 +111,11 @@ def _export(request: ExportRequest, directory: Path, channel: Channel) -> None:
 
 
 def _exporter(model: Any, request: ExportRequest) -> Exporter:
-    """Returns what exports the model, by the framework that its module has imported."""
-    # Libraries of Keras models may import JAX; no JAX model imports TensorFlow.
-    if "tensorflow" in sys.modules:
+    """Returns what exports the model, by the framework that its module has imported.
+
+    Libraries of each framework may have imported the other: JAX models are known by their `apply`.
+    """
+    if "tensorflow" in sys.modules and not hasattr(model, "apply"):
         from comparative_benchmark.xla_hlo.from_tensorflow import TensorFlowExporter
 
         return TensorFlowExporter(model, request.inputs, request.platform)
@@ -123,14 +129,11 @@ def _exporter(model: Any, request: ExportRequest) -> Exporter:
     )
 
 
-def _versions() -> dict[str, str]:
+def _versions(packages: Sequence[str]) -> dict[str, str]:
     found = {}
-    for package in _PACKAGES:
-        if package in sys.modules:
-            try:
-                found[package] = version(package)
-            except PackageNotFoundError:
-                continue
+    for package in packages:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
     return found
 
 

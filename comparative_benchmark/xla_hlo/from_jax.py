@@ -18,6 +18,8 @@ from comparative_benchmark.xla_hlo.private_jaxlib import extension
 class JaxExporter:
     """Traces `apply(params, *inputs)`: the weights come before the inputs."""
 
+    packages = ("jax", "jaxlib", "flax")
+
     def __init__(self, model: Any, inputs: Sequence[InputType], platform: str) -> None:
         self._apply, self._params = split(model)
         self._platform = platform

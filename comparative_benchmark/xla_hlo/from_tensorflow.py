@@ -16,6 +16,8 @@ _STAGES = {"stablehlo": "stablehlo_serialized", "hlo-text": "hlo_serialized"}
 class TensorFlowExporter:
     """Traces `forward(*inputs)`: the inputs come before the variables that it reads."""
 
+    packages = ("tensorflow", "keras", "jaxlib")
+
     def __init__(self, model: Any, inputs: Sequence[InputType], platform: str) -> None:
         self._platform = platform.upper()
         self._inputs = [tf.TensorSpec(item.shape, item.dtype) for item in inputs]

@@ -62,15 +62,20 @@ TINY = (
 )
 
 
+BERT = "models/BERT_TINY_.+_PT_.+_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"
+
+
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory, environment):
     """BERT in three types, and further models in float32, one of which generates."""
-    return _run(
-        "openvino,openvino:latency+default-precision,openvino:latency+widened",
-        TINY,
-        tmp_path_factory.mktemp("openvino"),
-        environment,
-    )
+    return _run("openvino", TINY, tmp_path_factory.mktemp("latency"), environment)
+
+
+@pytest.fixture(scope="module")
+def otherwise(tmp_path_factory, environment):
+    """BERT, with leave to compute in other types."""
+    competitors = "openvino:latency+default-precision,openvino:latency+widened"
+    return _run(competitors, BERT, tmp_path_factory.mktemp("otherwise"), environment)
 
 
 def _run(backend, name, directory, environment):
@@ -116,7 +121,7 @@ def test_a_model_that_generates_is_two_programs_and_measured_in_parts(tiny):
     [record] = [r for r in _records(tiny, "FP32") if "GREEDY" in r["definition"]["model"]]
     metrics = record["metrics"]["compiler_level"]
     assert set(metrics["program"]["notes"]["layers"]) == {"prefill", "decode"}
-    assert metrics["generation"]["prefill_ms"]["median_ms"] > 0
+    assert metrics["generation"]["prefill_ms"] > 0
 
 
 @pytest.mark.parametrize(("data_type", "name"), [("FP16", "f16"), ("BF16", "bf16")])
@@ -133,16 +138,16 @@ def test_sixteen_bits_are_computed_in_sixteen_bits_or_not_at_all(tiny, data_type
         assert "latency+widened" in reason
 
 
-def test_widening_has_to_be_asked_for_and_is_told(tiny):
+def test_widening_has_to_be_asked_for_and_is_told(otherwise):
     for data_type, name in (("FP16", "f16"), ("BF16", "bf16")):
-        [record] = _records(tiny, data_type, "latency+widened")
+        [record] = _records(otherwise, data_type, "latency+widened")
         assert record["status"] == "ok", record
         notes = record["metrics"]["compiler_level"]["program"]["notes"]
         assert (notes["model_precision"], notes["inference_precision"]) == (name, "f32")
 
 
-def test_what_openvino_does_unasked_is_judged_as_float32(tiny):
-    for record in _records(tiny, "FP32", "latency+default-precision"):
+def test_what_openvino_does_unasked_is_judged_as_float32(otherwise):
+    for record in _records(otherwise, "FP32", "latency+default-precision"):
         metrics = record["metrics"]["compiler_level"]
         if metrics["program"]["notes"]["inference_precision"] == "f32":
             assert record["status"] == "ok", record
@@ -151,14 +156,17 @@ def test_what_openvino_does_unasked_is_judged_as_float32(tiny):
             assert metrics["verification"]["relative_rmse"] > 1e-4
 
 
-def test_the_same_program_comes_out_of_two_conversions(tiny):
-    digests = {}
-    for compiler in ("latency", "latency+widened"):
-        for record in _records(tiny, "FP32", compiler):
-            program = record["metrics"]["compiler_level"]["program"]
-            digests.setdefault(record["definition"]["model"], []).append(program["artifact_sha256"])
-    assert all(len(found) == 2 and len(set(found)) == 1 for found in digests.values())
-    assert len({found[0] for found in digests.values()}) == 5
+def test_the_same_program_comes_out_of_two_conversions_and_no_other(tiny, otherwise):
+    def digests(records):
+        return {
+            record["definition"]["model"]: metrics["program"]["artifact_sha256"]
+            for record in records
+            for metrics in record["metrics"].values()
+        }
+
+    [(model, again)] = digests(_records(otherwise, "FP32", "latency+widened")).items()
+    assert digests(_records(tiny, "FP32"))[model] == again
+    assert len(set(digests(_records(tiny, "FP32")).values())) == 5
 
 
 def test_the_profiler_tells_layers(tiny):

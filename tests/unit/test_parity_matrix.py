@@ -79,7 +79,7 @@ def test_a_column_without_anything_to_run_is_one_line():
     ]
     text, lines, _ = shown(results)
     assert "pt_inductor" not in text
-    assert lines == ["jax pt_inductor:eager: unsupported [1]", "[1] unsupported because"]
+    assert lines == ["unsupported [1]: jax pt_inductor:eager", "[1] unsupported because"]
 
 
 @pytest.mark.parametrize("width", [60, 80, 120, 200])

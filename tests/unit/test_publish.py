@@ -66,13 +66,17 @@ def start(directory, url, step="never", count=1):
     )
 
 
-def visible_and_whole(target):
-    """Whether there is a manifest; if so, all that it names has to be there and right."""
-    if not (target / "manifest.json").exists():
-        return False
-    for file in manifests.read(target).files:
-        assert publishing._digested(target / file.path).sha256 == file.sha256
-    return True
+def is_visible(target):
+    return (target / "manifest.json").exists()
+
+
+def is_whole(target):
+    """Whether all that the manifest names is there and right."""
+    return is_visible(target) and all(
+        (target / file.path).exists()
+        and publishing._digested(target / file.path).sha256 == file.sha256
+        for file in manifests.read(target).files
+    )
 
 
 def test_what_was_published_is_fetched(made, target, tmp_path):
@@ -113,7 +117,7 @@ def test_other_content_is_refused_and_what_is_there_stays(made, target, tmp_path
     with pytest.raises(ConflictError, match="another publication .* under another version"):
         publish(other, str(target), OPTIONS)
     assert (target / "model.mlir").read_bytes() == FILES["model.mlir"]
-    assert visible_and_whole(target)
+    assert is_whole(target)
 
 
 def test_a_file_of_unknown_origin_stops_the_publication(made, target):
@@ -121,7 +125,7 @@ def test_a_file_of_unknown_origin_stops_the_publication(made, target):
     (target / "model.mlir").write_bytes(b"who knows")
     with pytest.raises(ConflictError, match=r"model\.mlir is published already, with other"):
         publish(made, str(target), OPTIONS)
-    assert not visible_and_whole(target)
+    assert not is_visible(target)
     assert (target / "model.mlir").read_bytes() == b"who knows"
 
 
@@ -172,11 +176,11 @@ def test_local_files_go_only_after_the_store_has_confirmed_each(made, target, mo
         with pytest.raises(PublishError, match=r"input_0\.npy has sha256"):
             publish(made, str(target), removing)
     assert {name: (made / name).read_bytes() for name in FILES} == FILES
-    assert not visible_and_whole(target)
+    assert not is_visible(target)
     (target / "inputs/input_0.npy").unlink()
     report = publish(made, str(target), removing)
     assert report.strays == ("notes.txt",)
-    assert visible_and_whole(target)
+    assert is_whole(target)
     assert [path.name for path in made.rglob("*")] == ["notes.txt"]
     (made / "notes.txt").unlink()
 
@@ -184,7 +188,7 @@ def test_local_files_go_only_after_the_store_has_confirmed_each(made, target, mo
 def test_an_emptied_directory_goes_too(made, target):
     publish(made, str(target), attrs.evolve(OPTIONS, remove_local=True))
     assert not made.exists()
-    assert visible_and_whole(target)
+    assert is_whole(target)
 
 
 def test_one_store_error_costs_no_half_publication(made, target, monkeypatch):
@@ -199,9 +203,9 @@ def test_one_store_error_costs_no_half_publication(made, target, monkeypatch):
         patched.setattr(LocalStore, "put", put)
         with pytest.raises(PublishError, match="HTTP 500; nothing is visible yet: run the same"):
             publish(made, str(target), OPTIONS)
-    assert not visible_and_whole(target)
+    assert not is_visible(target)
     publish(made, str(target), OPTIONS)
-    assert visible_and_whole(target)
+    assert is_whole(target)
 
 
 def test_https_is_read_only(made):
@@ -235,26 +239,27 @@ STAGES = [
 
 
 def test_killed_at_every_stage_and_run_again(made, tmp_path, capsys):
-    killed = 0
+    killed = half = 0
     for index, (step, count) in enumerate(STAGES):
         target = tmp_path / "published" / str(index)
         process = start(made, target, step, count)
         output, error = process.communicate(timeout=40)
         assert process.returncode == -signal.SIGKILL, (step, count, output, error)
         killed += 1
-        visible = visible_and_whole(target)
-        assert visible == (step == "manifest" or (step, count) == ("confirmed", 4))
+        half += is_visible(target) != is_whole(target)
+        assert is_visible(target) == (step == "manifest" or (step, count) == ("confirmed", 4))
         publish(made, str(target), OPTIONS)
-        assert visible_and_whole(target)
+        assert is_whole(target)
     with capsys.disabled():
-        print(f"\nprocesses killed while they published: {killed}, half-published models: 0")
+        print(f"\nprocesses killed while they published: {killed}, half-published models: {half}")
+    assert half == 0
 
 
 def test_of_two_that_publish_the_same_both_are_fine(made, target):
     processes = [start(made, target) for _ in range(2)]
     outputs = [process.communicate(timeout=40) for process in processes]
     assert [output.strip() for output, _ in outputs] == ["published"] * 2, outputs
-    assert visible_and_whole(target)
+    assert is_whole(target)
 
 
 def test_of_two_that_publish_different_things_one_wins_and_the_other_says_so(made, tmp_path):
@@ -264,7 +269,7 @@ def test_of_two_that_publish_different_things_one_wins_and_the_other_says_so(mad
         processes = [start(directory, target) for directory in (made, other)]
         outputs = [process.communicate(timeout=40)[0].strip() for process in processes]
         assert sorted(output.split(":")[0] for output in outputs) == ["conflict", "published"]
-        assert visible_and_whole(target)
+        assert is_whole(target)
         winner = (made, other)[outputs.index("published")]
         assert (target / "manifest.json").read_bytes() == (winner / "manifest.json").read_bytes()
         claim = json.loads((target / "claim.json").read_text())

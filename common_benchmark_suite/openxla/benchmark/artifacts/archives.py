@@ -112,14 +112,10 @@ def _unpack_into(archive: Path, directory: Path, limits: Limits) -> list[str]:
     names: set[str] = set()
     directories: set[str] = set()
     left, members = limits.total_bytes, 0
-    # Streaming: what is not unpacked is not read, and counting sees every byte.
     with (
         gzip.open(archive) as unzipped,
-        tarfile.open(
-            fileobj=_Bounded(unzipped, archive, limits),  # type: ignore[call-overload]
-            mode="r|",
-            tarinfo=_StrictTarInfo,
-        ) as tar,
+        _Bounded(unzipped, archive, limits) as bounded,
+        tarfile.open(fileobj=bounded, mode="r|", tarinfo=_StrictTarInfo) as tar,
     ):
         for member in tar:
             members += 1
@@ -143,6 +139,9 @@ def _unpack_into(archive: Path, directory: Path, limits: Limits) -> list[str]:
                 raise _too_large(archive, limits)
             _write(tar, member, directory / name)
             names.add(name)
+        # The checksum comes last, behind what tar reads.
+        while bounded.read(_PIECE_BYTES):
+            pass
     return sorted(names)
 
 

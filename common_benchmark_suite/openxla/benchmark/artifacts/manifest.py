@@ -5,7 +5,7 @@ that it names is there.
 """
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import attrs
@@ -54,18 +54,21 @@ class ExportFailure:
     date: str = attrs.field(validator=strict_json.is_date)
 
 
+def _by_path(files: Iterable[ArtifactFile]) -> tuple[ArtifactFile, ...]:
+    return tuple(sorted(files, key=lambda file: file.path))
+
+
+def _by_type(failures: Iterable[ExportFailure]) -> tuple[ExportFailure, ...]:
+    return tuple(sorted(failures, key=lambda failure: (failure.artifact_type, failure.reason)))
+
+
 @attrs.frozen(kw_only=True)
 class Manifest:
     """All artifacts of a model, in the order of their paths."""
 
     model: str = attrs.field(validator=_is_model)
-    files: tuple[ArtifactFile, ...] = attrs.field(
-        converter=lambda files: tuple(sorted(files, key=lambda file: file.path))
-    )
-    failures: tuple[ExportFailure, ...] = attrs.field(
-        default=(),
-        converter=lambda found: tuple(sorted(found, key=lambda f: (f.artifact_type, f.reason))),
-    )
+    files: tuple[ArtifactFile, ...] = attrs.field(converter=_by_path)
+    failures: tuple[ExportFailure, ...] = attrs.field(default=(), converter=_by_type)
     manifest_version: int = MANIFEST_VERSION
 
     def __attrs_post_init__(self) -> None:

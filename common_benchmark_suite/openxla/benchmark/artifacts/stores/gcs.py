@@ -15,7 +15,7 @@ from openxla.benchmark.artifacts.stores.errors import (
     StoreError,
     TransientError,
 )
-from openxla.benchmark.artifacts.stores.http_reading import HttpReader, error_of, retry_after_s
+from openxla.benchmark.artifacts.stores.http_reading import HttpReader, error_of
 from openxla.benchmark.artifacts.stores.interface import (
     Advance,
     Body,
@@ -106,6 +106,7 @@ class GcsStore(Store):
         return self._client.reader.open(
             f"{endpoint}/download/storage/v1/b/{self._bucket_name}/o/{path}?alt=media",
             offset=offset,
+            name=self.url_of(name),
         )
 
     def put(self, name: str, file: LocalFile, advance: Advance) -> None:
@@ -162,28 +163,28 @@ class _Translated:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         from google.api_core.exceptions import GoogleAPICallError, RetryError
         from google.auth.exceptions import GoogleAuthError
+        from google.cloud.storage.exceptions import InvalidResponse
         from requests import RequestException
 
+        again = ""
         if isinstance(error, RetryError):
             # It says only that time is over; the reason is what it gave up on.
-            error = error.cause or error
-        if isinstance(error, GoogleAPICallError):
+            error, again = error.cause or error, "; tried again until the deadline"
+        if isinstance(error, GoogleAPICallError | InvalidResponse):
             response = error.response
             headers = {} if response is None else response.headers
-            found = error_of(int(error.code or 0), self._url, headers)
-            if isinstance(found, TransientError | AlreadyExistsError | NotFoundError):
-                raise found from error
-            raise type(found)(f"{found}: {error.message}") from error
+            code = 0 if response is None else response.status_code
+            found = error_of(code, self._url, headers)
+            if not isinstance(found, AlreadyExistsError | NotFoundError):
+                again += f" ({error})"
+            raise type(found)(f"{found}{again}") from error
         if isinstance(error, GoogleAuthError):
             raise StoreError(
                 f"{self._url}: no valid credentials ({error}); run "
                 "`gcloud auth application-default login`"
             ) from error
-        if isinstance(error, RequestException):
-            headers = {} if error.response is None else error.response.headers
-            raise TransientError(
-                f"{self._url}: the connection broke: {error}", retry_after_s=retry_after_s(headers)
-            ) from error
+        if isinstance(error, RequestException | RetryError):
+            raise TransientError(f"{self._url}: the connection broke{again}: {error}") from error
 
 
 class _Counted:
@@ -222,10 +223,10 @@ def _credentials(*, anonymous: bool) -> Any:
     from google.auth.exceptions import DefaultCredentialsError
 
     if anonymous or os.environ.get(EMULATOR_VARIABLE):
-        return AnonymousCredentials()  # type: ignore[no-untyped-call]
+        return AnonymousCredentials()
     try:
         credentials, _ = google.auth.default(scopes=[_SCOPE])
     except DefaultCredentialsError:
         # Public objects need none; others answer 401 or 403, whose message says what to do.
-        return AnonymousCredentials()  # type: ignore[no-untyped-call]
+        return AnonymousCredentials()
     return credentials

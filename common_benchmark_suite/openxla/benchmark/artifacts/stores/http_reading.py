@@ -43,34 +43,40 @@ class HttpReader:
         Raises:
           StoreError: it can not be had.
         """
-        response = self._request("HEAD", url, {})
+        response = self._request("HEAD", url, {}, url)
         response.release_conn()
         size = _length(response.headers)
         if size is None:
             raise StoreError(f"{url}: the server does not say how long it is")
         return size
 
-    def open(self, url: str, *, offset: int = 0) -> Body:
+    def open(self, url: str, *, offset: int = 0, name: str = "") -> Body:
         """Returns what is at a URL from an offset on; from 0 where the server knows no ranges.
+
+        Args:
+          url: where it is.
+          offset: where to begin.
+          name: what messages call it; the URL if empty.
 
         Raises:
           StoreError: it can not be read.
         """
+        name = name or url
         # Any other coding would give other bytes than those whose digest is known.
         headers = {"Accept-Encoding": "identity"}
         if offset:
             headers["Range"] = f"bytes={offset}-"
-        response = self._request("GET", url, headers)
+        response = self._request("GET", url, headers, name)
         if response.status == 416:
             response.close()
-            return self.open(url)
+            return self.open(url, name=name)
         length = _length(response.headers)
         start, total = 0, length
         if response.status == 206:
             found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
             if not found or int(found[1]) != offset:
                 response.close()
-                raise TransientError(f"{url}: the server sent another range than the one asked for")
+                raise TransientError(f"{name}: the server sent another range than the one asked for")
             start, total = offset, None if found[3] == "*" else int(found[3])
 
         def read(most: int) -> bytes:
@@ -78,7 +84,7 @@ class HttpReader:
                 # `read` would wait for all of it, however slowly it drips in.
                 return response.read1(most)
             except (HTTPError, OSError) as error:
-                raise TransientError(f"{url}: the connection broke: {error}") from error
+                raise TransientError(f"{name}: the connection broke: {error}") from error
 
         def close() -> None:
             # Only a connection without leftovers may serve the next request.
@@ -89,7 +95,7 @@ class HttpReader:
         return Body(offset=start, total_bytes=total, read=read, close=close)
 
     def _request(
-        self, method: str, url: str, headers: Mapping[str, str]
+        self, method: str, url: str, headers: Mapping[str, str], name: str
     ) -> urllib3.BaseHTTPResponse:
         """Follows redirects; returns an answer with status 200, 206 or 416."""
         asked, may_be_local = url, is_loopback(url)
@@ -98,17 +104,19 @@ class HttpReader:
             sent = dict(headers)
             if self._sign is not None and urlsplit(asked).netloc == urlsplit(url).netloc:
                 self._sign(asked, sent)
-            response = self._once(method, asked, sent)
+            response = self._once(method, asked, sent, name)
             if response.status in (200, 206, 416):
                 return response
             location = response.headers.get("Location")
             response.close()
             if response.status not in _REDIRECTS or not location:
-                raise error_of(response.status, url, response.headers)
+                raise error_of(response.status, name, response.headers)
             asked = urljoin(asked, location)
-        raise StoreError(f"{url}: redirected more than {_MOST_REDIRECTS} times")
+        raise StoreError(f"{name}: redirected more than {_MOST_REDIRECTS} times")
 
-    def _once(self, method: str, url: str, headers: dict[str, str]) -> urllib3.BaseHTTPResponse:
+    def _once(
+        self, method: str, url: str, headers: dict[str, str], name: str
+    ) -> urllib3.BaseHTTPResponse:
         try:
             return self._pool(url).request(
                 method,
@@ -121,7 +129,7 @@ class HttpReader:
                 timeout=Timeout(connect=self.options.connect_s(), read=self.options.read_s()),
             )
         except (HTTPError, OSError) as error:
-            raise TransientError(f"{url}: no answer: {error}") from error
+            raise TransientError(f"{name}: no answer: {error}") from error
 
     def _pool(self, url: str) -> urllib3.PoolManager:
         parts = urlsplit(url)

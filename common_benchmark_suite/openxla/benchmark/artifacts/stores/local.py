@@ -75,6 +75,8 @@ class LocalStore(Store):
     def put(self, name: str, file: LocalFile, advance: Advance) -> None:
         """Copies a file beside its name, syncs it, and gives it the name if nobody has it."""
         path = self._path(name)
+        if path.exists():
+            raise AlreadyExistsError(f"{path} exists; artifacts are written once")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             descriptor, temporary = tempfile.mkstemp(prefix=_UNFINISHED, dir=path.parent)

@@ -16,6 +16,7 @@ from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import Architecture
 from openxla.benchmark.models.generation import GenerationModel, max_new_tokens
 from openxla.benchmark.models.pt import float64, hugging_face
+from openxla.benchmark.models.pt.loops import not_unrolled
 from openxla.benchmark.models.pt.tensors import as_tensor
 
 # Keys and values of each layer, [batch, heads, length, head_dim].
@@ -120,9 +121,7 @@ class CausalGenerator(CausalLM, GenerationModel):
         )
         return _last(output.logits), cache
 
-    # A loop over hundreds of tokens must not be unrolled into one program: `torch.compile` skips
-    # this frame, compiles `prefill` and `decode`, and runs the latter again and again.
-    @torch.compiler.disable(recursive=False)  # type: ignore[untyped-decorator]  # torch's own
+    @not_unrolled
     def generate(
         self, input_ids: torch.Tensor, forced_tokens: torch.Tensor | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:

@@ -15,6 +15,7 @@ from openxla.benchmark.models.architectures import t5_for_cond_gen
 from openxla.benchmark.models.architectures.t5_for_cond_gen import max_new_tokens
 from openxla.benchmark.models.generation import GenerationModel
 from openxla.benchmark.models.pt import float64
+from openxla.benchmark.models.pt.loops import not_unrolled
 from openxla.benchmark.models.pt.t5.t5_model import T5Model
 from openxla.benchmark.models.pt.tensors import as_tensor
 
@@ -142,9 +143,7 @@ class T5ForCondGenModel(T5Model, GenerationModel):
         """Behind the start token."""
         return 1
 
-    # A loop over hundreds of tokens must not be unrolled into one program: `torch.compile` skips
-    # this frame, compiles `prefill` and `decode`, and runs the latter again and again.
-    @torch.compiler.disable(recursive=False)  # type: ignore[untyped-decorator]  # torch's own
+    @not_unrolled
     def generate(
         self,
         input_ids: torch.Tensor,

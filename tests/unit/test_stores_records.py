@@ -1,0 +1,232 @@
+"""Manifests and lock files: the same content gives the same bytes; nothing malformed is read."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import attrs
+import pytest
+from artifact_support import DATE, artifact_file, manifest_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openxla.benchmark.artifacts import lock_file, strict_json
+from openxla.benchmark.artifacts import manifest as manifests
+from openxla.benchmark.artifacts.manifest import ExportFailure, Manifest
+from openxla.benchmark.artifacts.strict_json import MalformedError
+
+FILES = {"b/model.mlir": b"module", "a.npy": b"array"}
+MANIFEST = attrs.evolve(
+    manifest_of(FILES),
+    failures=(
+        ExportFailure(
+            artifact_type="tosa_mlir", reason="no lowering of erf", producers={"z": "1"}, date=DATE
+        ),
+    ),
+)
+
+
+def document():
+    return json.loads(MANIFEST.to_bytes())
+
+
+def parsed(found):
+    return manifests.parse(json.dumps(found).encode(), where="m.json")
+
+
+def test_a_manifest_survives_the_round_trip_and_is_deterministic():
+    assert manifests.parse(MANIFEST.to_bytes(), where="m.json") == MANIFEST
+    shuffled = attrs.evolve(
+        MANIFEST,
+        files=tuple(
+            attrs.evolve(file, producers=dict(reversed(file.producers.items())))
+            for file in reversed(MANIFEST.files)
+        ),
+    )
+    assert shuffled.to_bytes() == MANIFEST.to_bytes()
+    assert [file["path"] for file in document()["files"]] == ["a.npy", "b/model.mlir"]
+    assert MANIFEST.to_bytes().endswith(b"}\n")
+    assert MANIFEST.size_bytes == 11
+    assert MANIFEST.producers == {"jax": "0.10.2", "numpy": "2.4.0"}
+    assert MANIFEST.date == DATE
+
+
+def changed(**fields):
+    found = document()
+    found["files"][1].update(fields)
+    return found
+
+
+def without(key):
+    found = document()
+    del found["files"][1][key]
+    return found
+
+
+def twice():
+    found = document()
+    found["files"].append(found["files"][1])
+    return found
+
+
+BAD = {
+    "version of the future": ({**document(), "manifest_version": 2}, "understands 1"),
+    "no version": ({k: v for k, v in document().items() if k != "manifest_version"}, "None"),
+    "version true": ({**document(), "manifest_version": True}, "True"),
+    "unknown key": ({**document(), "extra": 1}, "extra"),
+    "unknown key of a file": (changed(mode=7), r"files\[1\].*mode|mode.*files\[1\]"),
+    "list": ([], "another kind"),
+    "model missing": ({k: v for k, v in document().items() if k != "model"}, "'model' is missing"),
+    "model with slash": ({**document(), "model": "a/b"}, "'a/b' is no name of a model"),
+    "file missing a digest": (without("sha256"), "'sha256' is missing"),
+    "short digest": (changed(sha256="ab"), r"sha256 'ab' of 'b/model.mlir' is no sha256"),
+    "digest in capitals": (changed(sha256="A" * 64), "is no sha256"),
+    "digest is a number": (changed(sha256=7), "7 is no str"),
+    "negative size": (changed(size_bytes=-1), "size_bytes -1 of 'b/model.mlir' is negative"),
+    "size is text": (changed(size_bytes="6"), "'6' is no int"),
+    "size is a fraction": (changed(size_bytes=6.0), "6.0 is no int"),
+    "size is true": (changed(size_bytes=True), "True is no int"),
+    "traversal": (changed(path="a/../../x"), r"path 'a/../../x' leads out of its directory"),
+    "absolute": (changed(path="/etc/passwd"), "is an absolute path"),
+    "backslash": (changed(path="a\\b"), "backslash"),
+    "line break": (changed(path="a\nb"), "can not be printed"),
+    "null byte": (changed(path="a\0b"), "can not be printed"),
+    "lone surrogate": (changed(path="a\ud800"), "can not be printed|no valid Unicode"),
+    "empty part": (changed(path="a//b"), "empty or begins with a dot"),
+    "hidden": (changed(path="a/.b"), "begins with a dot"),
+    "empty path": (changed(path=""), "empty"),
+    "long": (changed(path="x" * 300), "too long"),
+    "path twice": (twice(), "'b/model.mlir' is there twice"),
+    "file and directory": (changed(path="a.npy/x"), "both a file and a directory"),
+    "the manifest itself": (changed(path="manifest.json"), "is not for artifacts"),
+    "the claim": (changed(path="claim.json"), "is not for artifacts"),
+    "type in capitals": (changed(artifact_type="TFLite"), "is no type of artifact"),
+    "date without offset": (changed(date="2026-11-21T12:00:00"), "is no date with time and offset"),
+    "no date": (changed(date="yesterday"), "is no date"),
+    "producers list": (changed(producers=["jax"]), "is no dictionary of texts"),
+    "producers of numbers": (changed(producers={"jax": 1}), "is no dictionary of texts"),
+    "files is a dictionary": ({**document(), "files": {"a": 1}}, "files"),
+    "files is text": ({**document(), "files": "ab"}, "files"),
+    "failure without reason": (
+        {**document(), "failures": [{"artifact_type": "x", "producers": {}, "date": DATE}]},
+        "'reason' is missing",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_malformed_manifests_are_refused_with_the_entry(name):
+    found, message = BAD[name]
+    with pytest.raises(MalformedError, match=rf"(?s)^m\.json.*({message})"):
+        parsed(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"", "is no JSON"),
+        (b"{", "is no JSON"),
+        (b"\xff\xfe", "is no JSON"),
+        (b"[" * 100_000, "is no JSON"),
+        (b'{"manifest_version": 1, "manifest_version": 1}', "'manifest_version' is there twice"),
+        (MANIFEST.to_bytes()[:-10], "is no JSON"),
+        (b" " * (manifests.MOST_MANIFEST_BYTES + 1), "is longer than"),
+    ],
+)
+def test_what_is_no_json_is_refused(text, message):
+    with pytest.raises(MalformedError, match=message):
+        manifests.parse(text, where="m.json")
+
+
+@given(st.text(max_size=40))
+def test_names_of_objects_stay_where_they_are_put(name):
+    if strict_json.why_no_object_name(name):
+        return
+    parts = name.split("/")
+    assert ".." not in parts
+    assert "" not in parts
+    name.encode()
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_refused_or_read(noise):
+    text = MANIFEST.to_bytes()
+    with pytest.raises(MalformedError):
+        manifests.parse(noise, where="m.json")
+    with pytest.raises(MalformedError):
+        manifests.parse(text + b"x" + noise, where="m.json")
+
+
+def test_a_manifest_is_written_and_read(tmp_path):
+    manifests.write(tmp_path, MANIFEST)
+    assert manifests.read(tmp_path) == MANIFEST
+    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
+
+
+def test_a_manifest_of_nothing_but_failures():
+    found = Manifest(model="M", files=(), failures=MANIFEST.failures)
+    assert manifests.parse(found.to_bytes(), where="m") == found
+    assert (found.size_bytes, found.producers, found.date) == (0, {}, "")
+
+
+def entry(model="MODEL", **fields):
+    text = attrs.evolve(manifest_of(FILES), model=model).to_bytes()
+    name, found = lock_file.locked(f"https://localhost/v1/{model}", text)
+    assert name == model
+    return attrs.evolve(found, **fields)
+
+
+def test_lock_files_are_updated_and_deterministic(tmp_path):
+    path = tmp_path / "locks" / "jax.json"
+    lock_file.update(path, {"B": entry("B"), "A": entry("A")})
+    first = path.read_bytes()
+    lock_file.update(path, {"A": entry("A")})
+    assert path.read_bytes() == first
+    lock_file.update(path, {"A": entry("A", url="https://localhost/v2/A"), "C": entry("C")})
+    found = lock_file.read(path).models
+    assert list(found) == ["A", "B", "C"]
+    assert found["A"].url == "https://localhost/v2/A"
+    assert found["B"] == entry("B")
+    assert found["B"].size_bytes == 11
+    assert lock_file.read_all(path.parent) == found
+    assert lock_file.read_all(tmp_path / "none") == {}
+
+
+def test_a_malformed_lock_file_is_left_as_it_is(tmp_path):
+    path = tmp_path / "jax.json"
+    for text, message in (
+        ("{}", "lock_version None"),
+        ('{"lock_version": 1, "models": {"A": {"url": "x"}}}', "'manifest_sha256' is missing"),
+        ('{"lock_version": 1, "models": []}', "models"),
+    ):
+        path.write_text(text)
+        with pytest.raises(MalformedError, match=rf"(?s)jax\.json.*{message}"):
+            lock_file.update(path, {"A": entry("A")})
+        assert path.read_text() == text
+
+
+def test_two_lock_files_that_contradict_each_other(tmp_path):
+    lock_file.update(tmp_path / "a.json", {"A": entry("A")})
+    lock_file.update(tmp_path / "b.json", {"A": entry("A")})
+    assert set(lock_file.read_all(tmp_path)) == {"A"}
+    lock_file.update(tmp_path / "b.json", {"A": entry("A", url="https://localhost/v2/A")})
+    with pytest.raises(MalformedError, match=r"b\.json locks A at .*v2/A, a\.json at .*v1/A"):
+        lock_file.read_all(tmp_path)
+
+
+def test_concurrent_updates_lose_nothing(tmp_path):
+    path = tmp_path / "jax.json"
+    names = [f"MODEL_{n}" for n in range(16)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda name: lock_file.update(path, {name: entry(name)}), names))
+    assert set(lock_file.read(path).models) == set(names)
+
+
+def test_the_locks_of_the_checkout_are_readable():
+    assert lock_file.locks_dir().parent.name == "artifacts"
+    assert isinstance(lock_file.read_all(), dict)
+
+
+def test_an_artifact_knows_its_fields():
+    file = artifact_file("a/b", b"x")
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        file.path = "c"
