@@ -77,7 +77,14 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._pass_on()
 
-    do_POST = do_PUT = do_DELETE = do_GET
+    def do_POST(self) -> None:
+        self._pass_on()
+
+    def do_PUT(self) -> None:
+        self._pass_on()
+
+    def do_DELETE(self) -> None:
+        self._pass_on()
 
     def log_message(self, *_: object) -> None:
         pass
@@ -122,9 +129,9 @@ class _Handler(BaseHTTPRequestHandler):
         if "name" in query:
             return query["name"][0]
         # The name is in the JSON document, which in a multipart body comes first.
-        found = re.search(rb'"name": "([^"]+)"', body)
+        found = re.search(rb'"name": ("[^"]+")', body)
         assert found is not None, body[:200]
-        return found[1].decode()
+        return str(json.loads(found[1]))
 
     def _ask(
         self, method: str, path: str, body: bytes, headers: dict[str, str]

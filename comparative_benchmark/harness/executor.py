@@ -368,6 +368,9 @@ def _versions() -> dict[str, str]:
         "iree.compiler": "iree-base-compiler",
         "iree.runtime": "iree-base-runtime",
         "ai_edge_litert": "ai-edge-litert",
+        "onnx": "onnx",
+        "onnxruntime": "onnxruntime",
+        "openvino": "openvino",
         "numpy": "numpy",
     }
     found = {}

@@ -9,7 +9,7 @@ import attrs
 
 from comparative_benchmark.harness.profiling import Callee
 from comparative_benchmark.harness.session import SessionEnded
-from comparative_benchmark.harness.trial import GenerationTimes
+from comparative_benchmark.harness.trial import GenerationTimes, Status
 from comparative_benchmark.harness.verification import Verification
 
 # About as long as this is each of the two measured, in a fresh process of a trial.
@@ -54,7 +54,7 @@ def take(
             "generation", directory=str(directory), iterations=iterations_for(latencies_ms)
         )
     except SessionEnded as ended:
-        return GenerationTimes(reason=f"{ended.status.value}: {ended.reason}"), ended
+        return GenerationTimes(reason=_reason(ended)), ended
     verdict = judge([directory / file["file"] for file in answer["files"]])
     if not verdict.passed:
         reason = f"prefill and decode apart give a wrong output: {verdict.reason}"
@@ -64,3 +64,9 @@ def take(
         prefill_ms=times["prefill_ms"], decode_ms=times["decode_ms"], verification=verdict
     )
     return attrs.evolve(found, phases=answer["phases"]), None
+
+
+def _reason(ended: SessionEnded) -> str:
+    if ended.status is Status.UNSUPPORTED:  # nothing has failed
+        return ended.reason.removeprefix("UnsupportedError: ")
+    return f"{ended.status.value}: {ended.reason}"

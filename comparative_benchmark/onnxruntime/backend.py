@@ -42,6 +42,7 @@ class OnnxRuntime(Backend):
         self._arrays: tuple[Array, ...] = ()
         self._paths: tuple[Path, ...] = ()
         self._bound: SingleProgram | GenerationLoop | None = None
+        self._run: Any = None
         self._graphs: list[optimized.OptimizedGraph] = []
 
     def load(self, model: Any, inputs: Sequence[Array]) -> None:
@@ -65,7 +66,7 @@ class OnnxRuntime(Backend):
             if plan is None:
                 self._bound = SingleProgram(programs[0], self._arrays)
             else:
-                self._bound = GenerationLoop(*programs, plan, self._arrays)
+                self._bound = GenerationLoop(programs[0], programs[1], plan, self._arrays)
         self._run = self._bound.run
         if self._device == "cpu":
             self._graphs = [

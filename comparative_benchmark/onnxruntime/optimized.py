@@ -56,8 +56,11 @@ def examine(path: Path, compiler: str, work_dir: Path) -> OptimizedGraph:
         said = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise RuntimeError(f"the optimized graph could not be written: {said}")
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    summaries = {name: graph.GraphSummary(**told.pop(name)) for name in ("exported", "optimized")}
-    return OptimizedGraph(**summaries, **told)
+    return OptimizedGraph(
+        exported=graph.GraphSummary(**told.pop("exported")),
+        optimized=graph.GraphSummary(**told.pop("optimized")),
+        **told,
+    )
 
 
 def main(path: Path, compiler: str, work_dir: Path) -> None:

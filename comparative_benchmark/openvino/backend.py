@@ -56,6 +56,7 @@ class OpenVino(Backend):
         self._paths: list[Path] = []
         self._compiled: list[Any] = []
         self._bound: SingleProgram | GenerationLoop | None = None
+        self._run: Any = None
         self._properties: dict[str, Any] = {}
         self._element_type = ""
         self._digest: str | None = None
@@ -90,7 +91,7 @@ class OpenVino(Backend):
             if plan is None:
                 self._bound = SingleProgram(programs[0], self._arrays)
             else:
-                self._bound = GenerationLoop(*programs, plan, self._arrays)
+                self._bound = GenerationLoop(programs[0], programs[1], plan, self._arrays)
         self._run = self._bound.run
 
     def dispatch(self) -> Any:

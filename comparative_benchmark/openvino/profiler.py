@@ -36,12 +36,13 @@ def profile_model(
     """
     counting = {name: value for name, value in properties.items() if name != "CACHE_DIR"}
     compiled = ov.Core().compile_model(path, DEVICE, {**counting, "PERF_COUNT": True})
-    bound = SingleProgram(CompiledProgram(compiled), inputs)
+    program = CompiledProgram(compiled)
+    bound = SingleProgram(program, inputs)
     bound.run()
     layers: dict[str, dict[str, Any]] = {}
     for _ in range(iterations):
         bound.run()
-        for info in bound.run.request.get_profiling_info():
+        for info in program.requests[0].get_profiling_info():
             if info.status == info.Status.EXECUTED:
                 layer = layers.setdefault(
                     info.node_name,

@@ -47,7 +47,8 @@ def element_type(model: Any) -> str:
             sizes[name] += math.prod(node.get_output_shape(0))
     weights = [name for name, _ in sizes.most_common() if name in _FLOATS]
     inputs = [port.get_element_type().get_type_name() for port in model.inputs]
-    return next(iter([*weights, *(name for name in inputs if name in _FLOATS), "f32"]))
+    found: list[str] = [*weights, *(name for name in inputs if name in _FLOATS), "f32"]
+    return found[0]
 
 
 def configuration(*, threads: int, precision: str | None, cache_dir: str | None) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Requests of OpenVINO, and buffers for their inputs and outputs."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,10 +36,15 @@ class Buffer:
 
 
 class CompiledProgram:
-    """A compiled model, as `resident_programs` runs it."""
+    """A compiled model, as `resident_programs` runs it.
+
+    Attributes:
+      requests: one for each binding; they hold performance counters, where these are on.
+    """
 
     def __init__(self, compiled: Any) -> None:
         self._compiled = compiled
+        self.requests: list[Any] = []
         self._inputs = [compiled.input(INPUT.format(i)) for i in range(len(compiled.inputs))]
         self._outputs = [compiled.output(OUTPUT.format(i)) for i in range(len(compiled.outputs))]
 
@@ -56,9 +62,6 @@ class CompiledProgram:
         for port, buffer in zip((*self._inputs, *self._outputs), (*inputs, *outputs), strict=True):
             request.set_tensor(port, buffer.tensor)
 
-        def infer() -> object:
-            # Shared: otherwise each output would be copied to a new array in every iteration.
-            return request.infer(share_outputs=True)
-
-        infer.request = request  # type: ignore[attr-defined]  # for its counters
-        return infer
+        self.requests.append(request)
+        # Shared: otherwise each output would be copied to a new array in every iteration.
+        return functools.partial(request.infer, share_outputs=True)

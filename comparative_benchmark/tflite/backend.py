@@ -29,6 +29,7 @@ class TfLite(Backend):
                 f"the LiteRT interpreter runs on the CPU, not on {context.device.name}: take "
                 "-device host-cpu"
             )
+        self._uses_xnnpack = "no-xnnpack" not in context.options
         self._definition: ModelDefinition | None = None
         self._arrays: tuple[Array, ...] = ()
         self._file: Mapping[str, Any] = {}
@@ -51,6 +52,7 @@ class TfLite(Backend):
                 "module_path": self._definition.module_path,
                 "parameters": dict(self._definition.parameters),
                 "compiler": self.context.compiler,
+                "xnnpack": self._uses_xnnpack,
                 "inputs": [
                     {"shape": list(array.shape), "dtype": element_type_of(array.dtype)}
                     for array in self._arrays
@@ -66,11 +68,10 @@ class TfLite(Backend):
         self._invoke = self._program.invoke
 
     def _load_program(self, path: Path) -> Program:
-        xnnpack = "no-xnnpack" not in self.context.options
         try:
-            return Program(path, threads=self.context.threads, xnnpack=xnnpack)
+            return Program(path, threads=self.context.threads, xnnpack=self._uses_xnnpack)
         except RuntimeError as error:
-            hint = f"; take {self.context.compiler}+no-xnnpack" if xnnpack else ""
+            hint = f"; take {self.context.compiler}+no-xnnpack" if self._uses_xnnpack else ""
             raise UnsupportedError(f"LiteRT refuses the file: {error}{hint}") from error
 
     def dispatch(self) -> Any:

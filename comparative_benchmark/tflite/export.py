@@ -31,8 +31,9 @@ def answer(request: Mapping[str, Any], say: Say) -> dict[str, Any]:
     """Returns where the file is, what it is, and what made it.
 
     Args:
-      request: `module_path` and `parameters` of the model, name of the `compiler`, shape and dtype
-        of each of the `inputs`, and the `directory` that a new file goes to.
+      request: `module_path` and `parameters` of the model, name of the `compiler` and whether it
+        uses `xnnpack`, shape and dtype of each of the `inputs`, and the `directory` that a new file
+        goes to.
       say: is told of each phase.
 
     Raises:
@@ -62,7 +63,7 @@ def answer(request: Mapping[str, Any], say: Say) -> dict[str, Any]:
     path = Path(request["directory"]) / "model.tflite"
     path.write_bytes(content)
     if precision == "int8":
-        _probe(path, say)
+        _probe(path, say, xnnpack=request["xnnpack"])
     return {
         "path": str(path),
         "sha256": hashlib.sha256(content).hexdigest(),
@@ -73,8 +74,8 @@ def answer(request: Mapping[str, Any], say: Say) -> dict[str, Any]:
     }
 
 
-def _probe(path: Path, say: Say) -> None:
-    """Loads a file once, in this process: there are int8 files that end the one that loads them.
+def _probe(path: Path, say: Say, *, xnnpack: bool) -> None:
+    """Loads and runs a file once: there are int8 files that end the process which does.
 
     Raises:
       UnsupportedError: LiteRT refuses the file.
@@ -83,9 +84,12 @@ def _probe(path: Path, say: Say) -> None:
 
     say({"probing": True})
     try:
-        Program(path, threads=1, xnnpack=False)
+        Program(path, threads=1, xnnpack=xnnpack).invoke()
     except RuntimeError as error:
-        raise UnsupportedError(f"LiteRT refuses the int8 file of this model: {error}") from error
+        hint = "; take int8+no-xnnpack" if xnnpack else ""
+        raise UnsupportedError(
+            f"LiteRT refuses the int8 file of this model: {error}{hint}"
+        ) from error
     say({"probing": False})
 
 

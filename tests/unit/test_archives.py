@@ -201,12 +201,10 @@ def test_the_seeds_archives_beside_a_url(tmp_path):
             seed_archives.read(url, "outputs_npy.tgz", cache=cache, options=options)
         with pytest.raises(NotFoundError, match=r"PT_MODEL/inputs_npy\.tgz"):
             seed_archives.read(f"{server.url}/PT_MODEL", "inputs_npy.tgz", cache=cache)
-        with pytest.raises(NoSpaceError, match=r"larger than 100 bytes"):
-            small = FetchOptions(max_bytes=100)
-            server.put("small/inputs_npy.tgz", inputs)
-            seed_archives.read(
-                f"{server.url}/small", "inputs_npy.tgz", cache=cache, options=small
-            )
+        small = FetchOptions(max_bytes=100)
+        server.put("small/inputs_npy.tgz", inputs)
+        with pytest.raises(NoSpaceError, match="larger than 100 bytes"):
+            seed_archives.read(f"{server.url}/small", "inputs_npy.tgz", cache=cache, options=small)
     for path in cache.objects():
         assert hashlib.sha256(path.read_bytes()).hexdigest() == path.name
 

@@ -1,12 +1,13 @@
 """Fetching: what is right arrives, once; what is there is not fetched again."""
 
+import itertools
 import os
 import shutil
 import threading
 
 import attrs
 import pytest
-from artifact_support import content, make_model, serve_model
+from artifact_support import content, make_model, manifest_of, serve_model
 from fault_server import fault_server
 
 from openxla.benchmark.artifacts import fetch as fetching
@@ -86,7 +87,7 @@ def test_only_the_types_that_are_asked_for(server, cache):
         model="MODEL",
         files=tuple(
             attrs.evolve(file, artifact_type="inputs") if file.path == "b.npy" else file
-            for file in manifests_files(files)
+            for file in manifest_of(files).files
         ),
     ).to_bytes()
     for path, data in {**files, "manifest.json": text}.items():
@@ -98,12 +99,6 @@ def test_only_the_types_that_are_asked_for(server, cache):
     assert "/MODEL/a.mlir" not in [path for path, _ in server.requests]
     (model,) = fetch([source], cache=cache, options=QUICK)
     assert_right(model, files)
-
-
-def manifests_files(files):
-    from artifact_support import manifest_of
-
-    return manifest_of(files).files
 
 
 def test_what_models_share_is_fetched_once(server, cache):
@@ -186,8 +181,8 @@ def test_collect_frees_what_no_view_names(server, cache, monkeypatch):
 def test_what_does_not_fit_is_refused_before_it_begins(server, cache, monkeypatch):
     lock = serve_model(server, FILES)
     size = sum(map(len, FILES.values()))
-    with pytest.raises(NoSpaceError, match="the limit is 98.7 KiB; raise it"):
-        limited = attrs.evolve(QUICK, max_bytes=101_070)
+    limited = attrs.evolve(QUICK, max_bytes=101_070)
+    with pytest.raises(NoSpaceError, match=r"the limit is 98\.7 KiB; raise it"):
         fetch([Source.locked(lock)], cache=cache, options=limited)
     free = fetching._SPARE_BYTES + size - 1
     usage = shutil.disk_usage("/")._replace(free=free)
@@ -214,7 +209,7 @@ def test_progress_ends_with_all_bytes_and_tells_rate_and_remaining_time(server, 
     assert told[-1].done_files == told[-1].total_files == 3
     assert told[-1].rate_bytes_per_s > 0
     assert told[-1].remaining_s == 0.0
-    assert all(a.done_bytes <= b.done_bytes for a, b in zip(told, told[1:], strict=False))
+    assert all(a.done_bytes <= b.done_bytes for a, b in itertools.pairwise(told))
     assert "3/3 files, 361 KiB of 361 KiB" in str(told[-1])
 
 

@@ -181,10 +181,14 @@ def test_times_of_a_wrong_output_are_not_taken(tmp_path):
 
 
 def test_how_a_worker_ended_is_told_with_its_reason(tmp_path):
-    failure = SessionEnded(Status.UNSUPPORTED, "generation_compile", "one program")
-    found, ended = generation_times.take(Worker(failure), tmp_path, [1.0], lambda _: RIGHT)
-    assert ended is failure
-    assert found.reason == "unsupported: one program"
+    for status, reason in (
+        (Status.UNSUPPORTED, "one program"),
+        (Status.FAILED, "failed: UnsupportedError: one program"),
+    ):
+        failure = SessionEnded(status, "generation_compile", "UnsupportedError: one program")
+        found, ended = generation_times.take(Worker(failure), tmp_path, [1.0], lambda _: RIGHT)
+        assert ended is failure
+        assert found.reason == reason
 
 
 @pytest.fixture(scope="module")

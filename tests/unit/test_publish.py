@@ -114,7 +114,7 @@ def test_publishing_twice_changes_nothing(made, target):
 def test_other_content_is_refused_and_what_is_there_stays(made, target, tmp_path):
     publish(made, str(target), OPTIONS)
     other = make_model(tmp_path / "other", {**FILES, "model.mlir": b"other"})
-    with pytest.raises(ConflictError, match="another publication .* under another version"):
+    with pytest.raises(ConflictError, match=r"another publication .* under another version"):
         publish(other, str(target), OPTIONS)
     assert (target / "model.mlir").read_bytes() == FILES["model.mlir"]
     assert is_whole(target)

@@ -76,7 +76,9 @@ class HttpReader:
             found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
             if not found or int(found[1]) != offset:
                 response.close()
-                raise TransientError(f"{name}: the server sent another range than the one asked for")
+                raise TransientError(
+                    f"{name}: the server sent another range than the one asked for"
+                )
             start, total = offset, None if found[3] == "*" else int(found[3])
 
         def read(most: int) -> bytes:

@@ -93,7 +93,7 @@ def _converted(converter: Any) -> bytes:
 
     try:
         content: bytes = converter.convert()
-    except ConverterError as error:
+    except (ConverterError, RuntimeError) as error:  # the latter of its calibrating interpreter
         raise NotConvertibleError(
             f"TensorFlow's converter to TFLite refuses the model: {_first_reason(str(error))}"
         ) from error

@@ -101,18 +101,9 @@ class T5ForCondGen(KerasModel, GenerationModel):
         forced_tokens: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """See `GenerationModel.generate`; one program with a loop in it."""
-        logits, cache = self.prefill(input_ids, attention_mask)
-
-        # Only what changes is carried by the loop; a program copies what it carries.
-        def decode(
-            token: tf.Tensor, position: tf.Tensor, tokens: tuple[LayerCache, ...]
-        ) -> tuple[tf.Tensor, tuple[LayerCache, ...]]:
-            after, changed = self.decode(token, position, cache._replace(tokens=tokens))
-            return after, changed.tokens
-
         return continue_greedily(
-            decode,
-            (logits, cache.tokens),
+            self.decode,
+            self.prefill(input_ids, attention_mask),
             position=self.first_position(),
             new=self.max_new_tokens,
             forced_tokens=forced_tokens,
