@@ -27,11 +27,13 @@ BUCKET = "artifacts"
 class ProxyFault:
     """What to answer in place of passing on: a status, or a connection that ends.
 
-    With `after`, the request is passed on first, and only its answer is lost.
+    With `after`, the request is passed on first, and only its answer is lost. With `hang_s`,
+    nothing comes for so long before that.
     """
 
     status: int | None = None
     after: bool = False
+    hang_s: float = 0.0
 
 
 class Proxy(ThreadingHTTPServer):
@@ -49,6 +51,7 @@ class Proxy(ThreadingHTTPServer):
         self.sessions: dict[str, str] = {}
         # The emulator does one thing at a time; check and write have to be one.
         self.lock = threading.RLock()
+        self.closing = threading.Event()
 
     @property
     def url(self) -> str:
@@ -63,7 +66,8 @@ class Proxy(ThreadingHTTPServer):
             for index, (pattern, fault) in enumerate(self.faults):
                 if re.search(pattern, line):
                     del self.faults[index]
-                    self.injected[str(fault.status or "connection cut")] += 1
+                    kind = "hang" if fault.hang_s else "connection cut"
+                    self.injected[str(fault.status or kind)] += 1
                     return fault
         return None
 
@@ -156,6 +160,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def _fail(self, fault: ProxyFault) -> None:
+        if fault.hang_s:
+            self.server.closing.wait(fault.hang_s)
         if fault.status is None:
             self.connection.shutdown(socket.SHUT_RDWR)
             return
@@ -176,6 +182,7 @@ def gcs_emulator() -> Iterator[Proxy]:
     try:
         yield proxy
     finally:
+        proxy.closing.set()
         proxy.shutdown()
         proxy.server_close()
         thread.join()

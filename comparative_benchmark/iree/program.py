@@ -38,6 +38,8 @@ _DEVICE_FLAGS: Mapping[str, Sequence[str]] = {
         "--iree-hal-local-target-device-backends=llvm-cpu",
         # The default of 32 KiB rejects kernels of large reductions and of --iree-opt-level=O3.
         "--iree-llvmcpu-stack-allocation-limit=262144",
+        # Demotion changes the type of a parameter where it is read, but not where it is declared.
+        "--iree-input-demote-f64-to-f32=false",
         # Symbols are a third of the file and hold the paths of this machine's model sources.
         "--iree-llvmcpu-debug-symbols=false",
     ),
@@ -204,7 +206,19 @@ def _decompositions() -> Any:
     # Core ATen ends at batch norms with three results, which IREE does not lower.
     batch_norms = ("_native_batch_norm_legit_no_training", "_native_batch_norm_legit")
     table.update(get_decompositions([getattr(torch.ops.aten, name) for name in batch_norms]))
+    table[torch.ops.aten.view.default] = _view
     return table
+
+
+def _view(x: torch.Tensor, size: Sequence[int]) -> Any:
+    """Views a tensor as another shape; copies it where its strides do not allow that.
+
+    Attention that is decomposed has other strides than the whole operation that was traced, and a
+    view behind it may then be none. To IREE, whose tensors have no strides, a copy is nothing.
+    """
+    if x.is_contiguous():
+        return NotImplemented
+    return x.contiguous().view(size)
 
 
 class _ExternalWeights:

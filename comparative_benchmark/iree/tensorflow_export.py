@@ -38,8 +38,13 @@ def export(model: Any, inputs: Sequence[Array], context: BackendContext) -> prog
     import tensorflow as tf
 
     specs = [tf.TensorSpec(value.shape, value.dtype) for value in inputs]
+
+    def positional(*arguments: Any) -> Any:
+        return model.forward(*arguments)
+
     with context.phase("trace"):
-        function = tf.function(model.forward, jit_compile=True)
+        # Without the defaults of `forward`, with which TensorFlow gives no StableHLO of it.
+        function = tf.function(positional, jit_compile=True)
         concrete = function.get_concrete_function(*specs)
     with context.phase("lower"):
         text = function.experimental_get_compiler_ir(*specs)(stage="stablehlo")

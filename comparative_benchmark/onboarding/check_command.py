@@ -27,6 +27,8 @@ _MODELS = Path(str(openxla.benchmark.__file__)).parent / "models"
 _STYLES = {"ok": "green", "failed": "red", "not_applicable": "dim", "not_run": "yellow"}
 _WORDS = {"not_applicable": "n/a", "not_run": "not run"}
 _SMALL = "tiny"
+# What a pipe has no width for: never wrap what another program or a log will read.
+_WIDTH_OF_A_PIPE = 220
 
 
 def run(options: argparse.Namespace) -> int:
@@ -215,9 +217,12 @@ def _agreement(
 
 def _print(found: Sequence[Finding], frameworks: Sequence[str]) -> None:
     out = Console(highlight=False)
+    if not out.is_terminal:
+        out = Console(highlight=False, width=_WIDTH_OF_A_PIPE)
     table = Table(pad_edge=False, box=None, padding=(0, 2, 0, 0))
-    for heading in ("check", *frameworks, ""):
-        table.add_column(heading, no_wrap=True)
+    for heading in ("check", *frameworks):
+        table.add_column(heading, no_wrap=True, min_width=max(7, len(heading)))
+    table.add_column("")  # in a narrow terminal the questions are wrapped, and nothing else
     states = {(item.check, item.framework): item.state for item in found}
     for check, question in CHECKS.items():
         row = [states.get((check, framework)) for framework in frameworks]

@@ -67,7 +67,7 @@ class AotProgram:
         facts.artifact_sha256 = _digest(self._package)
         facts.artifact_size_bytes = self._package.stat().st_size
         facts.notes["artifact"] = "the digest is of the generated code, the size holds the weights"
-        facts.notes["weights"] = "in the package; one whose elements are all equal is folded"
+        facts.notes["weights"] = "in the package; those of few elements, or all equal, in the code"
         facts.notes["cache"] = "Inductor keeps no programs that it compiled ahead of time"
 
 
@@ -101,15 +101,15 @@ def _require_compiler() -> None:
 def _digest(package: Path) -> str:
     """Returns the sha256 of the generated code in a package.
 
-    Comments are left out, and so is the compiled library: compiler commands and debug information
-    hold the paths of this trial.
+    Comments and empty lines are left out, and so is the compiled library: compiler commands, written
+    anew with each compilation, and debug information hold the paths of this trial.
     """
     digests = []
     with zipfile.ZipFile(package) as archive:
         for name in archive.namelist():
             if name.endswith(".cpp"):
-                lines = archive.read(name).splitlines()
-                code = b"\n".join(line for line in lines if not line.lstrip().startswith(b"//"))
+                lines = map(bytes.strip, archive.read(name).splitlines())
+                code = b"\n".join(line for line in lines if line and not line.startswith(b"//"))
                 digests.append(hashlib.sha256(code).digest())
     if not digests:
         raise RuntimeError(f"{package.name} holds no code that could be identified")

@@ -1,6 +1,7 @@
 """TensorFlow on CPU and GPU."""
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,11 @@ from comparative_benchmark.tf_xla.generation import TfGenerationParts
 from openxla.benchmark.models.shared_model import as_tuple
 
 _GPU = "GPU:0"
+# How TensorFlow says that an operation has no kernel, or no lowering to XLA.
+_MISSING = re.compile(
+    r"unsupported operations when trying to compile graph \S+ on (?P<what>.+)"
+    r"|(?P<what_else>No OpKernel was registered.+|Could not find device for node.+)"
+)
 
 
 class TfXla(Backend):
@@ -70,10 +76,12 @@ class TfXla(Backend):
         with self.context.phase("compile"):
             try:
                 self.synchronize(self.dispatch())
-            except (tf.errors.UnimplementedError, tf.errors.NotFoundError) as error:
+            except tf.errors.OpError as error:
+                if not (reason := _MISSING.search(error.message)):
+                    raise
                 raise UnsupportedError(
                     f"TensorFlow {tf.__version__} can not do this with {self.context.compiler} on "
-                    f"{self.context.device.name}: {error.message.splitlines()[0]}"
+                    f"{self.context.device.name}: {reason['what'] or reason['what_else']}"
                 ) from error
         self._cached = self._cache.use_since(before)
 
@@ -142,7 +150,13 @@ class TfXla(Backend):
         """Returns a function as the compiler of this backend runs it."""
         if self.context.compiler == "eager":
             return function
-        return tf.function(function, jit_compile=True if self.context.compiler == "xla" else None)
+
+        def positional(*arguments: Any) -> Any:
+            return function(*arguments)
+
+        # Without the function's defaults, with which TensorFlow can not tell what XLA made of it.
+        jit_compile = True if self.context.compiler == "xla" else None
+        return tf.function(positional, jit_compile=jit_compile)
 
     def _traced(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Returns the same, traced for such arguments.

@@ -57,8 +57,8 @@ def _answer(messages: Mapping[str, Any], status: int) -> dict[str, Any]:
     if status < 0 and messages.get("probing"):
         raise UnsupportedError(
             "LiteRT can not run the int8 file of this model: it ends the process (signal "
-            f"{-status}), as quotients of very different ranges do; take the compiler dynamic-range, "
-            "or the model in TensorFlow"
+            f"{-status}), as quotients of very different ranges do; take the compiler "
+            "dynamic-range, or the model in TensorFlow"
         )
     if status == -signal.SIGKILL:
         raise MemoryError("the conversion was killed, as the kernel does where memory runs out")

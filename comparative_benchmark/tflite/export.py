@@ -13,14 +13,17 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from comparative_benchmark.backend_api import UnsupportedError
 from comparative_benchmark.tflite import BACKEND
 from openxla.benchmark.def_types import TensorSpec
 from openxla.benchmark.models.checkpoints import CheckpointError
+from openxla.benchmark.models.preprocessing import numpy_dtype
 from openxla.benchmark.models.tflite import conversion
 from openxla.benchmark.models.tflite.tflite_model import TfLiteModel
 
@@ -63,7 +66,7 @@ def answer(request: Mapping[str, Any], say: Say) -> dict[str, Any]:
     path = Path(request["directory"]) / "model.tflite"
     path.write_bytes(content)
     if precision == "int8":
-        _probe(path, say, xnnpack=request["xnnpack"])
+        _probe(path, specs, say, xnnpack=request["xnnpack"])
     return {
         "path": str(path),
         "sha256": hashlib.sha256(content).hexdigest(),
@@ -74,8 +77,8 @@ def answer(request: Mapping[str, Any], say: Say) -> dict[str, Any]:
     }
 
 
-def _probe(path: Path, say: Say, *, xnnpack: bool) -> None:
-    """Loads and runs a file once: there are int8 files that end the process which does.
+def _probe(path: Path, inputs: Sequence[TensorSpec], say: Say, *, xnnpack: bool) -> None:
+    """Loads and runs a file once, on zeros: some int8 files end the process that does.
 
     Raises:
       UnsupportedError: LiteRT refuses the file.
@@ -84,7 +87,9 @@ def _probe(path: Path, say: Say, *, xnnpack: bool) -> None:
 
     say({"probing": True})
     try:
-        Program(path, threads=1, xnnpack=xnnpack).invoke()
+        program = Program(path, threads=1, xnnpack=xnnpack)
+        program.set_inputs([np.zeros(spec.shape, numpy_dtype(spec.dtype)) for spec in inputs])
+        program.invoke()
     except RuntimeError as error:
         hint = "; take int8+no-xnnpack" if xnnpack else ""
         raise UnsupportedError(

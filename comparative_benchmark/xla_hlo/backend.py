@@ -82,7 +82,9 @@ class XlaHlo(Backend):
             flags = os.environ.get("XLA_FLAGS", "")
             key = key_of(content, exported.form, version("jaxlib"), self._client.platform, flags)
             self._executable = self._cache.get(
-                key, self._client, lambda: self._client.compile(_stablehlo(content, exported.form))
+                key,
+                self._client,
+                lambda: self._client.compile(stablehlo_of(content, exported.form)),
             )
         self._run = self._executable.run
 
@@ -150,7 +152,7 @@ class XlaHlo(Backend):
         return self._executable
 
 
-def _stablehlo(content: bytes, form: str) -> str | bytes:
+def stablehlo_of(content: bytes, form: str) -> str | bytes:
     """Returns the program as the client takes it."""
     if form == "hlo-text":
         return HloModule.from_text(content.decode()).stablehlo()

@@ -51,6 +51,8 @@ def test_it_keeps_to_the_contract_at_once(new_model):
     done = cbs("check-model", "my_mlp")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "20 checks ok" in done.stdout
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert [row[1:3] for row in rows if row[:1] in (["types"], ["agreement"])] == [["ok", "ok"]] * 2
 
 
 SPOILT = '''

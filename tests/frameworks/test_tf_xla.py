@@ -115,6 +115,70 @@ def test_sixteen_bit_types_are_right_compiled_and_op_by_op(cbs_run):
     assert "compile" not in metrics["phases"]
 
 
+def test_a_model_that_generates_is_measured_whole_and_in_parts(cbs_run):
+    run = cbs_run(
+        *("--backend", "tf_xla:xla,iree:llvm-cpu", "-w", "1", "-iter", "2"),
+        *("-name", "models/GPT2_TINY_GREEDY_FP32_TF_1X16XI32_8XI32/.+"),
+    )
+    assert run.code == 0, run.out + run.err
+    assert list(run.statuses.values()) == ["ok"] * 2
+    [xla] = [r for r in run.document["benchmarks"] if r["definition"]["backend"] == "tf_xla"]
+    parts = xla["metrics"]["framework_level"]["generation"]
+    assert parts["prefill_ms"] > 0 < parts["decode_ms_per_token"]
+    [process] = parts["processes"]
+    assert process["verification"]["passed"]
+
+
+ON_OTHER_INPUTS = """
+import contextlib, json, os, sys
+from pathlib import Path
+import numpy as np, tensorflow as tf
+from comparative_benchmark.backend_api import BackendContext, UnsupportedError
+from comparative_benchmark.tf_xla.backend import TfXla
+from openxla.benchmark.devices import ALL_DEVICES
+os.environ["TF_NUM_INTRAOP_THREADS"] = "1"
+class Model:
+    def __init__(self, forward):
+        self.forward = forward
+def made(compiler, forward, x):
+    [device] = [device for device in ALL_DEVICES if device.name == "host-cpu"]
+    backend = TfXla(BackendContext(
+        compiler=compiler, options=(), device=device, threads=1, work_dir=Path(sys.argv[1]).parent,
+        phase=lambda name: contextlib.nullcontext()))
+    backend.load(Model(forward), [x])
+    backend.compile()
+    return backend
+found = {}
+for compiler in ("xla", "graph", "eager"):
+    backend = made(compiler, lambda x, y=None: (x * 2 if y is None else x * y), np.ones(3, "f4"))
+    [plain] = backend.fetch(backend.dispatch())
+    [other] = backend.run_with([np.ones(3, "f4"), np.full(3, 5, "f4")])
+    found[compiler] = [plain.tolist(), other.tolist()]
+    found[f"{compiler} weights"] = backend.facts().weights
+try:
+    made("xla", lambda x: tf.numpy_function(np.sin, [x], tf.float32), np.ones(3, "f4"))
+except UnsupportedError as error:
+    found["unsupported"] = str(error)
+try:
+    made("graph", lambda x: tf.gather(x, [7]), np.ones(3, "f4"))
+except tf.errors.InvalidArgumentError as error:
+    found["wrong"] = type(error).__name__
+Path(sys.argv[1]).write_text(json.dumps(found))
+"""
+
+
+def test_further_inputs_and_what_xla_can_not_compile(tmp_path, environment):
+    target = tmp_path / "found.json"
+    run_script(ON_OTHER_INPUTS, [str(target)], environment, framework="tf")
+    found = json.loads(target.read_text())
+    for compiler in ("xla", "graph", "eager"):
+        assert found[compiler] == [[2.0] * 3, [5.0] * 3]
+        assert found[f"{compiler} weights"] == "frozen"  # it has none
+    assert "can not" in found["unsupported"]
+    assert "PyFunc" in found["unsupported"]
+    assert found["wrong"] == "InvalidArgumentError"  # the model's own mistake
+
+
 def test_tensorflow_and_jax_share_their_workloads(environment):
     from openxla.benchmark import workloads
 

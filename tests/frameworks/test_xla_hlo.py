@@ -13,6 +13,7 @@ import attrs
 import ml_dtypes
 import numpy as np
 import pytest
+from agreement_support import need
 from tests_support import run_cbs
 
 from comparative_benchmark.backend_api import ModelDefinition, UnsupportedError
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.frameworks
 pytest.importorskip("jaxlib")
 
 from comparative_benchmark.xla_hlo import export_process, pjrt  # noqa: E402
+from comparative_benchmark.xla_hlo.backend import stablehlo_of  # noqa: E402
 from comparative_benchmark.xla_hlo.cache import ExecutableCache, key_of  # noqa: E402
 from comparative_benchmark.xla_hlo.export_process import export  # noqa: E402
 from comparative_benchmark.xla_hlo.exported_program import (  # noqa: E402
@@ -76,6 +78,25 @@ def create_model(kind="model"):
         import os
         os.abort()
     return Closed() if kind == "closed" else Model()
+"""
+
+
+TF_MODEL = """
+import tensorflow as tf
+
+
+class Model:
+    def __init__(self):
+        self.scale = tf.Variable([2.0, 2.0, 2.0])
+        self.table = tf.constant([0.5, 1.5, 2.5])  # captured as it is
+
+    def forward(self, x, y):
+        return self.scale * x + self.table, y + 1
+
+
+def create_model():
+    tf.config.set_visible_devices([], "GPU")
+    return Model()
 """
 
 
@@ -137,6 +158,7 @@ def test_every_form_of_a_program_is_right(tiny):
 
 def test_forms_and_jax_itself_end_in_the_same_optimised_program(tiny):
     for records in _by_model(tiny).values():
+        assert len(records) == 4
         digests = {
             name: next(iter(record["metrics"].values()))["program"]["artifact_sha256"]
             for name, record in records.items()
@@ -270,17 +292,25 @@ def test_an_export_holds_program_and_weights(exported, client, form):
     assert program.inputs == [None, None, 0, 1]  # unused weights stay in their places
     weights = list(program.weights())
     assert [weight.tolist() for weight in weights] == [[2, 2, 2], [0, 0]]
-    content = program.path.read_bytes()
-    if form == "hlo-text":
-        module = HloModule.from_text(content.decode()).stablehlo()
-    elif form == "hlo-proto":
-        module = HloModule.from_proto(content).stablehlo()
-    else:
-        module = content
+    module = stablehlo_of(program.path.read_bytes(), form)
     given = [np.array([1, 2, 3], np.float32), np.array([[4], [5]], np.int32)]
     outputs = client.compile(module).run([client.put(value) for value in (*weights, *given)])
     assert [client.fetch(output).tolist() for output in outputs] == [[2, 4, 6], [[5], [6]]]
     assert client.fetch(outputs[1]).dtype == np.int32
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_export_of_tensorflow_takes_inputs_first(exported, client, tmp_path, form):
+    need("tensorflow")
+    (tmp_path / "tf_model.py").write_text(TF_MODEL)
+    program, _, _ = exported(form, module="tf_model")
+    assert program.inputs == [0, 1, None, None]
+    assert program.versions.keys() == {"tensorflow", "keras", "jaxlib"}
+    given = [np.array([1, 2, 3], np.float32), np.array([[4], [5]], np.int32)]
+    module = stablehlo_of(program.path.read_bytes(), form)
+    arguments = [client.put(value) for value in (*given, *program.weights())]
+    outputs = client.compile(module).run(arguments)
+    assert [client.fetch(value).tolist() for value in outputs] == [[2.5, 5.5, 8.5], [[5], [6]]]
 
 
 def test_weights_that_a_model_closes_over_are_constants(exported):

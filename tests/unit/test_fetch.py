@@ -3,6 +3,8 @@
 import itertools
 import os
 import shutil
+import ssl
+import subprocess
 import threading
 
 import attrs
@@ -13,7 +15,13 @@ from fault_server import fault_server
 from openxla.benchmark.artifacts import fetch as fetching
 from openxla.benchmark.artifacts import manifest as manifests
 from openxla.benchmark.artifacts.cache import Cache, is_unchanged
-from openxla.benchmark.artifacts.fetch import FetchError, FetchOptions, Source, fetch
+from openxla.benchmark.artifacts.fetch import (
+    FetchError,
+    FetchOptions,
+    Source,
+    fetch,
+    lock_published,
+)
 from openxla.benchmark.artifacts.lock_file import locked
 from openxla.benchmark.artifacts.progress import Meter
 from openxla.benchmark.artifacts.stores import NoSpaceError
@@ -174,6 +182,10 @@ def test_collect_frees_what_no_view_names(server, cache, monkeypatch):
     freed = cache.collect()
     assert freed.files == 2
     assert freed.size_bytes == 500 + locks[1].manifest_size_bytes
+    left_by_a_kill = next((cache.directory / "models").glob("*/*")) / ".x.1.2"
+    left_by_a_kill.write_bytes(b"")
+    assert cache.collect(keep=[locks[0].manifest_sha256]).files == 0
+    assert not left_by_a_kill.exists()
     assert cache.collect(keep=[]).files == 2
     assert list(cache.objects()) == []
 
@@ -232,6 +244,57 @@ def test_the_rate_is_that_of_the_last_seconds(monkeypatch):
     assert progress.rate_bytes_per_s == pytest.approx(10.0)
 
 
+def test_https_needs_a_certificate_that_is_trusted(server, cache, tmp_path, monkeypatch):
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+            *("-nodes", "-days", "2", "-subj", "/CN=loopback", "-addext"),
+            *("subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    lock = serve_model(server, FILES)
+    lock = attrs.evolve(lock, url=lock.url.replace("http://", "https://"))
+    with pytest.raises(FetchError, match="certificate is not trusted"):
+        fetch([Source.locked(lock)], cache=cache, options=QUICK)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    (model,) = fetch([Source.locked(lock)], cache=cache, options=QUICK)
+    assert_right(model, FILES)
+
+
+def test_published_models_are_locked_as_they_are_now(server, cache):
+    locks = {f"MODEL_{n}": serve_model(server, FILES, f"MODEL_{n}") for n in range(2)}
+    assert lock_published([lock.url for lock in locks.values()], cache=cache) == locks
+    with pytest.raises(FetchError, match="there is no such object"):
+        lock_published([f"{server.url}/NONE"], cache=cache)
+    server.put("v2/MODEL_0/manifest.json", manifest_of({}, "MODEL_0").to_bytes())
+    with pytest.raises(FetchError, match="are both MODEL_0; lock one"):
+        lock_published([locks["MODEL_0"].url, f"{server.url}/v2/MODEL_0"], cache=cache)
+
+
+def test_a_task_that_hangs_where_no_timeout_reaches_holds_up_nobody(run_python):
+    # A thread of the standard library's pools would be waited for at the end of the program.
+    done = run_python(
+        "import functools, time\n"
+        "from openxla.benchmark.artifacts.parallel import run_all\n"
+        "from openxla.benchmark.artifacts.stores import Deadline\n"
+        "started = time.monotonic()\n"
+        "tasks = {'quick': lambda: 1, 'stuck': functools.partial(time.sleep, 3600)}\n"
+        "found = run_all(tasks, parallel=2, deadline=Deadline(0.3))\n"
+        "assert found.results == {'quick': 1}\n"
+        "print(time.monotonic() - started, found.errors['stuck'])\n"
+    )
+    assert done.returncode == 0, done.stderr
+    seconds, _, message = done.stdout.partition(" ")
+    assert float(seconds) < 5
+    assert message.startswith("stuck: not done within 0.3 s")
+
+
 def test_a_directory_is_a_source_too(tmp_path, cache):
     directory = make_model(tmp_path / "published" / "MODEL", FILES)
     (model,) = fetch([Source(url=str(directory))], cache=cache, options=QUICK)
@@ -256,3 +319,13 @@ def test_urls_that_are_never_read(url, message, cache, monkeypatch):
         fetch([Source(url=url)], cache=cache, options=QUICK)
     if "secret" in url:
         assert "secret" not in str(caught.value.errors.popitem()[1])
+
+
+def test_one_url_locked_at_different_times_is_two_models(server, cache):
+    old = serve_model(server, FILES)
+    fetch([Source.locked(old)], cache=cache, options=QUICK)
+    other = {**FILES, "model.mlir": b"another"}
+    new = serve_model(server, other)
+    models = fetch([Source.locked(new), Source.locked(old)], cache=cache, options=QUICK)
+    for model, files in zip(models, (other, FILES), strict=True):
+        assert_right(model, files)

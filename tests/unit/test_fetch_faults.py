@@ -139,6 +139,7 @@ def test_a_server_that_stays_in_trouble_is_given_up(server, cache, status):
         (403, AccessDeniedError, "gcloud auth application-default login"),
         (404, NotFoundError, "there is no such object"),
         (412, AlreadyExistsError, "HTTP 412"),
+        (416, StoreError, "HTTP 416"),
         (418, StoreError, "HTTP 418"),
     ],
 )

@@ -1,8 +1,11 @@
 """google-cloud-storage against an emulator on loopback, preconditions and faults included."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
+from collections import Counter
 
 import attrs
 import pytest
@@ -13,7 +16,6 @@ pytest.importorskip("gcp_storage_emulator", reason="needs the extra dev")
 
 from gcs_emulator import BUCKET, ProxyFault, gcs_emulator
 
-from openxla.benchmark.artifacts import publish as publishing
 from openxla.benchmark.artifacts.cache import Cache
 from openxla.benchmark.artifacts.fetch import FetchError, FetchOptions, Source, fetch
 from openxla.benchmark.artifacts.publish import (
@@ -29,8 +31,8 @@ from openxla.benchmark.artifacts.stores import (
     NotFoundError,
     StoreOptions,
     Stores,
-    TransientError,
 )
+from openxla.benchmark.artifacts.upload import digested
 
 # The largest takes the resumable way, in three pieces.
 FILES = {
@@ -43,11 +45,16 @@ OPTIONS = PublishOptions(deadline_s=60, read_timeout_s=20)
 FETCH = FetchOptions(deadline_s=60, read_timeout_s=20, backoff_s=0.01)
 
 
+TOTAL: Counter[str] = Counter()
+
+
 @pytest.fixture
 def proxy(monkeypatch):
     with gcs_emulator() as running:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", running.url)
         yield running
+        TOTAL.update(running.injected)
+        TOTAL["412"] += running.answers[412]
 
 
 @pytest.fixture
@@ -60,7 +67,7 @@ def store(url=URL, seconds=60.0):
 
 
 def local(path):
-    return publishing._digested(path)
+    return digested(path)
 
 
 def names(url=URL):
@@ -168,8 +175,38 @@ def test_no_permission_is_said_at_once(proxy, made, status, match):
 
 def test_a_service_that_stays_in_trouble_is_left_at_the_deadline(proxy, made):
     proxy.inject("POST", *[ProxyFault(503)] * 100)
-    with pytest.raises(TransientError, match=r"claim\.json: .* HTTP 503; tried again until the"):
+    with pytest.raises(PublishError, match=r"claim\.json: .* HTTP 503; tried again as long"):
         publish(made, URL, attrs.evolve(OPTIONS, deadline_s=2.5))
+
+
+@pytest.mark.parametrize("pattern", ["POST", "PUT", "GET /storage"])
+def test_a_service_that_hangs_is_left_at_the_deadline(proxy, made, pattern):
+    proxy.inject(pattern, *[ProxyFault(hang_s=60)] * 100)
+    started = time.monotonic()
+    with pytest.raises(PublishError, match=r"run the same again"):
+        publish(made, URL, attrs.evolve(OPTIONS, deadline_s=1.5, read_timeout_s=0.7))
+    assert time.monotonic() - started < 6
+    proxy.faults.clear()
+    assert "manifest.json" not in names()
+
+
+def test_killed_between_two_pieces_of_an_upload(proxy, made):
+    program = (
+        "import os, signal, sys; from pathlib import Path\n"
+        "from openxla.benchmark.artifacts import progress\n"
+        "from openxla.benchmark.artifacts.publish import PublishOptions, publish\n"
+        "progress._INTERVAL_S = 0.0\n"
+        "def tell(at):\n"
+        "    if at.done_bytes > 10_000_000: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "publish(Path(sys.argv[1]), sys.argv[2], PublishOptions(on_progress=tell))\n"
+    )
+    command = [sys.executable, "-c", program, str(made), URL]
+    assert subprocess.run(command, timeout=50, check=False).returncode == -signal.SIGKILL
+    assert "model.mlir" not in names()
+    assert "manifest.json" not in names()
+    publish(made, URL, OPTIONS)
+    for name in (*FILES, "manifest.json"):
+        store().check(name, local(made / name))
 
 
 @pytest.mark.parametrize("fault", [ProxyFault(503), ProxyFault(429), ProxyFault(None)])
@@ -236,3 +273,13 @@ def test_without_credentials_reads_are_anonymous(monkeypatch, tmp_path):
     from openxla.benchmark.artifacts.stores import gcs
 
     assert type(gcs._credentials(anonymous=False)).__name__ == "AnonymousCredentials"
+
+
+def test_zz_count(capsys):
+    """Comes last in this file; each test has compared what is in the bucket."""
+    if not TOTAL["412"]:
+        pytest.skip("counts what the other tests of this file have injected")
+    with capsys.disabled():
+        print(
+            f"\nfaults injected before the bucket: {TOTAL.total()} ({dict(sorted(TOTAL.items()))})"
+        )

@@ -1,6 +1,8 @@
 """Publishing: written once, checked, the manifest last; never half of it visible."""
 
+import errno
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -10,7 +12,6 @@ import pytest
 from artifact_support import content, make_model
 
 from openxla.benchmark.artifacts import manifest as manifests
-from openxla.benchmark.artifacts import publish as publishing
 from openxla.benchmark.artifacts.cache import Cache
 from openxla.benchmark.artifacts.fetch import Source, fetch
 from openxla.benchmark.artifacts.publish import (
@@ -22,6 +23,7 @@ from openxla.benchmark.artifacts.publish import (
 )
 from openxla.benchmark.artifacts.stores import AlreadyExistsError, LocalStore, StoreError
 from openxla.benchmark.artifacts.strict_json import MalformedError
+from openxla.benchmark.artifacts.upload import digested
 
 FILES = {"model.mlir": content(50_000, 1), "inputs/input_0.npy": content(7000, 2), "empty": b""}
 OPTIONS = PublishOptions(deadline_s=30)
@@ -73,8 +75,7 @@ def is_visible(target):
 def is_whole(target):
     """Whether all that the manifest names is there and right."""
     return is_visible(target) and all(
-        (target / file.path).exists()
-        and publishing._digested(target / file.path).sha256 == file.sha256
+        (target / file.path).exists() and digested(target / file.path).sha256 == file.sha256
         for file in manifests.read(target).files
     )
 
@@ -208,6 +209,19 @@ def test_one_store_error_costs_no_half_publication(made, target, monkeypatch):
     assert is_whole(target)
 
 
+def test_a_full_disk_leaves_nothing_under_the_name(made, target, monkeypatch):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(PublishError, match="No space left on device; free some space"):
+            publish(made, str(target), OPTIONS)
+    assert list(target.iterdir()) == []
+    publish(made, str(target), OPTIONS)
+    assert is_whole(target)
+
+
 def test_https_is_read_only(made):
     with pytest.raises(StoreError, match="HTTPS is read only; publish to gs://"):
         publish(made, "https://localhost:1/MODEL", OPTIONS)
@@ -215,9 +229,9 @@ def test_https_is_read_only(made):
 
 def test_a_local_object_is_written_once(tmp_path, made):
     store = LocalStore(tmp_path / "store")
-    store.put("a/b", publishing._digested(made / "model.mlir"), lambda _: None)
+    store.put("a/b", digested(made / "model.mlir"), lambda _: None)
     with pytest.raises(AlreadyExistsError, match="a/b exists"):
-        store.put("a/b", publishing._digested(made / "inputs/input_0.npy"), lambda _: None)
+        store.put("a/b", digested(made / "inputs/input_0.npy"), lambda _: None)
     assert [info.name for info in store.list()] == ["a/b"]
     assert store.stat("a/b").size_bytes == 50_000
     for name in ("../x", "/x", "a//b", "."):
@@ -273,4 +287,4 @@ def test_of_two_that_publish_different_things_one_wins_and_the_other_says_so(mad
         winner = (made, other)[outputs.index("published")]
         assert (target / "manifest.json").read_bytes() == (winner / "manifest.json").read_bytes()
         claim = json.loads((target / "claim.json").read_text())
-        assert claim["manifest_sha256"] == publishing._digested(winner / "manifest.json").sha256
+        assert claim["manifest_sha256"] == digested(winner / "manifest.json").sha256

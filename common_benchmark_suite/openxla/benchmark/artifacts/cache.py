@@ -4,6 +4,7 @@
         objects/ab/abcdef...     content by sha256, read-only; there only when its digest was right
         partial/abcdef...        what has arrived of it, to be continued
         locks/abcdef....lock     held while a process fetches it
+        unpacked/abcdef.../      archives of the seed's kind, unpacked
         models/<model>/<first 16 digits of the manifest's sha256>/...
                                  hard links with the names that the manifest gives
 
@@ -121,8 +122,12 @@ class Cache:
 
     def usage(self) -> dict[str, Usage]:
         """Returns what the parts take; views are links and take nothing."""
-        parts = {"objects": self.objects(), "partial": (self.directory / "partial").glob("*")}
-        return {name: _usage(paths) for name, paths in parts.items()}
+        unpacked = (self.directory / "unpacked").rglob("*")
+        return {
+            "objects": _usage(self.objects()),
+            "partial": _usage((self.directory / "partial").glob("*")),
+            "unpacked": _usage(path for path in unpacked if path.is_file()),
+        }
 
     def views(self) -> list[Path]:
         """Returns the directories of all models."""
@@ -175,7 +180,15 @@ class Cache:
                     shutil.rmtree(view)
         found = (*self.objects(), *sorted((self.directory / "partial").glob("*")))
         freed = [size for path in found if (size := self._remove_unused(path)) is not None]
+        self._remove_unfinished()
         return Usage(files=len(freed), size_bytes=sum(freed))
+
+    def _remove_unfinished(self) -> None:
+        """Removes what killed processes left; names that begin with a dot are no artifacts."""
+        places = (self.directory / "models", self.directory / "unpacked")
+        for path in [path for place in places for path in place.rglob(".*")]:
+            if path.exists() and time.time() - path.lstat().st_ctime >= _YOUNG_S:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def _remove_unused(self, path: Path) -> int | None:
         try:

@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,7 +52,8 @@ class Transfer:
     Attributes:
       deadline: of all objects together.
       attempts: in a row without a single byte before an object is given up.
-      backoff_s: before the third attempt; doubled for each further one, with jitter.
+      backoff_s: before the third attempt; doubled for each further one; up to as much is added
+        at random.
       meter: counts bytes.
       notify: told each step.
     """
@@ -67,7 +69,6 @@ class Transfer:
         return Retry(
             total=self.attempts - 1,
             backoff_factor=self.backoff_s / 2,
-            backoff_jitter=self.backoff_s,
             backoff_max=30.0,
         )
 
@@ -85,8 +86,10 @@ class Transfer:
                 f"{error}; given up after {self.attempts} attempts. What has arrived is kept: run "
                 "the same again later"
             ) from error
+        # Many that lost the same server at once must not come back at once.
+        jitter = random.uniform(0.0, self.backoff_s)  # noqa: S311
         asked = error.retry_after_s
-        self.deadline.sleep(left.get_backoff_time() if asked is None else asked, url)
+        self.deadline.sleep(left.get_backoff_time() + jitter if asked is None else asked, url)
         return left
 
 

@@ -2,143 +2,36 @@
 
 import functools
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 
 import attrs
 
 from openxla.benchmark.artifacts import manifest as manifests
 from openxla.benchmark.artifacts.cache import Cache, is_unchanged
-from openxla.benchmark.artifacts.download import Notify, Transfer, Wanted, download
-from openxla.benchmark.artifacts.lock_file import LockedModel
-from openxla.benchmark.artifacts.manifest import MANIFEST_FILE, ArtifactFile, Manifest
-from openxla.benchmark.artifacts.parallel import run_all
-from openxla.benchmark.artifacts.progress import Meter, OnProgress, human_bytes
+from openxla.benchmark.artifacts.download import Transfer, Wanted, download
+from openxla.benchmark.artifacts.fetch_options import (
+    FetchedModel,
+    FetchError,
+    FetchOptions,
+    Source,
+)
+from openxla.benchmark.artifacts.lock_file import LockedModel, locked
+from openxla.benchmark.artifacts.manifest import MANIFEST_FILE, Manifest
+from openxla.benchmark.artifacts.parallel import Outcomes, run_all
+from openxla.benchmark.artifacts.progress import Meter, human_bytes
 from openxla.benchmark.artifacts.stores import (
     Deadline,
     NoSpaceError,
     Store,
     StoreError,
-    StoreOptions,
     Stores,
     TransientError,
 )
 
-_MOST_LISTED = 5
+__all__ = ["FetchError", "FetchOptions", "FetchedModel", "Source", "fetch", "lock_published"]
+
 # A disk that is full to the last byte stops other programs.
 _SPARE_BYTES = 64 << 20
-
-
-class FetchError(StoreError):
-    """Some artifacts can not be had; the others are in the cache.
-
-    Attributes:
-      errors: by the URL of the object.
-      fetched: the models that are complete.
-    """
-
-    def __init__(
-        self, errors: Mapping[str, Exception], fetched: Sequence["FetchedModel"] = ()
-    ) -> None:
-        self.errors, self.fetched = dict(errors), list(fetched)
-        lines = [_line(name, error) for name, error in list(self.errors.items())[:_MOST_LISTED]]
-        if len(self.errors) > _MOST_LISTED:
-            lines.append(f"and {len(self.errors) - _MOST_LISTED} more")
-        super().__init__("\n".join([f"{len(self.errors)} could not be fetched:", *lines]))
-
-
-@attrs.frozen(kw_only=True)
-class Source:
-    """Where a model's artifacts are.
-
-    Attributes:
-      url: of the directory with the manifest.
-      lock: what they have to be; None takes what is there now.
-    """
-
-    url: str
-    lock: LockedModel | None = None
-
-    @classmethod
-    def locked(cls, lock: LockedModel) -> "Source":
-        """Returns the source that a lock file names."""
-        return cls(url=lock.url, lock=lock)
-
-
-def _nothing(step: str, name: str) -> None:
-    """Tells nobody."""
-
-
-@attrs.frozen(kw_only=True)
-class FetchOptions:
-    """How to fetch.
-
-    Attributes:
-      artifact_types: only files of these types; None means all.
-      parallel: files at once.
-      deadline_s: for everything together; nothing waits beyond it.
-      connect_timeout_s: for one connection.
-      read_timeout_s: between two pieces of an answer.
-      attempts: in a row that bring nothing, before an object is given up.
-      backoff_s: before the third attempt, doubled each time, with jitter. A server that says when
-        to come back is asked then.
-      max_bytes: refuse to transfer more; None is bounded by the disk alone.
-      anonymous: use no credentials.
-      on_progress: told a few times a second, from several threads but never two at once.
-      notify: told each step of each file.
-    """
-
-    artifact_types: frozenset[str] | None = None
-    parallel: int = attrs.field(default=8, validator=attrs.validators.ge(1))
-    deadline_s: float = attrs.field(default=3600.0, validator=attrs.validators.gt(0))
-    connect_timeout_s: float = attrs.field(default=10.0, validator=attrs.validators.gt(0))
-    read_timeout_s: float = attrs.field(default=30.0, validator=attrs.validators.gt(0))
-    attempts: int = attrs.field(default=5, validator=attrs.validators.ge(1))
-    backoff_s: float = attrs.field(default=0.5, validator=attrs.validators.ge(0))
-    max_bytes: int | None = None
-    anonymous: bool = False
-    on_progress: OnProgress | None = None
-    notify: Notify = _nothing
-
-    def store_options(self, deadline: Deadline) -> StoreOptions:
-        """Returns what stores need to know of it."""
-        return StoreOptions(
-            deadline=deadline,
-            connect_timeout_s=self.connect_timeout_s,
-            read_timeout_s=self.read_timeout_s,
-            anonymous=self.anonymous,
-        )
-
-    def transfer(self, deadline: Deadline, meter: Meter) -> Transfer:
-        """Returns what downloads need to know of it."""
-        return Transfer(
-            deadline=deadline,
-            attempts=self.attempts,
-            backoff_s=self.backoff_s,
-            meter=meter,
-            notify=self.notify,
-        )
-
-    def takes(self, file: ArtifactFile) -> bool:
-        """Returns whether a file is of a type that is asked for."""
-        return self.artifact_types is None or file.artifact_type in self.artifact_types
-
-
-@attrs.frozen(kw_only=True)
-class FetchedModel:
-    """A model's files, here.
-
-    Attributes:
-      directory: where they have the names of the manifest; read-only, shared with others.
-      manifest: all that was published, fetched or not.
-      manifest_sha256: names exactly which artifacts these are.
-      files: those that were asked for, by their paths in the manifest.
-    """
-
-    directory: Path
-    manifest: Manifest
-    manifest_sha256: str
-    files: Mapping[str, Path]
 
 
 def fetch(
@@ -157,21 +50,10 @@ def fetch(
     cache, options = cache or Cache(), options or FetchOptions()
     deadline = Deadline(options.deadline_s)
     stores = Stores(options.store_options(deadline))
-    read = run_all(
-        {
-            _manifest_url(source): functools.partial(
-                _manifest_of, source, stores=stores, cache=cache, options=options, deadline=deadline
-            )
-            for source in sources
-        },
-        parallel=options.parallel,
-        deadline=deadline,
-    )
+    read = _manifests(sources, stores, cache, options)
     errors = dict(read.errors)
     known = [
-        (source, read.results[_manifest_url(source)])
-        for source in sources
-        if _manifest_url(source) in read.results
+        (source, read.results[_key(source)]) for source in sources if _key(source) in read.results
     ]
     wanted = _wanted(known, stores, cache, options)
     _check_space(wanted.values(), cache, options)
@@ -198,18 +80,54 @@ def fetch(
     return fetched
 
 
+def lock_published(
+    urls: Iterable[str], *, cache: Cache | None = None, options: FetchOptions | None = None
+) -> dict[str, LockedModel]:
+    """Returns what a lock file needs of models that are published now, by their names.
+
+    Raises:
+      FetchError: a manifest can not be had, or two URLs have the same model.
+    """
+    cache, options = cache or Cache(), options or FetchOptions()
+    stores = Stores(options.store_options(Deadline(options.deadline_s)))
+    sources = [Source(url=url.rstrip("/")) for url in urls]
+    read = _manifests(sources, stores, cache, options)
+    if read.errors:
+        raise FetchError(read.errors)
+    found: dict[str, LockedModel] = {}
+    for source in sources:
+        text = read.results[_key(source)].text
+        model, entry = locked(source.url, text)
+        if found.setdefault(model, entry) != entry:
+            error = StoreError(f"{entry.url} and {found[model].url} are both {model}; lock one")
+            raise FetchError({source.url: error})
+    return found
+
+
 @attrs.frozen
 class _Model:
     """A manifest and the digest of the document that it was read from."""
 
     manifest: Manifest
     sha256: str
-    size_bytes: int
+    text: bytes
 
 
-def _manifest_of(
-    source: Source, *, stores: Stores, cache: Cache, options: FetchOptions, deadline: Deadline
-) -> _Model:
+def _manifests(
+    sources: Sequence[Source], stores: Stores, cache: Cache, options: FetchOptions
+) -> Outcomes[_Model]:
+    return run_all(
+        {
+            _key(source): functools.partial(_manifest_of, source, stores, cache, options)
+            for source in sources
+        },
+        parallel=options.parallel,
+        deadline=stores.options.deadline,
+    )
+
+
+def _manifest_of(source: Source, stores: Stores, cache: Cache, options: FetchOptions) -> _Model:
+    deadline = stores.options.deadline
     lock = source.lock
     if lock is None:
         text = _read_small(stores.at(source.url), options, deadline)
@@ -228,7 +146,7 @@ def _manifest_of(
         text = cache.object_path(sha256).read_bytes()
     manifest = manifests.parse(text, where=f"{source.url}/{MANIFEST_FILE}")
     options.notify("manifest", manifest.model)
-    return _Model(manifest, sha256, len(text))
+    return _Model(manifest, sha256, text)
 
 
 def _read_small(store: Store, options: FetchOptions, deadline: Deadline) -> bytes:
@@ -306,7 +224,7 @@ def _download(wanted: Wanted, cache: Cache, transfer: Transfer) -> None:
 
 def _named(model: _Model, cache: Cache, options: FetchOptions) -> FetchedModel:
     view = cache.view(model.manifest.model, model.sha256)
-    cache.link(model.sha256, model.size_bytes, view / MANIFEST_FILE)
+    cache.link(model.sha256, len(model.text), view / MANIFEST_FILE)
     files = {}
     for file in filter(options.takes, model.manifest.files):
         files[file.path] = view / file.path
@@ -320,10 +238,7 @@ def _named(model: _Model, cache: Cache, options: FetchOptions) -> FetchedModel:
     )
 
 
-def _manifest_url(source: Source) -> str:
-    return f"{source.url}/{MANIFEST_FILE}"
-
-
-def _line(name: str, error: Exception) -> str:
-    text = str(error)
-    return f"  {text}" if name in text else f"  {name}: {text}"
+def _key(source: Source) -> str:
+    """Returns a name for a manifest; one URL may have been locked at different times."""
+    url = f"{source.url}/{MANIFEST_FILE}"
+    return url if source.lock is None else f"{url} (sha256 {source.lock.manifest_sha256[:16]})"

@@ -29,6 +29,8 @@ EMULATOR_VARIABLE = "STORAGE_EMULATOR_HOST"
 # What is larger goes up in pieces, of which a broken one is sent again; the library wants
 # multiples of 256 KiB.
 _PIECE_BYTES = 8 << 20
+# As long as the library tries by itself; hours of a failing service help nobody.
+_RETRY_S = 120.0
 _SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
 
 
@@ -63,11 +65,11 @@ class GcsClient:
         self.reader = HttpReader(options, sign)
 
     def retry(self) -> Any:
-        """Returns the library's own policy for requests that may be repeated, until the end."""
+        """Returns the library's own policy for requests that may be repeated."""
         from google.cloud.storage.retry import DEFAULT_RETRY
 
-        deadline = self.options.deadline
-        return DEFAULT_RETRY.with_timeout(max(0.001, deadline.remaining_s()))
+        left = self.options.deadline.remaining_s()
+        return DEFAULT_RETRY.with_timeout(max(0.001, min(_RETRY_S, left)))
 
 
 class GcsStore(Store):
@@ -169,7 +171,7 @@ class _Translated:
         again = ""
         if isinstance(error, RetryError):
             # It says only that time is over; the reason is what it gave up on.
-            error, again = error.cause or error, "; tried again until the deadline"
+            error, again = error.cause or error, "; tried again as long as there was time"
         if isinstance(error, GoogleAPICallError | InvalidResponse):
             response = error.response
             headers = {} if response is None else response.headers

@@ -69,6 +69,9 @@ class HttpReader:
         response = self._request("GET", url, headers, name)
         if response.status == 416:
             response.close()
+            if not offset:
+                raise error_of(416, name, response.headers)
+            # Shorter than what is here already: what is here belongs to something else.
             return self.open(url, name=name)
         length = _length(response.headers)
         start, total = 0, length
@@ -131,6 +134,11 @@ class HttpReader:
                 timeout=Timeout(connect=self.options.connect_s(), read=self.options.read_s()),
             )
         except (HTTPError, OSError) as error:
+            if "CERTIFICATE_VERIFY_FAILED" in str(error):
+                raise StoreError(
+                    f"{name}: the server's certificate is not trusted ({error}); SSL_CERT_FILE "
+                    "may name other authorities"
+                ) from error
             raise TransientError(f"{name}: no answer: {error}") from error
 
     def _pool(self, url: str) -> urllib3.PoolManager:
