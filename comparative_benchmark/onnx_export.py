@@ -16,6 +16,8 @@ from comparative_benchmark.backend_api import Array, PhaseTimer, UnsupportedErro
 if TYPE_CHECKING:
     import torch
 
+# How torch.export says that a model wants to have its loop kept out of the program.
+_HOST_LOOP = "Non-recursive torch.compiler.disable"
 _LONGEST_REASON = 400
 
 
@@ -41,7 +43,15 @@ def export(model: Any, inputs: Sequence[Array], phase: PhaseTimer) -> torch.expo
         )
     tensors = tuple(as_tensor(value) for value in inputs)
     with phase("trace"), refusing("torch.export"), torch.no_grad():
-        return torch.export.export(modules.as_module(model), tensors, strict=False)
+        try:
+            return torch.export.export(modules.as_module(model), tensors, strict=False)
+        except RuntimeError as error:
+            if _HOST_LOOP not in str(error):
+                raise
+            raise UnsupportedError(
+                f"{type(model).__name__} loops on the host, which an exported program would hold "
+                "unrolled: measure the models that it calls"
+            ) from error
 
 
 def to_onnx(program: torch.export.ExportedProgram) -> torch.onnx.ONNXProgram:

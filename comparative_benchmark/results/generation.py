@@ -16,6 +16,7 @@ import attrs
 from comparative_benchmark.harness.resampling import SampleError
 from comparative_benchmark.harness.statistics import Interval, latency_interval
 from comparative_benchmark.harness.trial import GenerationTimes, Trial, TrialOutcome
+from comparative_benchmark.harness.verification import Verification
 from openxla.benchmark.workloads import generated_tokens
 
 Record = dict[str, Any]
@@ -51,9 +52,19 @@ def generation_metrics(trial: Trial, outcome: TrialOutcome) -> Record | None:
         "processes": [
             {"prefill_ms": times.prefill_ms, "decode_ms": times.decode_ms} for times in measured
         ],
-        "verification": None if verdict is None else attrs.asdict(verdict),
+        "verification": verification_record(verdict),
     }
     return record
+
+
+def verification_record(verification: Verification | None) -> Record | None:
+    """Returns a verdict as JSON has it."""
+    if verification is None:
+        return None
+    return attrs.asdict(
+        verification,
+        value_serializer=lambda _, __, value: list(value) if isinstance(value, tuple) else value,
+    )
 
 
 def _part(

@@ -18,7 +18,7 @@ from comparative_benchmark.harness.trial import (
 )
 from comparative_benchmark.phase_names import PHASES
 from comparative_benchmark.results.contention import contention_of
-from comparative_benchmark.results.generation import generation_metrics
+from comparative_benchmark.results.generation import generation_metrics, verification_record
 from comparative_benchmark.results.summary import outlier_counts, summarize
 
 Record = dict[str, Any]
@@ -138,8 +138,8 @@ def _metrics(trial: Trial, outcome: TrialOutcome, last: ProcessRecord) -> Record
         "device_memory_peak_mb": _megabytes(last.facts.get("device_memory_peak_bytes")),
         "host_memory_peak_mb": _megabytes(_largest_peak(outcome)),
         "phases": phases,
-        "verification": _verification(last.verification),
-        "final_verification": _verification(last.final_verification),
+        "verification": verification_record(last.verification),
+        "final_verification": verification_record(last.final_verification),
         "program": last.facts,
         "workload_cost": attrs.asdict(outcome.workload_cost),
         "artifact_digests": outcome.artifact_digests,
@@ -240,7 +240,3 @@ def _sum_ms(phases: Mapping[str, Any], *names: str) -> float | None:
 
 def _megabytes(size_bytes: int | None) -> float | None:
     return None if size_bytes is None else size_bytes / 1e6
-
-
-def _verification(verification: Any) -> Record | None:
-    return attrs.asdict(verification) if verification is not None else None

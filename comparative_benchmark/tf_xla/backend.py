@@ -25,8 +25,8 @@ from openxla.benchmark.models.shared_model import as_tuple
 _GPU = "GPU:0"
 # How TensorFlow says that an operation has no kernel, or no lowering to XLA.
 _MISSING = re.compile(
-    r"unsupported operations when trying to compile graph \S+ on (?P<what>.+)"
-    r"|(?P<what_else>No OpKernel was registered.+|Could not find device for node.+)"
+    r"(?<=unsupported operations when trying to compile graph ).+"
+    r"|No OpKernel was registered.+|Could not find device for node.+"
 )
 
 
@@ -77,11 +77,11 @@ class TfXla(Backend):
             try:
                 self.synchronize(self.dispatch())
             except tf.errors.OpError as error:
-                if not (reason := _MISSING.search(error.message)):
+                if (missing := _missing(error)) is None:
                     raise
                 raise UnsupportedError(
                     f"TensorFlow {tf.__version__} can not do this with {self.context.compiler} on "
-                    f"{self.context.device.name}: {reason['what'] or reason['what_else']}"
+                    f"{self.context.device.name}: {missing}"
                 ) from error
         self._cached = self._cache.use_since(before)
 
@@ -207,6 +207,15 @@ def _configure(context: BackendContext) -> None:
         # Made outside of a worker, whose environment says it.
         tf.config.threading.set_intra_op_parallelism_threads(context.threads)
         tf.config.threading.set_inter_op_parallelism_threads(context.threads)
+
+
+def _missing(error: tf.errors.OpError) -> str | None:
+    """Returns what TensorFlow lacks, if an error says that it lacks something."""
+    if found := _MISSING.search(error.message):
+        return found[0]
+    if isinstance(error, tf.errors.UnimplementedError):
+        return str(error.message).partition("\n")[0]
+    return None
 
 
 def _has_variables(model: Any) -> bool:

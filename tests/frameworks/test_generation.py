@@ -136,7 +136,14 @@ def records(tmp_path_factory, environment):
     """Results of a bfloat16 model by every kind of backend."""
     run = run_cbs(
         *("--backend", "pt_inductor:eager,jax_xla,iree:llvm-cpu-data-tiling"),
-        *("-name", "models/GPT2_TINY_GREEDY_BF16_.+_4X16XI32_8XI32/.+", "-w", "1", "-iter", "5"),
+        *(
+            "-name",
+            "models/GPT2_TINY_GREEDY_BF16_(PT|JAX)_4X16XI32_8XI32/.+",
+            "-w",
+            "1",
+            "-iter",
+            "5",
+        ),
         directory=tmp_path_factory.mktemp("generation"),
         environment=environment,
     )

@@ -15,15 +15,19 @@ from fault_server import Fault, fault_server, flipped
 
 from openxla.benchmark.artifacts import download as downloading
 from openxla.benchmark.artifacts.cache import Cache
+from openxla.benchmark.artifacts.download import Wanted, download
 from openxla.benchmark.artifacts.fetch import FetchError, FetchOptions, Source, fetch
+from openxla.benchmark.artifacts.progress import Meter
 from openxla.benchmark.artifacts.stores import (
     AccessDeniedError,
     AlreadyExistsError,
     DamagedError,
+    Deadline,
     DeadlineError,
     NoSpaceError,
     NotFoundError,
     StoreError,
+    Stores,
 )
 
 DATA = content(200_000, 1)
@@ -101,6 +105,13 @@ def test_a_link_that_brings_nothing_is_given_up(server, cache):
     assert server.injected["cut"] == 3
 
 
+def test_answers_that_end_without_a_byte_are_given_up(server, cache):
+    # In pieces, so that HTTP itself finds nothing wrong.
+    server.always["/MODEL/x.bin"] = Fault(kind="empty", content=b"", chunked=True)
+    refused(server, cache, StoreError, "ended after 0 of 200000 bytes; given up after 3 attempts")
+    assert server.injected["empty"] == 3
+
+
 def test_a_server_without_ranges_sends_all_of_it_again(server, cache):
     server.inject(
         "MODEL/x.bin",
@@ -108,6 +119,8 @@ def test_a_server_without_ranges_sends_all_of_it_again(server, cache):
         Fault(kind="range ignored", ignore_range=True),
     )
     assert fetched(server, cache) == DATA
+    asked = [asked for path, asked in server.requests if path == "/MODEL/x.bin"]
+    assert asked == ["", "bytes=100000-"]
 
 
 def test_another_range_than_asked_for_is_not_taken(server, cache):
@@ -249,6 +262,25 @@ def test_a_server_that_drips_is_left_at_the_deadline(server, cache, head):
     assert refused(server, cache, DeadlineError, "not done within 0.8 s", options) < 3.0
 
 
+def test_a_download_keeps_to_the_deadline_by_itself(server, cache):
+    data = content(60)
+    server.put("x", data)
+    server.always["/x"] = Fault(kind="drip", drip_s=0.05)
+    deadline = Deadline(0.6)
+    wanted = Wanted(
+        store=Stores(OPTIONS.store_options(deadline)).at(server.url),
+        name="x",
+        sha256=hashlib.sha256(data).hexdigest(),
+        size_bytes=60,
+    )
+    meter = Meter(total_bytes=60, total_files=1)
+    started = time.monotonic()
+    with pytest.raises(DeadlineError, match=r"/x: not done within 0\.6 s"):
+        download(wanted, cache, OPTIONS.transfer(deadline, meter))
+    assert time.monotonic() - started < 2.0, "all of it takes 3 s"
+    assert 0 < cache.partial_path(wanted.sha256).stat().st_size < 60
+
+
 def test_nobody_listening_is_given_up(server, cache):
     lock = serve_model(server, {"x.bin": DATA})
     url = "http://127.0.0.1:9/MODEL"
@@ -333,6 +365,8 @@ def test_a_full_disk_is_named_and_left_no_fuller(server, cache, monkeypatch, cod
 
 def test_zz_count(capsys):
     """Comes last in this file: what all of the above amounts to."""
+    if not TOTAL:
+        pytest.skip("counts what the other tests of this file have injected")
     with capsys.disabled():
         print(f"\nfaults injected: {TOTAL.total()} ({dict(sorted(TOTAL.items()))})")
         print(f"wrong files: {len(WRONG)}")

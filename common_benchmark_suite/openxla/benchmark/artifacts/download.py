@@ -23,6 +23,9 @@ from openxla.benchmark.artifacts.stores.errors import (
 )
 from openxla.benchmark.artifacts.stores.interface import Deadline, Store
 
+# Of its own: threads that wait must not draw from a generator that others seed.
+_JITTER = random.Random()  # noqa: S311
+
 Notify = Callable[[str, str], None]
 """Told each step with the object's name: locked, chunk, received, checked, stored ..."""
 
@@ -87,7 +90,7 @@ class Transfer:
                 "the same again later"
             ) from error
         # Many that lost the same server at once must not come back at once.
-        jitter = random.uniform(0.0, self.backoff_s)  # noqa: S311
+        jitter = _JITTER.uniform(0.0, self.backoff_s)
         asked = error.retry_after_s
         self.deadline.sleep(left.get_backoff_time() + jitter if asked is None else asked, url)
         return left

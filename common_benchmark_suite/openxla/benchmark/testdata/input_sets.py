@@ -50,7 +50,8 @@ def _vary(raw: Any, *, is_short: bool) -> Any:
         return _first_sentence(raw) if is_short else _from_middle(raw)
     if isinstance(raw, int) and not isinstance(raw, bool):
         return raw + (1 if is_short else 2)
-    shape, kind = getattr(raw, "shape", ()), getattr(getattr(raw, "dtype", None), "kind", "")
+    shape: tuple[int, ...] = getattr(raw, "shape", ())
+    kind: str = getattr(getattr(raw, "dtype", None), "kind", "")
     if len(shape) == 3 and kind == "u":
         height, width = shape[0] // 4, shape[1] // 4
         return raw[height:-height, width:-width] if is_short else raw[::-1].copy()
