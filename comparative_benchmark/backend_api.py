@@ -208,35 +208,11 @@ class Backend(abc.ABC):
     def facts(self) -> BackendFacts:
         """Returns what is known of the program."""
 
-    def release(self) -> None:
+    def release(self) -> None:  # noqa: B027  # most backends leave nothing behind
         """Lets go of what outlives this object: hooks, caches and settings of the framework.
 
-        Called last, where the process is to serve another model. What this can not undo would
-        meet that model, so there is nothing to keep here but what costs it nothing.
+        Called last, where the process is to serve another model, which would meet what is left.
         """
-
-    def run_with(self, inputs: Sequence[Array]) -> list[Any] | None:
-        """Runs the loaded model once on further inputs, and returns the outputs on the host.
-
-        Never timed: generation is verified by it, with the tokens to feed as a further input (see
-        `models.generation`). Where the stack compiles by shapes, what it compiled already should
-        serve. None where the backend holds one program and nothing to make another of: the worker
-        then makes a second backend of its class for these inputs.
-        """
-        return None
-
-    def generation_parts(self) -> "GenerationParts":
-        """Returns prefill and decode of the loaded model, each compiled as the model was.
-
-        Asked for a `GenerationModel` only, after it was measured.
-
-        Raises:
-          UnsupportedError: they can not be called apart here.
-        """
-        raise UnsupportedError(
-            f"{type(self).__name__} runs a model that generates as one program, whose prefill and "
-            "decode can not be called apart"
-        )
 
     def device_timer(self) -> "DeviceTimer | None":
         """Returns a timer that runs on the device itself, where there is one."""

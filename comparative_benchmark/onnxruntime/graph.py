@@ -108,30 +108,52 @@ def has_widened_products(exported: GraphSummary, optimized: GraphSummary) -> boo
 def fingerprint(model: onnx.ModelProto, directory: Path) -> str:
     """Returns the sha256 of what a model computes: operators, attributes, types and weights.
 
-    Without what differs between two exports of one model: source lines, dates, order of tables.
+    Without what differs between two runs of one exporter or runtime: source lines, dates, names of
+    values and nodes, and the order of nodes that do not depend on each other (ONNX Runtime takes
+    that of its hash tables). A value is known by the digest of the node that gives it, and a node
+    by those of its operands, as in a Merkle tree.
 
     Args:
-      model: from `load`; left as it was.
+      model: from `load`.
       directory: where the files with its weights are.
     """
-    bare = onnx.ModelProto()
-    bare.CopyFrom(model)
+    graph = model.graph
+    values = {"": b"absent"}
+    for index, value in enumerate(graph.input):
+        values[value.name] = _digest(str(index), value.type.SerializeToString(deterministic=True))
+    for weight in graph.initializer:
+        values[weight.name] = _digest_of_weight(weight, directory)
+    nodes = []
+    for node in graph.node:
+        attributes = sorted(item.SerializeToString(deterministic=True) for item in node.attribute)
+        # What a graph inside a node takes from outside goes by its name.
+        operands = [values.get(name, name.encode()) for name in node.input]
+        nodes.append(_digest(node.domain, node.op_type, *attributes, b"operands", *operands))
+        for index, name in enumerate(node.output):
+            values[name] = _digest(nodes[-1], str(index))
+    versions = sorted(f"{item.domain} {item.version}" for item in model.opset_import)
+    outputs = [values[value.name] for value in graph.output]
+    return _digest(*versions, b"nodes", *sorted(nodes), b"outputs", *outputs).hex()
+
+
+def _digest(*parts: str | bytes) -> bytes:
+    """Returns the sha256 of parts, each told from the next by its length."""
     digest = hashlib.sha256()
-    for graph in _graphs(bare.graph):
-        for weight in sorted(graph.initializer, key=lambda tensor: tensor.name):
-            external = {entry.key: entry.value for entry in weight.external_data}
-            del weight.external_data[:]
-            digest.update(weight.SerializeToString(deterministic=True))
-            _add_content(digest, external, directory)
-        for element in (graph, *graph.node, *graph.input, *graph.output):
-            element.ClearField("doc_string")
-            element.ClearField("metadata_props")
-        graph.ClearField("initializer")
-        graph.ClearField("value_info")  # what shape inference found: it follows from the rest
-    for field in ("producer_name", "producer_version", "doc_string", "metadata_props"):
+    for part in parts:
+        content = part.encode() if isinstance(part, str) else part
+        digest.update(len(content).to_bytes(8, "little") + content)
+    return digest.digest()
+
+
+def _digest_of_weight(weight: TensorProto, directory: Path) -> bytes:
+    bare = TensorProto()
+    bare.CopyFrom(weight)
+    external = {entry.key: entry.value for entry in weight.external_data}
+    for field in ("name", "doc_string", "external_data", "data_location", "metadata_props"):
         bare.ClearField(field)
-    digest.update(bare.SerializeToString(deterministic=True))
-    return digest.hexdigest()
+    digest = hashlib.sha256(bare.SerializeToString(deterministic=True))
+    _add_content(digest, external, directory)
+    return digest.digest()
 
 
 def _add_content(digest: Any, external: Mapping[str, str], directory: Path) -> None:

@@ -178,7 +178,7 @@ def _why_not(row: Row, column: Column) -> str | None:
     """Returns a reason that a user can act on, or None for a cell that can be run."""
     framework, backend = column.framework, column.competitor.backend
     if not column.possible:
-        takes = " and ".join(item.value for item in backend.modules)
+        takes = ", ".join(item.value for item in backend.modules)
         return f"{backend.name} takes {takes} models: look there for this workload"
     if framework not in row.cases:
         if row.further:

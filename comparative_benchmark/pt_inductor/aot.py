@@ -101,8 +101,8 @@ def _require_compiler() -> None:
 def _digest(package: Path) -> str:
     """Returns the sha256 of the generated code in a package.
 
-    Comments and empty lines are left out, and so is the compiled library: compiler commands, written
-    anew with each compilation, and debug information hold the paths of this trial.
+    Comments and empty lines are left out, and so is the compiled library: compiler commands, added
+    by each compilation, and debug information hold the paths of this trial.
     """
     digests = []
     with zipfile.ZipFile(package) as archive:

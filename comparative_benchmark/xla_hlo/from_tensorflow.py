@@ -48,14 +48,11 @@ class TensorFlowExporter:
     def arguments(self) -> list[int | Array]:
         """Returns what each parameter takes: a weight, or the number of an input.
 
-        Tensors that the function has captured come after the inputs, variables after them.
+        What the function has captured, tensors and variables, comes in the order of the capture.
         """
         held = {id(variable.handle): variable for variable in self._concrete.variables}
-        tensors: list[Array] = []
-        variables: list[Array] = []
-        for captured in self._concrete.captured_inputs:
-            if captured.dtype == tf.resource:
-                variables.append(np.asarray(held[id(captured)].numpy()))
-            else:
-                tensors.append(np.asarray(captured.numpy()))
-        return [*range(len(self._inputs)), *tensors, *variables]
+        weights = [
+            np.asarray(held.get(id(captured), captured).numpy())
+            for captured in self._concrete.captured_inputs
+        ]
+        return [*range(len(self._inputs)), *weights]

@@ -80,7 +80,8 @@ class Client:
     def fetch(self, resident: DeviceArray) -> Array:
         """Copies an array to the host, into memory of its own."""
         # np.asarray would ask for a buffer, which there is none of for bfloat16.
-        value, _ = resident._single_device_array_to_np_array_did_copy()  # noqa: SLF001
+        with _without_jax():
+            value, _ = resident._single_device_array_to_np_array_did_copy()  # noqa: SLF001
         return np.array(value)
 
     def compile(self, module: str | bytes) -> "Executable":
@@ -89,7 +90,8 @@ class Client:
         Raises:
           XlaError: XLA refuses it.
         """
-        return Executable(self._client.compile_and_load(module, self._devices, _compile_options()))
+        loaded = self._client.compile_and_load(module, self._devices, _compile_options())
+        return Executable(loaded, self._sharding)
 
     def deserialize(self, serialized: bytes) -> "Executable":
         """Loads what `Executable.serialize` gave, on a machine like this one.
@@ -97,9 +99,8 @@ class Client:
         Raises:
           XlaError: XLA refuses it.
         """
-        return Executable(
-            self._client.deserialize_executable(serialized, self._devices, _compile_options())
-        )
+        loaded = self._client.deserialize_executable(serialized, self._devices, _compile_options())
+        return Executable(loaded, self._sharding)
 
     def memory_peak_bytes(self) -> int | None:
         """Returns the largest amount of device memory in use so far; None where it is not known."""
@@ -117,6 +118,7 @@ class Client:
             (self._client, ("compile_and_load", "deserialize_executable")),
             (xla_client.LoadedExecutable, ("execute_sharded", "hlo_modules", "serialize")),
             (hlo, ("hlo_module_from_text", "XlaComputation", "HloPrintOptions")),
+            (extension, ("array_result_handler",)),
             (extension.mlir, ("xla_computation_to_mlir_module",)),
         ):
             for name in names:
@@ -127,14 +129,19 @@ class Client:
 class Executable:
     """A compiled program on the client's device."""
 
-    def __init__(self, loaded: Any) -> None:
+    def __init__(self, loaded: Any, sharding: Any) -> None:
         self._loaded = loaded
         self._execute = loaded.execute_sharded
+        # As JAX makes its arrays: a fourth of the time of taking the results apart, 11 us in all.
+        self._handlers = [
+            extension.array_result_handler(type_, sharding, committed=True, _skip_checks=True)
+            for type_ in _output_types(loaded)
+        ]
 
     def run(self, arguments: Sequence[DeviceArray]) -> list[DeviceArray]:
         """Starts an execution and returns its outputs, which may not be complete yet."""
-        results = self._execute(arguments).disassemble_into_single_device_arrays()
-        return [shards[0] for shards in results]
+        outputs: list[DeviceArray] = self._execute(arguments).consume_with_handlers(self._handlers)
+        return outputs
 
     def serialize(self) -> bytes | None:
         """Returns the executable as `Client.deserialize` takes it; None if XLA can not do that."""
@@ -220,6 +227,31 @@ class _OneDevice(xla_client.SingleDeviceSharding):  # type: ignore[misc]  # has 
 
     def _to_xla_hlo_sharding(self, num_dimensions: int) -> Any:
         return xla_client.HloSharding.replicate()
+
+
+def _output_types(loaded: Any) -> list[_Type]:
+    """Returns shape and type of each output of an executable."""
+    (module,) = loaded.hlo_modules()
+    computation = hlo.XlaComputation(module.as_serialized_hlo_module_proto())
+    result = computation.program_shape().result_shape()
+    shapes = result.tuple_shapes() if result.is_tuple() else [result]
+    return [
+        _Type(tuple(shape.dimensions()), np.dtype(shape.element_type()), weak_type=False)
+        for shape in shapes
+    ]
+
+
+@contextlib.contextmanager
+def _without_jax() -> Iterator[None]:
+    """Hides JAX from jaxlib, which imports it to copy an array, but can do without."""
+    if "jax" in sys.modules:
+        yield
+        return
+    sys.modules["jax"] = None  # type: ignore[assignment]  # so Python says that there is none
+    try:
+        yield
+    finally:
+        del sys.modules["jax"]
 
 
 @functools.cache

@@ -134,22 +134,21 @@ def test_a_wrong_cache_is_found_at_the_latest_when_it_is_fed(work, fault):
 @pytest.fixture(scope="module")
 def records(tmp_path_factory, environment):
     """Results of a bfloat16 model by every kind of backend."""
-    run = run_cbs(
-        *("--backend", "pt_inductor:eager,jax_xla,iree:llvm-cpu-data-tiling"),
-        *(
-            "-name",
-            "models/GPT2_TINY_GREEDY_BF16_(PT|JAX)_4X16XI32_8XI32/.+",
-            "-w",
-            "1",
-            "-iter",
-            "5",
-        ),
-        directory=tmp_path_factory.mktemp("generation"),
-        environment=environment,
-    )
-    assert run.code == 0, run.out + run.err
+    directory = tmp_path_factory.mktemp("generation")
+    # IREE takes a minute for a loop that PyTorch has unrolled: it gets that of JAX.
+    for framework, backends in (
+        ("PT", "pt_inductor:eager"),
+        ("JAX", "jax_xla,iree:llvm-cpu-data-tiling"),
+    ):
+        name = f"models/GPT2_TINY_GREEDY_BF16_{framework}_4X16XI32_8XI32/.+"
+        run = run_cbs(
+            *("--backend", backends, "-name", name, "-w", "1", "-iter", "5"),
+            directory=directory,
+            environment=environment,
+        )
+        assert run.code == 0, run.out + run.err
     found = run.document["benchmarks"]
-    assert len(found) == 4
+    assert len(found) == 3
     return found
 
 

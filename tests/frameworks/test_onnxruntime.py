@@ -115,6 +115,20 @@ def test_a_fingerprint_is_of_what_is_computed(tmp_path):
     assert len({of(first), of(other_weight), of(other_operator)}) == 3
 
 
+def test_a_fingerprint_does_not_know_names_or_the_order_of_independent_nodes(tmp_path):
+    kinds = {"x": TensorProto.FLOAT16, "y": TensorProto.FLOAT16}
+
+    def fingerprint(first, second, *, swapped=False):
+        branches = [_node("Relu", ["x"], first, name="a"), _node("Neg", ["x"], second, name="b")]
+        nodes = [*(branches[::-1] if swapped else branches), _node("Sub", [first, second], "y")]
+        return graph.fingerprint(_model(nodes, kinds), tmp_path)
+
+    one = fingerprint("p", "q")
+    assert fingerprint("token_26", "token_27", swapped=True) == one
+    operands = [_node("Relu", ["x"], "p"), _node("Neg", ["x"], "q"), _node("Sub", ["q", "p"], "y")]
+    assert graph.fingerprint(_model(operands, kinds), tmp_path) != one
+
+
 def test_a_fingerprint_holds_weights_that_are_in_a_file_beside_it(tmp_path):
     digests = []
     for scale in (1.0, 2.0):

@@ -117,12 +117,11 @@ def test_sixteen_bit_types_are_right_compiled_and_op_by_op(cbs_run):
 
 def test_a_model_that_generates_is_measured_whole_and_in_parts(cbs_run):
     run = cbs_run(
-        *("--backend", "tf_xla:xla,iree:llvm-cpu", "-w", "1", "-iter", "2"),
+        *("--backend", "tf_xla:xla", "-w", "1", "-iter", "2"),
         *("-name", "models/GPT2_TINY_GREEDY_FP32_TF_1X16XI32_8XI32/.+"),
     )
     assert run.code == 0, run.out + run.err
-    assert list(run.statuses.values()) == ["ok"] * 2
-    [xla] = [r for r in run.document["benchmarks"] if r["definition"]["backend"] == "tf_xla"]
+    [xla] = run.document["benchmarks"]
     parts = xla["metrics"]["framework_level"]["generation"]
     assert parts["prefill_ms"] > 0 < parts["decode_ms_per_token"]
     assert parts["verification"]["passed"]
