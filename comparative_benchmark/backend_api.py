@@ -214,6 +214,29 @@ class Backend(abc.ABC):
         Called last, where the process is to serve another model, which would meet what is left.
         """
 
+    def run_with(self, inputs: Sequence[Array]) -> list[Any] | None:
+        """Runs the loaded model once on further inputs, and returns the outputs on the host.
+
+        Never timed: generation is verified by it, with the tokens to feed as a further input (see
+        `models.generation`). Where the stack compiles by shapes, what it compiled already should
+        serve. None where the backend holds one program and nothing to make another of: the worker
+        then makes a second backend of its class for these inputs.
+        """
+        return None
+
+    def generation_parts(self) -> "GenerationParts":
+        """Returns prefill and decode of the loaded model, each compiled as the model was.
+
+        Asked for a `GenerationModel` only, after it was measured.
+
+        Raises:
+          UnsupportedError: they can not be called apart here.
+        """
+        raise UnsupportedError(
+            f"{type(self).__name__} runs a model that generates as one program, whose prefill and "
+            "decode can not be called apart"
+        )
+
     def device_timer(self) -> "DeviceTimer | None":
         """Returns a timer that runs on the device itself, where there is one."""
         return None

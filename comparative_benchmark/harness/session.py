@@ -93,7 +93,9 @@ class Session:
             with log_file.open("ab") as log:
                 self._process = subprocess.Popen(
                     [
-                        *(python, "-m", "comparative_benchmark.harness.worker"),
+                        # Without the current directory on the path: in a checkout, folders of
+                        # backends are called like the packages that they import.
+                        *(python, "-P", "-m", "comparative_benchmark.harness.worker"),
                         *(str(commands_read), str(answers_write)),
                     ],
                     stdin=subprocess.DEVNULL,

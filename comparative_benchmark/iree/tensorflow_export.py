@@ -49,7 +49,7 @@ def export(model: Any, inputs: Sequence[Array], context: BackendContext) -> prog
     with context.phase("lower"):
         text = function.experimental_get_compiler_ir(*specs)(stage="stablehlo")
         held = _captured(concrete)
-        # After the inputs: first captured tensors, then variables.
+        # What is captured comes after the inputs.
         return program.from_stablehlo(
             as_iree_reads(text), list(held), list(held.values()), first=len(inputs)
         )
@@ -74,13 +74,13 @@ def _with_bytes(constant: "re.Match[str]") -> str:
 
 def _captured(concrete: Any) -> dict[str, Array]:
     """Returns what a traced function reads besides its arguments, by name, in XLA's order."""
-    import tensorflow as tf
-
     variables = {id(variable.handle): variable for variable in concrete.graph.variables}
-    handles = [item for item in concrete.captured_inputs if item.dtype == tf.resource]
-    tensors = [item for item in concrete.captured_inputs if item.dtype != tf.resource]
-    held = {f"constant.{index}": tensor.numpy() for index, tensor in enumerate(tensors)}
-    for index, handle in enumerate(handles):
-        variable = variables[id(handle)]
-        held[f"{index}.{variable.name}"] = variable.numpy()
+    held: dict[str, Array] = {}
+    # In the order of capture: tensors and variables may take turns.
+    for index, item in enumerate(concrete.captured_inputs):
+        variable = variables.get(id(item))
+        if variable is not None:
+            held[f"{index}.{variable.name}"] = variable.numpy()
+        else:
+            held[f"constant.{index}"] = item.numpy()
     return held

@@ -18,7 +18,7 @@ from comparative_benchmark.xla_hlo.private_jaxlib import extension
 class JaxExporter:
     """Traces `apply(params, *inputs)`: the weights come before the inputs."""
 
-    packages = ("jax", "jaxlib", "flax")
+    packages: tuple[str, ...] = ("jax", "jaxlib", "flax")
 
     def __init__(self, model: Any, inputs: Sequence[InputType], platform: str) -> None:
         self._apply, self._params = split(model)

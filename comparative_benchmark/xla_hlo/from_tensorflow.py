@@ -16,7 +16,7 @@ _STAGES = {"stablehlo": "stablehlo_serialized", "hlo-text": "hlo_serialized"}
 class TensorFlowExporter:
     """Traces `forward(*inputs)`: the inputs come before the variables that it reads."""
 
-    packages = ("tensorflow", "keras", "jaxlib")
+    packages: tuple[str, ...] = ("tensorflow", "keras", "jaxlib")
 
     def __init__(self, model: Any, inputs: Sequence[InputType], platform: str) -> None:
         self._platform = platform.upper()

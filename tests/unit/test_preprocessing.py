@@ -130,3 +130,8 @@ def test_element_types_and_numpy_types_are_a_bijection():
     names = ["f64", "f32", "f16", "bf16", "i8", "i32", "i64", "i1", "u8"]
     assert [element_type_of(numpy_dtype(name)) for name in names] == names
     assert element_type_of(np.complex64) == "complex64"
+
+
+def test_a_text_without_words_is_refused():
+    with pytest.raises(ValueError, match="no word"):
+        preprocessing.token_batch(" ", TOKENIZER, batch_size=1, seq_len=4)

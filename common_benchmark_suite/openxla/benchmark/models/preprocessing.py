@@ -43,6 +43,9 @@ def token_batch(
 
     Returns:
       input_ids and attention_mask, both int32[batch, seq].
+
+    Raises:
+      ValueError: the text holds no word.
     """
     from tokenizers import Tokenizer
 
@@ -50,6 +53,8 @@ def token_batch(
     tokenizer.enable_truncation(seq_len)
     tokenizer.enable_padding(length=seq_len)
     words = text.split()
+    if not words:
+        raise ValueError("a text of no word makes no rows that differ")
     # A stride without a common divisor visits every word before it comes round.
     stride = next(n for n in itertools.count(7) if math.gcd(n, len(words)) == 1)
     shifts = [(stride * row) % len(words) for row in range(batch_size)]
