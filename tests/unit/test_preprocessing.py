@@ -134,4 +134,4 @@ def test_element_types_and_numpy_types_are_a_bijection():
 
 def test_a_text_without_words_is_refused():
     with pytest.raises(ValueError, match="no word"):
-        preprocessing.token_batch(" ", TOKENIZER, batch_size=1, seq_len=4)
+        preprocessing.token_batch(" ", testdata.TOKENIZER, batch_size=1, seq_len=4)
