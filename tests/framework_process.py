@@ -10,6 +10,9 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
+import psutil
+
+_LARGEST_BYTES = 2 * 2**30
 _SERVER = """
 import json, sys, traceback
 answers = sys.stdout
@@ -56,5 +59,9 @@ def run_script(
     answer = process.stdout.readline()
     if not answer:
         raise RuntimeError(f"the process of {framework} ended with {process.wait()}")
+    if psutil.Process(process.pid).memory_info().rss > _LARGEST_BYTES:
+        # Compiled programs pile up; another process starts with none.
+        process.kill()
+        process.wait()
     if (failure := json.loads(answer)) is not None:
         raise RuntimeError(failure)
