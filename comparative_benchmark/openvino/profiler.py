@@ -59,7 +59,8 @@ def layer_table(layers: dict[str, dict[str, Any]], iterations: int) -> str:
     """Returns time by kind of layer, with its kernel, and by layer.
 
     Args:
-      layers: by name; kind (`layer`), `kernel` and `times_us`, a time for each iteration.
+      layers: by name; kind (`layer`), `kernel` and `times_us`, a time for each iteration in which
+        the layer took a microsecond at least: of less, OpenVINO says that it was not executed.
       iterations: how many there were.
     """
     total = sum(sum(layer["times_us"]) for layer in layers.values()) or 1.0

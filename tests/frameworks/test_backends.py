@@ -3,7 +3,7 @@
 import pytest
 from tests_support import run_cbs
 
-TINY = "models/(BERT|RESNET)_TINY_{}_.+_BATCH1/.+"
+TINY = "models/(BERT|RESNET)_TINY_{}_(PT|JAX)_.+_BATCH1/.+"
 COMPETITORS = {
     ("PT", "pt_inductor:eager"): "parameters",
     ("PT", "pt_inductor:inductor"): "parameters",

@@ -174,7 +174,10 @@ def test_the_profiler_tells_layers(tiny):
     assert tables
     assert "Convolution" in tables[0].read_text()
     layers = json.loads(tables[0].with_name("layers.json").read_text())
-    assert all(len(x["times_us"]) == layers["iterations"] for x in layers["layers"].values())
+    counts = [len(layer["times_us"]) for layer in layers["layers"].values()]
+    # Not executed, says OpenVINO of a layer that took less than a microsecond.
+    assert max(counts) == layers["iterations"]
+    assert min(counts) > 0
 
 
 def test_the_cache_serves_who_compiles_again(tmp_path):
