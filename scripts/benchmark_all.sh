@@ -10,11 +10,11 @@ OUTPUT="${3:-results/${BACKEND}.json}"
 shift $(($# < 3 ? $# : 3))
 
 NAMES=(
-  'models/BERT_TINY_(FP32|FP16|BF16)_.+/.+'
-  'models/RESNET_TINY_(FP32|FP16|BF16)_.+/.+'
-  'models/BERT_BASE_FP32_.+_SEQLEN128/.+'
-  'models/BERT_LARGE_FP32_.+_BATCH1/.+'
-  'models/RESNET50_FP32_.+_BATCH1/.+'
+  'models/BERT_TINY_(FP32|FP16|BF16)_.+/.+DEFAULT'
+  'models/RESNET_TINY_(FP32|FP16|BF16)_.+/.+DEFAULT'
+  'models/BERT_BASE_FP32_.+_SEQLEN128/.+DEFAULT'
+  'models/BERT_LARGE_FP32_.+_BATCH1/.+DEFAULT'
+  'models/RESNET50_FP32_.+_BATCH1/.+DEFAULT'
 )
 NAME="$(IFS='|'; echo "${NAMES[*]}")"
 exec "$(dirname "$0")/../comparative_benchmark/${BACKEND}/run_benchmarks.py" \

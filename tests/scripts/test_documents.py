@@ -64,7 +64,7 @@ def checkout(tmp_path_factory) -> Path:
 def own_checkout(checkout, tmp_path, environment) -> tuple[Path, dict[str, str]]:
     """A copy for one test with the environment that is there, whose `cbs` then is the copy's."""
     target = tmp_path / "suite"
-    shutil.copytree(checkout, target, ignore=shutil.ignore_patterns("*.venv", "results"))
+    shutil.copytree(checkout, target, ignore=shutil.ignore_patterns("*.venv"))
     (target / ".venv").symlink_to(ROOT / ".venv")
     path = os.pathsep.join([str(target), str(target / "common_benchmark_suite")])
     return target, {**environment, "PYTHONPATH": path}
