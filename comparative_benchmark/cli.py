@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run.add_argument(
         *spellings("--backend"),
         required=True,
-        help="backends, e.g. jax_xla,pt_inductor:inductor+freezing,iree",
+        help="backends, e.g. jax_xla,pt_inductor:inductor+freezing,iree; `all` that are installed",
     )
     add_run_options(run)
     add_sampling_options(run)

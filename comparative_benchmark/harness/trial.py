@@ -20,6 +20,9 @@ from comparative_benchmark.harness.verification import Verification
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec, ModelFrameworkType, Workload
 
+# What `--backend` calls all backends that are installed.
+ALL_BACKENDS = "all"
+
 # Case, competitor, device.
 TrialKey = tuple[str, str, str]
 
@@ -199,13 +202,18 @@ class TrialOutcome:
 def parse_competitors(text: str, accelerator: str) -> list[Competitor]:
     """Returns the competitors that `a,b:compiler,c:compiler+option` names.
 
-    A backend without a compiler stands for all its default compilers for that accelerator.
+    A backend without a compiler stands for all its default compilers for that accelerator; `all`
+    for those of every installed backend.
 
     Raises:
       UnknownBackendError: a name is unknown; the message gives the choices.
     """
     found: dict[str, Competitor] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
+        if item == ALL_BACKENDS:
+            every, _ = installed_competitors(accelerator)
+            found |= {str(competitor): competitor for competitor in every}
+            continue
         name, _, compiler = item.partition(":")
         compilers = [compiler] if compiler else []
         for competitor in competitors_of(get_backend(name), compilers, accelerator):
@@ -213,6 +221,23 @@ def parse_competitors(text: str, accelerator: str) -> list[Competitor]:
     if not found:
         raise UnknownBackendError(f"no backend given; choices are {', '.join(backends())}")
     return list(found.values())
+
+
+def installed_competitors(accelerator: str) -> tuple[list[Competitor], dict[str, str]]:
+    """Returns the usual competitors of all installed backends, and of the others how to get them.
+
+    A backend counts as installed when it can run models of one framework at least.
+    """
+    installed: list[Competitor] = []
+    absent: dict[str, str] = {}
+    for backend in backends().values():
+        missing = {framework: backend.missing_modules(framework) for framework in backend.modules}
+        if all(missing.values()):
+            names = sorted({name for found in missing.values() for name in found})
+            absent[backend.name] = f"{', '.join(names)} not installed; run {backend.install}"
+        else:
+            installed += competitors_of(backend, [], accelerator)
+    return installed, absent
 
 
 def in_environments(

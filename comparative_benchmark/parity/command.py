@@ -30,7 +30,11 @@ from comparative_benchmark.harness.host import (
 from comparative_benchmark.harness.memory import default_limit_bytes
 from comparative_benchmark.harness.session import Limits
 from comparative_benchmark.harness.settings import RunSettings
-from comparative_benchmark.harness.trial import Competitor, parse_competitors
+from comparative_benchmark.harness.trial import (
+    Competitor,
+    installed_competitors,
+    parse_competitors,
+)
 from comparative_benchmark.intermediates import RECORDERS
 from comparative_benchmark.parity import grid, matrix
 from comparative_benchmark.parity.document import ParityFile, ParityFileError
@@ -209,7 +213,7 @@ def _competitors(text: str | None, device: DeviceSpec, screen: Screen) -> list[C
             return parse_competitors(text, device.accelerator_type)
         except UnknownBackendError as error:
             raise UsageError(str(error)) from error
-    found, absent = grid.installed_competitors(device.accelerator_type)
+    found, absent = installed_competitors(device.accelerator_type)
     for name, how in absent.items():
         screen.say(f"{name} is left out: {how}", style="yellow")
     return found

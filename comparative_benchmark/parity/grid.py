@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from comparative_benchmark.backend_api import backends
-from comparative_benchmark.harness.trial import Competitor, Trial, competitors_of
+from comparative_benchmark.harness.trial import Competitor, Trial
 from openxla.benchmark.def_types import (
     BenchmarkCase,
     DeviceSpec,
@@ -142,23 +141,6 @@ def cells(
 ) -> list[Cell]:
     """Returns every combination, row by row; none is left out."""
     return [_cell(row, column, device) for row in found_rows for column in found_columns]
-
-
-def installed_competitors(accelerator: str) -> tuple[list[Competitor], dict[str, str]]:
-    """Returns the usual competitors of all installed backends, and of the others how to get them.
-
-    A backend counts as installed when it can run models of one framework at least.
-    """
-    installed: list[Competitor] = []
-    absent: dict[str, str] = {}
-    for backend in backends().values():
-        missing = {framework: backend.missing_modules(framework) for framework in backend.modules}
-        if all(missing.values()):
-            names = sorted({name for found in missing.values() for name in found})
-            absent[backend.name] = f"{', '.join(names)} not installed; run {backend.install}"
-        else:
-            installed += competitors_of(backend, [], accelerator)
-    return installed, absent
 
 
 def _cell(row: Row, column: Column, device: DeviceSpec) -> Cell:

@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from comparative_benchmark import backend_api
-from comparative_benchmark.harness.trial import parse_competitors
+from comparative_benchmark.harness.trial import installed_competitors, parse_competitors
 from comparative_benchmark.parity import grid
 from openxla.benchmark import devices, testdata
 from openxla.benchmark.comparative_suite import catalog
@@ -115,7 +115,15 @@ def test_what_can_not_be_says_why_and_what_to_do(make_cells):
 
 def test_backends_that_are_not_installed_are_told_and_left_out(monkeypatch):
     monkeypatch.setattr(backend_api, "is_installed", lambda name: name in ("jax", "flax"))
-    competitors, absent = grid.installed_competitors("cpu")
+    competitors, absent = installed_competitors("cpu")
     assert [str(item) for item in competitors if item.backend.name == "jax_xla"] == ["jax_xla:xla"]
     assert {item.backend.name for item in competitors} & set(absent) == set()
     assert "torch not installed; run " in absent["pt_inductor"]
+
+
+def test_all_stands_for_every_installed_backend():
+    every, _ = installed_competitors("cpu")
+    assert parse_competitors("all", "cpu") == every
+    more = parse_competitors("all,jax_xla,pt_inductor:eager", "cpu")
+    assert {str(item) for item in more} == {str(item) for item in every} | {"pt_inductor:eager"}
+    assert len(more) == len(set(map(str, more)))

@@ -17,6 +17,10 @@ from openxla.benchmark.models.architectures.base import element_type
 
 DATA_TYPES = ("fp32", "fp16", "bf16")
 
+# The first variant of each tiny family: every architecture once in every framework, for runs that
+# shall reach all code of all backends in minutes.
+TINY_ZOO_TAG = "tiny-zoo"
+
 _CHANNELS_FIRST = re.compile(r"_(\d+)X(\d+)X(\d+)X(\$\{ELEMENT_TYPE\})")
 
 
@@ -78,6 +82,9 @@ class Family:
                 exported_model_types=self._exports(framework, data_type),
             )
             variants = utils.build_models(template, {self.axis: self.sizes})
+            if "tiny" in self.tags and data_type == self.data_types[0]:
+                first = next(iter(variants))
+                variants[first] = _in_tiny_zoo(variants[first])
             models.update({(data_type, *key): model for key, model in variants.items()})
         return models
 
@@ -99,6 +106,10 @@ class Family:
             name=_CHANNELS_FIRST.sub(r"_\2X\3X\1X\4", self.name),
             tags=tuple(dict.fromkeys((*self.tags, "${data_type}"))),
         )
+
+
+def _in_tiny_zoo(model: Model) -> Model:
+    return attrs.evolve(model, tags=(*model.tags, TINY_ZOO_TAG))
 
 
 BERT_TINY = Family(

@@ -3,6 +3,7 @@
 import attrs
 
 from openxla.benchmark.comparative_suite import utils
+from openxla.benchmark.comparative_suite.families import TINY_ZOO_TAG
 from openxla.benchmark.def_types import (
     Model,
     ModelArtifactType,
@@ -88,7 +89,7 @@ def _vit(precision: _Precision) -> Model:
 def _tiny(impl: ModelImplementation, precision: _Precision, name: str, source: str) -> Model:
     return Model(
         name=name,
-        tags=[precision.tag, "batch-1", "tiny"],
+        tags=[precision.tag, "batch-1", "tiny", TINY_ZOO_TAG],
         model_impl=impl,
         model_parameters={"model_uri": f"converted:{source}/{precision.file}"},
         exported_model_types=(precision.kind, ModelArtifactType.TOSA_MLIR),
