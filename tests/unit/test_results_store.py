@@ -198,3 +198,25 @@ def test_a_lock_that_is_never_given_back_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "_LOCK_TIMEOUT_S", 0.05)
     with holder._lock, pytest.raises(ResultsFileError, match="held its lock"):
         ResultsFile(path).append({})
+
+
+def test_a_result_more_does_not_read_the_others(tmp_path, monkeypatch):
+    file, _ = start(tmp_path / "results.json")
+    file.append({"n": 0})
+    with monkeypatch.context() as patched:
+        patched.setattr(store.json, "loads", lambda _: pytest.fail("all was read"))
+        file.append({"n": 1, "text": "]}\n"})
+        file.append({"n": 2})
+    assert [record["n"] for record in file.records()] == [0, 1, 2]
+    lines = (tmp_path / "results.json").read_text().splitlines()
+    assert [json.loads(line.rstrip(","))["n"] for line in lines[1:-1]] == [0, 1, 2]
+
+
+def test_a_file_of_another_layout_is_added_to_as_well(tmp_path):
+    path = tmp_path / "results.json"
+    file, _ = start(path)
+    file.append({"n": 0})
+    path.write_text(json.dumps(read(path), indent=2))
+    file.append({"n": 1})
+    file.append({"n": 2})
+    assert [record["n"] for record in file.records()] == [0, 1, 2]
