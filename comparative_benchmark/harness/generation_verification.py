@@ -21,8 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from comparative_benchmark.harness.verification import (
-    EPSILONS,
-    FLOOR_IN_EPSILONS,
+    FLOORS,
     MAX_ERROR_FACTOR,
     MAX_REFERENCE_ERROR,
     MIN_RELATIVE_SPREAD,
@@ -203,8 +202,8 @@ def _limits(
             f"logits: the reference run in this type is itself off by {rmse / scale:.2g} of the "
             "scale, so nothing can be judged"
         )
-    epsilon = EPSILONS[DATA_TYPES.get(str(data_type), "f32")]
-    floor = parameters.get("rmse_floor", FLOOR_IN_EPSILONS * epsilon) * scale
+    type_floor = FLOORS[DATA_TYPES.get(str(data_type), "f32")]
+    floor = parameters.get("rmse_floor", type_floor) * scale
     factor = parameters.get("rmse_factor", RMSE_FACTOR)
     return _Limits(
         scale=scale,

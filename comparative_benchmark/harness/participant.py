@@ -94,16 +94,17 @@ class Participant:
     def warm_up_until_steady(self, rule: SamplingRule) -> None:
         """Runs until the half-split test finds no trend any more, or the warm-up's budget is spent.
 
-        Then it decides how many iterations make a block.
+        However slow an iteration is, there are enough for the test. Then it decides how many
+        iterations make a block.
         """
         samples = self.record.warmup_latencies_ms
         verdict = None
-        while self.alive and sum(samples) < rule.warmup_budget_ms:
+        while self.alive and not rule.is_warm_up_spent(samples):
             if not (block := self._measure(rule.warmup_iterations(samples), part="warm-up")):
                 return
             samples += block["latencies_ms"]
-            verdict = steadiness(samples[-rule.steady_window :])
-            if len(samples) >= rule.steady_window and verdict.steady:
+            verdict = steadiness(rule.warm_up_end(samples))
+            if verdict.steady and rule.is_warm_up_enough(samples):
                 break
         if verdict is None:
             return
@@ -112,7 +113,7 @@ class Participant:
             reason = f"not steady after {sum(samples) / 1e3:.0f} s of warm-up: {verdict.reason}"
             self._end(SessionEnded(Status.UNSTEADY, "warm_up", reason))
             return
-        median_ms = statistics.median(samples[-rule.steady_window :])
+        median_ms = statistics.median(rule.warm_up_end(samples))
         self.iterations_per_block = rule.iterations_per_block(median_ms, self.record.timer_ns or 0)
 
     def measure_block(self, round_index: int, iterations: int, *, refresh: bool = False) -> None:
@@ -224,6 +225,7 @@ class Participant:
                 "device": attrs.asdict(self.trial.device, value_serializer=_plain),
                 "threads": self._settings.threads,
                 "work_dir": str(self._work_dir),
+                "exported": self.trial.program.paths if self.trial.program else {},
             },
             "module_path": model.model_impl.module_path,
             "parameters": dict(model.model_parameters),

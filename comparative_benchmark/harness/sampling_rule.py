@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import attrs
 
+from comparative_benchmark.harness.steadiness import FEWEST_SAMPLES
+
 _TIMER_STEPS = 10_000
 # Samples travel through a pipe and stay in the results.
 _MOST_ITERATIONS = 2000
@@ -43,7 +45,8 @@ class SamplingRule:
       min_rounds, max_rounds: rounds of one process; a round has a block of each competitor.
       block_ms: how long a block should take; longer than the machine's short disturbances.
       round_budget_s: measuring time of one process, after which no round is begun.
-      warmup_budget_ms: after which a trial that is not steady is `unsteady`.
+      warmup_budget_ms: after which a trial that is not steady is `unsteady`, if it has had
+        enough iterations to look at.
       steady_window: samples at the end of the warm-up that are tested for a trend.
       trial_budget_s: time of a trial, start-up included, after which it gets no further process
         beyond `min_processes`.
@@ -71,6 +74,27 @@ class SamplingRule:
         if not samples_ms:
             return 5
         return max(5, min(200, math.ceil(20 / max(statistics.median(samples_ms), 1e-3))))
+
+    def warm_up_end(self, samples_ms: Sequence[float]) -> Sequence[float]:
+        """Returns the part of a warm-up that is tested for a trend.
+
+        That of a slow model ends with few samples, of which the first half are let go.
+        """
+        window = self.steady_window
+        if self._is_over_budget(samples_ms):
+            window = max(FEWEST_SAMPLES, min(window, len(samples_ms) // 2))
+        return samples_ms[-window:]
+
+    def is_warm_up_enough(self, samples_ms: Sequence[float]) -> bool:
+        """Returns whether a warm-up that looks steady may end."""
+        return self._is_over_budget(samples_ms) or len(samples_ms) >= self.steady_window
+
+    def is_warm_up_spent(self, samples_ms: Sequence[float]) -> bool:
+        """Returns whether a warm-up that is not steady has had its chance."""
+        return self._is_over_budget(samples_ms) and len(samples_ms) >= 1.5 * self.steady_window
+
+    def _is_over_budget(self, samples_ms: Sequence[float]) -> bool:
+        return sum(samples_ms) >= self.warmup_budget_ms
 
     def iterations_per_block(self, median_ms: float, timer_ns: float = 0.0) -> int:
         """Returns how many iterations make a block.

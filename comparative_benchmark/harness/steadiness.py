@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from comparative_benchmark.harness.resampling import SampleError, student_quantile
 from comparative_benchmark.harness.statistics import LATENCY_LEVEL
 
-_FEWEST_SAMPLES = 8
+FEWEST_SAMPLES = 8
 _MOST_BATCHES = 20
 # pyperf's limits for means and quartiles.
 _SLOWER_FIRST_MEAN, _FASTER_FIRST_MEAN, _QUARTILES, _MAD_FACTOR = 0.10, 0.50, 0.05, 2.0
@@ -60,8 +60,8 @@ def steadiness(samples_ms: Sequence[float]) -> Steadiness:
     trends. Fewer than 8 samples, or samples that are no positive finite number, are not steady.
     """
     values = np.asarray(samples_ms, dtype=np.float64)
-    if values.size < _FEWEST_SAMPLES:
-        return _unsteady(f"{values.size} samples, the test needs at least {_FEWEST_SAMPLES}")
+    if values.size < FEWEST_SAMPLES:
+        return _unsteady(f"{values.size} samples, the test needs at least {FEWEST_SAMPLES}")
     if not (np.isfinite(values).all() and (values > 0).all()):
         return _unsteady("a sample is no positive finite number")
     first, second = _half(values[: values.size // 2]), _half(values[values.size // 2 :])
@@ -92,7 +92,7 @@ def relative_precision(samples_ms: Sequence[float]) -> float:
     values = np.asarray(samples_ms, dtype=np.float64)
     if not (np.isfinite(values).all() and (values > 0).all()):
         raise SampleError("a sample is no positive finite number")
-    if values.size < _FEWEST_SAMPLES:
+    if values.size < FEWEST_SAMPLES:
         return math.inf
     batches = min(_MOST_BATCHES, values.size // 2)
     medians = [float(np.median(part)) for part in np.array_split(values, batches)]

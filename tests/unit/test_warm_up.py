@@ -1,0 +1,54 @@
+"""The end of a warm-up, however slow an iteration is."""
+
+import itertools
+from types import SimpleNamespace
+
+import pytest
+
+from comparative_benchmark.harness.participant import Participant
+from comparative_benchmark.harness.sampling_rule import SamplingRule
+from comparative_benchmark.harness.trial import ProcessRecord
+
+
+class _Played(Participant):
+    """Plays given samples instead of a worker's."""
+
+    def __init__(self, samples_ms):
+        self.record = ProcessRecord()
+        self.iterations_per_block = 1
+        self._session = SimpleNamespace()
+        self._samples = iter(samples_ms)
+        self._stack = SimpleNamespace(close=lambda: None)
+
+    def _measure(self, iterations, **note):
+        return {"latencies_ms": list(itertools.islice(self._samples, iterations))}
+
+
+def _noise(first, then):
+    return itertools.chain(first, itertools.cycle(then))
+
+
+@pytest.mark.parametrize("scale", [1.0, 1600.0, 60_000.0])
+def test_a_steady_model_passes_however_slow(scale):
+    played = _Played(_noise([], [scale * factor for factor in (1, 1.01, 0.99, 1.005)]))
+    played.warm_up_until_steady(SamplingRule())
+    assert played.record.reason is None
+    assert played.iterations_per_block == (40 if scale == 1.0 else 1)
+    # The test needs 8; slow models do not wait for many more.
+    assert len(played.record.warmup_latencies_ms) == (25 if scale == 1.0 else 10)
+
+
+def test_a_slow_model_that_warms_up_late_gets_its_chance():
+    played = _Played(_noise([4000.0] * 2, [1600, 1610, 1590]))
+    played.warm_up_until_steady(SamplingRule())
+    assert played.record.reason is None
+    assert len(played.record.warmup_latencies_ms) == 10
+
+
+@pytest.mark.parametrize("scale", [1.0, 1600.0])
+def test_what_never_gets_steady_ends(scale):
+    played = _Played(scale * 1.2**step for step in range(100_000))
+    played.warm_up_until_steady(SamplingRule())
+    assert played.record.status.value == "unsteady"
+    assert not played.alive
+    assert len(played.record.warmup_latencies_ms) >= 20
