@@ -131,9 +131,11 @@ def from_torch(
     import torch  # the StableHLO route must not pay for this
     from iree.compiler.extras.fx_importer import FxImporter
 
+    from comparative_benchmark.iree import decompositions
+
     with torch.no_grad():
         exported = torch.export.export(module, inputs, strict=strict)
-        exported = exported.run_decompositions(_decompositions())
+        exported = exported.run_decompositions(decompositions.table())
     weights = _ExternalWeights()
     with ir.Context() as context:
         importer = FxImporter(context=context, hooks=weights)
@@ -171,15 +173,7 @@ def compile_program(
         ValueError: for an unknown device.
         iree.compiler.tools.CompilerToolError: with the compiler's diagnostics.
     """
-    if device not in _DEVICE_FLAGS:
-        raise ValueError(f"unknown device {device!r}, expected one of {sorted(_DEVICE_FLAGS)}")
-    flags = [
-        f"--iree-hal-target-device={device}",
-        f"--iree-opt-data-tiling={str(data_tiling).lower()}",
-        *_DEVICE_FLAGS[device],
-    ]
-    if device == "local":
-        flags.append(f"--iree-llvmcpu-target-cpu={target_cpu}")
+    flags = compile_flags(data_tiling=data_tiling, device=device, target_cpu=target_cpu)
     partial = output.with_name(f"{output.name}.partial")
     tools.compile_str(
         program.mlir,
@@ -191,34 +185,24 @@ def compile_program(
     partial.replace(output)
 
 
-def _decompositions() -> Any:
-    """Returns the decompositions that bring an exported program to what IREE compiles best.
+def compile_flags(
+    *, data_tiling: bool, device: str = "local", target_cpu: str = "host"
+) -> list[str]:
+    """Returns the compiler's flags; see `compile_program`.
 
-    This is core ATen, attention included: IREE 3.13 compiles scaled_dot_product_attention to an
-    operation of its own that is slow on CPU (BERT base, 128 tokens: 402 ms, against 228 ms
-    decomposed). Keeping linear, layer_norm, softmax or gelu whole changes nothing (224 to 230 ms).
-    Without decompositions compilation fails on boolean literals of rank 0.
+    Raises:
+        ValueError: for an unknown device.
     """
-    import torch
-    from torch._decomp import get_decompositions
-
-    table = torch.export.default_decompositions()
-    # Core ATen ends at batch norms with three results, which IREE does not lower.
-    batch_norms = ("_native_batch_norm_legit_no_training", "_native_batch_norm_legit")
-    table.update(get_decompositions([getattr(torch.ops.aten, name) for name in batch_norms]))
-    table[torch.ops.aten.view.default] = _view
-    return table
-
-
-def _view(x: torch.Tensor, size: Sequence[int]) -> Any:
-    """Views a tensor as another shape; copies it where its strides do not allow that.
-
-    Attention that is decomposed has other strides than the whole operation that was traced, and a
-    view behind it may then be none. To IREE, whose tensors have no strides, a copy is nothing.
-    """
-    if x.is_contiguous():
-        return NotImplemented
-    return x.contiguous().view(size)
+    if device not in _DEVICE_FLAGS:
+        raise ValueError(f"unknown device {device!r}, expected one of {sorted(_DEVICE_FLAGS)}")
+    flags = [
+        f"--iree-hal-target-device={device}",
+        f"--iree-opt-data-tiling={str(data_tiling).lower()}",
+        *_DEVICE_FLAGS[device],
+    ]
+    if device == "local":
+        flags.append(f"--iree-llvmcpu-target-cpu={target_cpu}")
+    return flags
 
 
 class _ExternalWeights:
