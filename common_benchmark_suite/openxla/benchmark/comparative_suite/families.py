@@ -31,7 +31,8 @@ class Family:
     `name` may hold `${FRAMEWORK}`, `${DATA_TYPE}` (FP32 ...), `${ELEMENT_TYPE}` (F32 ...) and the
     axis, as in the names that the seed's users know; tags may, too, and `${data_type}` (fp32 ...).
     `tflite` are the data types that are converted to TFLite from JAX, `tensorflow_tflite` what is
-    made of the fp32 model in TensorFlow.
+    made of the fp32 model in TensorFlow. These two say what the seed published; of families that it
+    has not `published`, what they export to is what was proved.
     """
 
     name: str
@@ -43,6 +44,8 @@ class Family:
     data_types: Sequence[str] = DATA_TYPES
     tflite: Sequence[str] = ()
     tensorflow_tflite: Sequence[ModelArtifactType] = (ModelArtifactType.TFLITE_FP32,)
+    published: bool = False
+    in_tiny_zoo: bool = True
 
     def models(
         self,
@@ -69,26 +72,37 @@ class Family:
                 "data_type": data_type,
                 self.axis: f"${{{self.axis}}}",
             }
+            parameters = {
+                "data_type": data_type,
+                "model_name": model_name or self.model_name,
+                **self.parameters,
+                **(parameters_by_type or {}).get(data_type, {}),
+            }
             template = utils.ModelTemplate(
                 name=utils.substitute(self.name, fields),
                 tags=list(dict.fromkeys(utils.substitute(tag, fields) for tag in self.tags)),
                 model_impl=model_impl,
-                model_parameters={
-                    "data_type": data_type,
-                    "model_name": model_name or self.model_name,
-                    **self.parameters,
-                    **(parameters_by_type or {}).get(data_type, {}),
-                },
-                exported_model_types=self._exports(framework, data_type),
+                model_parameters=parameters,
+                exported_model_types=self._exports(framework, model_impl, data_type, parameters),
             )
             variants = utils.build_models(template, {self.axis: self.sizes})
-            if "tiny" in self.tags and data_type == self.data_types[0]:
+            if "tiny" in self.tags and self.in_tiny_zoo and data_type == self.data_types[0]:
                 first = next(iter(variants))
                 variants[first] = _in_tiny_zoo(variants[first])
             models.update({(data_type, *key): model for key, model in variants.items()})
         return models
 
-    def _exports(self, framework: str, data_type: str) -> Sequence[ModelArtifactType]:
+    def _exports(
+        self,
+        framework: str,
+        model_impl: ModelImplementation,
+        data_type: str,
+        parameters: Parameters,
+    ) -> Sequence[ModelArtifactType]:
+        if not self.published:
+            types = exports.proved(model_impl, {**parameters, self.axis: None})
+            if types is not None:
+                return types
         if framework == "JAX":
             return exports.from_jax(data_type, self.tflite)
         if framework == "TF":
@@ -130,6 +144,7 @@ BERT_BASE = Family(
     tags=(utils.SEQLEN_TAG,),
     parameters={"batch_size": 1},
     tflite=DATA_TYPES,
+    published=True,
 )
 
 BERT_LARGE = Family(
@@ -140,6 +155,7 @@ BERT_LARGE = Family(
     tags=(utils.BATCH_TAG,),
     parameters={"seq_len": 384},
     tflite=("fp32", "fp16"),
+    published=True,
 )
 
 RESNET_TINY = Family(
@@ -160,6 +176,7 @@ RESNET50 = Family(
     tags=(utils.BATCH_TAG,),
     tflite=DATA_TYPES,
     tensorflow_tflite=(ModelArtifactType.TFLITE_FP32, ModelArtifactType.TFLITE_INT8),
+    published=True,
 )
 
 VIT_TINY = Family(
@@ -205,6 +222,7 @@ EFFICIENTNETB7 = Family(
     sizes=(1, 64, 128),
     tags=(utils.BATCH_TAG,),
     tflite=DATA_TYPES,
+    published=True,
 )
 
 GPT2LMHEAD_TINY = Family(
@@ -224,6 +242,7 @@ GPT2LMHEAD = Family(
     sizes=(1, 64, 128),
     tags=(utils.BATCH_TAG,),
     tflite=DATA_TYPES,
+    published=True,
 )
 
 LLAMA_TINY = Family(
@@ -271,10 +290,17 @@ def _greedy(
 
 GPT2_TINY_GREEDY = _greedy("GPT2_TINY", "gpt2-tiny", 16, 8, (1, 4), "tiny")
 GPT2_GREEDY = _greedy("GPT2", "gpt2", 512, 128, (1, 8))
-LLAMA_TINY_GREEDY = _greedy("LLAMA_TINY", "llama-tiny", 16, 8, (1, 4), "tiny")
+# Their loop is GPT-2's, and their layers are those of the models above.
+LLAMA_TINY_GREEDY = attrs.evolve(
+    _greedy("LLAMA_TINY", "llama-tiny", 16, 8, (1, 4), "tiny"), in_tiny_zoo=False
+)
 LLAMA_1B_GREEDY = _greedy("LLAMA_1B", "TinyLlama/TinyLlama-1.1B-Chat-v1.0", 1024, 256, (1,))
-GEMMA_TINY_GREEDY = _greedy("GEMMA_TINY", "gemma-tiny", 16, 8, (1, 4), "tiny")
-GEMMA2BIT_GREEDY = _greedy("GEMMA2BIT", "google/gemma-2b-it", 1024, 256, (1,))
+GEMMA_TINY_GREEDY = attrs.evolve(
+    _greedy("GEMMA_TINY", "gemma-tiny", 16, 8, (1, 4), "tiny"), in_tiny_zoo=False
+)
+GEMMA2BIT_GREEDY = attrs.evolve(
+    _greedy("GEMMA2BIT", "google/gemma-2b-it", 1024, 256, (1,)), published=True
+)
 
 T5_TINY = Family(
     name="T5_TINY_${DATA_TYPE}_${FRAMEWORK}_32XI32_BATCH${batch_size}",
@@ -293,6 +319,7 @@ T5_SMALL = Family(
     tags=("fp32", utils.BATCH_TAG),
     parameters={"seq_len": 128},
     data_types=("fp32",),
+    published=True,
 )
 
 # The seed's definitions of the 16-bit models leave out the length, and the tag of the type.
@@ -304,6 +331,7 @@ T5_LARGE_FP32 = Family(
     tags=("fp32", utils.BATCH_TAG),
     parameters={"seq_len": 512},
     data_types=("fp32",),
+    published=True,
 )
 T5_LARGE_16_BIT = attrs.evolve(
     T5_LARGE_FP32, tags=(utils.BATCH_TAG,), parameters={}, data_types=("fp16", "bf16")
@@ -329,6 +357,7 @@ T5_4CG_SMALL = Family(
     tags=("fp32", "batch-1", "gen-${max_new_tokens}"),
     parameters={"batch_size": 1, "seq_len": 128},
     data_types=("fp32",),
+    published=True,
 )
 
 # The number of new tokens is the seed's default, which its definitions leave out.
@@ -340,6 +369,7 @@ T5_4CG_LARGE = Family(
     tags=("fp32", utils.BATCH_TAG),
     parameters={"seq_len": 512},
     data_types=("fp32",),
+    published=True,
 )
 
 SD_CLIP_TINY = Family(
@@ -430,9 +460,11 @@ GPT2LMHEAD_PIPELINE = Family(
     tags=("ggml", "pipeline", "fp32", utils.BATCH_TAG),
     data_types=("fp32",),
     tensorflow_tflite=(),
+    published=True,
 )
 GPT2LMHEAD_PIPELINE_TINY = attrs.evolve(
     GPT2LMHEAD_PIPELINE,
+    published=False,
     name="GPT2LMHEAD_PIPELINE_TINY_${FRAMEWORK}_${batch_size}X4XI32",
     model_name="gpt2-tiny",
     sizes=(1, 4),
@@ -447,9 +479,11 @@ SD_PIPELINE = Family(
     sizes=(1, 8),
     tags=(utils.BATCH_TAG,),
     parameters={"seq_len": 64},
+    published=True,
 )
 SD_PIPELINE_TINY = attrs.evolve(
     SD_PIPELINE,
+    published=False,
     name="SD_PIPELINE_TINY_${DATA_TYPE}_${FRAMEWORK}_16XI32_BATCH${batch_size}",
     model_name="sd-pipeline-tiny",
     sizes=(1, 4),

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Runs each tiny architecture once in each framework on every backend: about 250 trials in some 40
+# minutes on 2 cores. What was killed goes on where it was.
+#
+# Makes the environment .venv on first use. Results: results/tiny_zoo/results.json. Arguments are
+# passed on to `cbs run`. One process for each trial: is it right, and about how fast? For verdicts
+# leave --processes to `cbs run`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/environment.sh
+
+ensure_environment .venv comparative_benchmark/*/requirements.txt
+exec .venv/bin/cbs run \
+  --backend pt_inductor,jax_xla,tf_xla:xla,xla_hlo,iree:llvm-cpu,tflite,onnxruntime,openvino \
+  --tag tiny-zoo \
+  -name '.+/INPUT_DATA_MODEL_DEFAULT' \
+  -device host-cpu \
+  --processes 1 \
+  -o results/tiny_zoo/results.json \
+  --resume \
+  "$@"
