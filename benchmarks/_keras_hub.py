@@ -1,88 +1,63 @@
-"""KerasHub's BERT and ResNet on its JAX backend, with the weights of our checkpoints.
+"""The public Keras implementations of our models.
 
-Each function returns a pure function, its weights and its inputs, ready for `jax.jit`.
+KerasHub has most of them, and Keras Applications has EfficientNet; they run on either of Keras'
+backends, JAX or TensorFlow. Where KerasHub reads our checkpoint, it does; elsewhere its variables
+are set by their names.
 """
 
-import importlib
+import importlib.util
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-from _plain_jax import arrays, config_of
+import _keras_pictures
+import _keras_text
+from _keras_port import KerasProgram
 
-from openxla.benchmark.models.jax.flax_model import FlaxModel
+from openxla.benchmark.models.shared_model import ArchitectureModel
 
-os.environ["KERAS_BACKEND"] = "jax"  # read when keras is imported, which is below
+# Why a model is in no table of Keras'.
+ABSENT: Mapping[str, str] = {
+    "sd_unet": "KerasHub has no U-Net: its Stable Diffusion 3 denoises by a transformer, and "
+    "KerasCV, which had one, was merged into it without",
+}
+# What differs from ours, other than the order of sums.
+REMARKS: Mapping[str, str] = {
+    "bert": "GELU by its tanh approximation, which is cheaper",
+    "efficientnet": "divides pixels by 255 first, and has a layer to normalise them",
+    "resnet": "channels-last input",
+    "sd_clip": "epsilon of the last norm 1e-6 instead of 1e-5",
+    "t5": "adds a mask of ones, and finds the buckets of distances in the program",
+}
 
-
-def keras_bert(
-    model: FlaxModel, inputs: Sequence[jax.Array]
-) -> tuple[Any, Any, Sequence[jax.Array]]:
-    """Returns KerasHub's BERT; its GELU is the tanh approximation, where ours is exact."""
-    keras_hub: Any = importlib.import_module("keras_hub")
-
-    backbone = keras_hub.models.BertBackbone.from_preset(str(model.checkpoint))
-    ids, mask = inputs
-    given = (ids, jnp.zeros_like(ids), mask)
-
-    def run(weights: Any, token_ids: Any, segment_ids: Any, padding_mask: Any) -> Any:
-        features = {
-            "token_ids": token_ids,
-            "segment_ids": segment_ids,
-            "padding_mask": padding_mask,
-        }
-        return backbone.stateless_call(*weights, features)[0]["sequence_output"]
-
-    return run, _variables(backbone), given
-
-
-def keras_resnet(
-    model: FlaxModel, inputs: Sequence[jax.Array]
-) -> tuple[Any, Any, Sequence[jax.Array]]:
-    """Returns KerasHub's ResNet v1.5 with our weights; its input is channels-last already."""
-    keras_hub: Any = importlib.import_module("keras_hub")
-
-    config = config_of(model)
-    keras_model = keras_hub.models.ImageClassifier(
-        keras_hub.models.ResNetBackbone(
-            input_conv_filters=[config["embedding_size"]],
-            input_conv_kernel_sizes=[7],
-            stackwise_num_filters=[width // 4 for width in config["hidden_sizes"]],
-            stackwise_num_blocks=config["depths"],
-            stackwise_num_strides=[1, *[2] * (len(config["depths"]) - 1)],
-            block_type="bottleneck_block",
-            image_shape=(config["image_size"], config["image_size"], 3),
-        ),
-        num_classes=len(config["id2label"]),
-    )
-    weights, backbone = arrays(model), keras_model.backbone
-
-    def port(theirs: str, ours: str) -> None:
-        backbone.get_layer(f"{theirs}_conv").set_weights([weights[f"{ours}.convolution.weight"]])
-        parts = ("weight", "bias", "running_mean", "running_var")
-        backbone.get_layer(f"{theirs}_bn").set_weights(
-            [weights[f"{ours}.normalization.{part}"] for part in parts]
-        )
-
-    port("conv1", "resnet.embedder.embedder")
-    for stage, depth in enumerate(config["depths"]):
-        for block in range(depth):
-            theirs = f"stack{stage}_block{block}"
-            ours = f"resnet.encoder.stages.{stage}.layers.{block}"
-            if block == 0:
-                port(f"{theirs}_0", f"{ours}.shortcut")
-            for layer in range(3):
-                port(f"{theirs}_{layer + 1}", f"{ours}.layer.{layer}")
-    keras_model.output_dense.set_weights([weights[f"classifier.1.{p}"] for p in ("weight", "bias")])
-
-    def run(variables: Any, pixels: Any) -> Any:
-        return keras_model.stateless_call(*variables, pixels)[0]
-
-    return run, _variables(keras_model), [inputs[0].transpose(0, 2, 3, 1)]
+_PROGRAMS: Mapping[str, Callable[[ArchitectureModel, Sequence[Any]], KerasProgram]] = {
+    "bert": _keras_text.bert,
+    "resnet": _keras_pictures.resnet,
+    "t5": _keras_text.t5,
+    "gpt2": _keras_text.causal_lm("GPT2"),
+    "vit": _keras_pictures.vit,
+    "efficientnet": _keras_pictures.efficientnet,
+    "gemma": _keras_text.causal_lm("Gemma"),
+    "llama": _keras_text.causal_lm("Llama3"),
+    "sd_clip": _keras_text.sd_clip,
+    "sd_vae": _keras_pictures.sd_vae,
+    "whisper": _keras_text.whisper,
+}
 
 
-def _variables(keras_model: Any) -> Any:
-    kinds = (keras_model.trainable_variables, keras_model.non_trainable_variables)
-    return tuple([variable.value for variable in kind] for kind in kinds)
+def use(backend: str) -> bool:
+    """Chooses Keras' backend, before Keras is imported; tells whether KerasHub is installed."""
+    os.environ["KERAS_BACKEND"] = backend
+    return importlib.util.find_spec("keras_hub") is not None
+
+
+def program(name: str, model: ArchitectureModel, inputs: Sequence[Any]) -> KerasProgram | None:
+    """Returns the public implementation of one of our models; None if there is none.
+
+    Args:
+      name: of the architecture.
+      model: ours, for its configuration and checkpoint.
+      inputs: ours, as numpy arrays.
+    """
+    build = _PROGRAMS.get(name)
+    return None if build is None else build(model, inputs)

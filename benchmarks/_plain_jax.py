@@ -1,115 +1,137 @@
-"""BERT and ResNet written out in jax.numpy: functions of a dict of arrays, no layers."""
+"""Parts of networks written out in jax.numpy: functions of a dict of arrays, no layers.
 
-from collections.abc import Callable, Mapping
+In the style of public repositories that have no library of layers (jax-ml's examples, picoGPT).
+Attention comes in two ways: as products of matrices, and as `jax.nn.dot_product_attention`, which
+is also what flax.nnx calls where there is no dropout.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from openxla.benchmark.models import checkpoints
-from openxla.benchmark.models.jax.flax_model import FlaxModel
-
 Weights = Mapping[str, jax.Array]
+Config = Mapping[str, Any]
+# (query, key, value, bias, causal, scale) -> context; all [batch, seq, heads, head size], and keys
+# and values may have fewer heads.
+Attend = Callable[..., jax.Array]
+# (weights, *inputs) -> output
+Network = Callable[..., jax.Array]
 
 
-def arrays(model: FlaxModel) -> Weights:
-    """Returns the checkpoint by its own names; matrices [in, out], kernels [h, w, in, out]."""
-    layouts: dict[int, tuple[int, ...]] = {2: (1, 0), 4: (2, 3, 1, 0)}
-    tensors = checkpoints.load_tensors(model.architecture, model.checkpoint)
-    return {
-        name: jnp.asarray(
-            value.transpose(layouts[value.ndim])
-            if value.ndim in layouts and "embeddings" not in name
-            else value
-        )
-        for name, value in tensors.items()
-        if value.dtype == np.float32
-    }
+def linear(w: Weights, name: str, x: jax.Array) -> jax.Array:
+    """[..., in] -> [..., out]; with the bias if the checkpoint has one."""
+    y = x @ w[f"{name}.weight"]
+    bias = w.get(f"{name}.bias")
+    return y if bias is None else y + bias
 
 
-def config_of(model: FlaxModel) -> Mapping[str, Any]:
-    return model.architecture.config(str(model.model_parameters["model_name"]))
+def layer_norm(w: Weights, name: str, x: jax.Array, epsilon: float) -> jax.Array:
+    centred = x - x.mean(-1, keepdims=True)
+    variance = jnp.square(centred).mean(-1, keepdims=True)
+    scaled = centred * jax.lax.rsqrt(variance + epsilon)
+    return scaled * w[f"{name}.weight"] + w[f"{name}.bias"]
 
 
-def plain_bert(model: FlaxModel) -> Callable[..., jax.Array]:
-    """Returns BERT as a function of a dict of arrays and the inputs."""
-    config = config_of(model)
-    heads, epsilon = config["num_attention_heads"], config["layer_norm_eps"]
-
-    def linear(w: Weights, name: str, x: jax.Array) -> jax.Array:
-        return x @ w[f"{name}.weight"] + w[f"{name}.bias"]
-
-    def norm(w: Weights, name: str, x: jax.Array) -> jax.Array:
-        centred = x - x.mean(-1, keepdims=True)
-        variance = jnp.square(centred).mean(-1, keepdims=True)
-        scaled = centred * jax.lax.rsqrt(variance + epsilon)
-        return scaled * w[f"{name}.weight"] + w[f"{name}.bias"]
-
-    def attention(w: Weights, name: str, x: jax.Array, bias: jax.Array) -> jax.Array:
-        batch, seq, hidden = x.shape
-        query, key, value = (
-            linear(w, f"{name}.self.{part}", x)
-            .reshape(batch, seq, heads, hidden // heads)
-            .transpose(0, 2, 1, 3)
-            for part in ("query", "key", "value")
-        )
-        scores = query @ key.swapaxes(-1, -2) / np.float32(np.sqrt(hidden // heads)) + bias
-        context = jax.nn.softmax(scores, axis=-1) @ value
-        merged = context.transpose(0, 2, 1, 3).reshape(batch, seq, hidden)
-        return norm(w, f"{name}.output.LayerNorm", x + linear(w, f"{name}.output.dense", merged))
-
-    def run(w: Weights, ids: jax.Array, mask: jax.Array) -> jax.Array:
-        words, positions, types = (
-            w[f"embeddings.{table}_embeddings.weight"]
-            for table in ("word", "position", "token_type")
-        )
-        x = norm(w, "embeddings.LayerNorm", words[ids] + types[0] + positions[: ids.shape[1]])
-        bias = jnp.where(mask[:, None, None, :] > 0, 0.0, jnp.finfo(jnp.float32).min)
-        for index in range(config["num_hidden_layers"]):
-            layer = f"encoder.layer.{index}"
-            x = attention(w, f"{layer}.attention", x, bias)
-            up = jax.nn.gelu(linear(w, f"{layer}.intermediate.dense", x), approximate=False)
-            x = norm(w, f"{layer}.output.LayerNorm", x + linear(w, f"{layer}.output.dense", up))
-        return x
-
-    return run
+def rms_norm(w: Weights, name: str, x: jax.Array, epsilon: float, base: float = 0.0) -> jax.Array:
+    scale = jax.lax.rsqrt(jnp.square(x).mean(-1, keepdims=True) + epsilon)
+    return x * scale * (base + w[f"{name}.weight"])
 
 
-def plain_resnet(model: FlaxModel) -> Callable[..., jax.Array]:
-    """Returns ResNet as a function of a dict of arrays and the pixels."""
-    depths = config_of(model)["depths"]
+def group_norm(w: Weights, name: str, x: jax.Array, groups: int, epsilon: float) -> jax.Array:
+    batch, height, width, channels = x.shape
+    grouped = x.reshape(batch, height * width, groups, channels // groups)
+    centred = grouped - grouped.mean((1, 3), keepdims=True)
+    variance = jnp.square(centred).mean((1, 3), keepdims=True)
+    scaled = (centred * jax.lax.rsqrt(variance + epsilon)).reshape(x.shape)
+    return scaled * w[f"{name}.weight"] + w[f"{name}.bias"]
 
-    def conv(w: Weights, name: str, x: jax.Array, stride: int = 1) -> jax.Array:
-        kernel = w[f"{name}.convolution.weight"]
-        pad = kernel.shape[0] // 2
-        y = jax.lax.conv_general_dilated(
-            x,
-            kernel,
-            (stride, stride),
-            [(pad, pad)] * 2,
-            dimension_numbers=("NHWC", "HWIO", "NHWC"),
-        )
-        scale, bias, mean, variance = (
-            w[f"{name}.normalization.{part}"]
-            for part in ("weight", "bias", "running_mean", "running_var")
-        )
-        return (y - mean) * (jax.lax.rsqrt(variance + 1e-5) * scale) + bias
 
-    def run(w: Weights, pixels: jax.Array) -> jax.Array:
-        x = jnp.maximum(conv(w, "resnet.embedder.embedder", pixels.transpose(0, 2, 3, 1), 2), 0)
-        window, strides, edge = (1, 3, 3, 1), (1, 2, 2, 1), (1, 1)
-        padding = ((0, 0), edge, edge, (0, 0))
-        x = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, window, strides, padding)
-        for stage, depth in enumerate(depths):
-            for block in range(depth):
-                name = f"resnet.encoder.stages.{stage}.layers.{block}"
-                stride = 2 if stage > 0 and block == 0 else 1
-                y = jnp.maximum(conv(w, f"{name}.layer.0", x), 0)
-                y = jnp.maximum(conv(w, f"{name}.layer.1", y, stride), 0)
-                if block == 0:
-                    x = conv(w, f"{name}.shortcut", x, stride)
-                x = jnp.maximum(conv(w, f"{name}.layer.2", y) + x, 0)
-        return x.mean((1, 2)) @ w["classifier.1.weight"] + w["classifier.1.bias"]
+def batch_norm(w: Weights, name: str, x: jax.Array, epsilon: float) -> jax.Array:
+    scale, bias, mean, variance = (
+        w[f"{name}.{part}"] for part in ("weight", "bias", "running_mean", "running_var")
+    )
+    return (x - mean) * (jax.lax.rsqrt(variance + epsilon) * scale) + bias
 
-    return run
+
+def conv(
+    w: Weights,
+    name: str,
+    x: jax.Array,
+    *,
+    stride: int = 1,
+    padding: Sequence[int] | None = None,
+    groups: int = 1,
+) -> jax.Array:
+    """[batch, ..., in] -> [batch, ..., out], one or two dimensions; with the bias if there is one.
+
+    Padding: zeros before and after, half the kernel if none is given.
+    """
+    kernel = w[f"{name}.weight"]
+    around = tuple(padding or 2 * [kernel.shape[0] // 2])
+    dims = kernel.ndim - 2
+    y = jax.lax.conv_general_dilated(
+        x,
+        kernel,
+        dims * (stride,),
+        dims * [around],
+        dimension_numbers=("NHWC", "HWIO", "NHWC") if dims == 2 else ("NWC", "WIO", "NWC"),
+        feature_group_count=groups,
+    )
+    bias = w.get(f"{name}.bias")
+    return y if bias is None else y + bias
+
+
+def heads(x: jax.Array, count: int) -> jax.Array:
+    """[batch, seq, width] -> [batch, seq, heads, head size]."""
+    return x.reshape(*x.shape[:2], count, -1)
+
+
+def merged(x: jax.Array) -> jax.Array:
+    """[batch, seq, heads, head size] -> [batch, seq, width]."""
+    return x.reshape(*x.shape[:2], -1)
+
+
+def matrix_attention(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    *,
+    bias: jax.Array | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+) -> jax.Array:
+    """Attention as products of matrices, heads in front."""
+    group = query.shape[2] // key.shape[2]
+    if group > 1:
+        key, value = (jnp.repeat(part, group, axis=2) for part in (key, value))
+    query, key, value = (part.transpose(0, 2, 1, 3) for part in (query, key, value))
+    size = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = query @ key.swapaxes(-1, -2)
+    scores = scores if size == 1 else scores * np.float32(size)
+    scores = scores if bias is None else scores + bias
+    if causal:
+        visible = np.tri(query.shape[2], dtype=np.bool_)
+        scores = jnp.where(visible, scores, jnp.finfo(scores.dtype).min)
+    return (jax.nn.softmax(scores, axis=-1) @ value).transpose(0, 2, 1, 3)
+
+
+def library_attention(
+    query: jax.Array,
+    key: jax.Array,
+    value: jax.Array,
+    *,
+    bias: jax.Array | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+) -> jax.Array:
+    """Attention as JAX itself has it."""
+    return jax.nn.dot_product_attention(query, key, value, bias=bias, is_causal=causal, scale=scale)
+
+
+ATTENTIONS: Mapping[str, Attend] = {
+    "plain jax.numpy": matrix_attention,
+    "plain, jax.nn's attention": library_attention,
+}

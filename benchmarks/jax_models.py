@@ -1,102 +1,125 @@
-"""Our JAX models beside KerasHub's and beside plain jax.numpy, as compiled executables.
+"""Our JAX models beside public and plain implementations, as compiled executables.
 
-BERT-base (float32, sequence of 128, batch 1) and ResNet-50 (float32, 224 x 224, batch 1), each:
+A model of each architecture, float32, batch 1:
 - ours: flax.nnx, as `openxla.benchmark.models.jax` has it;
-- plain: the same network written out on a dict of arrays, no layers and no library;
-- KerasHub on its JAX backend, where it is installed.
-All three take the weights of the same checkpoint as arguments and are compiled ahead of time, so
-that only executables are timed. Outputs are compared first. Blocks alternate in shuffled order.
+- plain: the same network written out on a dict of arrays, no layers and no library; where there is
+  attention, once as products of matrices and once as `jax.nn.dot_product_attention`;
+- Keras: KerasHub's (for EfficientNet Keras Applications') model on the JAX backend, where it is
+  installed. transformers and diffusers have no Flax models any more.
+All take the weights of the same checkpoint as arguments and are compiled ahead of time, so that
+only executables are timed. Outputs are compared first. Blocks alternate in shuffled order.
 
-    python benchmarks/jax_models.py [--rounds 15] [--quick]
+    python benchmarks/jax_models.py [--rounds 15] [--only bert,resnet] [--quick]
 
 KerasHub brings TensorFlow, so it wants an environment of its own; from the checkout:
     python -m venv DIR && . DIR/bin/activate && pip install torch==2.13.0
     pip install jax==0.10.2 flax==0.12.8 keras==3.15.1 keras-hub==0.32.0 tensorflow==2.21.0 \
-        tf-keras==2.21.0 safetensors attrs numpy pillow tokenizers ml_dtypes
+        safetensors attrs numpy pillow tokenizers ml_dtypes psutil
     pip install --no-deps -e .
 """
 
-import argparse
-import importlib.util
-import statistics
+import gc
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import _keras_hub
+import _plain_pictures
+import _plain_text
+import _race
+import _zoo
 import jax
 import jax.numpy as jnp
 import numpy as np
-from _keras_hub import keras_bert, keras_resnet
-from _plain_jax import arrays, plain_bert, plain_resnet
-from _timing import Ratio, interleave, print_goal, print_table, ratio
+from _keras_port import KerasProgram
+from _plain_jax import ATTENTIONS, Attend, Config, Network
+from _timing import print_goal
+from _weights import arrays, config_of
 
-from openxla.benchmark.models.jax.bert import bert_model
-from openxla.benchmark.models.jax.resnet import resnet_model
+PACKAGES = ("jax", "jaxlib", "flax", "numpy")
+KERAS_PACKAGES = ("keras", "keras-hub")
+KERAS = "Keras on JAX"
 
-GOAL = 1.05
-Program = tuple[Callable[..., Any], Any, Sequence[jax.Array]]  # function, weights, inputs
+PLAIN: Mapping[str, Callable[[Config, Attend], Network]] = {
+    "bert": _plain_text.bert,
+    "resnet": _plain_pictures.resnet,
+    "t5": _plain_text.t5,
+    "gpt2": _plain_text.gpt2,
+    "vit": _plain_text.vit,
+    "efficientnet": _plain_pictures.efficientnet,
+    "gemma": _plain_text.rotary,
+    "llama": _plain_text.rotary,
+    "sd_clip": _plain_text.sd_clip,
+    "sd_unet": _plain_pictures.sd_unet,
+    "sd_vae": _plain_pictures.sd_vae,
+    "whisper": _plain_text.whisper,
+}
+_WITHOUT_ATTENTION = ("resnet", "efficientnet")
+
+Program = tuple[Callable[..., Any], Any, Sequence[Any]]  # function, weights, inputs
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=15, help="blocks of each (default 15)")
-    parser.add_argument("--quick", action="store_true", help="tiny models, to try the script")
-    options = parser.parse_args()
-    quick = options.quick
-    bert = bert_model.create_model(
-        seq_len=32 if quick else 128, model_name="bert-tiny" if quick else "bert-base-uncased"
-    )
-    resnet = resnet_model.create_model(model_name="resnet-tiny" if quick else "microsoft/resnet-50")
-    with_keras = importlib.util.find_spec("keras_hub") is not None
+    chosen = _zoo.prepared(_zoo.options(__doc__.partition("\n")[0], script="jax_models"))
+    with_keras = _keras_hub.use("jax")
     if not with_keras:
         print("KerasHub is not installed here and left out; this file says how to install it")
-    slowdowns = []
-    for model, plain, keras in (
-        (bert, plain_bert, keras_bert),
-        (resnet, plain_resnet, keras_resnet),
-    ):
-        inputs = [jnp.asarray(value) for value in model.preprocess(model.generate_default_inputs())]
-        programs: dict[str, Program] = {
-            "ours": (model.apply, model.params, inputs),
-            "plain": (plain(model), arrays(model), inputs),
-        }
-        # KerasHub has no ResNet as narrow as our tiny one.
-        if with_keras and not (quick and model is resnet):
-            programs["KerasHub"] = keras(model, inputs)
-        slowdowns.append(_race(str(model.model_parameters["model_name"]), programs, options.rounds))
-    met = all(slowdown.median <= GOAL for slowdown in slowdowns)
-    what = "tiny models, which the goal is not about: ours" if quick else "ours"
-    print_goal(f"{what} <= {GOAL} x the fastest", met=met)
+    missed = []
+    for name in chosen.only:
+        raced, parameters = _table(name, quick=chosen.quick, keras=with_keras, rounds=chosen.rounds)
+        if not raced.met:
+            missed.append(name)
+        if not chosen.quick:
+            packages = (*PACKAGES, *(KERAS_PACKAGES if with_keras else ()))
+            found = _race.entry(name, parameters, "xla", raced, packages)
+            _race.keep(chosen.output, found, ("model", "compiler"))
+        jax.clear_caches()
+        gc.collect()
+    what = "tiny models, which the goal is not about: ours" if chosen.quick else "ours"
+    failing = f"; not so: {', '.join(missed)}" if missed else ""
+    print_goal(f"{what} <= {_race.GOAL} x the fastest{failing}", met=not missed)
 
 
-def _race(title: str, programs: Mapping[str, Program], rounds: int) -> Ratio:
-    """Compares outputs, then times; returns how much slower ours is than the fastest other."""
-    calls, outputs = {}, {}
-    for name, (function, weights, inputs) in programs.items():
-        compiled = jax.jit(function).lower(weights, *inputs).compile()
-        calls[name] = _bind(compiled, weights, inputs)
-        outputs[name] = np.asarray(calls[name]())
-    times = interleave(calls, rounds=rounds, iterations=10)
-    ours = times["ours"]
-    rows = [
-        [
-            name,
-            f"{np.abs(outputs[name] - outputs['ours']).max():.1e}",
-            f"{statistics.median(times[name]) * 1e3:.2f}",
-            f"{min(times[name]) * 1e3:.2f}",
-            str(ratio(ours, times[name])),
-        ]
-        for name in programs
-    ]
-    print(f"\n{title}; outputs up to {np.abs(outputs['ours']).max():.1f}")
-    print_table(["program", "max abs diff", "median ms", "best ms", "ours / it"], rows)
-    return max((ratio(ours, times[name]) for name in programs if name != "ours"), key=_median)
+def _table(
+    name: str, *, quick: bool, keras: bool, rounds: int
+) -> tuple[_race.Raced, Mapping[str, Any]]:
+    """Races the programs of one model, and prints what comes out."""
+    model = _zoo.ENTRIES[name].model("jax", quick=quick)
+    given = model.preprocess(model.generate_default_inputs())
+    inputs = [jnp.asarray(value) for value in given]
+    weights = {key: jnp.asarray(value) for key, value in arrays(model).items()}
+    ways = dict(list(ATTENTIONS.items())[:1]) if name in _WITHOUT_ATTENTION else ATTENTIONS
+    programs: dict[str, Program] = {
+        _race.OURS: (model.apply, model.params, inputs),
+        **{
+            way: (PLAIN[name](config_of(model), attend), weights, inputs)
+            for way, attend in ways.items()
+        },
+    }
+    remarks = {}
+    if keras:
+        remarks[KERAS] = _keras_hub.ABSENT.get(name) or _keras_hub.REMARKS.get(name, "")
+        if (found := _keras_hub.program(name, model, given)) is not None:
+            programs[KERAS] = _keras_program(found)
+    calls = {key: _compiled(*program) for key, program in programs.items()}
+    raced = _race.race(calls, np.asarray, rounds)
+    title = f"{model.model_parameters['model_name']}, {', '.join(str(v.shape) for v in given)}"
+    _race.print_raced(title, raced, {key: text for key, text in remarks.items() if text})
+    return raced, model.model_parameters
 
 
-def _median(found: Ratio) -> float:
-    return found.median
+def _keras_program(found: KerasProgram) -> Program:
+    """Returns a Keras model as a pure function of its variables."""
+    kinds = (found.model.trainable_variables, found.model.non_trainable_variables)
+    variables = tuple([variable.value for variable in kind] for kind in kinds)
+
+    def run(weights: Any, inputs: Any) -> Any:
+        return found.output(found.model.stateless_call(*weights, inputs)[0])
+
+    return run, variables, [jax.tree.map(jnp.asarray, found.inputs)]
 
 
-def _bind(compiled: Any, weights: Any, inputs: Sequence[jax.Array]) -> Callable[[], Any]:
+def _compiled(function: Callable[..., Any], weights: Any, inputs: Sequence[Any]) -> _race.Call:
+    compiled = jax.jit(function).lower(weights, *inputs).compile()
     return lambda: jax.block_until_ready(compiled(weights, *inputs))
 
 

@@ -75,6 +75,8 @@ class BackendInfo:
       environment: variables of the worker; `{work_dir}`, `{cache_dir}`, `{threads}` and
         `{accelerator}` are filled in. Compile caches point into `cache_dir`, which is empty for the
         first process of a trial (cold) and kept for the others (warm).
+      starts_from: by compiler, the types of published artifacts that it can start from in place of
+        the model; alternatives, of which each is complete in itself. Empty where it can not.
     """
 
     name: str
@@ -85,6 +87,7 @@ class BackendInfo:
     compilers: tuple[CompilerInfo, ...]
     reference: str | None = None
     environment: Mapping[str, str] = attrs.field(factory=dict)
+    starts_from: Mapping[str, tuple[tuple[str, ...], ...]] = attrs.field(factory=dict)
 
     def compiler(self, name: str) -> CompilerInfo:
         """Returns the compiler of that name.
@@ -114,6 +117,8 @@ class BackendContext:
       threads: how many threads to use on the host.
       work_dir: a fresh directory for whatever the stack writes; removed after the trial.
       phase: `with context.phase("compile"):` times a phase; entering again adds to it.
+      exported: files of a published program to start from, by their type; `load` then gets a
+        `ModelDefinition` in place of a model. Empty where the backend exports by itself.
     """
 
     compiler: str
@@ -122,6 +127,7 @@ class BackendContext:
     threads: int
     work_dir: Path
     phase: PhaseTimer
+    exported: Mapping[str, tuple[Path, ...]] = attrs.field(factory=dict)
 
 
 @attrs.frozen(kw_only=True)

@@ -11,6 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
 
+from comparative_benchmark.artifacts_command import options as artifacts_options
+from comparative_benchmark.bisection import options as bisection_options
 from comparative_benchmark.cli_options import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -25,8 +27,13 @@ from comparative_benchmark.cli_options import (
     spellings,
 )
 from comparative_benchmark.doctor import options as doctor_options
+from comparative_benchmark.formats import options as formats_options
+from comparative_benchmark.history import options as history_options
 from comparative_benchmark.onboarding import options as onboarding_options
 from comparative_benchmark.parity import options as parity_options
+from comparative_benchmark.report import options as report_options
+from comparative_benchmark.repro import options as repro_options
+from comparative_benchmark.userbenchmarks import options as userbenchmark_options
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase, DefinitionError
 from openxla.benchmark.workloads import workload_of
@@ -68,6 +75,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     check_model = commands.add_parser("check-model", help="does a model keep to the contract?")
     onboarding_options.add_check_model_arguments(check_model)
     check_model.set_defaults(handler=_check_model_command)
+    for module in (formats_options, userbenchmark_options, bisection_options, history_options):
+        module.add_parser(commands)
+    repro = commands.add_parser("repro", help="make a directory that reproduces one result alone")
+    repro_options.add_arguments(repro)
+    repro.set_defaults(handler=_repro_command)
+    artifacts = commands.add_parser("artifacts", help="make, publish, lock and fetch artifacts")
+    artifacts_options.add_arguments(artifacts)
+    artifacts.set_defaults(handler=artifacts_options.run)
     compare = commands.add_parser("compare", help="compare two results files, case by case")
     compare.add_argument("old", type=Path, help="the results to compare with")
     compare.add_argument("new", type=Path, help="the results in question")
@@ -87,6 +102,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     show.add_argument("results", type=Path, help="a results file")
     show.add_argument("--baseline", help="competitor to take ratios against")
     show.set_defaults(handler=_show_command)
+    report = commands.add_parser("report", help="write results as a page, Markdown or a chart")
+    report_options.add_arguments(report)
+    report.set_defaults(handler=_report_command)
     return _guarded(parser.parse_args(arguments))
 
 
@@ -160,6 +178,7 @@ def _case_as_json(case: BenchmarkCase, workload: Any) -> Mapping[str, Any]:
         "model_parameters": dict(case.model.model_parameters),
         "tags": list(case.tags),
         "verify_parameters": dict(case.verify_parameters),
+        "artifacts_dir_url": case.model.artifacts_dir_url,
         "exported_model_types": [kind.value for kind in case.model.exported_model_types],
         "workload": workload.id,
         "inputs": [str(spec) for spec in workload.inputs],
@@ -226,6 +245,18 @@ def _check_model_command(options: argparse.Namespace) -> int:
     from comparative_benchmark.onboarding import check_command
 
     return check_command.run(options)
+
+
+def _repro_command(options: argparse.Namespace) -> int:
+    from comparative_benchmark.repro import command
+
+    return command.run(options)
+
+
+def _report_command(options: argparse.Namespace) -> int:
+    from comparative_benchmark.report import command
+
+    return command.run(options)
 
 
 def _show_command(options: argparse.Namespace) -> int:

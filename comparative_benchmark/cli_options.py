@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from comparative_benchmark.phase_names import PHASES, SESSION_PHASES
 from openxla.benchmark import devices
+from openxla.benchmark.artifacts import locked_cases
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
@@ -120,6 +121,13 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         help="use only artifacts that are under the root directory",
     )
     add(
+        *spellings("--exported-programs"),
+        dest="exported_programs",
+        action="store_true",
+        help="start compiler-level backends from locked programs; their compile time then holds no "
+        "tracing and lowering",
+    )
+    add(
         "--inputs",
         type=Path,
         metavar="DIR",
@@ -219,11 +227,11 @@ def select(options: argparse.Namespace) -> list[BenchmarkCase]:
 
     Raises:
       UsageError: the expression is malformed.
-      NoMatchError, DefinitionError: see `catalog`.
+      NoMatchError, DefinitionError: see `catalog` and `locked_cases`.
     """
     try:
         return catalog.select(
-            catalog.all_benchmarks(options.suite),
+            locked_cases.with_urls(catalog.all_benchmarks(options.suite)),
             name=options.name,
             tags=options.tag,
             framework=options.framework,

@@ -208,6 +208,7 @@ def _settings(options: argparse.Namespace, device: DeviceSpec, baseline: str | N
         profile_dir=options.output.absolute().with_suffix(".profiles"),
         generate_artifacts=options.generate_artifacts,
         use_only_local=options.no_download and not options.generate_artifacts,
+        exported_programs=options.exported_programs,
         in_process=options.run_in_process,
     )
 

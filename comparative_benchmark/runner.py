@@ -178,7 +178,10 @@ def _outcomes(
         elif artifacts is None:
             outcomes[trial.key] = _ended(preparation.failures[trial.case.name])
         else:
-            ready.append(trial)
+            try:
+                ready.append(preparation.with_program(trial))
+            except SessionEnded as ended:
+                outcomes[trial.key] = _ended(ended)
     if ready:
         log_dir = settings.log_dir / run_id
         artifacts = preparation.artifacts[ready[0].workload.digest]

@@ -128,7 +128,8 @@ class Executor:
         """Imports the framework and puts model, weights and inputs on the device."""
         with self._phases("import"):
             backend_class: type[Backend] = load_object(implementation)
-            if not backend_class.takes_definition:
+            exported = context.get("exported", {})
+            if not backend_class.takes_definition and not exported:
                 importlib.import_module(module_path)
             # Modules stay until the end: no later collection need look at them again.
             gc.freeze()
@@ -140,10 +141,16 @@ class Executor:
                 threads=context["threads"],
                 work_dir=Path(context["work_dir"]),
                 phase=self._phases,
+                exported={
+                    kind: tuple(Path(path) for path in paths) for kind, paths in exported.items()
+                },
             )
         )
         values = [arrays.load(Path(path)) for path in inputs]
-        self._backend.load(self._model(backend_class, module_path, parameters, values), values)
+        model: Any = ModelDefinition(module_path=module_path, parameters=parameters)
+        if not exported:
+            model = self._model(backend_class, module_path, parameters, values)
+        self._backend.load(model, values)
         self._made_of = (module_path, parameters)
         timer_ns = sampling.timer_resolution_ns()
         return {"versions": _versions(), "timer_ns": timer_ns, **self._report()}

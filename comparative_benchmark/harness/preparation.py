@@ -1,7 +1,8 @@
-"""Makes the inputs, truth and reference of each workload before anything is timed.
+"""Fetches or makes the inputs, truth and reference of each workload before anything is timed.
 
-All of it happens before the first trial, in workers of its own, so that it neither disturbs a
-measurement nor counts towards the memory of one.
+What a lock file names is fetched, all else is made here, in workers of its own. All of it happens
+before the first trial, so that it neither disturbs a measurement nor counts towards the memory of
+one.
 """
 
 import shutil
@@ -10,8 +11,11 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import attrs
+
 from comparative_benchmark.backend_api import BackendInfo, backends
 from comparative_benchmark.harness.environments import Environment
+from comparative_benchmark.harness.fetching import Fetching
 from comparative_benchmark.harness.in_process import InProcessSession
 from comparative_benchmark.harness.session import Session, SessionEnded
 from comparative_benchmark.harness.settings import RunSettings
@@ -36,6 +40,15 @@ class Preparation:
         self.failures: dict[str, SessionEnded] = {}
         self._settings = settings
         self._announce = announce
+        # What is under the root directory, and workloads whose locked artifacts can not be had.
+        self._local: dict[str, WorkloadArtifacts | ArtifactError | None] = {}
+        self._refused: dict[str, SessionEnded] = {}
+        self._fetching = Fetching(
+            announce,
+            locks=None if settings.use_locks and not settings.generate_artifacts else {},
+            only_local=settings.use_only_local,
+            programs=settings.exported_programs,
+        )
         self._sessions = ExitStack()
         self._session: Session | InProcessSession | None = None
         self._session_runs: tuple[BackendInfo, Environment | None] | None = None
@@ -45,24 +58,84 @@ class Preparation:
         """Prepares the workloads of all trials; what fails is kept in `failures`."""
         with tempfile.TemporaryDirectory(prefix="cbs-prepare-") as work_dir, self._sessions:
             self._work_dir = Path(work_dir)
-            for trial in _by_reference(trials):
+            # What is locked comes first: it serves the models of other frameworks, too.
+            ordered = sorted(
+                _by_reference(trials), key=lambda trial: not self._fetching.is_locked(trial.case)
+            )
+            self._fetching.fetch([(trial, self._lacks(trial)) for trial in ordered])
+            for trial in ordered:
                 if trial.workload.digest not in self.artifacts:
                     self._prepare(trial)
+
+    def with_program(self, trial: Trial) -> Trial:
+        """Returns a trial with the published program that it is to start from, if it is.
+
+        Raises:
+          SessionEnded: there is none, or it can not be had.
+        """
+        try:
+            return attrs.evolve(trial, program=self._fetching.program(trial))
+        except ArtifactError as error:
+            raise SessionEnded(Status.FAILED, "artifacts", str(error)) from error
 
     def _prepare(self, trial: Trial) -> None:
         case, workload = trial.case, trial.workload
         if case.name in self.failures:
             return
+        if workload.digest in self._refused:
+            self.failures[case.name] = self._refused[workload.digest]
+            return
         try:
-            found = None if self._settings.generate_artifacts else workload_store.find(workload)
-            if found is None:
-                found = self._generate(trial)
-            self.artifacts[workload.digest] = found
+            found = None if self._settings.generate_artifacts else self._found(trial)
+            self.artifacts[workload.digest] = found or self._generate(trial)
         except SessionEnded as ended:
             self._drop_session()
             self.failures[case.name] = ended
         except (ArtifactError, UserInputError, OSError) as error:
             self.failures[case.name] = SessionEnded(Status.FAILED, "artifacts", str(error))
+
+    def _found(self, trial: Trial) -> WorkloadArtifacts | None:
+        """Returns what is here, or what is locked: that has precedence over what was made here."""
+        local = self._find(trial)
+        if not self._fetching.is_locked(trial.case):
+            if isinstance(local, ArtifactError):
+                raise local
+            return local
+        try:
+            self._fetching.install_checkpoint(trial)
+            if isinstance(local, WorkloadArtifacts) and self._fetching.is_current(local):
+                return local
+            installed = self._fetching.install(trial)
+        except (ArtifactError, OSError) as error:
+            # A truth made here must not take the place of one that is locked.
+            self._refused[trial.workload.digest] = SessionEnded(
+                Status.FAILED, "artifacts", str(error)
+            )
+            raise
+        if installed is not None:
+            return installed
+        if isinstance(local, ArtifactError):
+            raise local
+        return local
+
+    def _lacks(self, trial: Trial) -> bool:
+        """Returns whether inputs and truth that are locked for a trial are not in their place."""
+        if not self._fetching.is_locked(trial.case):
+            return False
+        local = self._find(trial)
+        return not (isinstance(local, WorkloadArtifacts) and self._fetching.is_current(local))
+
+    def _find(self, trial: Trial) -> WorkloadArtifacts | ArtifactError | None:
+        """Returns what is under the root directory, or what is wrong with it; looks once."""
+        digest = trial.workload.digest
+        if digest not in self._local:
+            try:
+                self._local[digest] = workload_store.find(
+                    trial.workload, locked=self._fetching.locked
+                )
+            except ArtifactError as error:
+                self._local[digest] = error
+        return self._local[digest]
 
     def _generate(self, trial: Trial) -> WorkloadArtifacts:
         case, workload = trial.case, trial.workload

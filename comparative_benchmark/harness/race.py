@@ -54,7 +54,10 @@ class Race:
     ) -> None:
         self.outcomes = {
             trial.key: TrialOutcome(
-                artifact_digests=artifacts.digests, workload_cost=artifacts.cost
+                artifact_digests=artifacts.digests,
+                artifact_source=artifacts.origin,
+                program_source=trial.program.source if trial.program else None,
+                workload_cost=artifacts.cost,
             )
             for trial in trials
         }

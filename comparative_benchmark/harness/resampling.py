@@ -123,10 +123,28 @@ def _resampled_medians(values: Array, random: np.random.Generator) -> Array:
     Long series are first cut into batches of consecutive samples, each standing by its median.
     """
     if values.size > _MOST_BATCHES:
-        values = np.array([np.median(part) for part in np.array_split(values, _MOST_BATCHES)])
+        values = _batch_medians(values, _MOST_BATCHES)
     size = values.size
     length = math.ceil(size ** (1 / 3))
     starts = random.integers(size - length + 1, size=(_RESAMPLES_OF_A_PROCESS, -(-size // length)))
     indices = (starts[:, :, None] + np.arange(length)).reshape(_RESAMPLES_OF_A_PROCESS, -1)
-    medians: Array = np.median(values[indices[:, :size]], axis=1) - np.median(values)
+    medians: Array = _row_medians(values[indices[:, :size]]) - np.median(values)
     return medians
+
+
+def _batch_medians(values: Array, count: int) -> Array:
+    """Returns the median of each part of `np.array_split(values, count)`, in two calls."""
+    size, longer = divmod(values.size, count)
+    cut = longer * (size + 1)
+    parts = (values[:cut].reshape(longer, size + 1), values[cut:].reshape(count - longer, size))
+    return np.concatenate([_row_medians(part) for part in parts if part.size])
+
+
+def _row_medians(values: Array) -> Array:
+    """Returns `np.median(values, axis=1)` of finite numbers: short rows are sorted much faster."""
+    ordered = np.sort(values, axis=1)
+    half = values.shape[1] // 2
+    if values.shape[1] % 2:
+        return ordered[:, half].copy()
+    middle: Array = (ordered[:, half - 1] + ordered[:, half]) / 2
+    return middle

@@ -33,6 +33,8 @@ class RunSettings:
       profile_dir: where profiles go.
       generate_artifacts: make artifacts anew even where valid ones are there.
       use_only_local: never make or fetch artifacts.
+      use_locks: fetch what lock files name; without, all is made here.
+      exported_programs: start backends that can from published programs.
       in_process: no worker processes, for debugging.
     """
 
@@ -47,6 +49,8 @@ class RunSettings:
     profile_dir: Path = Path("profiles")
     generate_artifacts: bool = False
     use_only_local: bool = False
+    use_locks: bool = True
+    exported_programs: bool = False
     in_process: bool = False
 
     def environment(self, backend: BackendInfo, work_dir: Path, cache_dir: Path) -> dict[str, str]:

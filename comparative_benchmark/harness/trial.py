@@ -16,6 +16,7 @@ from comparative_benchmark.backend_api import (
 )
 from comparative_benchmark.harness import quantized_verification
 from comparative_benchmark.harness.environments import Environment
+from comparative_benchmark.harness.published_program import Program
 from comparative_benchmark.harness.verification import Verification
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec, ModelFrameworkType, Workload
@@ -73,12 +74,16 @@ class Competitor:
 
 @attrs.frozen(kw_only=True)
 class Trial:
-    """One case by one competitor on one device."""
+    """One case by one competitor on one device.
+
+    `program` is the published program that it starts from, None where the backend exports.
+    """
 
     case: BenchmarkCase
     workload: Workload
     competitor: Competitor
     device: DeviceSpec
+    program: Program | None = attrs.field(default=None, eq=False)
 
     @property
     def key(self) -> TrialKey:
@@ -168,10 +173,16 @@ class ProcessRecord:
 
 @attrs.define(kw_only=True)
 class TrialOutcome:
-    """All that is known when a trial has ended: the records of its processes, and how it ended."""
+    """All that is known when a trial has ended: the records of its processes, and how it ended.
+
+    `artifact_source` is the publication that inputs and truth were fetched from, None if they were
+    made here; `program_source` the published program that it started from, if it did.
+    """
 
     processes: list[ProcessRecord] = attrs.field(factory=list)
     artifact_digests: dict[str, str] = attrs.field(factory=dict)
+    artifact_source: dict[str, str] | None = None
+    program_source: dict[str, Any] | None = None
     workload_cost: WorkloadCost = attrs.field(factory=WorkloadCost)
     race: dict[str, Any] = attrs.field(factory=dict)
     profile: dict[str, Any] | None = None

@@ -26,6 +26,10 @@ BACKEND = BackendInfo(
         ),
         CompilerInfo(name="cuda", description="for NVIDIA GPUs", accelerator="gpu"),
     ),
+    starts_from=dict.fromkeys(
+        ("llvm-cpu", "llvm-cpu-data-tiling"),
+        (("torch_mlir", "irpa"), ("stablehlo_mlir", "xla_weights")),
+    ),
     environment={
         "JAX_PLATFORMS": "cpu",  # JAX only exports here
         "KERAS_BACKEND": "tensorflow",

@@ -17,7 +17,7 @@ from comparative_benchmark.backend_api import (
     BackendFacts,
     UnsupportedError,
 )
-from comparative_benchmark.iree import profiler, program, runtime, tensorflow_export
+from comparative_benchmark.iree import profiler, program, published, runtime, tensorflow_export
 
 _TARGETS = {"llvm-cpu": "local", "llvm-cpu-data-tiling": "local", "cuda": "cuda"}
 # The newest architecture that IREE 3.13 compiles for; the driver compiles its PTX for newer GPUs.
@@ -52,19 +52,25 @@ class Iree(Backend):
     def compile(self) -> None:
         """Exports (`trace`, `lower`), compiles, and loads program, weights and inputs."""
         model, self._model = self._model, None
-        if hasattr(model, "apply") and hasattr(model, "params"):
-            imported = _from_jax(model, self._arrays, self.context)
-        elif tensorflow_export.is_model(model):
-            imported = tensorflow_export.export(model, self._arrays, self.context)
+        archive: Path | None = None
+        if self.context.exported:
+            with self.context.phase("load"):
+                imported, archive = published.imported(
+                    self.context.exported, Path(self.context.work_dir)
+                )
         else:
-            imported = _from_torch(model, self._arrays, self.context)
+            imported = import_model(model, self._arrays, self.context)
+        if imported.input_type == "torch" and not self.context.exported:
             # torch.export, decompositions and the importer go over the program in turns.
             self._not_measurable = ("trace",)
-        self._has_weights = bool(imported.parameters)
+        self._has_weights = bool(imported.parameters) or archive is not None
         with self.context.phase("compile"):
             _compile(imported, self._vmfb, self.context.compiler, self._target)
         with self.context.phase("load"):
-            runtime.write_parameters(imported.parameters, self._archive)
+            if archive is None:
+                runtime.write_parameters(imported.parameters, self._archive)
+            else:
+                self._archive = archive
             # The framework's copy of the weights would count towards the program's memory.
             del model, imported
             gc.collect()
@@ -96,6 +102,8 @@ class Iree(Backend):
         )
         facts.notes["parameters_size_bytes"] = self._archive.stat().st_size
         facts.not_measurable = self._not_measurable
+        if self.context.exported:
+            facts.notes["starts_from"] = sorted(self.context.exported)
         facts.notes["dispatch"] = "synchronous: the host waits inside the call"
         return facts
 
@@ -132,6 +140,17 @@ class Iree(Backend):
                 f"IREE finds no {self._target} device ({str(error).splitlines()[0]}): check "
                 "`nvidia-smi` and `iree-run-module --list_devices`"
             ) from error
+
+
+def import_model(
+    model: Any, inputs: Sequence[Array], context: BackendContext
+) -> program.ImportedProgram:
+    """Returns the program of a model in JAX, TensorFlow or PyTorch; phases `trace` and `lower`."""
+    if hasattr(model, "apply") and hasattr(model, "params"):
+        return _from_jax(model, inputs, context)
+    if tensorflow_export.is_model(model):
+        return tensorflow_export.export(model, inputs, context)
+    return _from_torch(model, inputs, context)
 
 
 def _from_jax(

@@ -30,5 +30,6 @@ BACKEND = BackendInfo(
         _compiler("disabled", "the exported graph, node by node"),
         CompilerInfo(name="cuda", description="for NVIDIA GPUs", accelerator="gpu"),
     ),
+    starts_from=dict.fromkeys(("default", "extended", "basic", "disabled"), (("onnx",),)),
     environment={"OMP_NUM_THREADS": "{threads}"},  # of PyTorch, which only exports here
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import onnxruntime as ort
 
-from comparative_benchmark import generation_export, onnx_export
+from comparative_benchmark import onnx_export
 from comparative_benchmark.backend_api import (
     Array,
     Backend,
@@ -100,6 +100,8 @@ class OnnxRuntime(Backend):
             "inter_op_num_threads": 1,
             "intra_op_spinning": True,  # ONNX Runtime's default
         }
+        if self.context.exported:
+            facts.notes["starts_from"] = sorted(self.context.exported)
         if self._graphs:
             facts.artifact_sha256 = _joint([found.sha256 for found in self._graphs])
             facts.artifact_size_bytes = sum(found.size_bytes for found in self._graphs)
@@ -160,6 +162,13 @@ class OnnxRuntime(Backend):
     def _export(self) -> GenerationPlan | None:
         """Writes the ONNX files; returns how to call the graphs, if there are two."""
         model, self._model = self._model, None
+        if self.context.exported:
+            # The weights are in a file beside it.
+            self._paths = tuple(p for p in self.context.exported["onnx"] if p.suffix == ".onnx")
+            return None
+        # Imports PyTorch, which nothing else here needs.
+        from comparative_benchmark import generation_export
+
         plan: GenerationPlan | None = None
         if generation_export.is_generator(model):
             exported, plan = generation_export.export(model, self._arrays, self.context.phase)

@@ -43,7 +43,7 @@ from comparative_benchmark.parity.grid import Cell, Row
 from comparative_benchmark.parity.runner import CellResult, Runner
 from comparative_benchmark.parity.screen import Screen
 from comparative_benchmark.parity.tracer import Tracer
-from openxla.benchmark.artifacts import workload_store
+from openxla.benchmark.artifacts import locked_cases, workload_store
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec, ModelFrameworkType
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
@@ -176,7 +176,7 @@ def _stored(row: Row) -> workload_store.WorkloadArtifacts | None:
 
 
 def _cells(options: argparse.Namespace, device: DeviceSpec, screen: Screen) -> list[Cell]:
-    every = catalog.all_benchmarks(options.suite)
+    every = locked_cases.with_urls(catalog.all_benchmarks(options.suite))
     try:
         selected = catalog.select(every, name=options.name, tags=options.tag)
     except re.error as error:

@@ -1,5 +1,6 @@
 """One case of two results: their ratio and its verdict, or the reason why there is none."""
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -54,11 +55,12 @@ def compared(old: Case, new: Case, *, threshold: float, seed: int) -> Comparison
     if compiling and all(compiles_nothing(case.metrics) for case in (old, new)):
         return without_ratio(new, Fate.UNSUPPORTED, "nothing to compile")
     samples: dict[str, list[list[float]]] = {}
+    intervals: dict[str, Interval] = {}
     for case, side in ((old, "baseline"), (new, "candidate")):
         try:
             read = compile_samples if compiling else process_samples
             samples[side] = read(case.metrics)
-            latency_interval(samples[side], seed=seed)
+            intervals[side] = _interval(tuple(map(tuple, samples[side])), seed)
         except SampleError as error:
             of = "cold compile times: " if compiling else ""
             return without_ratio(new, Fate.INCOMPARABLE, f"{side}: {of}{error}")
@@ -79,8 +81,8 @@ def compared(old: Case, new: Case, *, threshold: float, seed: int) -> Comparison
         fate=Fate.COMPARED,
         verdict=outcome,
         reason=reason + ("" if compiling else contention(old.metrics, new.metrics)),
-        baseline_ms=latency_interval(before, seed=seed),
-        candidate_ms=latency_interval(after, seed=seed),
+        baseline_ms=intervals["baseline"],
+        candidate_ms=intervals["candidate"],
         ratio=ratio,
         paired=paired,
         p_value=mann_whitney_p(*medians),
@@ -96,6 +98,12 @@ def without_ratio(case: Case | None, fate: Fate, reason: str) -> Comparison:
     """Returns the comparison of a case that has no ratio; `?` for what there is no case of."""
     identity: dict[str, Any] = _identity(case) if case else dict.fromkeys(_IDENTITY, "?")
     return Comparison(**identity, fate=fate, verdict=Verdict.INCOMPARABLE, reason=reason)
+
+
+# A baseline is compared with many candidates in turn, and each interval is a bootstrap.
+@lru_cache(maxsize=64)
+def _interval(samples: tuple[tuple[float, ...], ...], seed: int) -> Interval:
+    return latency_interval(samples, seed=seed)
 
 
 _IDENTITY = ("workload", "label", "competitor", "framework", "device", "quantity")

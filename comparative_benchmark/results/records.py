@@ -143,6 +143,8 @@ def _metrics(trial: Trial, outcome: TrialOutcome, last: ProcessRecord) -> Record
         "program": last.facts,
         "workload_cost": attrs.asdict(outcome.workload_cost),
         "artifact_digests": outcome.artifact_digests,
+        "artifact_source": outcome.artifact_source,
+        "program_source": outcome.program_source,
         "race": outcome.race,
         "stop_reason": outcome.stop_reason,
     }

@@ -47,6 +47,12 @@ BACKEND = BackendInfo(
         _quantizing("int8", "int8", "int8 weights and activations, calibrated; fp32 at the edges"),
     ),
     reference="comparative_benchmark.tflite.reference:compute",
+    starts_from={
+        "fp32": (("tflite_fp32",),),
+        "fp16": (("tflite_fp16",),),
+        "dynamic-range": (("tflite_dynamic_range_quant",),),
+        "int8": (("tflite_int8",),),
+    },
     environment={
         "JAX_PLATFORMS": "cpu",  # JAX and TensorFlow only export here
         "CUDA_VISIBLE_DEVICES": "-1",

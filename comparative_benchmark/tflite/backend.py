@@ -12,7 +12,7 @@ from comparative_benchmark.backend_api import (
     ModelDefinition,
     UnsupportedError,
 )
-from comparative_benchmark.tflite import conversion_process
+from comparative_benchmark.tflite import conversion_process, published
 from openxla.benchmark.models.preprocessing import element_type_of
 from openxla.benchmark.models.tflite.program import Program
 
@@ -42,12 +42,21 @@ class TfLite(Backend):
     def compile(self) -> None:
         """Converts (`trace`, `lower`), then loads the file and lets XNNPACK prepare it (`compile`).
 
-        A case that is a TFLite file has no conversion; where the suite must make that file first,
-        it does so in the phase `prepare`.
+        A case that is a TFLite file has no conversion, nor has a published file; where the suite
+        must make that file first, it does so in the phase `prepare`.
         """
         if self._definition is None:
             raise RuntimeError("load must come first")
-        self._file = conversion_process.convert(
+        self._file = published.file(self.context) if self.context.exported else self._converted()
+        with self.context.phase("compile"):
+            self._program = self._load_program(Path(self._file["path"]))
+        with self.context.phase("h2d"):
+            self._program.set_inputs(self._arrays)
+        self._invoke = self._program.invoke
+
+    def _converted(self) -> Mapping[str, Any]:
+        assert self._definition is not None
+        return conversion_process.convert(
             {
                 "module_path": self._definition.module_path,
                 "parameters": dict(self._definition.parameters),
@@ -61,11 +70,6 @@ class TfLite(Backend):
             },
             self.context.phase,
         )
-        with self.context.phase("compile"):
-            self._program = self._load_program(Path(self._file["path"]))
-        with self.context.phase("h2d"):
-            self._program.set_inputs(self._arrays)
-        self._invoke = self._program.invoke
 
     def _load_program(self, path: Path) -> Program:
         try:
@@ -96,6 +100,7 @@ class TfLite(Backend):
         facts.notes["precision"] = self._file["precision"]
         facts.notes["origin"] = self._file["origin"]
         facts.notes["converter"] = self._file["versions"]
+        facts.notes |= self._file.get("notes", {})
         facts.notes["dispatch"] = "synchronous: the host waits inside the call"
         if self._program is not None:
             facts.notes["edge_types"] = self._program.edge_types()

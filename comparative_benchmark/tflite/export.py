@@ -61,8 +61,11 @@ def answer(request: Mapping[str, Any], say: Say) -> dict[str, Any]:
         importlib.import_module("tensorflow")
     specs = [TensorSpec(**item) for item in request["inputs"]]
     precision = BACKEND.compiler(request["compiler"]).precision or "fp32"
+    notes: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(dir=request["directory"]) as scratch:
-        content = conversion.convert(model, specs, precision, Path(scratch), phase=phase)
+        content = conversion.convert(
+            model, specs, precision, Path(scratch), phase=phase, notes=notes
+        )
     path = Path(request["directory"]) / "model.tflite"
     path.write_bytes(content)
     if precision == "int8":
@@ -74,6 +77,7 @@ def answer(request: Mapping[str, Any], say: Say) -> dict[str, Any]:
         "precision": precision,
         "origin": "converted",
         "versions": conversion.versions(),
+        "notes": notes,
     }
 
 
@@ -120,6 +124,7 @@ def _given(model: TfLiteModel, compiler: str, phase: conversion.PhaseTimer) -> d
         "precision": precision,
         "origin": file.origin,
         "versions": file.notes.get("converter", {}),
+        "notes": {name: value for name, value in file.notes.items() if name != "converter"},
     }
 
 

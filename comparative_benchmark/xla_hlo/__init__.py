@@ -20,6 +20,10 @@ BACKEND = BackendInfo(
         CompilerInfo(name="hlo-text", description="from HLO text", default=False),
         CompilerInfo(name="hlo-proto", description="from a serialised HLO module", default=False),
     ),
+    starts_from={
+        "stablehlo": (("stablehlo_bytecode", "xla_weights"),),
+        "hlo-text": (("xla_hlo_dump", "xla_weights"),),
+    },
     environment={
         "JAX_PLATFORMS": "cpu",  # frameworks only export here, in a process of their own
         "KERAS_BACKEND": "tensorflow",

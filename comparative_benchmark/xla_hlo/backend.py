@@ -18,7 +18,7 @@ from comparative_benchmark.backend_api import (
     BackendFacts,
     ModelDefinition,
 )
-from comparative_benchmark.xla_hlo import CACHE_VARIABLE
+from comparative_benchmark.xla_hlo import CACHE_VARIABLE, published
 from comparative_benchmark.xla_hlo.cache import ExecutableCache, key_of
 from comparative_benchmark.xla_hlo.export_process import export
 from comparative_benchmark.xla_hlo.exported_program import (
@@ -51,28 +51,38 @@ class XlaHlo(Backend):
         self._executable: Executable | None = None
 
     def load(self, model: ModelDefinition, inputs: Sequence[Array]) -> None:
-        """Has the model exported, and puts weights and inputs on the device.
+        """Has the model exported or takes a published program; weights and inputs go to the device.
 
         The export process is gone before anything is compiled or run.
         """
+        # Apart from that of another backend in this worker.
+        directory = Path(tempfile.mkdtemp(prefix="export-", dir=self.context.work_dir))
+        if self.context.exported:
+            with self.context.phase("load"):
+                self._exported = published.program(
+                    self.context.exported, self.context.compiler, directory
+                )
+        else:
+            self._export(model, inputs, directory)
+        exported = self._require_export()
+        with self.context.phase("load"):
+            weights = [self._client.put(weight) for weight in exported.weights()]
+            exported.drop_weights()
+        with self.context.phase("h2d"):
+            resident = [self._client.put(value) for value in inputs]
+        taken = iter(weights)
+        self._arguments = [
+            next(taken) if index is None else resident[index] for index in exported.inputs
+        ]
+
+    def _export(self, model: ModelDefinition, inputs: Sequence[Array], directory: Path) -> None:
         request = ExportRequest(
             definition=model,
             inputs=[InputType.of(value) for value in inputs],
             form=self.context.compiler,
             platform=_PLATFORMS[self.context.device.accelerator_type],
         )
-        # Apart from that of another backend in this worker.
-        directory = Path(tempfile.mkdtemp(prefix="export-", dir=self.context.work_dir))
         self._exported, self._export_ms = export(request, directory, self.context.phase)
-        with self.context.phase("load"):
-            weights = [self._client.put(weight) for weight in self._exported.weights()]
-            self._exported.drop_weights()
-        with self.context.phase("h2d"):
-            resident = [self._client.put(value) for value in inputs]
-        taken = iter(weights)
-        self._arguments = [
-            next(taken) if index is None else resident[index] for index in self._exported.inputs
-        ]
 
     def compile(self) -> None:
         """Compiles the program, from reading its file to an executable; the rest was `load`."""
@@ -116,6 +126,8 @@ class XlaHlo(Backend):
         facts.notes["memory_analysis"] = executable.memory()
         facts.notes["exported_by"] = dict(exported.versions)
         facts.notes["export_ms"] = self._export_ms
+        if self.context.exported:
+            facts.notes["starts_from"] = sorted(self.context.exported)
         facts.notes["program_size_bytes"] = exported.path.stat().st_size
         if exported.form != "stablehlo":
             facts.notes["route"] = "the client takes StableHLO only: HLO is converted before"

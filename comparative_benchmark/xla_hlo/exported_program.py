@@ -107,6 +107,11 @@ class ExportedProgram:
         """Whether weights are arguments; those of a program without are constants in it."""
         return None in self.inputs
 
+    @property
+    def weights_directory(self) -> Path:
+        """The folder with the weights."""
+        return self.directory / _WEIGHTS
+
     def write(self) -> None:
         """Writes all but program and weights."""
         manifest: dict[str, Any] = {"inputs": list(self.inputs), "versions": dict(self.versions)}
@@ -120,16 +125,16 @@ class ExportedProgram:
 
     def write_weights(self, weights: Sequence[Array]) -> None:
         """Writes the weights, in the order of their parameters."""
-        arrays.save_all(self.directory / _WEIGHTS, "weight", weights)
+        arrays.save_all(self.weights_directory, "weight", weights)
 
     def weights(self) -> Iterator[Array]:
         """Yields the weights in the order of their parameters, one at a time in memory."""
-        for path in arrays.numbered(self.directory / _WEIGHTS, "weight"):
+        for path in arrays.numbered(self.weights_directory, "weight"):
             yield arrays.load(path)
 
     def drop_weights(self) -> None:
         """Deletes the weights' files."""
-        shutil.rmtree(self.directory / _WEIGHTS, ignore_errors=True)
+        shutil.rmtree(self.weights_directory, ignore_errors=True)
 
 
 def check_parameters(

@@ -107,8 +107,8 @@ def quantised(tmp_path_factory, environment):
     """What becomes of several models by the compiler int8."""
     return run_cbs(
         *("--backend", "tflite:int8", "-w", "1", "-iter", "2", "-name"),
-        "models/(VIT_TINY_(INT8_TFLITE|FP32_TF|FP16_JAX)|BERT_TINY_(FP32_JAX|FP16_TFLITE))"
-        "_.+_BATCH1/.+_DEFAULT",
+        "models/(VIT_TINY_(INT8_TFLITE|FP32_TF|FP16_JAX)|BERT_TINY_(FP32_JAX|FP16_TFLITE)"
+        "|(SD_CLIP|T5)_TINY_FP32_TF)_.+_BATCH1/.+_DEFAULT",
         directory=tmp_path_factory.mktemp("quantised"),
         environment=environment,
     )
@@ -121,6 +121,7 @@ def test_a_quantising_compiler_keeps_fp32_at_the_edges(quantised):
     assert record["definition"]["workload"]["data_type"] == "fp32"
     edges = level(record)["program"]["notes"]["edge_types"]
     assert edges == {"inputs": ["float32"], "outputs": ["float32"]}
+    assert "masks_clamped" not in level(record)["program"]["notes"]  # it has none
     assert level(record)["verification"]["sqnr_db"] > 3
 
 
@@ -129,6 +130,19 @@ def test_an_int8_file_has_int8_edges_where_its_inputs_are_numbers(quantised):
     assert record["status"] == "ok", quantised.out
     edges = level(record)["program"]["notes"]["edge_types"]
     assert edges == {"inputs": ["int8"], "outputs": ["int8"]}
+
+
+@pytest.mark.parametrize(
+    "model", ["SD_CLIP_TINY_FP32_TF_32XI32_BATCH1", "T5_TINY_FP32_TF_32XI32_BATCH1"]
+)
+def test_masks_do_not_take_the_range_of_an_int8_file(quantised, model):
+    """With -3.4e38 in the mask, a step is 1.3e36 and SQNR at most 9 dB."""
+    [record] = records(quantised, model=model)
+    assert record["status"] == "ok", quantised.out
+    clamped = level(record)["program"]["notes"]["masks_clamped"]
+    assert clamped["to"] == -32
+    assert clamped["constants"] > 0
+    assert level(record)["verification"]["sqnr_db"] > 20
 
 
 REFUSED = {

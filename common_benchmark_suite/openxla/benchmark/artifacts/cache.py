@@ -157,7 +157,7 @@ class Cache:
         return removed
 
     def remove_model(self, model: str) -> None:
-        """Removes the views of a model; `collect` then frees what nobody else uses.
+        """Removes the views of a model; `collect` or `discard` then frees what nobody else uses.
 
         Raises:
           StoreError: there is none.
@@ -174,13 +174,31 @@ class Cache:
           keep: sha256 of the manifests whose views stay; None keeps all.
         """
         if keep is not None:
-            kept = {sha256[:_DIGITS_OF_VIEW] for sha256 in keep}
-            for view in self.views():
-                if view.name not in kept:
-                    shutil.rmtree(view)
+            for view in self.views_besides(keep):
+                shutil.rmtree(view)
         found = (*self.objects(), *sorted((self.directory / "partial").glob("*")))
-        freed = [size for path in found if (size := self._remove_unused(path)) is not None]
+        freed = [
+            size for path in found if (size := self._remove_unused(path, _YOUNG_S)) is not None
+        ]
         self._remove_unfinished()
+        return Usage(files=len(freed), size_bytes=sum(freed))
+
+    def views_besides(self, keep: Collection[str]) -> list[Path]:
+        """Returns the views of all manifests but those with one of these sha256."""
+        kept = {sha256[:_DIGITS_OF_VIEW] for sha256 in keep}
+        return [view for view in self.views() if view.name not in kept]
+
+    def collectable(self) -> Usage:
+        """Returns what `collect` would free now, with all views kept."""
+        found = (*self.objects(), *sorted((self.directory / "partial").glob("*")))
+        facts = [path.stat() for path in found]
+        sizes = [fact.st_size for fact in facts if _is_unused(fact, _YOUNG_S)]
+        return Usage(files=len(sizes), size_bytes=sum(sizes))
+
+    def discard(self, digests: Collection[str]) -> Usage:
+        """Removes those objects that have no name left, however young; returns what was freed."""
+        paths = [self.object_path(sha256) for sha256 in digests]
+        freed = [size for p in paths if (size := self._remove_unused(p, 0.0)) is not None]
         return Usage(files=len(freed), size_bytes=sum(freed))
 
     def _remove_unfinished(self) -> None:
@@ -190,11 +208,11 @@ class Cache:
             if path.exists() and time.time() - path.lstat().st_ctime >= _YOUNG_S:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
-    def _remove_unused(self, path: Path) -> int | None:
+    def _remove_unused(self, path: Path, young_s: float) -> int | None:
         try:
             with self.lock(path.name).acquire(timeout=0):
                 facts = path.stat()
-                if facts.st_nlink > 1 or time.time() - facts.st_ctime < _YOUNG_S:
+                if not _is_unused(facts, young_s):
                     return None
                 path.unlink()
                 return facts.st_size
@@ -213,6 +231,10 @@ def is_unchanged(path: Path, sha256: str, size_bytes: int) -> bool:
         and facts.st_size == size_bytes
         and facts.st_mtime_ns == _stamp_s(sha256) * 1_000_000_000
     )
+
+
+def _is_unused(facts: os.stat_result, young_s: float) -> bool:
+    return facts.st_nlink == 1 and time.time() - facts.st_ctime >= young_s
 
 
 def _stamp_s(sha256: str) -> int:

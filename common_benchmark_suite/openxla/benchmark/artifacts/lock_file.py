@@ -6,6 +6,7 @@ one revision always uses the same artifacts.
 """
 
 import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from openxla.benchmark.artifacts import strict_json
 from openxla.benchmark.artifacts.strict_json import MalformedError
 
 LOCK_VERSION = 1
+LOCKS_DIR_VARIABLE = "CBS_LOCKS_DIR"
 _LOCK_TIMEOUT_S = 60.0
 
 
@@ -50,7 +52,13 @@ class LockFile:
 
 
 def locks_dir() -> Path:
-    """Returns `artifacts/locks` of the checkout; it may not exist, as in an installed package."""
+    """Returns the directory of the lock files.
+
+    `$CBS_LOCKS_DIR` if set, else `artifacts/locks` of the checkout, which may not exist, as in an
+    installed package.
+    """
+    if configured := os.environ.get(LOCKS_DIR_VARIABLE):
+        return Path(configured).expanduser().absolute()
     return Path(__file__).resolve().parents[4] / "artifacts" / "locks"
 
 

@@ -3,7 +3,7 @@
 Layout of `<root>/workloads/<workload id>/`:
 
     manifest.json              what is here, from what it was made, sha256 and size of each file;
-                               what an iteration costs
+                               what an iteration costs; where it was fetched from, if it was
     inputs/input_0.npy ...     the arrays that every framework gets
     truth/output_0.npy ...     outputs of the float64 run
     reference/output_0.npy ... outputs of an op-by-op run in the model's own type
@@ -14,7 +14,7 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -72,6 +72,15 @@ class WorkloadArtifacts:
         return WorkloadCost(**self.manifest.get("cost", {}))
 
     @property
+    def origin(self) -> dict[str, str] | None:
+        """Model, URL and sha256 of the manifest that it was fetched by; None if it was made here.
+
+        The sha256 names exactly which artifacts these are.
+        """
+        fetched = self.manifest.get("fetched")
+        return None if fetched is None else dict(fetched)
+
+    @property
     def digests(self) -> dict[str, str]:
         """sha256 of each file, by its path in the directory."""
         return {name: facts["sha256"] for name, facts in self.manifest["files"].items()}
@@ -82,12 +91,19 @@ def directory_of(workload: Workload) -> Path:
     return root_dir() / "workloads" / workload.id
 
 
-def find(workload: Workload) -> WorkloadArtifacts | None:
+def find(
+    workload: Workload, *, locked: Collection[str] = frozenset()
+) -> WorkloadArtifacts | None:
     """Returns the artifacts of a workload, or None where there are none that still hold.
 
-    They hold while the source of the implementation that made them is unchanged; for a model that
-    shares its workload with nobody, whose weights may come from its framework's own generator,
-    also while the framework's version is.
+    They hold while the source of the implementation that made them is unchanged, or while the
+    publication that they were fetched from is locked. For a model that shares its workload with
+    nobody, whose weights may come from its framework's own generator, they hold while the
+    framework's version is unchanged, too.
+
+    Args:
+      workload: whose artifacts.
+      locked: sha256 of the manifests that lock files name.
 
     Raises:
       ArtifactError: they are there, and damaged.
@@ -101,8 +117,11 @@ def find(workload: Workload) -> WorkloadArtifacts | None:
         holds = (
             manifest["manifest_version"] == MANIFEST_VERSION
             and manifest["workload"]["digest"] == workload.digest
-            and producer["source_sha256"] == source_digest(producer["module_path"])
-            and (bool(workload.inputs) or _same_versions(producer["versions"]))
+            and (
+                (manifest.get("fetched") or {}).get("manifest_sha256") in locked
+                or producer["source_sha256"] == source_digest(producer["module_path"])
+            )
+            and not other_versions(workload, producer["versions"])
         )
         if not holds:
             return None
@@ -160,12 +179,31 @@ def publish(
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "files": files,
     }
+    return put_in_place(directory, workload, manifest)
+
+
+def put_in_place(
+    directory: Path, workload: Workload, manifest: Mapping[str, Any]
+) -> WorkloadArtifacts:
+    """Writes a manifest into a filled directory and moves it to the workload's place."""
     text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
     (directory / MANIFEST_FILE).write_text(text, encoding="utf-8")
     directory.chmod(0o755)
     target = directory_of(workload)
     _replace_directory(directory, target)
     return WorkloadArtifacts(directory=target, manifest=manifest)
+
+
+def other_versions(workload: Workload, versions: Mapping[str, str]) -> dict[str, str | None]:
+    """Returns the packages that are of another version here, where that changes the truth.
+
+    Only a model that shares its workload with nobody may have weights of its framework's own
+    making. The versions are those here, None for what is not installed.
+    """
+    if workload.inputs:
+        return {}
+    here = {package: _version(package) for package in versions}
+    return {package: found for package, found in here.items() if found != versions[package]}
 
 
 def _replace_directory(new: Path, target: Path) -> None:
@@ -196,11 +234,8 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _same_versions(versions: Mapping[str, str]) -> bool:
-    for package, made_with in versions.items():
-        try:
-            if version(package) != made_with:
-                return False
-        except PackageNotFoundError:
-            return False
-    return True
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -57,6 +57,27 @@ def identity(architecture: Architecture, parameters: Parameters) -> str:
     return "@".join(_repository(architecture, model_name))
 
 
+def directory_of(architecture: Architecture, parameters: Parameters) -> Path:
+    """Returns where the checkpoint that a model's parameters ask for belongs; it may not be there.
+
+    Raises:
+      DefinitionError: the parameters are wrong.
+    """
+    model_name = str(parameters["model_name"])
+    if _kind(parameters) == "seeded":
+        return _seeded_directory(architecture, model_name, _seed(parameters))
+    return _pretrained_directory(*_repository(architecture, model_name))
+
+
+def facts_of(architecture: Architecture, parameters: Parameters) -> dict[str, Any]:
+    """Returns what `manifest.json` of that checkpoint says of its kind."""
+    model_name = str(parameters["model_name"])
+    if _kind(parameters) == "seeded":
+        seed = _seed(parameters)
+        return _seeded_facts(seed, recipe_digest(architecture, model_name, seed))
+    return _pretrained_facts(*_repository(architecture, model_name))
+
+
 @functools.lru_cache(maxsize=256)
 def recipe_digest(architecture: Architecture, model_name: str, seed: int) -> str:
     """Returns the sha256 of all that decides a seeded checkpoint's bytes."""
@@ -80,18 +101,17 @@ def seeded(architecture: Architecture, model_name: str, *, seed: int = 0) -> Pat
     Raises:
       DefinitionError: the architecture has no model of that name.
     """
-    digest = recipe_digest(architecture, model_name, seed)
-    name = architecture.canonical_name(model_name).replace("/", "--")
-    target = root_dir() / "checkpoints" / f"{name}-{digest[:16]}"
+    target = _seeded_directory(architecture, model_name, seed)
     if (target / MANIFEST_FILE).is_file():
         return target
     config = architecture.config(model_name)
-    with _new_directory(target) as directory:
+    with new_directory(target) as directory:
         (directory / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
         for name, source in architecture.checkpoint_files().items():
             shutil.copyfile(source, directory / name)
         write_weights(directory / WEIGHTS_FILE, architecture.tensors(config), seed=seed)
-        _write_manifest(directory, {"kind": "seeded", "seed": seed, "recipe_sha256": digest})
+        digest = recipe_digest(architecture, model_name, seed)
+        _write_manifest(directory, _seeded_facts(seed, digest))
     return target
 
 
@@ -101,14 +121,12 @@ def pretrained(repository: str, revision: str) -> Path:
     Raises:
       CheckpointError: the hub can not be reached or does not know the checkpoint.
     """
-    target = root_dir() / "checkpoints" / f"{repository.replace('/', '--')}-{revision[:16]}"
+    target = _pretrained_directory(repository, revision)
     if (target / MANIFEST_FILE).is_file():
         return target
     if (target / "config.json").is_file() and (target / WEIGHTS_FILE).is_file():
         # Put there by hand, as the message below says.
-        _write_manifest(
-            target, {"kind": "pretrained", "repository": repository, "revision": revision}
-        )
+        _write_manifest(target, _pretrained_facts(repository, revision))
         return target
     try:
         from huggingface_hub import snapshot_download
@@ -119,16 +137,14 @@ def pretrained(repository: str, revision: str) -> Path:
         ) from error
     wanted = ["config.json", "*.safetensors", "tokenizer*.json", "vocab*", "merges.txt"]
     try:
-        with _new_directory(target) as directory:
+        with new_directory(target) as directory:
             snapshot_download(
                 repository, revision=revision, local_dir=directory, allow_patterns=wanted
             )
             shutil.rmtree(directory / ".cache", ignore_errors=True)
             if not (directory / WEIGHTS_FILE).is_file():
                 raise CheckpointError(f"the hub has no {WEIGHTS_FILE} for {repository}@{revision}")
-            _write_manifest(
-                directory, {"kind": "pretrained", "repository": repository, "revision": revision}
-            )
+            _write_manifest(directory, _pretrained_facts(repository, revision))
     except (OSError, ValueError, RuntimeError) as error:
         raise CheckpointError(
             f"pretrained checkpoint {repository}@{revision} could not be fetched "
@@ -181,6 +197,24 @@ def vars_of(init: TensorInit) -> list[Any]:
     return [init.name, list(init.shape), init.mean, init.stddev, init.dtype]
 
 
+def _seeded_directory(architecture: Architecture, model_name: str, seed: int) -> Path:
+    digest = recipe_digest(architecture, model_name, seed)
+    name = architecture.canonical_name(model_name).replace("/", "--")
+    return root_dir() / "checkpoints" / f"{name}-{digest[:16]}"
+
+
+def _seeded_facts(seed: int, recipe_sha256: str) -> dict[str, Any]:
+    return {"kind": "seeded", "seed": seed, "recipe_sha256": recipe_sha256}
+
+
+def _pretrained_directory(repository: str, revision: str) -> Path:
+    return root_dir() / "checkpoints" / f"{repository.replace('/', '--')}-{revision[:16]}"
+
+
+def _pretrained_facts(repository: str, revision: str) -> dict[str, Any]:
+    return {"kind": "pretrained", "repository": repository, "revision": revision}
+
+
 def _kind(parameters: Parameters) -> str:
     kind = parameters.get("checkpoint", "seeded")
     if kind not in ("seeded", "pretrained"):
@@ -215,7 +249,7 @@ def _write_manifest(directory: Path, facts: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _new_directory(target: Path) -> Iterator[Path]:
+def new_directory(target: Path) -> Iterator[Path]:
     """Gives a temporary directory that becomes `target` when the block succeeds.
 
     Two processes may make the same one: the first to finish wins, and the bytes are the same.

@@ -62,7 +62,7 @@ class FlaxModel(shared_model.ArchitectureModel):
 
 def _array(tensor: Any, transpose: tuple[int, ...] | None, dtype: Any) -> jax.Array:
     ours = tensor if transpose is None else np.transpose(tensor, transpose)
-    return jnp.asarray(ours.astype(dtype))
+    return jnp.asarray(ours.astype(dtype, copy=False))
 
 
 def _tree(leaves: Iterator[tuple[tuple[str | int, ...], jax.Array]]) -> dict[str | int, Any]:

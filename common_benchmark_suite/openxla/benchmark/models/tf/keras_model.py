@@ -128,7 +128,7 @@ def _assign(
             expected = tuple(variable.shape)
             mismatched.append(f"{name} is {ours.shape} for {path}, which is {expected}")
             continue
-        variable.assign(ours.astype(dtype))
+        variable.assign(ours.astype(dtype, copy=False))
     faults = {
         f"{checkpoint} lacks": missing,
         "of another shape": mismatched,

@@ -23,6 +23,11 @@ from openxla.benchmark.models.tflite.model_uri import FP16_WEIGHTS, FP32, INT8
 # How many input sets the ranges of activations are taken from.
 CALIBRATION_SETS = 16
 
+# What masks of attention hold in an int8 file, in place of the least number of float32. There a
+# tensor has one range of 255 steps: with -3.4e38 in it, nothing is left of the scores. These are of
+# order one to ten, and a softmax in int8 gives 0 to what is six below the largest.
+MASK = -32.0
+
 PhaseTimer = Callable[[str], AbstractContextManager[None]]
 
 
@@ -43,7 +48,9 @@ def convert(
     directory: Path,
     *,
     integer_edges: bool = False,
+    keeps_stablehlo: bool = False,
     phase: PhaseTimer = untimed,
+    notes: dict[str, Any] | None = None,
 ) -> bytes:
     """Returns the content of a TFLite file.
 
@@ -53,7 +60,9 @@ def convert(
       precision: one of `fp32`, `fp16-weights`, `dynamic-range`, `int8`.
       directory: an empty one, for the SavedModel.
       integer_edges: of an int8 file, make float inputs and outputs int8, too.
+      keeps_stablehlo: operations of StableHLO stay in the file, in place of TFLite's own.
       phase: times `trace` and `lower`.
+      notes: is told what was changed of the model, if anything: `masks_clamped`.
 
     Raises:
       NotConvertibleError: the model's type is not one that TFLite computes in, an operation has no
@@ -62,12 +71,16 @@ def convert(
     import tensorflow as tf
 
     with phase("trace"):
-        module, function = _traced(model, inputs)
+        module, function = _traced(model, inputs, sixteen_bits=False)
     with phase("lower"):
         tf.saved_model.save(module, str(directory), signatures=function)
+        if precision == INT8 and (clamped := _clamp_masks(directory)) and notes is not None:
+            notes["masks_clamped"] = {"to": MASK, "constants": clamped}
         converter = tf.lite.TFLiteConverter.from_saved_model(str(directory))
         # Names the program that wrote the file, which would differ from run to run.
         converter.exclude_conversion_metadata = True
+        if keeps_stablehlo:
+            converter.target_spec.supported_ops = [tf.lite.OpsSet.EXPERIMENTAL_STABLEHLO_OPS]
         if precision != FP32:
             converter.optimizations = [tf.lite.Optimize.DEFAULT]
         if precision == FP16_WEIGHTS:
@@ -79,6 +92,20 @@ def convert(
         return _converted(converter)
 
 
+def save(model: Any, inputs: Sequence[TensorSpec], directory: Path) -> None:
+    """Writes a SavedModel whose variables are the weights, of whatever type.
+
+    Args:
+      model: as of `convert`.
+      inputs: shape and type of each input.
+      directory: is made, or filled.
+    """
+    import tensorflow as tf
+
+    module, function = _traced(model, inputs, sixteen_bits=True)
+    tf.saved_model.save(module, str(directory), signatures=function)
+
+
 def versions() -> dict[str, str]:
     """Returns the versions of the packages that decide what a conversion gives."""
     found = {}
@@ -86,6 +113,32 @@ def versions() -> dict[str, str]:
         with suppress(PackageNotFoundError):
             found[name] = version(name)
     return found
+
+
+def _clamp_masks(directory: Path) -> int:
+    """Replaces the least number of float32 in the constants of a SavedModel.
+
+    Returns:
+      How many constants have held it.
+    """
+    import tensorflow as tf
+    from tensorflow.core.framework import types_pb2
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    path, least, clamped = directory / "saved_model.pb", np.finfo(np.float32).min, 0
+    saved = saved_model_pb2.SavedModel.FromString(path.read_bytes())
+    for graph in (meta.graph_def for meta in saved.meta_graphs):
+        functions = (function.node_def for function in graph.library.function)
+        for node in itertools.chain(graph.node, *functions):
+            if node.op != "Const" or node.attr["dtype"].type != types_pb2.DT_FLOAT:
+                continue
+            values = tf.make_ndarray(node.attr["value"].tensor)
+            if np.any(values == least):
+                clamped += 1
+                tame = tf.make_tensor_proto(np.where(values == least, np.float32(MASK), values))
+                node.attr["value"].tensor.CopyFrom(tame)
+    path.write_bytes(saved.SerializeToString(deterministic=True))
+    return clamped
 
 
 def _converted(converter: Any) -> bytes:
@@ -109,7 +162,7 @@ def _first_reason(message: str) -> str:
     return (lines[0] if lines else "no message")[:300]
 
 
-def _traced(model: Any, inputs: Sequence[TensorSpec]) -> tuple[Any, Any]:
+def _traced(model: Any, inputs: Sequence[TensorSpec], *, sixteen_bits: bool) -> tuple[Any, Any]:
     """Returns a module that holds the weights, and the concrete function that uses them."""
     is_jax = hasattr(model, "apply") and hasattr(model, "params")
     if not is_jax and not hasattr(model, "layer"):
@@ -119,7 +172,8 @@ def _traced(model: Any, inputs: Sequence[TensorSpec]) -> tuple[Any, Any]:
 
     module = tf.Module()
     call, weight_types = (_jax_call if is_jax else _tensorflow_call)(model, module)
-    _refuse_sixteen_bits([*weight_types, *(spec.dtype for spec in inputs)])
+    if not sixteen_bits:
+        _refuse_sixteen_bits([*weight_types, *(spec.dtype for spec in inputs)])
     specs = [
         tf.TensorSpec(spec.shape, numpy_dtype(spec.dtype), name=f"input_{index:02d}")
         for index, spec in enumerate(inputs)

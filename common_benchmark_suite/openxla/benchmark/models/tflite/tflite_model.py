@@ -61,6 +61,7 @@ class TfLiteModel(shared_model.ArchitectureModel):
 
         def make(path: Path) -> dict[str, Any]:
             specs = self.architecture.input_specs(self.model_parameters)
+            notes: dict[str, Any] = {}
             with tempfile.TemporaryDirectory(prefix="cbs-tflite-") as directory:
                 content = conversion.convert(
                     self.source(),
@@ -69,9 +70,10 @@ class TfLiteModel(shared_model.ArchitectureModel):
                     Path(directory),
                     integer_edges=self._has_integer_edges(),
                     phase=phase,
+                    notes=notes,
                 )
             path.write_bytes(content)
-            return {"converter": conversion.versions()}
+            return {"converter": conversion.versions(), **notes}
 
         return files.converted(self.uri, self._recipe(), make)
 

@@ -1,0 +1,174 @@
+"""The models of the tables: one of each architecture, at a size that takes tens of milliseconds.
+
+Where the real sizes do, they are taken. Of Gemma, Llama and Stable Diffusion's denoiser and decoder
+there is a smaller configuration that only the benchmarks know: fewer and narrower layers, the
+proportions of the real one.
+"""
+
+import argparse
+import importlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.models import architectures
+from openxla.benchmark.root import ROOT_DIR_VARIABLE
+
+# Name of the architecture, of the configuration, of the one it is made from, and what is changed.
+_SIZES: Sequence[tuple[str, str, str, Mapping[str, Any]]] = (
+    (
+        "gemma",
+        "gemma-bench",
+        "google/gemma-2b-it",
+        {
+            "hidden_size": 1024,
+            "intermediate_size": 8192,
+            "num_attention_heads": 4,
+            "num_hidden_layers": 3,
+            "vocab_size": 16384,
+        },
+    ),
+    (
+        "llama",
+        "llama-bench",
+        "TinyLlama/TinyLlama-1.1B-Chat-v1.0",
+        {
+            "hidden_size": 1024,
+            "intermediate_size": 2816,
+            "num_attention_heads": 16,
+            "num_hidden_layers": 6,
+            "num_key_value_heads": 2,
+            "vocab_size": 16384,
+        },
+    ),
+    (
+        "sd_unet",
+        "sd-unet-bench",
+        "sd-unet",
+        {"block_out_channels": [128, 256, 512, 512], "layers_per_block": 1, "sample_size": 32},
+    ),
+    (
+        "sd_vae",
+        "sd-vae-bench",
+        "sd-vae",
+        {"block_out_channels": [64, 128, 256, 256], "sample_size": 128},
+    ),
+    # Tiny ones for which KerasHub has a model, too: its encoder is as deep as its decoder, its
+    # group norms have 32 groups, its first stage is 64 wide, and EfficientNet has all its blocks.
+    ("efficientnet", "efficientnet-quick", "google/efficientnet-b0", {"image_size": 64}),
+    (
+        "resnet",
+        "resnet-quick",
+        "resnet-tiny",
+        {"embedding_size": 64, "hidden_sizes": [256, 512]},
+    ),
+    (
+        "sd_vae",
+        "sd-vae-quick",
+        "sd-vae-tiny",
+        {"block_out_channels": [32, 64], "norm_num_groups": 32},
+    ),
+    (
+        "t5",
+        "t5-quick",
+        "t5-small",
+        {
+            "d_ff": 512,
+            "d_model": 128,
+            "num_decoder_layers": 2,
+            "num_heads": 2,
+            "num_layers": 2,
+            "vocab_size": 1024,
+        },
+    ),
+)
+
+
+@attrs.frozen
+class Entry:
+    """A model of the tables.
+
+    Attributes:
+      name: of the architecture.
+      parameters: of `create_model`.
+      quick: the same with `--quick`.
+    """
+
+    name: str
+    parameters: Parameters
+    quick: Parameters
+
+    def model(self, framework: str, *, quick: bool) -> Any:
+        """Returns our model in that framework, float32, batch 1; its checkpoint is made if needed.
+
+        Args:
+          framework: `jax` or `tf`.
+          quick: the tiny size instead.
+        """
+        path = f"openxla.benchmark.models.{framework}.{self.name}.{self.name}_model"
+        return importlib.import_module(path).create_model(
+            batch_size=1, data_type="fp32", **(self.quick if quick else self.parameters)
+        )
+
+
+ENTRIES: Mapping[str, Entry] = {
+    name: Entry(name, {"model_name": model, **more}, {"model_name": quick, **quick_more})
+    for name, model, more, quick, quick_more in (
+        ("bert", "bert-base-uncased", {"seq_len": 128}, "bert-tiny", {"seq_len": 32}),
+        ("resnet", "microsoft/resnet-50", {}, "resnet-quick", {}),
+        ("t5", "t5-small", {"seq_len": 128}, "t5-quick", {"seq_len": 32}),
+        ("gpt2", "gpt2", {"seq_len": 64}, "gpt2-tiny", {"seq_len": 32}),
+        ("vit", "google/vit-base-patch16-224", {}, "vit-tiny", {}),
+        ("efficientnet", "google/efficientnet-b0", {}, "efficientnet-quick", {}),
+        ("gemma", "gemma-bench", {"seq_len": 64}, "gemma-tiny", {"seq_len": 32}),
+        ("llama", "llama-bench", {"seq_len": 64}, "llama-tiny", {"seq_len": 32}),
+        ("sd_clip", "sd-clip", {"seq_len": 77}, "sd-clip-tiny", {"seq_len": 32}),
+        ("sd_unet", "sd-unet-bench", {}, "sd-unet-tiny", {}),
+        ("sd_vae", "sd-vae-bench", {}, "sd-vae-quick", {}),
+        ("whisper", "openai/whisper-tiny", {"seq_len": 64}, "whisper-tiny-test", {"seq_len": 16}),
+    )
+}
+
+
+def add_sizes() -> None:
+    """Makes the configurations of the benchmarks known to their architectures."""
+    for architecture, name, base, changes in _SIZES:
+        kind = type(architectures.get(architecture))
+        kind.configs = {**kind.configs, name: {**kind.configs[base], **changes}}
+
+
+def options(description: str, *, script: str) -> argparse.ArgumentParser:
+    """Returns the options that the tables have in common."""
+    parser = argparse.ArgumentParser(description=description)
+    add = parser.add_argument
+    add("--rounds", type=int, default=15, help="blocks of each program (default 15)")
+    add("--only", type=_names, default=tuple(ENTRIES), help="e.g. bert,resnet (default all)")
+    add("--quick", action="store_true", help="tiny models, to try the script; keeps no record")
+    add("--root-dir", type=Path, help="checkpoints, as for `cbs run`")
+    add(
+        "--output",
+        type=Path,
+        default=Path(__file__).parent / "recorded" / f"{script}.jsonl",
+        help="a line for each table; one of the same model is replaced (default %(default)s)",
+    )
+    return parser
+
+
+def prepared(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Returns the options as given, and sets what holds for the process."""
+    chosen = parser.parse_args()
+    if chosen.root_dir:
+        os.environ[ROOT_DIR_VARIABLE] = str(chosen.root_dir.absolute())
+    add_sizes()
+    return chosen
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    if unknown := [name for name in names if name not in ENTRIES]:
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: not one of {', '.join(ENTRIES)}")
+    return names

@@ -1,0 +1,211 @@
+"""Loading a checkpoint in each framework, against reading the file plus one copy of its bytes.
+
+BERT-base, float32: 438 MB, made in a temporary directory. A model is more than its bytes: modules
+are built, and that takes the same time however wide they are. So the yardstick has two parts, each
+timed beside the model round by round:
+- the file read into memory, and copied once;
+- the same network at a thirty-second of the width, loaded in the same way: nearly no bytes.
+Both are added. Frameworks load a model of another kind first, so that none pays for its imports.
+The file is in the system's cache. Peak memory is that of a fresh process for each, above what it
+had before (`VmHWM`).
+
+    python benchmarks/checkpoint_loading.py [--rounds 9] [--framework jax] [--quick]
+"""
+
+import argparse
+import gc
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import _race
+import attrs
+import numpy as np
+from _timing import Ratio, interleave, print_goal, print_table, ratio
+
+from comparative_benchmark.harness.phases import peak_memory_bytes
+from openxla.benchmark.models import checkpoints
+from openxla.benchmark.models.architectures import bert
+from openxla.benchmark.root import ROOT_DIR_VARIABLE
+
+# Beyond the yardstick: what timing itself wavers by, and what an allocator rounds up.
+GOAL = 1.05
+_PACKAGES = {
+    "jax": ("jax", "flax", "numpy"),
+    "pt": ("torch", "transformers", "safetensors", "numpy"),
+    "tf": ("tensorflow", "keras", "numpy"),
+}
+_LARGE = {False: "bert-base-uncased", True: "bert-tiny"}
+_NARROW, _WARM_UP = "bert-narrow", "bert-warm-up"
+_MODEL, _READ, _MODULES = "model", "file read and copied", "narrow model"
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--child"]:
+        print(json.dumps(_CHILDREN[sys.argv[2]](*sys.argv[3:])))
+        return
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    add = parser.add_argument
+    add("--rounds", type=int, default=9, help="loads of each (default 9)")
+    add("--framework", choices=tuple(_PACKAGES), action="append", help="default all of them")
+    add("--quick", action="store_true", help="BERT-tiny, to try the script; keeps no record")
+    add("--output", type=Path, default=Path(__file__).parent / "recorded/checkpoint_loading.jsonl")
+    chosen = parser.parse_args()
+    frameworks = chosen.framework or tuple(_PACKAGES)
+    with tempfile.TemporaryDirectory(prefix="cbs-loading-") as directory:
+        os.environ[ROOT_DIR_VARIABLE] = directory
+        _add_sizes()
+        name = _LARGE[chosen.quick]
+        file = checkpoints.seeded(bert.ARCHITECTURE, name) / checkpoints.WEIGHTS_FILE
+        size = file.stat().st_size
+        print(f"{name}: {size / 1e6:.0f} MB")
+        found = [
+            _measured(framework, name, file, chosen.rounds)
+            for framework in frameworks
+        ]
+    _print(found, size)
+    if not chosen.quick:
+        for loaded in found:
+            facts = {
+                **attrs.asdict(loaded),
+                "model": name,
+                "size_bytes": size,
+                "conditions": _race.conditions(_PACKAGES[loaded.framework]),
+            }
+            _race.keep(chosen.output, facts, ("framework", "model"))
+    met = all(loaded.time.median <= GOAL and loaded.memory <= GOAL for loaded in found)
+    what = "a tiny model, which the goal is not about: no" if chosen.quick else "no"
+    print_goal(
+        f"{what} more than {GOAL} x reading, one copy and the modules; memory no more than "
+        f"{GOAL} x file and copy",
+        met=met,
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Loaded:
+    """What was found of one framework.
+
+    Attributes:
+      time: of the model by that of the whole yardstick.
+      memory: peak of the model by that of reading and copying.
+      seconds: of each round, by what was loaded.
+      peaks: bytes, by what was loaded.
+    """
+
+    framework: str
+    time: Ratio
+    memory: float
+    seconds: Mapping[str, list[float]]
+    peaks: Mapping[str, int]
+
+
+def _measured(framework: str, name: str, file: Path, rounds: int) -> Loaded:
+    seconds = _child("time", framework, name, str(file), str(rounds))
+    yardstick = [sum(pair) for pair in zip(seconds[_READ], seconds[_MODULES], strict=True)]
+    peaks = {
+        what: _child("peak", framework, name, str(file), what) for what in (_MODEL, _READ, _MODULES)
+    }
+    return Loaded(
+        framework=framework,
+        time=ratio(seconds[_MODEL], yardstick),
+        memory=peaks[_MODEL] / (peaks[_READ] + peaks[_MODULES]),
+        seconds=seconds,
+        peaks=peaks,
+    )
+
+
+def _print(found: list[Loaded], size: int) -> None:
+    rows = []
+    for loaded in found:
+        for what, values in loaded.seconds.items():
+            peak = loaded.peaks[what]
+            rows.append(
+                [
+                    f"{loaded.framework}: {what}",
+                    f"{1e3 * sorted(values)[len(values) // 2]:.0f}",
+                    f"{peak / 1e6:.0f}",
+                    f"{peak / size:.2f}",
+                    str(loaded.time) if what == _MODEL else "",
+                    f"{loaded.memory:.2f}" if what == _MODEL else "",
+                ]
+            )
+    header = ["loaded", "median ms", "peak, MB", "peak / file", "time ratio", "memory ratio"]
+    print_table(header, rows)
+
+
+def _child(*arguments: str) -> Any:
+    """Returns what this script prints as a child."""
+    command = [sys.executable, __file__, "--child", *arguments]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _time(framework: str, name: str, file: str, rounds: str) -> dict[str, list[float]]:
+    calls = _calls(framework, name, Path(file))
+    return interleave(calls, rounds=int(rounds), iterations=1)
+
+
+def _peak(framework: str, name: str, file: str, what: str) -> int:
+    call = _calls(framework, name, Path(file))[what]
+    before = _resident_bytes()
+    # The peak so far is that of the imports: it starts anew.
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    kept = call()
+    peak = peak_memory_bytes()
+    assert kept is not None
+    assert peak is not None, "this system does not tell the peak of a process"
+    return max(0, peak - before)
+
+
+_CHILDREN: Mapping[str, Callable[..., Any]] = {"time": _time, "peak": _peak}
+
+
+def _calls(framework: str, name: str, file: Path) -> dict[str, Callable[[], Any]]:
+    """Returns what is timed, after a first load of another model."""
+    _add_sizes()
+    path = f"openxla.benchmark.models.{framework}.bert.bert_model"
+    create_model: Callable[..., Any] = importlib.import_module(path).create_model
+
+    def load(model_name: str) -> Any:
+        model = create_model(seq_len=32, model_name=model_name)
+        if framework == "jax":
+            importlib.import_module("jax").block_until_ready(model.params)
+        return model
+
+    load(_WARM_UP)
+    load(_NARROW)
+    gc.collect()
+    return {
+        _MODEL: lambda: load(name),
+        _READ: lambda: _read_and_copied(file),
+        _MODULES: lambda: load(_NARROW),
+    }
+
+
+def _read_and_copied(file: Path) -> Any:
+    content = np.fromfile(file, np.uint8)
+    return content, content.copy()
+
+
+def _resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _add_sizes() -> None:
+    kind, wide = type(bert.ARCHITECTURE), bert.ARCHITECTURE.config("bert-base-uncased")
+    changes = {"hidden_size": 24, "intermediate_size": 96, "vocab_size": 1024}
+    narrow = {**wide, **changes}
+    warm_up = {**narrow, "num_hidden_layers": 1}
+    kind.configs = {**kind.configs, _NARROW: narrow, _WARM_UP: warm_up}
+
+
+if __name__ == "__main__":
+    main()

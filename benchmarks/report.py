@@ -1,0 +1,196 @@
+"""How fast the report of 5,000 results is built, how large it is, and how fast a reader can use it.
+
+The same samples go to the nearest peer, `pytest-benchmark compare --csv`, in turn, in shuffled
+order. The two do different things: it reads ready statistics and prints a table, with a CSV file
+beside it; `cbs report` computes two-level bootstrap intervals and ratios of every case from its raw
+samples, and writes a page that filters, sorts and draws them. So the peer's time is a floor for
+reading and printing so many cases, not a rival.
+
+Then the page is opened in headless Chromium, where that is installed: time from the request until
+the page answers, and from a key press in the filter until the matrix shows what it lets through.
+
+    python benchmarks/report.py [--cases 5000] [--rounds 3] [--quick]
+"""
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from _made_results import document
+from _timing import interleave, print_goal, print_table, ratio
+
+MOST_BUILD_S, MOST_BYTES, MOST_INTERACTION_S = 10.0, 5e6, 1.0
+_FILTERS = ("bert", "jax_xla slower", "resnet50 fp32", "wrong_output")
+# From the change of the filter until what it lets through has been drawn.
+_FILTER_SCRIPT = """
+const [text, done] = arguments;
+const field = document.getElementById("q"), count = document.getElementById("count");
+const before = count.textContent, start = performance.now();
+new MutationObserver((_, observer) => {
+  observer.disconnect();
+  requestAnimationFrame(() => setTimeout(() => done(performance.now() - start)));
+}).observe(count, { childList: true, characterData: true, subtree: true });
+field.value = text;
+field.dispatchEvent(new Event("input", { bubbles: true }));
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--cases", type=int, default=5000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="300 results, to try the script")
+    options = parser.parse_args()
+    cases, rounds = (300, 1) if options.quick else (options.cases, options.rounds)
+    with tempfile.TemporaryDirectory(prefix="cbs-report-benchmark-") as folder:
+        _measure(Path(folder), cases, rounds)
+
+
+def _measure(folder: Path, cases: int, rounds: int) -> None:
+    new, old = document(cases, night=1, slower=True), document(cases)
+    files = {name: folder / f"{name}.json" for name in ("new", "old", "peer")}
+    for name, content in (("new", new), ("old", old), ("peer", _as_pytest_benchmark(new))):
+        files[name].write_text(json.dumps(content), encoding="utf-8")
+    page = folder / "report.html"
+    cbs = Path(sys.executable).with_name("cbs")
+    report = [str(cbs), "report", str(files["new"]), "-o", str(page)]
+    with_baseline = [*report[:-1], str(folder / "changes.html"), "--baseline", str(files["old"])]
+    contestants: dict[str, Callable[[], object]] = {
+        "cbs report": _process(report),
+        "cbs report --baseline": _process(with_baseline),
+    }
+    peer = Path(sys.executable).with_name("pytest-benchmark")
+    if peer.exists():
+        compare = [str(peer), "compare", f"--csv={folder / 'peer.csv'}", str(files["peer"])]
+        contestants["pytest-benchmark compare --csv"] = _process(compare)
+    else:
+        print("no peer: pytest-benchmark is not installed")
+    times = interleave(contestants, rounds=rounds, iterations=1)
+    print_table(
+        ["process", "median s", "min s", "max s", "x cbs report"],
+        [
+            [
+                name,
+                f"{statistics.median(values):.2f}",
+                f"{min(values):.2f}",
+                f"{max(values):.2f}",
+                str(ratio(values, times["cbs report"])),
+            ]
+            for name, values in times.items()
+        ],
+    )
+    size = page.stat().st_size
+    print(f"{cases} results, {files['new'].stat().st_size / 1e6:.1f} MB of JSON")
+    print(f"page: {size / 1e6:.2f} MB; with a baseline {_size(folder / 'changes.html')}")
+    if (csv := folder / "peer.csv").exists():
+        print(f"the peer's CSV: {_size(csv)}, statistics without intervals, samples or verdicts")
+    built = statistics.median(times["cbs report"])
+    print_goal(f"built in < {MOST_BUILD_S:g} s", met=built < MOST_BUILD_S)
+    print_goal(f"< {MOST_BYTES / 1e6:g} MB", met=size < MOST_BYTES)
+    _open(folder / "changes.html", rounds)
+
+
+def _open(page: Path, rounds: int) -> None:
+    found = [shutil.which(name) for name in ("chromium", "chromedriver")]
+    try:
+        from selenium import webdriver
+    except ModuleNotFoundError:
+        found = [None]
+    if None in found:
+        print("not opened: selenium, chromium or chromedriver is not installed")
+        return
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(found[0])
+    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(flag)
+    service = webdriver.ChromeService(executable_path=found[1])
+    ready, filtered = [], []
+    browser = webdriver.Chrome(options=options, service=service)
+    try:
+        browser.set_script_timeout(60)
+        for _ in range(rounds):
+            browser.get(page.as_uri())
+            ready.append(
+                int(browser.execute_script("return document.documentElement.dataset.ready")) / 1e3
+            )
+            filtered += [
+                browser.execute_async_script(_FILTER_SCRIPT, text) / 1e3 for text in (*_FILTERS, "")
+            ]
+    finally:
+        browser.quit()
+    print(f"ready after {_spread(ready)}; a filter takes {_spread(filtered)}, 0.08 s of it a wait")
+    slowest = max(*ready, *filtered)
+    print_goal(f"first interaction < {MOST_INTERACTION_S:g} s", met=slowest < MOST_INTERACTION_S)
+
+
+def _spread(values: list[float]) -> str:
+    return f"{statistics.median(values):.2f} s ({min(values):.2f} to {max(values):.2f})"
+
+
+def _size(path: Path) -> str:
+    return f"{path.stat().st_size / 1e6:.2f} MB"
+
+
+def _process(command: list[str]) -> Callable[[], object]:
+    return lambda: subprocess.run(command, check=True, capture_output=True)
+
+
+def _as_pytest_benchmark(made: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the same samples as pytest-benchmark would have saved them."""
+    benchmarks = []
+    for record in made["benchmarks"]:
+        metrics = next(iter(record["metrics"].values()))
+        samples = [value / 1e3 for value in metrics.get("latencies_ms", ())]
+        if not samples:
+            continue
+        definition = record["definition"]
+        quartiles = statistics.quantiles(samples, n=4)
+        name = f"{definition['benchmark_name']}[{definition['backend']}:{definition['compiler']}]"
+        benchmarks.append(
+            {
+                "group": definition["workload"]["label"],
+                "name": name,
+                "fullname": name,
+                "params": None,
+                "param": None,
+                "extra_info": {},
+                "options": {},
+                "stats": {
+                    "min": min(samples),
+                    "max": max(samples),
+                    "mean": statistics.fmean(samples),
+                    "stddev": statistics.stdev(samples),
+                    "rounds": len(samples),
+                    "median": statistics.median(samples),
+                    "iqr": quartiles[2] - quartiles[0],
+                    "q1": quartiles[0],
+                    "q3": quartiles[2],
+                    "iqr_outliers": 0,
+                    "stddev_outliers": 0,
+                    "outliers": "0;0",
+                    "ld15iqr": min(samples),
+                    "hd15iqr": max(samples),
+                    "ops": 1 / statistics.fmean(samples),
+                    "total": sum(samples),
+                    "iterations": 1,
+                },
+            }
+        )
+    return {
+        "machine_info": {},
+        "commit_info": {},
+        "benchmarks": benchmarks,
+        "datetime": made["trigger"]["timestamp"],
+        "version": "5.3.1",
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""`cbs bisect`: in which release, or commit, a workload became slower, bigger or wrong."""

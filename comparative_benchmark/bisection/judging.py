@@ -1,0 +1,177 @@
+"""From the records of a race to an answer: is the candidate slower, bigger or wrong?
+
+Slower is what `cbs compare` calls slower. How large the change is that is sought is known from the
+ends, so half of it, on a log scale, is the threshold between good and bad: a candidate is bad if
+its ratio is beyond that and its interval on the far side of 1, and good if that ends before it.
+"""
+
+import enum
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from comparative_benchmark.bisection.oracle import CaseAnswer, Ratio
+from comparative_benchmark.bisection.search import Answer
+from comparative_benchmark.harness.resampling import SampleError
+from comparative_benchmark.harness.statistics import (
+    MIN_PROCESSES,
+    NOISE_THRESHOLD,
+    Interval,
+    Verdict,
+    unpaired_ratio_interval,
+    verdict,
+)
+from comparative_benchmark.results.compare import compare_to_baseline
+from comparative_benchmark.results.compare_pair import COMPILE_THRESHOLD
+from comparative_benchmark.results.compare_samples import listed, quotient
+from comparative_benchmark.results.records import Record, competitor_of, metrics_of
+
+_SEED = 20_130_620
+# Peaks of resident memory move by pages, arenas and threads.
+_MEMORY_THRESHOLD = 0.02
+_RUNS = ("ok", "unsteady")
+
+
+class Metric(enum.Enum):
+    """What may have become worse."""
+
+    LATENCY = "latency"
+    COMPILE = "compile"
+    MEMORY = "memory"
+    OUTPUT = "output"
+    FAILURE = "failure"
+
+    @property
+    def measured(self) -> bool:
+        """Whether it is a ratio, and no status."""
+        return self not in (Metric.OUTPUT, Metric.FAILURE)
+
+    @property
+    def noise(self) -> float:
+        """The relative change that is not worth looking for."""
+        if self is Metric.COMPILE:
+            return COMPILE_THRESHOLD
+        return _MEMORY_THRESHOLD if self is Metric.MEMORY else NOISE_THRESHOLD
+
+    @property
+    def word(self) -> str:
+        """What a bad candidate is, e.g. `slower`."""
+        return _WORDS[self]
+
+
+_WORDS = {
+    Metric.LATENCY: "slower",
+    Metric.COMPILE: "slower to compile",
+    Metric.MEMORY: "bigger",
+    Metric.OUTPUT: "wrong",
+    Metric.FAILURE: "broken",
+}
+
+
+def judge(
+    good: Record, candidate: Record, metric: Metric, threshold: float | None = None
+) -> CaseAnswer:
+    """Returns what a candidate's record is against that of the good one, of the same race.
+
+    Args:
+      good: record of a trial in the good environment.
+      candidate: of the same case by the same competitor in the candidate's environment.
+      metric: what to look at.
+      threshold: relative change below which a candidate is good; None for the metric's noise.
+    """
+    name = name_of(candidate)
+    status = good["status"]
+    if status not in _RUNS or (metric.measured and status != "ok"):
+        reason = f"the good one is {_ending(good)}"
+        return CaseAnswer(case=name, answer=Answer.SKIPPED, reason=reason)
+    if not metric.measured:
+        return _by_status(name, candidate, metric)
+    if candidate["status"] != "ok":
+        reason = (
+            f"nothing was measured: {_ending(candidate)} (--metric output or failure looks at that)"
+        )
+        return CaseAnswer(case=name, answer=Answer.SKIPPED, reason=reason)
+    limit = metric.noise if threshold is None else threshold
+    if metric is Metric.MEMORY:
+        return _by_memory(name, good, candidate, limit)
+    [item] = compare_to_baseline(
+        [good, candidate], competitor_of(good["definition"]), threshold=limit
+    )
+    return _by_ratio(name, item.ratio, item.verdict, item.reason, limit)
+
+
+def name_of(record: Mapping[str, Record]) -> str:
+    """Returns the name of the case and of what ran it, without its environment."""
+    definition = record["definition"]
+    competitor = f"{definition['backend']}:{definition['compiler']}"
+    return f"{definition['benchmark_name']} {competitor}"
+
+
+def sought_threshold(bad: Iterable[CaseAnswer], metric: Metric) -> float | None:
+    """Returns half of the smallest change at the bad end, on a log scale; None for a status."""
+    ratios = [item.ratio.estimate for item in bad if item.ratio]
+    return max(metric.noise, math.sqrt(min(ratios)) - 1) if ratios else None
+
+
+def _by_status(name: str, candidate: Record, metric: Metric) -> CaseAnswer:
+    status = candidate["status"]
+    bad = status == "wrong_output" if metric is Metric.OUTPUT else status != "unsupported"
+    worse = Answer.BAD if bad else Answer.SKIPPED
+    answer = Answer.GOOD if status in _RUNS else worse
+    return CaseAnswer(case=name, answer=answer, reason=_ending(candidate))
+
+
+def _by_memory(name: str, good: Record, candidate: Record, threshold: float) -> CaseAnswer:
+    after, before = metrics_of(candidate), metrics_of(good)
+    # Of a device there is one figure, and it does not scatter.
+    if (on_device := quotient(after, before, "device_memory_peak_mb")) is not None:
+        ratio = Ratio(estimate=on_device, low=on_device, high=on_device)
+        answer = Answer.BAD if on_device > 1 + threshold else Answer.GOOD
+        return CaseAnswer(case=name, answer=answer, reason="peak device memory", ratio=ratio)
+    peaks = [
+        [[process.get("host_memory_peak_mb")] for process in listed(metrics, "processes")]
+        for metrics in (after, before)
+    ]
+    try:
+        interval = unpaired_ratio_interval(_numbers(peaks[0]), _numbers(peaks[1]), seed=_SEED)
+    except SampleError as error:
+        return CaseAnswer(case=name, answer=Answer.SKIPPED, reason=f"peak memory: {error}")
+    outcome, reason = verdict(interval, threshold=threshold)
+    return _by_ratio(name, interval, outcome, f"peak host memory: {reason}", threshold)
+
+
+def _numbers(peaks: Sequence[Sequence[float | None]]) -> list[list[float]]:
+    """Returns the peaks, or raises `SampleError` where a process could not tell."""
+    found = [[peak for peak in process if peak is not None] for process in peaks]
+    if not all(found):
+        raise SampleError("a process did not tell")
+    return found
+
+
+def _by_ratio(
+    name: str, interval: Interval | None, outcome: Verdict, reason: str, threshold: float
+) -> CaseAnswer:
+    ratio = None
+    if interval is not None:
+        ratio = Ratio(estimate=interval.estimate, low=interval.low, high=interval.high)
+    answer = {
+        Verdict.SLOWER: Answer.BAD,
+        Verdict.SAME: Answer.GOOD,
+        Verdict.FASTER: Answer.GOOD,
+        Verdict.UNCLEAR: Answer.UNCLEAR,
+        Verdict.INCOMPARABLE: Answer.SKIPPED,
+    }[outcome]
+    if answer is Answer.UNCLEAR and interval is not None and _rules_out(interval, threshold):
+        answer = Answer.GOOD
+        reason = f"the whole interval is below the change of {threshold:.1%} that would be bad"
+    return CaseAnswer(case=name, answer=answer, reason=reason, ratio=ratio)
+
+
+def _rules_out(interval: Interval, threshold: float) -> bool:
+    """Tells whether the change that is sought is not there, whatever else is."""
+    return interval.processes >= MIN_PROCESSES and interval.high < 1 + threshold
+
+
+def _ending(record: Record) -> str:
+    if record["status"] == "ok":
+        return "ok"
+    return f"{record['status']} in {record.get('phase')}: {record.get('reason')}"

@@ -1,0 +1,89 @@
+"""What a person reads when a bisection has come to its end."""
+
+from comparative_benchmark.bisection.bisection import Outcome
+from comparative_benchmark.bisection.journal import Comparison
+from comparative_benchmark.bisection.judging import Metric
+from comparative_benchmark.bisection.search import Answer
+
+
+def tell(outcome: Outcome, metric: Metric, *, what: str) -> str:
+    """Returns the outcome in sentences, the answer first.
+
+    Args:
+      outcome: of the bisection.
+      metric: what was looked at.
+      what: what was bisected, e.g. the package.
+    """
+    names = [candidate.short for candidate in outcome.candidates]
+    where = outcome.conclusion
+    if where is None:
+        return "\n".join(_no_step(outcome, metric, what, names))
+    lines = [*_step(outcome, metric, what)]
+    if outcome.neighbours is not None:
+        lines += _cases(outcome.neighbours)
+    for bad, good in where.contradictions:
+        lines.append(
+            f"answers go back and forth: {names[bad]} is bad, {names[good]} after it is good; this "
+            "is the last step of several"
+        )
+    lines += _packages(outcome.neighbours or outcome.ends)
+    return "\n".join(lines)
+
+
+def _no_step(outcome: Outcome, metric: Metric, what: str, names: list[str]) -> list[str]:
+    if outcome.ends.answer is Answer.GOOD:
+        verdict = f"{what} {names[-1]} is not {metric.word} than {names[0]}"
+        if not metric.measured:
+            verdict = f"{what} {names[-1]} is not {metric.word}"
+        advice = "there is nothing to look for"
+    else:
+        verdict = f"whether {what} {names[-1]} is {metric.word} than {names[0]} is unclear"
+        advice = (
+            f"{outcome.ends.attempts} races could not tell: allow more (--attempts, --processes, "
+            "--trial-budget), or make the machine quieter (cbs doctor)"
+        )
+    return [f"{verdict}: {advice}", *_cases(outcome.ends), *_packages(outcome.ends)]
+
+
+def _step(outcome: Outcome, metric: Metric, what: str) -> list[str]:
+    where, candidates = outcome.conclusion, outcome.candidates
+    assert where is not None
+    first, last = candidates[where.first_bad], candidates[where.last_good]
+    if where.suspects:
+        between = ", ".join(candidates[index].short for index in where.suspects)
+        lines = [
+            f"{what} became {metric.word} after {last.short} and not later than {first}",
+            f"between them, could not be judged: {between}",
+        ]
+    else:
+        lines = [f"{what} became {metric.word} in {first}; {last.short} is the last good one"]
+    neighbours = outcome.neighbours
+    if neighbours is not None and neighbours.answer is not Answer.BAD:
+        state = {
+            Answer.GOOD: f"is not {metric.word} than",
+            Answer.UNCLEAR: "is not clearly told from",
+            Answer.SKIPPED: "could not be compared with",
+        }[neighbours.answer]
+        lines.append(
+            f"but side by side {first.short} {state} {last.short}: the change came in several "
+            "small steps, or one of the answers is chance. --everything judges each candidate"
+        )
+    return lines
+
+
+def _cases(comparison: Comparison) -> list[str]:
+    if comparison.finding is None:
+        return [f"  {comparison.reason}"]
+    lines = [f"  {case}" for case in comparison.finding.cases]
+    if comparison.finding.results:
+        lines.append(f"  results: {comparison.finding.results}")
+    return lines
+
+
+def _packages(comparison: Comparison) -> list[str]:
+    if comparison.finding is None or not comparison.finding.packages:
+        return []
+    return [
+        "besides, these packages differ between the two, and may be the reason:",
+        *(f"  {line}" for line in comparison.finding.packages),
+    ]

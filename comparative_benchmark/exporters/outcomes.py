@@ -1,0 +1,89 @@
+"""What came of an export, and of which model."""
+
+import enum
+from collections.abc import Mapping
+
+import attrs
+
+from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
+from openxla.benchmark.def_types import BenchmarkCase, Workload
+
+
+class Ending(enum.Enum):
+    """How an export ended."""
+
+    OK = "ok"
+    WRONG_OUTPUT = "wrong_output"
+    UNSUPPORTED = "unsupported"
+    FAILED = "failed"
+
+
+@attrs.frozen(kw_only=True)
+class Subject:
+    """A model, and what its exports are judged by.
+
+    Attributes:
+      case: of the model, with its default input.
+      workload: of the case.
+      artifacts: its inputs, truth and reference.
+    """
+
+    case: BenchmarkCase
+    workload: Workload
+    artifacts: WorkloadArtifacts
+
+    @property
+    def name(self) -> str:
+        """Of the model."""
+        return self.case.model.name
+
+
+@attrs.frozen(kw_only=True)
+class MadeFile:
+    """A file of an artifact that was read back and found right."""
+
+    path: str
+    sha256: str
+    size_bytes: int
+
+
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """What came of an export.
+
+    Attributes:
+      model, kind: names.
+      ending: how it ended.
+      files: paths in the model's directory; none unless it is ok.
+      reason: why it is not ok, with the process and phase where it ended.
+      versions: of the packages that made it.
+      date: when.
+      relative_error: of the outputs of what was read back, against the float64 truth.
+      wall_s: that it took.
+      log_file: what the processes printed.
+      traceback: of the process, where there was one.
+    """
+
+    model: str
+    kind: str
+    ending: Ending
+    files: tuple[MadeFile, ...] = ()
+    reason: str | None = None
+    versions: Mapping[str, str] = attrs.field(factory=dict, hash=False)
+    date: str
+    relative_error: float | None = None
+    wall_s: float = 0.0
+    log_file: str | None = None
+    traceback: str | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all files together."""
+        return sum(file.size_bytes for file in self.files)
+
+
+def refused(subject_name: str, kind: str, reason: str, date: str) -> Outcome:
+    """Returns the outcome of what is not even tried."""
+    return Outcome(
+        model=subject_name, kind=kind, ending=Ending.UNSUPPORTED, reason=reason, date=date
+    )

@@ -1,0 +1,46 @@
+"""StableHLO modules in jaxlib's MLIR, without JAX."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from jaxlib.mlir import ir, passmanager
+from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
+
+from comparative_benchmark.xla_hlo.private_jaxlib import extension
+
+
+@contextmanager
+def without_locations(content: bytes) -> Iterator[Any]:
+    """Gives the module in a portable artifact, in bytecode or in text, without its locations.
+
+    They hold paths of the models' sources, which differ from one checkout to the next.
+    """
+    with _context() as context, ir.Location.unknown():
+        try:
+            module = stablehlo.deserialize_portable_artifact(context, content)
+        except (ValueError, RuntimeError, ir.MLIRError):
+            module = ir.Module.parse(content)
+        passmanager.PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
+        yield module
+
+
+def portable(module: Any) -> bytes:
+    """Returns a module as bytecode that this version of StableHLO and later ones read."""
+    version = stablehlo.get_current_version()
+    artifact: bytes = extension.mlir.serialize_portable_artifact(module, version)
+    return artifact
+
+
+def _context() -> Any:
+    """Returns a context that knows the dialects of JAX's and TensorFlow's programs."""
+    context = ir.Context()
+    registry = ir.DialectRegistry()
+    _jax_mlir_ext.register_dialects(registry)
+    context.append_dialect_registry(registry)
+    context.load_all_available_dialects()
+    mhlo.register_mhlo_dialect(context)
+    for dialect in (sdy, chlo, stablehlo):
+        dialect.register_dialect(context)
+    return context

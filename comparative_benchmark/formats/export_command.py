@@ -1,0 +1,128 @@
+"""`cbs export`: results files of this suite in the format of another tool."""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from comparative_benchmark.cli_options import EXIT_MISSING, EXIT_OK, UsageError
+from comparative_benchmark.formats.checks import printable
+from comparative_benchmark.formats.exported import Exported
+from comparative_benchmark.formats.from_records import read_results
+from comparative_benchmark.formats.registry import exporter
+from comparative_benchmark.formats.result import FormatError, Result
+from comparative_benchmark.results.store import ResultsFileError
+
+_LATEST = "latest"
+_STANDARD_OUTPUT = "-"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Writes the export; returns 0, or 3 if a file or a record of one was left out.
+
+    Raises:
+      UsageError: the results can not be told apart in the format, or the output not be written.
+    """
+    if Path(options.output).resolve() in {path.resolve() for path in options.results}:
+        raise UsageError(f"-o {options.output} is one of the results files; choose another file")
+    results, refused = _read(options.results)
+    for sentence in refused:
+        print(f"cbs export: left out: {printable(sentence)}", file=sys.stderr)
+    if options.run:
+        results = of_run(results, options.run)
+    if not results:
+        raise UsageError("no results to export")
+    try:
+        exported = exporter(options.format)(results)
+    except FormatError as error:
+        raise UsageError(str(error)) from error
+    try:
+        written = write(exported, options.output)
+    except OSError as error:
+        raise UsageError(f"{options.output} can not be written: {error}") from error
+    for remark in exported.remarks:
+        print(f"cbs export: {options.format}: {remark}", file=sys.stderr)
+    for path in written:
+        print(f"cbs export: {len(results)} results in {path}", file=sys.stderr)
+    return EXIT_MISSING if refused else EXIT_OK
+
+
+def of_run(results: Sequence[Result], run: str) -> list[Result]:
+    """Returns the results of a run, by its identifier or `latest`.
+
+    Raises:
+      UsageError: there is no such run.
+    """
+    began = {result.run_id: result.timestamp or "" for result in results}
+    if run == _LATEST and began:
+        run = str(max(began, key=lambda name: (began[name], name)))
+    found = [result for result in results if result.run_id == run]
+    if not found:
+        raise UsageError(f"no results of run {run!r}; there are {', '.join(map(str, began))}")
+    return found
+
+
+def write(exported: Exported, output: str) -> list[Path]:
+    """Writes the files of an export, each atomically; returns their paths.
+
+    Raises:
+      OSError: one can not be written.
+      UsageError: several files can not go to standard output, or into a file.
+    """
+    if list(exported.files) != [""]:
+        return _write_directory(exported, output)
+    if output == _STANDARD_OUTPUT:
+        sys.stdout.buffer.write(exported.files[""])
+        sys.stdout.buffer.flush()
+        return []
+    path = Path(output)
+    if path.is_dir():
+        raise UsageError(f"{output} is a directory; name a file in it")
+    _write(path, exported.files[""])
+    return [path]
+
+
+def _write_directory(exported: Exported, output: str) -> list[Path]:
+    directory = Path(output)
+    if output == _STANDARD_OUTPUT or directory.is_file():
+        raise UsageError("this format is several files: -o names a directory for them")
+    paths = []
+    for name, content in exported.files.items():
+        path = directory / name
+        _write(path, content)
+        paths.append(path)
+    return paths
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    prefix = f".{path.name}."
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=prefix, delete=False) as file:
+        temporary = Path(file.name)
+        try:
+            file.write(content)
+            file.close()
+            # Temporary files are their owner's alone; results are for everyone.
+            temporary.chmod(0o644)
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def _read(paths: Sequence[Path]) -> tuple[list[Result], list[str]]:
+    results: list[Result] = []
+    refused: list[str] = []
+    seen: set[str | None] = set()
+    for path in paths:
+        try:
+            found, wrong = read_results(path)
+        except ResultsFileError as error:
+            refused.append(str(error))
+            continue
+        refused += wrong
+        # The same result twice, in a file and in its copy, is one result.
+        results += [result for result in found if result.identity not in seen]
+        seen |= {result.identity for result in found}
+    return results, refused

@@ -1,0 +1,192 @@
+"""PyTorch's OSS benchmark database, schema v3: a record for each metric, one JSON a line.
+
+Values there are Float32 and maps hold text only, so the exact numbers, the samples and the status
+travel as text in `extra_info`. A record is what the uploader merges with the metadata of its CI
+job, which says repository, branch and workflow; none of these is written here.
+"""
+
+import datetime
+import json
+import statistics
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from comparative_benchmark.formats.exported import (
+    CARRIER,
+    Exported,
+    json_line,
+    remarks_on,
+)
+from comparative_benchmark.formats.result import OK, Result
+
+SCHEMA_VERSION = "v3"
+NAME = "common-benchmark-suite"
+LATENCY = "latency (ms)"
+_MODE = "inference"
+_MODEL_TYPE = "comparative suite"
+_FLOAT32_MAX = 3.4028234663852886e38
+_UINT32_MAX = 2**32 - 1
+
+
+def export(results: Sequence[Result]) -> Exported:
+    """Returns JSON lines."""
+    lines = [json_line(record) for result in results for record in records_of(result)]
+    rounded = sum(
+        any(float32(value) != value for value in values)
+        for result in results
+        for values in _metrics(result).values()
+    )
+    return Exported(
+        files={"": "".join(f"{line}\n" for line in lines).encode()},
+        remarks=remarks_on(
+            results,
+            f"{rounded} metrics lose digits in Float32: their exact values, samples, intervals "
+            f"and statuses are in metric.extra_info ({CARRIER!r}, 'exact_values')",
+        ),
+    )
+
+
+def matches(document: Any) -> bool:
+    """Tells whether a JSON value looks like a record, or a list of them."""
+    first = document[0] if isinstance(document, list) and document else document
+    return isinstance(first, dict) and isinstance(first.get("metric"), dict)
+
+
+def records_of(result: Result) -> list[dict[str, Any]]:
+    """Returns the records of a result, one for each metric; the first carries it exactly."""
+    shared = _shared(result)
+    first = True
+    records = []
+    for name, values in (_metrics(result) or {LATENCY: []}).items():
+        extra = {"carried_by": CARRIER}
+        if result.status != OK or not values:
+            # As its own producers write what is no number.
+            extra["benchmark_values"] = json.dumps([result.status])
+        else:
+            extra["exact_values"] = json_line(values)
+        if first:
+            extra[CARRIER] = json_line(result.as_json())
+            first = False
+        records.append(
+            {
+                **shared,
+                "metric": {
+                    "name": name,
+                    "benchmark_values": [float32(value) for value in values],
+                    "target_value": 0.0,
+                    "extra_info": extra,
+                },
+            }
+        )
+    return records
+
+
+def _metrics(result: Result) -> dict[str, list[float]]:
+    """Returns the values of each metric; none of a result that is not ok."""
+    if result.status != OK:
+        return {}
+    processes = [statistics.median(process) for process in result.samples_ms]
+    latency = [] if result.latency_ms is None else [result.latency_ms]
+    found: dict[str, Sequence[float | None]] = {
+        LATENCY: processes or latency,
+        "compile time (ms)": result.compile_ms,
+        "warm compile time (ms)": result.warm_compile_ms,
+        "peak host memory (MB)": [result.host_memory_peak_mb],
+        "peak device memory (MB)": [result.device_memory_peak_mb],
+        "tokens per second": [result.tokens_per_s],
+        "relative RMSE": [result.relative_rmse],
+        **{name: [value] for name, value in result.metrics.items()},
+    }
+    known = {
+        name: [value for value in values if value is not None] for name, values in found.items()
+    }
+    return {name: values for name, values in known.items() if values}
+
+
+def _shared(result: Result) -> dict[str, Any]:
+    host = result.host
+    record: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "name": NAME,
+        "benchmark": {
+            "name": NAME,
+            "mode": _MODE,
+            "dtype": result.precision or result.data_type or "",
+            "extra_info": _map(
+                device=result.device,
+                status=result.status,
+                reason=result.reason,
+                phase=result.phase,
+                run_id=result.run_id,
+                suite_git_revision=result.git_revision,
+                level=result.level,
+                batch_size=result.batch_size,
+                compiler=result.compiler,
+                environment=result.environment,
+                input_data=result.input_data,
+                case=result.case,
+            ),
+        },
+        "model": {
+            "name": result.model or result.case,
+            "type": _MODEL_TYPE,
+            "backend": result.competitor,
+            "origins": [NAME],
+            "extra_info": _map(framework=result.framework, workload=result.workload),
+        },
+        "runners": [
+            {
+                "name": result.device or "",
+                "type": str(host.get("cpu_model") or ""),
+                "cpu_info": str(host.get("architecture") or ""),
+                "cpu_count": _uint32(host.get("logical_cpus")),
+                "mem_info": "",
+                "avail_mem_in_gb": _uint32((host.get("memory_bytes") or 0) // 2**30),
+                "gpu_info": "",
+                "gpu_count": 0,
+                "gpu_mem_info": "",
+                "avail_gpu_mem_in_gb": 0,
+                "extra_info": _map(hostname=host.get("hostname"), system=host.get("system")),
+            }
+        ],
+        "dependencies": {
+            name: {"repo": "", "branch": "", "sha": "", "version": version, "extra_info": {}}
+            for name, version in result.versions.items()
+        },
+    }
+    if (seconds := _unix_seconds(result.timestamp)) is not None:
+        record["timestamp"] = seconds
+    return record
+
+
+def _map(**values: Any) -> dict[str, str]:
+    return {name: str(value) for name, value in values.items() if value is not None}
+
+
+def _uint32(value: Any) -> int:
+    is_count = isinstance(value, int) and not isinstance(value, bool)
+    return min(max(value, 0), _UINT32_MAX) if is_count else 0
+
+
+def _unix_seconds(timestamp: str | None) -> int | None:
+    try:
+        moment = datetime.datetime.fromisoformat(timestamp or "")
+        return max(int(moment.timestamp()), 0) if moment.tzinfo else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def float32(value: float) -> float:
+    """Returns what Float32 keeps of a value; the largest one of what is beyond it."""
+    if abs(value) > _FLOAT32_MAX:
+        return _FLOAT32_MAX if value > 0 else -_FLOAT32_MAX
+    return float(struct.unpack("f", struct.pack("f", value))[0])
+
+
+def iso_time(seconds: Any) -> str | None:
+    """Returns the time of a record's timestamp; None where it has none that can be one."""
+    is_number = isinstance(seconds, int) and not isinstance(seconds, bool)
+    if not is_number or not 0 < seconds < 2**33:
+        return None
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat()

@@ -1,0 +1,80 @@
+"""The formats by name; each is loaded when it is asked for."""
+
+import importlib
+import json
+from typing import Any
+
+from comparative_benchmark.formats import options
+from comparative_benchmark.formats.exported import Exporter
+from comparative_benchmark.formats.result import FormatError
+from comparative_benchmark.formats.source import Importer, Source
+
+_EXPORTERS = {
+    "torchbench": "torchbench:export",
+    "oss-v3": "oss_v3:export",
+    "google-benchmark": "google_benchmark:export",
+    "pytest-benchmark": "pytest_benchmark:export",
+    "asv": "asv:export",
+    "csv": "tabular:export_csv",
+    "parquet": "tabular:export_parquet",
+    "junit": "junit:export",
+}
+# In the order in which `auto` tries them.
+_IMPORTERS = {
+    "oss-v3": ("oss_v3_import:read", "oss_v3:matches"),
+    "torchbench": ("torchbench_import:read", "torchbench:matches"),
+    "google-benchmark": ("google_benchmark:read", "google_benchmark:matches"),
+    "seed-results": ("seed_results:read", "seed_results:matches"),
+}
+
+
+def exporter(name: str) -> Exporter:
+    """Returns the exporter of a format of `options.EXPORTS`."""
+    found: Exporter = _load(_EXPORTERS[name])
+    return found
+
+
+def importer(name: str) -> Importer:
+    """Returns the importer of a format of `options.IMPORTS`; of `auto` one that finds out."""
+    if name == options.AUTO:
+        return lambda source: importer(detect(source))(source)
+    found: Importer = _load(_IMPORTERS[name][0])
+    return found
+
+
+def detect(source: Source) -> str:
+    """Returns the format that a file has.
+
+    Raises:
+      FormatError: it has none of those that can be imported, or is no JSON.
+    """
+    document = _first(source)
+    if isinstance(document, dict) and "schema_version" in document and "runs" in document:
+        raise FormatError(f"{source.name}: results of this suite: cbs history import {source.name}")
+    for name, (_, matches) in _IMPORTERS.items():
+        if _load(matches)(document):
+            return name
+    raise FormatError(
+        f"{source.at()}: none of {', '.join(_IMPORTERS)}; say --format if it is one of them"
+    )
+
+
+def _first(source: Source) -> Any:
+    """Returns the document, or the first one of JSON lines."""
+    try:
+        return json.loads(source.text)
+    except (ValueError, RecursionError):
+        for line in source.text.split("\n"):
+            try:
+                found = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            # One line of an indented document is JSON by chance, and is no record.
+            if isinstance(found, dict) and "metric" in found:
+                return found
+        return source.json()
+
+
+def _load(reference: str) -> Any:
+    module, _, name = reference.partition(":")
+    return getattr(importlib.import_module(f"{__package__}.{module}"), name)

@@ -1,0 +1,35 @@
+"""Times as the database keeps them, and as people type them."""
+
+import datetime
+import re
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+
+
+def microseconds(time: datetime.datetime) -> int:
+    """Returns microseconds since 1970, UTC."""
+    return (time - _EPOCH) // datetime.timedelta(microseconds=1)
+
+
+def moment(time_us: int) -> datetime.datetime:
+    """Returns the time of that many microseconds since 1970."""
+    return _EPOCH + datetime.timedelta(microseconds=time_us)
+
+
+def parsed(text: str, now: datetime.datetime | None = None) -> datetime.datetime:
+    """Returns the time of `2026-11-01`, `2026-11-01T06:00`, or `30d` (12h, 2w) before now.
+
+    Without a zone it is UTC.
+
+    Raises:
+      ValueError: it is none of these.
+    """
+    if match := re.fullmatch(r"(\d{1,6})([hdw])", text):
+        now = now or datetime.datetime.now(datetime.UTC)
+        try:
+            return now - datetime.timedelta(**{_UNITS[match[2]]: int(match[1])})
+        except OverflowError:
+            raise ValueError(f"{text!r} is before the calendar") from None
+    found = datetime.datetime.fromisoformat(text)
+    return found if found.tzinfo else found.replace(tzinfo=datetime.UTC)

@@ -1,0 +1,45 @@
+"""Published programs for IREE: torch-mlir with an archive of weights, or StableHLO with arrays."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from comparative_benchmark.backend_api import UnsupportedError
+from comparative_benchmark.iree import program
+from openxla.benchmark.artifacts import archives, arrays
+
+
+def imported(
+    exported: Mapping[str, tuple[Path, ...]], scratch: Path
+) -> tuple[program.ImportedProgram, Path | None]:
+    """Returns a program, and the archive with its weights where they come as one.
+
+    Args:
+      exported: files by type of artifact, see `BACKEND.starts_from`.
+      scratch: where weights may be unpacked.
+
+    Raises:
+      UnsupportedError: the weights are not successive arguments.
+      StoreError: the archive of the weights is damaged.
+    """
+    if "torch_mlir" in exported:
+        (path,), (archive,) = exported["torch_mlir"], exported["irpa"]
+        # The program names its parameters by itself.
+        content = path.read_bytes()
+        return program.ImportedProgram(mlir=content, input_type="torch", parameters={}), archive
+    (path,) = exported["stablehlo_mlir"]
+    files = {file.name.partition(".")[2]: file for file in exported["xla_weights"]}
+    places = json.loads(files["json"].read_text(encoding="utf-8"))["inputs"]
+    weights_at = [index for index, source in enumerate(places) if source is None]
+    first = weights_at[0] if weights_at else 0
+    if weights_at != list(range(first, first + len(weights_at))):
+        raise UnsupportedError(
+            "the weights of the published program are not successive arguments: leave "
+            "--exported-programs out to export here"
+        )
+    target = scratch / "weights"
+    archives.unpack(files["tgz"], target)
+    weights = arrays.load_all(target, "weight")
+    names = [f"weight_{index}" for index in range(len(weights))]
+    text = path.read_text(encoding="utf-8")
+    return program.from_stablehlo(text, names, weights, first=first), None

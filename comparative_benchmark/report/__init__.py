@@ -1,0 +1,1 @@
+"""Results as one offline page, as Markdown for a pull request, and as a chart."""

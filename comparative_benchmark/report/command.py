@@ -1,0 +1,83 @@
+"""`cbs report`: from results files to a page, a Markdown text and a chart."""
+
+import argparse
+import datetime
+import functools
+import os
+import sys
+from pathlib import Path
+
+from comparative_benchmark.cli_options import EXIT_OK, UsageError
+from comparative_benchmark.report import inputs, markdown
+from comparative_benchmark.report.inputs import ReportError
+from comparative_benchmark.report.summary import summarize
+from comparative_benchmark.report.trend_sources import open_trends
+
+_STDOUT = "-"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Writes what the options ask for and returns 0; what they show turns no exit code.
+
+    Raises:
+      UsageError: nothing was asked for, or it can not be made; the message says why.
+    """
+    if not (options.output or options.markdown or options.chart):
+        raise UsageError("nothing to write: give -o FILE.html, --markdown FILE|- or --chart FILE")
+    # Markdown on standard output is for a pipe: nothing else may stand there.
+    to = sys.stderr if options.markdown == _STDOUT else sys.stdout
+    say = functools.partial(print, file=to)
+    try:
+        found = inputs.read(options.results)
+        for reason in found.refused:
+            print(f"cbs: not read: {reason}", file=sys.stderr)
+        with open_trends(options.history) as trends:
+            summary = summarize(
+                found,
+                against=options.against,
+                baseline_file=options.baseline,
+                trends=trends,
+                threshold=options.threshold,
+            )
+        if options.output:
+            # Of no use to the other outputs, which need no template engine.
+            from comparative_benchmark.report import page
+
+            made = datetime.datetime.now(datetime.UTC)
+            html = page.render(summary, title=options.title, made=made)
+            _write(options.output, html)
+            size = options.output.stat().st_size / 1e6
+            say(f"page: {options.output} ({len(summary.judged)} results, {size:.1f} MB)")
+        if options.markdown:
+            text = markdown.as_markdown(summary, title=options.title)
+            if options.markdown == _STDOUT:
+                print(text, end="")
+            else:
+                _write(Path(options.markdown), text)
+                say(f"markdown: {options.markdown}")
+        if options.chart:
+            from comparative_benchmark.report import chart
+
+            chart.save(summary, options.chart, title=options.title)
+            say(f"chart: {options.chart}")
+    except ReportError as error:
+        raise UsageError(str(error)) from error
+    except ModuleNotFoundError as error:
+        if error.name not in ("jinja2", "markupsafe", "matplotlib"):
+            raise
+        raise UsageError(
+            f"{error.name} is not installed: pip install 'common-benchmark-suite[report]'"
+        ) from error
+    return EXIT_OK
+
+
+def _write(path: Path, text: str) -> None:
+    """Writes a file whole or not at all: a reader never sees half of a page."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(text, encoding="utf-8", errors="backslashreplace")
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise ReportError(f"{path} can not be written: {error}") from error

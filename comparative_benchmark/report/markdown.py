@@ -1,0 +1,149 @@
+"""The report as Markdown, for a comment on a pull request."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from comparative_benchmark.report import wording
+from comparative_benchmark.report.changes import Change
+from comparative_benchmark.report.inputs import Result
+from comparative_benchmark.report.standings import Contest, Standing
+from comparative_benchmark.report.summary import Summary
+
+_MOST_ROWS = 20
+# GitHub refuses a comment of more than 65,536 characters.
+MOST_CHARACTERS = 60_000
+_LONGEST_REASON = 160
+_Item = TypeVar("_Item")
+
+
+def as_markdown(summary: Summary, *, title: str) -> str:
+    """Returns the text: who wins, what is broken, what changed, whether the machine was fit."""
+    lines = [f"## {_escaped(title)}", "", f"**{_headline(summary)}**", ""]
+    for contest in summary.contests:
+        lines += [*_standings(contest, summary.baseline), ""]
+    lines += [f"- {_escaped(remark)}" for remark in summary.remarks]
+    lines += ["", *_broken(summary), "", *_changes(summary), "", *_machine(summary)]
+    text = "\n".join(lines).rstrip() + "\n"
+    if len(text) <= MOST_CHARACTERS:
+        return text
+    cut = text[:MOST_CHARACTERS].rpartition("\n")[0]
+    return f"{cut}\n\n... cut here, a comment has no more room; the page has the rest.\n"
+
+
+def _headline(summary: Summary) -> str:
+    contest = summary.contests[0] if summary.contests else None
+    leader = contest.leader if contest else None
+    if leader is None:
+        return "No two competitors could be compared"
+    mean = leader.common or leader.own
+    if leader.is_baseline or mean is None:
+        return f"{_code(summary.baseline)}, the baseline: nobody is faster"
+    over = wording.plural(mean.cases, "common case" if leader.common else "case")
+    doubt = "" if leader.is_decided else "; no single case has a clear verdict"
+    if mean.low <= 1 <= mean.high:
+        doubt = "; the interval holds 1: no winner"
+    return (
+        f"{_code(leader.competitor)} ({_escaped(leader.framework)}) is {wording.speedup(mean)} as "
+        f"fast as {_code(summary.baseline)} (98 % interval {wording.limits(mean)}, {over}{doubt})"
+    )
+
+
+def _standings(contest: Contest, baseline: str) -> list[str]:
+    shared = f"{contest.common_cases} of {wording.plural(contest.cases, 'workload')} in common"
+    lines = [
+        f"{_escaped(contest.name)}: {shared}",
+        "",
+        f"| competitor | speed-up against {_code(baseline)} | cases | geomean | verdicts |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [_standing_row(standing) for standing in contest.standings[:_MOST_ROWS]]
+    if len(contest.standings) > _MOST_ROWS:
+        lines += ["", f"and {len(contest.standings) - _MOST_ROWS} more competitors"]
+    return lines
+
+
+def _standing_row(standing: Standing) -> str:
+    mean = standing.common or standing.own
+    level = ", compiler level" if standing.level == "compiler_level" else ""
+    name = f"{_code(standing.competitor)} {_escaped(standing.framework)}{level}"
+    if standing.is_baseline:
+        return f"| {name} | 1, baseline | {standing.cases} | | |"
+    counts = [f"{count} {verdict}" for verdict, count in wording.verdicts(standing.verdicts)]
+    cells = (
+        f"{wording.speedup(mean)} ({wording.limits(mean)})" if mean else "-",
+        f"{mean.cases if mean else 0} of {standing.cases}",
+        wording.duration(mean.latency_ms) if mean else "-",
+        ", ".join(counts),
+    )
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+def _broken(summary: Summary) -> list[str]:
+    counts = ", ".join(f"{count} {name}" for name, count in summary.statuses.items())
+    lines = [f"**Broken: {len(summary.broken)}** ({_escaped(counts)})"]
+    lines += _items(summary.broken, _broken_line)
+    lines += [f"- not read: {_reason(reason)}" for reason in summary.inputs.refused[:_MOST_ROWS]]
+    return lines
+
+
+def _broken_line(result: Result) -> str:
+    case = result.case
+    return (
+        f"- {case.status}: {_code(case.label)} {_code(case.competitor)} "
+        f"({_escaped(case.framework)}): {_reason(str(result.record.get('reason') or ''))}"
+    )
+
+
+def _changes(summary: Summary) -> list[str]:
+    changes = summary.changes
+    if changes is None:
+        return ["**Changed:** not asked, no baseline results were given"]
+    passed, cases = changes.summary.passed, changes.summary.cases
+    counts = {
+        "slower": changes.slower,
+        "faster": changes.faster,
+        "wrong": changes.wrong,
+        "missing": changes.missing,
+    }
+    told = ", ".join(f"{len(group)} {name}" for name, group in counts.items())
+    lines = [f"**Changed since {_code(changes.name)}:** {told}; {passed} of {cases} cases compared"]
+    for group in (changes.wrong, changes.slower, changes.faster, changes.missing):
+        lines += _items(group, _change_line)
+    return lines + [f"- {_escaped(line)}" for line in changes.remarks.lines]
+
+
+def _change_line(change: Change) -> str:
+    item = change.comparison
+    name = f"{_code(item.label)} {_code(item.competitor)} ({_escaped(item.framework)})"
+    if change.percent is None:
+        return f"- {item.fate.value}: {name}: {_reason(item.reason)}"
+    return f"- {item.verdict.value} {wording.percent(change.percent)}: {name}"
+
+
+def _machine(summary: Summary) -> list[str]:
+    findings = summary.fitness.findings
+    lines = [f"**Machine: {summary.fitness.headline.lower()}**"]
+    return lines + [f"- {finding.level}: {_escaped(finding.text)}" for finding in findings]
+
+
+def _items(items: Sequence[_Item], line: Callable[[_Item], str]) -> list[str]:
+    lines = [line(item) for item in items[:_MOST_ROWS]]
+    return lines + ([f"- and {len(items) - _MOST_ROWS} more"] if len(items) > _MOST_ROWS else [])
+
+
+def _reason(text: str) -> str:
+    short = text if len(text) <= _LONGEST_REASON else f"{text[: _LONGEST_REASON - 3]}..."
+    return _escaped(short)
+
+
+def _code(text: str) -> str:
+    # No character ends a code span but a backtick; a bar ends a cell even there.
+    return "`" + " ".join(text.replace("`", "'").replace("|", "\\|").split()) + "`"
+
+
+def _escaped(text: str) -> str:
+    """Keeps a text, which may hold anything a framework printed, from being markup or a mention."""
+    for character in "\\`*_[]|#":
+        text = text.replace(character, f"\\{character}")
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace("@", "@\N{ZERO WIDTH SPACE}")
+    return " ".join(text.split())

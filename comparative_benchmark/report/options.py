@@ -1,0 +1,37 @@
+"""Options of `cbs report`; apart from the command, so that other commands do not load it."""
+
+import argparse
+from pathlib import Path
+
+from comparative_benchmark.cli_options import fraction, spellings
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `cbs report`."""
+    add = parser.add_argument
+    add("results", nargs="+", type=Path, help="results files; of a case in several the latest")
+    add(*spellings("-o", "--output"), dest="output", type=Path, help="HTML page to write")
+    add("--markdown", metavar="FILE|-", help="Markdown to write, for a pull request; - prints it")
+    add("--chart", type=Path, metavar="FILE", help="main chart to write, .png or .svg")
+    add(
+        "--against",
+        metavar="COMPETITOR",
+        help="competitor that speed-ups are against (default: pt_inductor:eager, or without it "
+        "the one that ran most cases)",
+    )
+    add(
+        "--baseline",
+        type=Path,
+        metavar="OLD.json",
+        help="older results: what changed since then, as `cbs compare` judges it",
+    )
+    add(
+        "--history",
+        action="append",
+        default=[],
+        metavar="DB_URL|FILE",
+        help="how each case went over time: a history database, a JSON file of trends or older "
+        "results; may be repeated",
+    )
+    add("--title", default="Benchmark report", help="heading of the page (default %(default)r)")
+    add("--threshold", type=fraction, default=0.01, help="the noise threshold (default 0.01)")

@@ -1,0 +1,131 @@
+"""The page: one file that needs no network, and lets nothing from a results file run.
+
+Jinja escapes every text; the data are JSON without a `<`; the scripts make elements, never HTML.
+Only the scripts and styles of this package may run: their digests are in the security policy.
+"""
+
+import base64
+import datetime
+import hashlib
+import math
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from comparative_benchmark.report import payload, wording
+from comparative_benchmark.report.standings import Contest, Mean
+from comparative_benchmark.report.state import FILTERS
+from comparative_benchmark.report.summary import Summary
+from comparative_benchmark.results.compare_samples import mapping
+
+_FOLDER = Path(__file__).parent
+# How many of a list stand on the first screen; the matrix has the rest.
+MOST_LISTED = 5
+
+
+def render(summary: Summary, *, title: str, made: datetime.datetime) -> str:
+    """Returns the HTML text.
+
+    Args:
+      summary: what to show.
+      title: heading of the page.
+      made: time to be shown as that of the report.
+    """
+    script = "\n".join(_read(path) for path in sorted((_FOLDER / "static").glob("*.js")))
+    style = _read(_FOLDER / "static" / "page.css")
+    data = payload.build(
+        summary.judged,
+        baseline=summary.baseline,
+        trends=summary.trends,
+        changes=summary.changes,
+    )
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_FOLDER / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {
+        "w": wording,
+        "forest": _forest,
+        "most": MOST_LISTED,
+        "FILTERS": FILTERS,
+    }
+    return environment.get_template("page.html").render(
+        title=title,
+        made=made.strftime("%d %b %Y, %H:%M UTC"),
+        s=summary,
+        machines=_machines(summary),
+        latest=_latest(summary),
+        policy=_policy(script, style),
+        # Ours, and digested; or JSON that has no `<`.
+        script=Markup(script),  # noqa: S704
+        style=Markup(style),  # noqa: S704
+        data=Markup(payload.embedded(data)),  # noqa: S704
+        dots=data["dots_per_case"],
+    )
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def _policy(script: str, style: str) -> str:
+    digests = [
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for text in (script, style)
+    ]
+    return (
+        f"default-src 'none'; script-src 'sha256-{digests[0]}'; style-src 'sha256-{digests[1]}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _machines(summary: Summary) -> list[str]:
+    found: dict[str, None] = {}
+    for result in summary.inputs.results:
+        host = result.case.host
+        threads = host.get("threads")
+        found[f"{result.case.machine}" + (f", {threads} threads" if threads else "")] = None
+    return list(found)
+
+
+def _forest(contest: Contest) -> dict[str, Any]:
+    """Returns where on a logarithmic axis, in percent of its width, each mean stands."""
+    means = {
+        standing.name: mean
+        for standing in contest.standings
+        if (mean := standing.common or standing.own) and not standing.is_baseline
+    }
+    ends = [1.0]
+    for mean in means.values():
+        limits = (mean.estimate, mean.low, mean.high)
+        ends += [end for end in limits if 0 < end < math.inf]
+    low, high = min(ends) / 1.1, max(ends) * 1.1
+
+    def place(value: float) -> str:
+        share = math.log(value / low) / math.log(high / low) if 0 < value < math.inf else value > 0
+        return f"{100 * min(1.0, max(0.0, float(share))):.2f}%"
+
+    return {
+        "one": place(1.0),
+        "places": {
+            name: (place(mean.low), place(mean.estimate), place(mean.high), _side(mean))
+            for name, mean in means.items()
+        },
+    }
+
+
+def _side(mean: Mean) -> str:
+    if mean.low > 1:
+        return "ahead"
+    return "behind" if mean.high < 1 else "even"
+
+
+def _latest(summary: Summary) -> str | None:
+    runs = summary.inputs.runs
+    timestamp = mapping(runs[-1], "trigger").get("timestamp") if runs else None
+    return str(timestamp)[:16].replace("T", " ") if timestamp else None

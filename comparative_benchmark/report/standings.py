@@ -1,0 +1,219 @@
+"""Who wins by how much: the geometric mean of speed-ups over the cases that all have in common."""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from comparative_benchmark.harness.statistics import Interval
+from comparative_benchmark.report.ratios import Judged
+from comparative_benchmark.results.compare_samples import mapping
+from comparative_benchmark.results.comparison import Fate
+
+# Who ran less than this share of what the most complete one did would leave too little in common.
+_COVERAGE = 0.5
+
+
+@attrs.frozen(kw_only=True)
+class Mean:
+    """A geometric mean of speed-ups, baseline / candidate, with its interval.
+
+    Attributes:
+      latency_ms: geometric mean of the candidate's times over the same cases.
+    """
+
+    estimate: float
+    low: float
+    high: float
+    cases: int
+    latency_ms: float
+
+
+@attrs.frozen(kw_only=True)
+class Standing:
+    """How one competitor, with models of one framework, does against the baseline.
+
+    Attributes:
+      weights: how it held them: arguments, parameters, frozen.
+      common: over the cases that all ranked ones have; None for who is not ranked.
+      own: over all cases that it shares with the baseline; None where there are none.
+      cases: how many it should have run; what it does not support is not counted.
+      verdicts: how often each.
+    """
+
+    competitor: str
+    framework: str
+    level: str
+    weights: tuple[str, ...]
+    is_baseline: bool
+    common: Mean | None
+    own: Mean | None
+    cases: int
+    verdicts: Mapping[str, int]
+
+    @property
+    def name(self) -> str:
+        """What a person calls it."""
+        return f"{self.competitor} ({self.framework})"
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether any single case is clear: a mean of unclear ones is a hint, not a finding."""
+        return bool(self.verdicts.get("faster") or self.verdicts.get("slower"))
+
+
+@attrs.frozen(kw_only=True)
+class Contest:
+    """What was measured on one machine: its competitors, the fastest first.
+
+    Attributes:
+      common_cases: how many workloads all ranked competitors have, of `cases` that anyone ran.
+    """
+
+    device: str
+    machine: str
+    quantity: str
+    common_cases: int
+    cases: int
+    standings: Sequence[Standing]
+
+    @property
+    def name(self) -> str:
+        """What a person calls it."""
+        what = "" if self.quantity == "latency" else f", {self.quantity}"
+        return f"{self.device}, {self.machine}{what}"
+
+    @property
+    def leader(self) -> Standing | None:
+        """Who has the highest mean, which may be the baseline; None where nobody has any."""
+        return self.standings[0] if any(s.common or s.own for s in self.standings) else None
+
+
+def contests(judged: Sequence[Judged]) -> list[Contest]:
+    """Returns the standings on each device and machine, the one with most cases first."""
+    groups: defaultdict[tuple[str, str, str], list[Judged]] = defaultdict(list)
+    for item in judged:
+        groups[item.result.contest].append(item)
+    found = [_contest(key, group) for key, group in groups.items()]
+    return sorted(found, key=lambda contest: -contest.cases)
+
+
+def geomean(ratios: Sequence[Interval], latencies_ms: Sequence[float]) -> Mean | None:
+    """Returns the geometric mean of inverted ratios; None for none.
+
+    Its interval is that of a sum of independent logarithms (MOVER: Zou and Donner, Statistics in
+    Medicine 27, 2008): the distances of each limit from its estimate, added in squares. It says
+    what another measurement of the same cases would give, at the level of the single intervals,
+    and not what other workloads would. Cases that share a disturbance are not independent, which
+    no file shows; it is too narrow then.
+    """
+    if not ratios:
+        return None
+    count = len(ratios)
+    centre = -math.fsum(math.log(ratio.estimate) for ratio in ratios) / count
+    # Speed-ups are inverse: their lower limits come from the upper ones of the ratios.
+    down = math.sqrt(math.fsum(_distance(ratio.high, ratio.estimate) ** 2 for ratio in ratios))
+    up = math.sqrt(math.fsum(_distance(ratio.estimate, ratio.low) ** 2 for ratio in ratios))
+    return Mean(
+        estimate=math.exp(centre),
+        low=math.exp(centre - down / count),
+        high=math.exp(min(centre + up / count, _MOST)),
+        cases=count,
+        latency_ms=math.exp(math.fsum(map(math.log, latencies_ms)) / count),
+    )
+
+
+_MOST = 700.0
+
+
+def _distance(above: float, below: float) -> float:
+    return math.log(above) - math.log(below) if below > 0 else _MOST
+
+
+def _contest(key: tuple[str, str, str], group: Sequence[Judged]) -> Contest:
+    device, machine, quantity = key
+    runners: defaultdict[tuple[str, str], list[Judged]] = defaultdict(list)
+    for item in group:
+        runners[item.result.runner].append(item)
+    compared = {
+        runner: {
+            item.result.case.workload: item
+            for item in items
+            if item.comparison is not None and item.comparison.ratio is not None
+        }
+        for runner, items in runners.items()
+    }
+    most = max(map(len, compared.values()), default=0)
+    ranked = [
+        runner for runner, cases in compared.items() if cases and len(cases) >= _COVERAGE * most
+    ]
+    shared = set.intersection(*(set(compared[runner]) for runner in ranked)) if ranked else set()
+    standings = [
+        _standing(runner, items, compared[runner], shared if runner in ranked else set())
+        for runner, items in runners.items()
+    ]
+    return Contest(
+        device=device,
+        machine=machine,
+        quantity=quantity,
+        common_cases=len(shared),
+        cases=len({item.result.case.workload for item in group}),
+        standings=sorted(standings, key=lambda standing: _rank(standing, by_own=not shared)),
+    )
+
+
+def _standing(
+    runner: tuple[str, str],
+    items: Sequence[Judged],
+    compared: Mapping[str, Judged],
+    shared: set[str],
+) -> Standing:
+    competitor, framework = runner
+    is_baseline = all(item.comparison is None for item in items)
+    verdicts: defaultdict[str, int] = defaultdict(int)
+    for item in compared.values():
+        if item.comparison is not None:
+            verdicts[item.comparison.verdict.value] += 1
+    weights = {
+        str(mapping(item.result.case.metrics, "program").get("weights") or "")
+        for item in items
+        if item.result.case.status == "ok"
+    }
+    supported = [item for item in items if not _is_unsupported(item)]
+    return Standing(
+        competitor=competitor,
+        framework=framework,
+        level=items[0].result.level,
+        weights=tuple(sorted(filter(None, weights))),
+        is_baseline=is_baseline,
+        common=_mean([compared[workload] for workload in sorted(shared)]),
+        own=_mean(list(compared.values())),
+        cases=len(supported),
+        verdicts=dict(verdicts),
+    )
+
+
+def _mean(items: Sequence[Judged]) -> Mean | None:
+    known = [
+        (item.comparison.ratio, item.comparison.candidate_ms.estimate)
+        for item in items
+        if item.comparison and item.comparison.ratio and item.comparison.candidate_ms
+    ]
+    return geomean([ratio for ratio, _ in known], [latency for _, latency in known])
+
+
+def _is_unsupported(item: Judged) -> bool:
+    fate = item.comparison.fate if item.comparison else None
+    return fate is Fate.UNSUPPORTED or item.result.case.status == "unsupported"
+
+
+def _rank(standing: Standing, *, by_own: bool) -> tuple[bool, float, str]:
+    """Returns what to sort by: the fastest first, and who is not ranked last."""
+    # The baseline stands where its speed-up of 1 belongs.
+    if standing.is_baseline:
+        return (False, -1.0, standing.name)
+    mean = standing.own if by_own else standing.common
+    if mean is not None:
+        return (False, -mean.estimate, standing.name)
+    return (True, -(standing.own.estimate if standing.own else 0.0), standing.name)

@@ -1,0 +1,114 @@
+// Who wins among the cases that the filters let through: as `standings.py` does for all of them.
+
+const COVERAGE = 0.5;
+
+/** Geometric mean of speed-ups with its interval (MOVER), see `geomean` in standings.py. */
+function geomean(cases) {
+  if (!cases.length) return null;
+  let centre = 0, down = 0, up = 0, latency = 0;
+  for (const { speedup: [estimate, low, high], ms } of cases) {
+    centre += Math.log(estimate);
+    down += low ? Math.log(estimate / low) ** 2 : Infinity;
+    up += high ? Math.log(high / estimate) ** 2 : Infinity;
+    latency += Math.log(ms[0]);
+  }
+  const count = cases.length;
+  return {
+    cases: count,
+    interval: [centre, centre - Math.sqrt(down), centre + Math.sqrt(up)].map((sum) => Math.exp(sum / count)),
+    ms: Math.exp(latency / count),
+  };
+}
+
+/** Returns the standings of each device, machine and quantity, with most cases first. */
+function contests(cases) {
+  const groups = Map.groupBy(cases, ({ workload: w }) => `${w.device}, ${w.machine}${w.quantity === "latency" ? "" : `, ${w.quantity}`}`);
+  return [...groups].map(([name, group]) => {
+    const runners = [...Map.groupBy(group, (item) => item.runnerName)].map(([runner, items]) => ({
+      name: runner,
+      runner: items[0].runner,
+      isBaseline: isBaseline(items[0]),
+      cases: items.filter((item) => item.status !== "unsupported").length,
+      compared: new Map(items.filter((item) => item.speedup).map((item) => [item.row, item])),
+    }));
+    const most = Math.max(0, ...runners.map((runner) => runner.compared.size));
+    const ranked = runners.filter((runner) => runner.compared.size >= Math.max(1, COVERAGE * most));
+    const shared = ranked.length
+      ? [...ranked[0].compared.keys()].filter((row) => ranked.every((runner) => runner.compared.has(row)))
+      : [];
+    for (const runner of runners) {
+      runner.own = geomean([...runner.compared.values()]);
+      runner.common = ranked.includes(runner) ? geomean(shared.map((row) => runner.compared.get(row))) : null;
+      runner.mean = runner.common || runner.own;
+      const ranking = shared.length ? runner.common : runner.own;
+      runner.rank = runner.isBaseline ? 1 : ranking ? ranking.interval[0] : runner.own ? runner.own.interval[0] - 1e9 : -Infinity;
+    }
+    runners.sort((a, b) => b.rank - a.rank || (a.name < b.name ? -1 : 1));
+    return { name, runners, common: shared.length, cases: new Set(group.map((item) => item.row)).size };
+  }).sort((a, b) => b.cases - a.cases);
+}
+
+/** The table of one contest, with the same parts as the one in the page's template. */
+function standingsTable(contest) {
+  const intervals = contest.runners.filter((runner) => runner.mean).map((runner) => runner.mean.interval);
+  const ends = [1, ...intervals.flat().filter((number) => number > 0 && Number.isFinite(number))];
+  const [low, high] = [Math.min(...ends) / 1.1, Math.max(...ends) * 1.1];
+  const place = (number) => `${Math.min(100, Math.max(0, (100 * Math.log(number / low)) / Math.log(high / low))).toFixed(2)}%`;
+  return h("div", { class: "contest" },
+    h("h3", {}, contest.name),
+    h("p", { class: "quiet" }, commonText(contest)),
+    h("table", { class: "standings" },
+      h("thead", {}, h("tr", {}, ["competitor", "", "speed-up", "cases", "geomean", "verdicts"].map((name) => h("th", { scope: "col" }, name)))),
+      h("tbody", {}, contest.runners.map((runner) => standingRow(runner, place)))));
+}
+
+function commonText(contest) {
+  if (!contest.common) return `${contest.cases} workloads; the competitors have none in common, so each is judged by its own`;
+  return `over the ${contest.common} of ${contest.cases} workloads that all ranked competitors have`;
+}
+
+function standingRow(runner, place) {
+  const [name, framework] = [runner.runner.competitor, runner.runner.framework];
+  const counts = new Map([["faster", 0], ["slower", 0], ["same", 0], ["unclear", 0]]);
+  for (const item of runner.compared.values()) counts.set(item.verdict, (counts.get(item.verdict) || 0) + 1);
+  const head = h("th", { scope: "row" }, name, " ", h("small", {}, `${framework}${runner.runner.level === "compiler_level" ? ", compiler level" : ""}`));
+  if (runner.isBaseline) {
+    return h("tr", { class: "base" }, head, forest(null, place), h("td", {}, "1 ", h("small", {}, "baseline")), h("td", {}, String(runner.cases)), h("td"), h("td"));
+  }
+  const mean = runner.mean;
+  return h("tr", { class: runner.common ? null : "unranked" }, head, forest(mean, place),
+    h("td", {}, mean ? [times(mean.interval), " ", h("small", {}, limits(mean.interval))] : "-"),
+    h("td", {}, mean ? `${mean.cases} of ${runner.cases}` : `0 of ${runner.cases}`),
+    h("td", {}, mean ? duration(mean.ms) : "-"),
+    h("td", { class: "counts" }, [...counts].filter(([, count]) => count).map(([verdict, count]) => h("span", { class: `v-${verdict}`, title: verdict }, `${GLYPHS[verdict]} ${count}`))));
+}
+
+function forest(mean, place) {
+  const image = s("svg", { class: "forest", width: "100%", height: 22, "aria-hidden": "true" },
+    s("line", { class: "one", x1: place(1), x2: place(1), y1: 0, y2: 22 }));
+  if (mean) {
+    const [estimate, low, high] = mean.interval;
+    const side = low > 1 ? "ahead" : high < 1 ? "behind" : "even";
+    image.append(
+      s("line", { class: `range ${side}`, x1: place(low), x2: place(high), y1: 11, y2: 11 }),
+      s("circle", { class: side, cx: place(estimate), cy: 11, r: 5 }));
+  }
+  return h("td", { class: "forest" }, image);
+}
+
+/** Shows the standings of the filtered cases; those of all are as the page came with them. */
+const STANDINGS = document.getElementById("standings");
+const ALL_STANDINGS = [...STANDINGS.childNodes];
+
+function showStandings(state, cases) {
+  if (!isFiltered(state)) {
+    STANDINGS.replaceChildren(...ALL_STANDINGS);
+    return;
+  }
+  // A speed-up needs its baseline, but not that the filter lets it through.
+  const found = contests(cases);
+  STANDINGS.replaceChildren(
+    h("p", { class: "note" }, `Only what the filters let through: ${cases.length.toLocaleString("en-US")} of ${CASES.length.toLocaleString("en-US")} results. `,
+      h("button", { type: "button", onclick: clearFilters }, "Show all")),
+    ...found.map(standingsTable));
+}

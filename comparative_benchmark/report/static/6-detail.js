@@ -1,0 +1,216 @@
+// One case: everything that its result holds, in a dialog that has an address of its own.
+
+const DIALOG = document.getElementById("detail");
+const DETAIL = document.getElementById("detail-body");
+let opener = null;
+
+function facts(rowsOfFacts) {
+  const known = rowsOfFacts.filter(([, content]) => content !== null && content !== undefined && content !== "");
+  return known.length ? h("dl", {}, known.map(([name, content]) => [h("dt", {}, name), h("dd", {}, content)])) : null;
+}
+
+function part(title, ...children) {
+  const content = children.flat().filter(Boolean);
+  return content.length ? h("section", {}, h("h3", {}, title), content) : null;
+}
+
+const figure = (image, caption) => h("figure", {}, image, h("figcaption", {}, caption));
+
+function baselineOf(item) {
+  const found = CASES.filter((other) => other.row === item.row && isBaseline(other));
+  return found.find((other) => other.runner.framework === item.runner.framework) || found[0];
+}
+
+function verdictPart(item) {
+  const why = textOf(item.index, "why");
+  if (item.status !== "ok") {
+    const traceback = textOf(item.index, "traceback");
+    return part("What happened",
+      h("p", { class: `verdict st-${item.status}` }, h("b", {}, words(item.status)), textOf(item.index, "phase") ? ` in ${textOf(item.index, "phase")}` : ""),
+      h("p", { class: "reason" }, textOf(item.index, "reason")),
+      traceback ? h("details", {}, h("summary", {}, "Traceback"), h("pre", {}, traceback)) : null,
+      facts([["log file", textOf(item.index, "log")]]));
+  }
+  if (isBaseline(item)) return part("Verdict", h("p", { class: "verdict" }, "This is the baseline: speed-ups are against it."));
+  if (!item.speedup) return part("Verdict", h("p", { class: "verdict" }, h("b", {}, words(item.verdict)), why ? `: ${why}` : ""));
+  return part("Verdict",
+    h("p", { class: `verdict v-${item.verdict}` },
+      h("b", {}, `${GLYPHS[item.verdict]} ${item.verdict}`), ` ${times(item.speedup)} as fast as ${DATA.baseline}, 98 % interval ${limits(item.speedup)}`),
+    h("p", { class: "quiet" }, `Of its latency / the baseline's: ${why || ""}${value(item.index, "paired") ? "; from paired rounds of one race." : "; from samples taken at different times."}`));
+}
+
+function samplesPart(item, width) {
+  if (!item.ms || !value(item.index, "dots")) return null;
+  const base = baselineOf(item);
+  const items = [item, base !== item && base?.ms && value(base.index, "dots") ? base : null].filter(Boolean);
+  const unit = item.workload.quantity;
+  const [low, high] = value(item.index, "range");
+  const [count, dots] = [value(item.index, "samples"), value(item.index, "shown")];
+  const thinned = dots < count
+    ? `${dots} of ${count.toLocaleString("en-US")} samples are drawn, chosen at random by a fixed seed, with the fastest and slowest of each process; the figures are of all samples. `
+    : `All ${count} samples. `;
+  return part("Samples",
+    figure(samplePlot(width, items, unit), [
+      thinned, "Lines are the estimates, bands their 95 % intervals. ",
+      items.length > 1 ? [h("span", { class: "key own" }), ` ${item.runnerName} `, h("span", { class: "key other" }), ` ${base.runnerName}`] : null,
+    ]),
+    facts([
+      [`${unit}, 95 %`, `${withInterval(item.ms)} ms, ${value(item.index, "processes")} process${value(item.index, "processes") === 1 ? " (how processes differ is not in it)" : "es"}`],
+      ["baseline", items.length > 1 ? `${withInterval(base.ms)} ms` : null],
+      ["median", value(item.index, "median") && `${digits(value(item.index, "median"))} ms, median absolute deviation ${digits(value(item.index, "mad"), 2)} ms`],
+      ["range", `${digits(low)} to ${digits(high)} ms`],
+      ...["p90", "p95", "p99"].map((name) => [name, value(item.index, name) && `${digits(value(item.index, name))} ms`]),
+      ["stopped since", words(textOf(item.index, "stop"))],
+      ["disturbed by others", { 1: `yes: ${textOf(item.index, "contention")}`, 0: "no" }[value(item.index, "contended")] ?? `not known${textOf(item.index, "contention") ? `: ${textOf(item.index, "contention")}` : ""}`],
+    ]));
+}
+
+const median = (numbers) => {
+  const order = numbers.toSorted((a, b) => a - b), middle = order.length >> 1;
+  return order.length % 2 ? order[middle] : (order[middle - 1] + order[middle]) / 2;
+};
+
+const manyTimes = (numbers) => (numbers ? `${duration(median(numbers))}${numbers.length > 1 ? ` (${numbers.length} processes, ${duration(Math.min(...numbers))} to ${duration(Math.max(...numbers))})` : ""}` : null);
+
+function compilePart(item) {
+  const phases = value(item.index, "phase_ms");
+  const eager = /:eager(@|$)/.test(item.runner.competitor);
+  const longest = Math.max(1e-9, ...(phases || []).filter((ms) => typeof ms === "number"));
+  return part("Compile time and phases",
+    facts([
+      ["cold, empty caches", manyTimes(value(item.index, "cold")) || (eager ? "none, it does not compile" : "not measured")],
+      ["warm, same caches", manyTimes(value(item.index, "warm")) || (eager ? null : "not measured")],
+    ]),
+    phases ? h("table", { class: "phases" }, h("caption", {}, "Phases of the first process"),
+      h("tbody", {}, phases.map((ms, position) => (ms === null ? null : h("tr", {}, h("th", { scope: "row" }, words(DATA.phases[position])),
+        h("td", {}, typeof ms === "number" ? duration(ms) : "not measurable"),
+        h("td", { class: "bar" }, typeof ms === "number" ? s("svg", { width: "100%", height: 10, "aria-hidden": "true" }, s("rect", { width: `${(100 * ms) / longest}%`, height: 10, rx: 2 })) : null)))))) : null);
+}
+
+function memoryPart(item) {
+  const base = baselineOf(item);
+  const against = (name) => {
+    const [own, other] = [value(item.index, name), base && base !== item ? value(base.index, name) : null];
+    return own === null ? null : `${bytes(own * 1e6)}${other ? `, ${digits(own / other, 2)} × the baseline's ${bytes(other * 1e6)}` : ""}`;
+  };
+  return part("Peak memory", facts([["host", against("host_mb")], ["device", against("device_mb")], ["program", value(item.index, "program_bytes") && bytes(value(item.index, "program_bytes"))]]));
+}
+
+function errorPart(item, width) {
+  const [own, reference, allowed] = ["error", "reference_error", "allowed_error"].map((name) => value(item.index, name));
+  if (own === null && value(item.index, "sqnr") === null) return null;
+  const shown = (number) => (number === null ? null : number === 0 ? "0" : number.toExponential(1));
+  const marks = [
+    { name: "this", number: own, kind: "own" },
+    { name: "same-type reference", number: reference, kind: "other" },
+    { name: "allowed", number: allowed, kind: "limit" },
+  ];
+  return part("Error against the float64 truth",
+    marks.filter((mark) => mark.number > 0).length > 1 ? figure(errorPlot(width, marks), "What is left of the line passes.") : null,
+    facts([
+      ["relative RMSE", shown(own)], ["of the reference", shown(reference)],
+      ["allowed", allowed === null ? null : `${shown(allowed)}${own !== null && allowed > 0 ? `, ${digits((100 * own) / allowed, 2)} % of it used` : ""}`],
+      ["largest absolute error", shown(value(item.index, "max_error"))],
+      ["SQNR", value(item.index, "sqnr") === null ? null : `${digits(value(item.index, "sqnr"))} dB`],
+    ]));
+}
+
+function rooflinePart(item, width) {
+  const cost = item.workload.cost;
+  if (!cost || !item.ms || item.workload.quantity !== "latency") return null;
+  const ceilings = value(item.index, "ceilings") === null ? null : DATA.ceilings[value(item.index, "ceilings")];
+  const peak = ceilings?.peaks[item.workload.data_type];
+  const base = baselineOf(item);
+  const marks = [item, base !== item ? base : null].filter((other) => other?.ms).map((other) => ({ name: other.runnerName, ms: other.ms[0] }));
+  const share = value(item.index, "share");
+  return part("Roofline",
+    peak && ceilings.bandwidth && cost[0] && cost[1] ? figure(rooflinePlot(width, cost, ceilings, peak, marks), `Ceilings measured ${when(ceilings.date)} with ${ceilings.threads} threads${ceilings.contended ? ", while others disturbed" : ""}.`) : null,
+    facts([
+      ["an iteration", `${large(cost[0])}flop, ${bytes(cost[1])}; counted from ${text(cost[2])}`],
+      ["reached", `${digits(cost[0] / item.ms[0] / 1e6)} GFLOP/s, ${digits(cost[1] / item.ms[0] / 1e6)} GB/s`],
+      ["share of the roof", share === null ? (ceilings ? "no ceiling for this data type" : "not known: `cbs doctor --ceilings` measures the machine once") : `${digits(100 * share, 2)} %`],
+    ]));
+}
+
+function trendPart(item, width) {
+  const points = DATA.trends[item.id];
+  if (!points) return null;
+  const changes = points.map((point, position) => (position && point[4] !== points[position - 1][4] ? [when(DATA.times[point[0]]), versionChange(points[position - 1][4], point[4])] : null)).filter((change) => change && change[1]);
+  return part("Trend", figure(trendPlot(width, points, item.workload.quantity), `${points.length} runs${points.length === DATA.trend_points ? ", the latest" : ""}; bars are 95 % intervals, dashed lines changed versions.`),
+    changes.length ? h("details", {}, h("summary", {}, `Versions changed ${changes.length} times`), facts(changes)) : null);
+}
+
+function changePart(item) {
+  const [change, verdict] = [value(item.index, "change"), textOf(item.index, "change_verdict")];
+  if (!verdict) return null;
+  const old = value(item.index, "old_ms");
+  return part("Since the baseline results",
+    h("p", { class: `verdict v-${verdict}` }, h("b", {}, `${GLYPHS[verdict] || ""} ${words(verdict)}`), change ? ` ${percent(change[0])} latency, 98 % interval ${percent(change[1])} to ${percent(change[2])}` : ""),
+    facts([["then", old && `${withInterval(old)} ms`], ["now", old && item.ms && `${withInterval(item.ms)} ms`], ["why", textOf(item.index, "change_why")]]));
+}
+
+function ranPart(item) {
+  const run = DATA.runs[value(item.index, "run")], versions = DATA.versions[value(item.index, "versions")];
+  const again = `cbs run --backend ${item.runner.competitor.replace(/@.*/, "")} -name '${textOf(item.index, "benchmark")}' -device ${item.workload.device} -o again.json`;
+  return part("What ran",
+    facts([
+      ["case", textOf(item.index, "benchmark")],
+      ["workload", `${item.workload.label}, digest ${item.workload.digest}`],
+      ["inputs", item.workload.inputs.join(", ")], ["tags", item.workload.tags.join(", ")],
+      ["level", words(item.runner.level)], ["weights", textOf(item.index, "weights")],
+      ["program", value(item.index, "program") && `sha256 ${value(item.index, "program")}…`],
+      ["packages", Object.entries(versions || {}).map(([name, version]) => `${name} ${version}`).join(", ")],
+      ["run", `${when(run.time)}, ${run.id}`], ["harness", run.revision],
+    ]),
+    h("p", {}, "To run it again:"), h("pre", { class: "command" }, again),
+    Object.keys(run.host).length ? h("details", {}, h("summary", {}, "Machine"), facts(Object.entries(run.host).map(([name, content]) => [words(name), content]))) : null);
+}
+
+function showDetail(state) {
+  const item = BY_ID.get(state.case);
+  if (!state.case) {
+    if (DIALOG.open) DIALOG.close();
+    return;
+  }
+  if (!DIALOG.open) {
+    opener = document.activeElement;
+    DIALOG.showModal();
+  }
+  if (DIALOG.dataset.shown === state.case) return;
+  DIALOG.dataset.shown = state.case;
+  document.getElementById("detail-title").textContent = item ? item.workload.label : "No such case";
+  document.getElementById("detail-runner").textContent = item ? `${item.runnerName} on ${item.workload.device}, ${item.workload.machine}` : `This report holds no case ${state.case}.`;
+  const width = Math.max(260, Math.min(820, DETAIL.clientWidth || 600));
+  DETAIL.replaceChildren(...(item ? [
+    verdictPart(item), changePart(item), samplesPart(item, width), trendPart(item, width), compilePart(item), memoryPart(item),
+    errorPart(item, width), rooflinePart(item, width), ranPart(item),
+  ].filter(Boolean) : []));
+  DETAIL.scrollTop = 0;
+}
+
+DIALOG.addEventListener("close", () => {
+  delete DIALOG.dataset.shown;
+  if (readState().case) setState({ case: "" });
+  const link = opener?.isConnected ? opener : null;
+  (link || document.getElementById("q")).focus({ preventScroll: true });
+});
+DIALOG.addEventListener("click", (event) => {
+  // On the backdrop: the dialog's content covers the rest of it.
+  if (event.target === DIALOG) DIALOG.close();
+});
+document.getElementById("close").addEventListener("click", () => DIALOG.close());
+document.getElementById("copy").addEventListener("click", async () => {
+  const field = document.getElementById("address");
+  field.value = location.href;
+  const button = document.getElementById("copy");
+  try {
+    await navigator.clipboard.writeText(location.href);
+    button.textContent = "Link copied";
+  } catch {
+    // Without leave for the clipboard the address can be copied by hand.
+    field.hidden = false;
+    field.select();
+    button.textContent = "Copy it from here:";
+  }
+  setTimeout(() => { button.textContent = "Copy link"; }, 3000);
+});

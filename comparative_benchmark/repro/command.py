@@ -1,0 +1,242 @@
+"""`cbs repro`: one result of a results file as a directory that runs without the suite."""
+
+import argparse
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from comparative_benchmark.cli_options import EXIT_FAILED, EXIT_OK, UsageError
+from comparative_benchmark.console import Console
+from comparative_benchmark.harness.host import usable_cpus
+from comparative_benchmark.harness.memory import default_limit_bytes
+from comparative_benchmark.harness.preparation import Preparation
+from comparative_benchmark.harness.session import Limits, SessionEnded
+from comparative_benchmark.harness.settings import RunSettings
+from comparative_benchmark.harness.trial import Trial
+from comparative_benchmark.repro import selection, writing
+from comparative_benchmark.repro.exported import Exported
+from comparative_benchmark.repro.selection import Recorded
+from comparative_benchmark.repro.writing import Outcome
+from comparative_benchmark.results.store import ResultsFile, ResultsFileError
+from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.root import ROOT_DIR_VARIABLE
+
+_EXPORT = "comparative_benchmark.repro.exporting:export"
+# Of what run.py prints, what goes into the README.
+_CHECK_LINES = 20
+# Variables of a worker that are places on this machine, or of no meaning outside of a run.
+_PLACES = ("{work_dir}", "{cache_dir}")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Makes a reproducer.
+
+    Returns:
+      0 if the directory was made; 1 if inputs and expected outputs can not be made, or the program
+      of a result that was measured can not be exported any more.
+
+    Raises:
+      UsageError: the result is not there or not only one, or the directory is in use.
+      DefinitionError: see `catalog`.
+    """
+    if options.root_dir:
+        os.environ[ROOT_DIR_VARIABLE] = str(options.root_dir.absolute())
+    if not options.results.exists():
+        raise UsageError(f"{options.results} does not exist")
+    try:
+        document = ResultsFile(options.results).document()
+    except ResultsFileError as error:
+        raise UsageError(str(error)) from error
+    recorded = selection.find(
+        document, options.case, competitor=options.backend, device=options.device
+    )
+    trial = selection.trial_of(recorded, options.suite)
+    target = _target(options.output, trial)
+    console = Console()
+    with _built(target) as directory, tempfile.TemporaryDirectory(prefix="cbs-repro-") as scratch:
+        settings = _settings(options, trial, recorded, Path(scratch))
+        preparation = Preparation(settings, console.preparing)
+        preparation.run([trial])
+        if failure := preparation.failures.get(trial.case.name):
+            raise UsageError(
+                f"{trial.case.name}: inputs and expected outputs can not be made "
+                f"({failure.status.value} in {failure.phase}: {failure.reason}), so that no "
+                "compiler could be judged; see `cbs run` on the case"
+            )
+        writing.write_data(directory, trial, preparation.artifacts[trial.workload.digest])
+        console.say(f"exporting  {trial}")
+        outcome = _export(directory, trial, settings, Path(scratch))
+        writing.write_scripts(directory, recorded, outcome)
+        check = None
+        if options.check and outcome.exported:
+            console.say(f"running    {trial}")
+            check = _check(directory, trial, options.timeout)
+        writing.write_readme(directory, trial, recorded, outcome, check=check)
+    return _told(console, target, recorded, outcome, check)
+
+
+def _target(asked: Path | None, trial: Trial) -> Path:
+    """Returns where the directory goes.
+
+    Raises:
+      UsageError: something is there.
+    """
+    name = re.sub(r"[^\w.+-]+", "-", f"repro-{trial.case.model.name}-{trial.competitor}")
+    target = (asked or Path(name)).absolute()
+    if target.is_dir() and any(target.iterdir()):
+        raise UsageError(f"{target} is not empty: choose another directory with -o")
+    if target.exists() and not target.is_dir():
+        raise UsageError(f"{target} is no directory: choose another with -o")
+    return target
+
+
+@contextlib.contextmanager
+def _built(target: Path) -> Iterator[Path]:
+    """Gives a directory that takes its name when it is complete, and is gone if it never is.
+
+    Raises:
+      UsageError: it can not be made there, or something has come into its place meanwhile.
+    """
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        raise UsageError(f"{target} can not be made: {error}") from error
+    try:
+        yield partial
+        partial.chmod(0o755)
+        try:
+            partial.rename(target)  # in the place of an empty directory, or of none
+        except OSError as error:
+            raise UsageError(f"{target} can not be made: {error}") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _settings(
+    options: argparse.Namespace, trial: Trial, recorded: Recorded, scratch: Path
+) -> RunSettings:
+    return RunSettings(
+        device=trial.device,
+        threads=min(int(recorded.host.get("threads") or usable_cpus()), usable_cpus()),
+        limits=Limits(
+            deadline_s=options.timeout,
+            memory_bytes=options.memory_limit or default_limit_bytes(),
+        ),
+        log_dir=scratch / "logs",
+    )
+
+
+def _export(directory: Path, trial: Trial, settings: RunSettings, scratch: Path) -> Outcome:
+    """Exports in a worker; what it raises, and how it dies, is the outcome."""
+    backend, model = trial.competitor.backend, trial.case.model
+    work_dir = scratch / "work"
+    work_dir.mkdir()
+    task: dict[str, Any] = {
+        "backend": backend.name,
+        "context": {
+            "compiler": trial.competitor.compiler.name,
+            "options": list(trial.competitor.options),
+            "device": attrs.asdict(trial.device, value_serializer=_plain),
+            "threads": settings.threads,
+        },
+        "definition": {
+            "module_path": model.model_impl.module_path,
+            "parameters": dict(model.model_parameters),
+        },
+    }
+    variables = settings.environment(backend, work_dir, work_dir)
+    told = {
+        name: variables[name]
+        for name, template in backend.environment.items()
+        if not any(place in template for place in _PLACES)
+    }
+    context = {**task["context"], "work_dir": str(work_dir)}
+    inputs = [str(path) for path in arrays.numbered(directory / "inputs", "input")]
+    try:
+        with settings.open_session(
+            backend,
+            trial.competitor.environment,
+            work_dir=work_dir,
+            cache_dir=work_dir,
+            log_file=settings.log_dir / "export.log",
+        ) as worker:
+            value = worker.call(
+                "call",
+                function=_EXPORT,
+                arguments={
+                    **task,
+                    "context": context,
+                    "inputs": inputs,
+                    "directory": str(directory),
+                },
+            )["value"]
+    except SessionEnded as ended:
+        phase = "export" if ended.phase == "call" else ended.phase
+        told_as = SessionEnded(ended.status, phase, ended.reason, ended.report)
+        return Outcome(
+            exported=None, versions={}, ended=told_as, task={**task, "environment": told}
+        )
+    return Outcome(
+        exported=Exported.read(value["exported"]),
+        versions=value["versions"],
+        ended=None,
+        task={**task, "environment": told},
+    )
+
+
+def _check(directory: Path, trial: Trial, timeout_s: float) -> str:
+    """Runs the reproducer where it was exported, on a copy; returns what it printed."""
+    environment = trial.competitor.environment
+    python = environment.python if environment else sys.executable
+    with tempfile.TemporaryDirectory(prefix="cbs-repro-check-") as scratch:
+        copy = Path(scratch) / "copy"
+        shutil.copytree(directory, copy)
+        try:
+            done = subprocess.run(
+                [python, "run.py"],
+                cwd=copy,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                timeout=timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return f"no end within {timeout_s:g} s"
+    lines = done.stdout.replace(scratch, ".").strip().splitlines()[-_CHECK_LINES:]
+    return "\n".join([*lines, f"exit code {done.returncode}"])
+
+
+def _told(
+    console: Console, target: Path, recorded: Recorded, outcome: Outcome, check: str | None
+) -> int:
+    """Prints what was made, and returns the exit code."""
+    console.say(f"recorded   {writing.summary(recorded)}")
+    if check:
+        console.say("here       " + " | ".join(check.splitlines()[-3:]))
+    if outcome.exported is not None:
+        print(target)
+        return EXIT_OK
+    if (ended := outcome.ended) is not None:
+        console.say(
+            f"no program: {ended.status.value} in {ended.phase}: {ended.reason}",
+            style="yellow",
+        )
+    print(target)
+    return EXIT_OK if recorded.record["status"] not in ("ok", "unsteady") else EXIT_FAILED
+
+
+def _plain(_: Any, __: Any, value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value

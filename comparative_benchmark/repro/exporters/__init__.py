@@ -1,0 +1,1 @@
+"""One module for each backend, with a function `export(task)`; see `exported`."""

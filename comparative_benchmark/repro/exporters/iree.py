@@ -1,0 +1,94 @@
+"""IREE: MLIR as it goes into the compiler, and the weights as an archive of parameters."""
+
+import os
+from collections.abc import Sequence
+
+import ml_dtypes
+import numpy as np
+
+from comparative_benchmark.backend_api import Array
+from comparative_benchmark.iree import program, runtime
+from comparative_benchmark.iree.backend import import_model
+from comparative_benchmark.repro.exported import Command, Exported, ExportTask
+from openxla.benchmark.models.preprocessing import element_type_of
+
+_NOTE = (
+    "The program is compiled for the CPU that compiles it (`host`): on another CPU it is "
+    "another program. Name the CPU of the measurement by --iree-llvmcpu-target-cpu=NAME "
+    "to compile the same."
+)
+
+
+def export(task: ExportTask) -> Exported:
+    """Writes `program.mlirbc` and `weights.irpa`; the flags are those of a measurement."""
+    imported = import_model(task.model(), task.inputs, task.context)
+    (task.directory / "program.mlirbc").write_bytes(imported.mlir)
+    runtime.write_parameters(imported.parameters, task.directory / "weights.irpa")
+    flags = program.compile_flags(data_tiling=task.context.compiler == "llvm-cpu-data-tiling")
+    return Exported(
+        script="run_iree.py",
+        settings={
+            "flags": flags,
+            "input_type": imported.input_type,
+            "threads": task.context.threads,
+        },
+        packages=("iree-base-compiler", "iree-base-runtime", "numpy", "ml_dtypes"),
+        files={
+            "program.mlirbc": f"what is compiled: MLIR bytecode, dialect {imported.input_type}; "
+            "`iree-ir-tool copy program.mlirbc -o program.mlir` makes it text",
+            "weights.irpa": "its weights, which it reads as parameters of the scope `model`",
+        },
+        commands=_commands(task, imported.input_type, flags),
+        notes=(_NOTE,),
+    )
+
+
+def _commands(task: ExportTask, input_type: str, flags: Sequence[str]) -> tuple[Command, ...]:
+    threads = task.context.threads
+    device = (
+        ("--device=local-sync",)
+        if threads == 1
+        else ("--device=local-task", f"--task_topology_cpu_ids={_cpus(threads)}")
+    )
+    run = (
+        *("--module=model.vmfb", "--parameters=model=weights.irpa", *device),
+        f"--function={program.ENTRY}",
+        *_input_flags(task),
+    )
+    return (
+        Command(
+            comment="Compiles.",
+            arguments=(
+                *("iree-compile", "program.mlirbc", f"--iree-input-type={input_type}"),
+                *("--iree-vm-bytecode-module-strip-source-map", *flags, "-o", "model.vmfb"),
+            ),
+        ),
+        Command(
+            comment="Runs once, and prints the outputs.",
+            arguments=("iree-run-module", *run),
+        ),
+        Command(
+            comment="Times it.",
+            arguments=("iree-benchmark-module", *run, "--benchmark_repetitions=5"),
+        ),
+    )
+
+
+def _cpus(threads: int) -> str:
+    return ",".join(map(str, sorted(os.sched_getaffinity(0))[:threads]))
+
+
+def _input_flags(task: ExportTask) -> list[str]:
+    return [_input_flag(task, index, value) for index, value in enumerate(task.inputs)]
+
+
+def _input_flag(task: ExportTask, index: int, value: Array) -> str:
+    """Names an input's file; of types that NumPy's files do not know, one with bytes alone."""
+    if value.dtype not in (ml_dtypes.bfloat16, np.bool_):
+        return f"--input=@inputs/input_{index}.npy"
+    path = task.directory / "inputs" / f"input_{index}.bin"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(np.ascontiguousarray(value).tobytes())
+    kind = "i1" if value.dtype == np.bool_ else element_type_of(value.dtype)
+    shape = "".join(f"{size}x" for size in value.shape)
+    return f"--input={shape}{kind}=@inputs/{path.name}"

@@ -1,0 +1,53 @@
+"""JAX: an artifact of `jax.export`, whose leading arguments are the weights."""
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax import export as jax_export
+
+from comparative_benchmark.jax_xla.backend import split
+from comparative_benchmark.repro.exported import Exported, ExportTask
+from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.models.shared_model import as_tuple
+
+_NOTE = (
+    "Measured was `jax.jit` of the model's function. The exported program is what JAX "
+    "lowered that to: it starts behind JAX's tracing, and XLA sees it as a call."
+)
+
+
+def export(task: ExportTask) -> Exported:
+    """Writes `program.jax_export`, the StableHLO that is in it, and the weights."""
+    apply, params = split(task.model())
+    leaves, structure = jax.tree.flatten(params)
+
+    def flat(*arguments: Any) -> tuple[Any, ...]:
+        weights = jax.tree.unflatten(structure, arguments[: len(leaves)])
+        return as_tuple(apply(weights, *arguments[len(leaves) :]))
+
+    types = [_type(value) for value in (*leaves, *task.inputs)]
+    exported = jax_export.export(jax.jit(flat), platforms=("cpu",))(*types)
+    (task.directory / "program.jax_export").write_bytes(exported.serialize())
+    (task.directory / "program.mlirbc").write_bytes(exported.mlir_module_serialized)
+    files = {
+        "program.jax_export": "what is compiled, as `jax.export.deserialize` reads it",
+        "program.mlirbc": "the same as a portable StableHLO artifact, for tools without JAX "
+        "(`stablehlo-translate --deserialize program.mlirbc`); weights that are never read are no "
+        "arguments of it",
+    }
+    if leaves:
+        arrays.save_all(task.directory / "weights", "weight", [np.asarray(leaf) for leaf in leaves])
+        files["weights"] = "the leading arguments"
+    return Exported(
+        script="run_jax_xla.py",
+        settings={"threads": task.context.threads},
+        packages=("jax", "jaxlib", "numpy", "ml_dtypes"),
+        files=files,
+        notes=(_NOTE,),
+    )
+
+
+def _type(value: Any) -> jax.ShapeDtypeStruct:
+    # As JAX takes an argument: 64 bits become 32, unless it is told otherwise.
+    return jax.ShapeDtypeStruct(np.shape(value), jax.dtypes.canonicalize_dtype(value.dtype))

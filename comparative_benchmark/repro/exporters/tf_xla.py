@@ -1,0 +1,46 @@
+"""TensorFlow: a SavedModel, with the weights as its variables."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from comparative_benchmark.repro.exported import Exported, ExportTask
+from openxla.benchmark.models.shared_model import as_tuple
+
+# How a function is compiled, by compiler.
+_JIT: dict[str, bool | None] = {"xla": True, "graph": None, "eager": None}
+
+_NOTE = (
+    "Measured was the model's own function. The SavedModel holds the graph that TensorFlow "
+    "traced it to: it starts behind the tracing."
+)
+
+
+def export(task: ExportTask) -> Exported:
+    """Writes `saved_model`, whose function `run` takes the inputs by position."""
+    tf.config.set_visible_devices([], "GPU")
+    model = task.model()
+    specs = [
+        tf.TensorSpec(value.shape, tf.as_dtype(value.dtype.name), name=f"input_{index}")
+        for index, value in enumerate(task.inputs)
+    ]
+
+    def positional(*arguments: Any) -> tuple[Any, ...]:
+        # An output that is an input, or a variable, would lose its place.
+        return tuple(tf.identity(value) for value in as_tuple(model.forward(*arguments)))
+
+    module = tf.Module()
+    module.run = tf.function(positional, input_signature=specs)
+    # A SavedModel keeps only what its module holds: the variables that the function has captured.
+    module.weights = list(module.run.get_concrete_function().variables)
+    tf.saved_model.save(module, str(task.directory / "saved_model"))
+    notes = [_NOTE]
+    if task.context.compiler == "eager":
+        notes.append("The measurement ran op by op, which a graph can not: run.py runs the graph.")
+    return Exported(
+        script="run_tf_xla.py",
+        settings={"threads": task.context.threads, "jit_compile": _JIT[task.context.compiler]},
+        packages=("tensorflow", "numpy", "ml_dtypes"),
+        files={"saved_model": "what is compiled; its weights are its variables"},
+        notes=tuple(notes),
+    )

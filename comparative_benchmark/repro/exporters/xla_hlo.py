@@ -1,0 +1,83 @@
+"""XLA without a framework: the program as the backend's own export process leaves it."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from comparative_benchmark.repro.exported import Command, Exported, ExportTask
+from comparative_benchmark.xla_hlo.export_process import export as export_program
+from comparative_benchmark.xla_hlo.exported_program import FORMS, ExportRequest, InputType
+
+_TEXT = "program.hlo.txt"
+_FORMS = {
+    "stablehlo": "a portable StableHLO artifact (VHLO bytecode)",
+    "hlo-text": "HLO text before optimisations",
+    "hlo-proto": "a serialised HloModuleProto before optimisations",
+}
+
+_NOTE = (
+    "The tools named in commands.sh are built from XLA's source "
+    "(`bazel build -c opt //xla/tools:run_hlo_module "
+    "//xla/tools/multihost_hlo_runner:hlo_runner_main`), no wheel has them. They run the "
+    "program on numbers of their own, so they show a failing compilation, a crash or a "
+    "speed, and by run_hlo_module's interpreter a wrong number; run.py has the inputs."
+)
+
+
+def export(task: ExportTask) -> Exported:
+    """Writes the program in the form of its compiler, its weights, and HLO text for XLA's tools."""
+    form = task.context.compiler
+    program, arguments = _program(task, form)
+    files = {
+        program: f"what is compiled: {_FORMS[form]}",
+        "weights": "its weights, in the order of the parameters that take them",
+    }
+    if program != _TEXT:
+        _program(task, "hlo-text")
+        files[_TEXT] = "the same as HLO text before optimisations, for XLA's own tools"
+    if None not in arguments:
+        del files["weights"]
+    return Exported(
+        script="run_xla_hlo.py",
+        settings={"program": program, "arguments": arguments, "threads": task.context.threads},
+        packages=("jaxlib", "numpy", "ml_dtypes"),
+        files=files,
+        modules=("pjrt.py",),
+        commands=_commands(),
+        notes=(_NOTE,),
+    )
+
+
+def _program(task: ExportTask, form: str) -> tuple[str, list[int | None]]:
+    """Exports in one form; returns the program's file, and where its arguments come from."""
+    request = ExportRequest(
+        definition=task.definition,
+        inputs=[InputType.of(value) for value in task.inputs],
+        form=form,
+        platform="cpu",
+    )
+    with tempfile.TemporaryDirectory(dir=task.context.work_dir) as scratch:
+        exported, _ = export_program(request, Path(scratch), task.context.phase)
+        shutil.move(exported.path, task.directory / FORMS[form])
+        weights = task.directory / "weights"
+        if exported.has_weights and not weights.exists():
+            shutil.move(Path(scratch) / "weights", weights)
+    return FORMS[form], list(exported.inputs)
+
+
+def _commands() -> tuple[Command, ...]:
+    return (
+        Command(
+            comment="Compiles and runs, beside XLA's interpreter, and compares the two.",
+            arguments=("run_hlo_module", "--platform=CPU", "--input_format=hlo", _TEXT),
+            is_packaged=False,
+        ),
+        Command(
+            comment="Compiles and times.",
+            arguments=(
+                *("hlo_runner_main", "--device_type=host", "--input_format=text"),
+                *("--num_replicas=1", "--num_partitions=1", "--num_repeats=20", _TEXT),
+            ),
+            is_packaged=False,
+        ),
+    )

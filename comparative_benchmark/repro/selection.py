@@ -1,0 +1,220 @@
+"""Which result is to be reproduced, and what the suite knows of its case."""
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from comparative_benchmark.backend_api import UnknownBackendError, get_backend
+from comparative_benchmark.cli_options import UsageError, find_device
+from comparative_benchmark.harness.environments import (
+    UnusableEnvironmentError,
+    parse_environments,
+)
+from comparative_benchmark.harness.trial import Competitor, Trial, competitors_of
+from comparative_benchmark.repro import BACKENDS
+from comparative_benchmark.results.records import Record, competitor_of
+from openxla.benchmark.artifacts import user_inputs
+from openxla.benchmark.comparative_suite import catalog
+from openxla.benchmark.def_types import BenchmarkCase
+from openxla.benchmark.workloads import workload_of
+
+_MOST_SHOWN = 12
+
+
+@attrs.frozen(kw_only=True)
+class Recorded:
+    """A result, and the run that it belongs to.
+
+    Attributes:
+      record: the latest of its case, competitor and device.
+      run: as the results file has it; empty if the file does not.
+    """
+
+    record: Record
+    run: Mapping[str, Any]
+
+    @property
+    def definition(self) -> Mapping[str, Any]:
+        """What was measured."""
+        found: Mapping[str, Any] = self.record["definition"]
+        return found
+
+    @property
+    def host(self) -> Mapping[str, Any]:
+        """What the run tells of its machine."""
+        return self._around.get("host") or {}
+
+    @property
+    def revision(self) -> str | None:
+        """Revision of the suite that measured, if it was a checkout."""
+        return self._around.get("git_revision")
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Packages where it was measured; what the worker itself has told counts most."""
+        around: Mapping[str, Any] = self._around
+        if environment := self.definition.get("environment"):
+            around = (around.get("environments") or {}).get(environment["name"]) or {}
+        installed = around.get("python_environment") or []
+        packages = {item["name"]: item["version"] for item in installed}
+        return packages | (self.record.get("versions") or {})
+
+    @property
+    def _around(self) -> Mapping[str, Any]:
+        return self.run.get("execution_environment") or {}
+
+
+def find(
+    document: Record, case: str, *, competitor: str | None = None, device: str | None = None
+) -> Recorded:
+    """Returns the one result that is meant.
+
+    Args:
+      document: content of a results file.
+      case: name of a case or model, or a regular expression that one case has a match for.
+      competitor: `backend:compiler`, or a backend that stands for one competitor only.
+      device: name of a device.
+
+    Raises:
+      UsageError: there is none, or more than one; the message gives the choices.
+    """
+    latest: dict[tuple[str, str, str], Record] = {}
+    for record in document["benchmarks"]:
+        definition = record["definition"]
+        key = (definition["benchmark_name"], competitor_of(definition), definition["device"])
+        latest[key] = record
+    if not latest:
+        raise UsageError("the results file holds no result")
+    name = _case_name(list(latest.values()), case)
+    keys = [key for key in latest if key[0] == name]
+    ends = {key: latest[key]["status"] for key in keys}
+    for what, position, asked, option in (
+        ("competitor", 1, competitor, "--backend"),
+        ("device", 2, device, "-device"),
+    ):
+        choices = list(dict.fromkeys(key[position] for key in keys))
+        chosen = _chosen(choices, asked)
+        if len(chosen) != 1:
+            told = [f"{key[position]} ({ends[key]})" for key in keys]
+            problem = f"{option} {asked!r} names" if asked else "there is"
+            many = "more than one" if chosen else "no"
+            raise UsageError(
+                f"{name}: {problem} {many} {what}; choose by {option} of {', '.join(told)}"
+            )
+        keys = [key for key in keys if key[position] == chosen[0]]
+    record = latest[keys[0]]
+    runs = {run.get("run_id"): run for run in document["runs"]}
+    return Recorded(record=record, run=runs.get(record.get("run_id"), {}))
+
+
+def trial_of(recorded: Recorded, suites: Sequence[str] = ()) -> Trial:
+    """Returns the trial of a result, as it would be run again.
+
+    Args:
+      recorded: the result.
+      suites: further modules with cases.
+
+    Raises:
+      UsageError: the case, backend or environment is not what it was, or nothing is exported from
+        that backend or for that device.
+      DefinitionError: see `catalog`.
+    """
+    definition = recorded.definition
+    device = find_device(definition["device"])
+    if device.accelerator_type != "cpu":
+        raise UsageError(f"reproducers are made for CPUs, and this was measured on {device.name}")
+    competitor = _competitor(definition, device.accelerator_type)
+    case = _case(definition, suites)
+    workload = workload_of(case)
+    if workload.digest != definition["workload"]["digest"]:
+        revision = f" (revision {recorded.revision})" if recorded.revision else ""
+        raise UsageError(
+            f"{case.name} is not any more what was measured: its workload was "
+            f"{definition['workload']['id']}, it is {workload.id} now; check out the suite that "
+            f"measured{revision}"
+        )
+    framework = case.model.model_impl.framework_type
+    if missing := competitor.missing_modules(framework):
+        raise UsageError(
+            f"{', '.join(missing)} not installed, by which the model is exported; run "
+            f"{competitor.backend.install}"
+        )
+    return Trial(case=case, workload=workload, competitor=competitor, device=device)
+
+
+def _case_name(records: Sequence[Record], asked: str) -> str:
+    every: list[str] = [record["definition"]["benchmark_name"] for record in records]
+    names = list(dict.fromkeys(every))
+    found: list[str] = [
+        record["definition"]["benchmark_name"]
+        for record in records
+        if asked in (record["definition"]["benchmark_name"], record["definition"].get("model"))
+    ]
+    if not found:
+        try:
+            pattern = re.compile(asked)
+        except re.error as error:
+            raise UsageError(f"{asked!r} is no regular expression: {error}") from error
+        found = [name for name in names if pattern.search(name)]
+    found = list(dict.fromkeys(found))
+    if len(found) == 1:
+        return found[0]
+    if found:
+        told = "\n".join(f"  {name}" for name in found[:_MOST_SHOWN])
+        more = f"\n  and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
+        raise UsageError(f"{asked!r} is in the names of {len(found)} cases:\n{told}{more}")
+    nearest = difflib.get_close_matches(asked, names, n=3, cutoff=0.3) or names[:3]
+    told = "\n".join(f"  {name}" for name in nearest)
+    raise UsageError(f"no case of the results file is {asked!r}; nearest are:\n{told}")
+
+
+def _chosen(choices: Sequence[str], asked: str | None) -> list[str]:
+    if asked is None:
+        return list(choices)
+    exact = [choice for choice in choices if choice == asked]
+    return exact or [choice for choice in choices if choice.partition(":")[0] == asked]
+
+
+def _competitor(definition: Mapping[str, Any], accelerator: str) -> Competitor:
+    name = definition["backend"]
+    if name not in BACKENDS:
+        raise UsageError(f"programs of {name} can not be exported; those of {_listed()} can")
+    try:
+        [found] = competitors_of(get_backend(name), [definition["compiler"]], accelerator)
+        environment = definition.get("environment")
+        if environment is None:
+            return found
+        [where] = parse_environments(f"{environment['name']}={environment['python']}")
+    except UnknownBackendError as error:
+        raise UsageError(str(error)) from error
+    except UnusableEnvironmentError as error:
+        raise UsageError(f"it was measured in an environment that is gone: {error}") from error
+    return attrs.evolve(found, environment=where)
+
+
+def _listed() -> str:
+    return f"{', '.join(BACKENDS[:-1])} and {BACKENDS[-1]}"
+
+
+def _case(definition: Mapping[str, Any], suites: Sequence[str]) -> BenchmarkCase:
+    """Returns the case of the catalogue, or that of its model on a user's own inputs."""
+    name, model = definition["benchmark_name"], definition["model"]
+    known = catalog.all_benchmarks(suites)
+    for case in known:
+        if case.name == name:
+            return case
+    of_model = [case for case in known if case.model.name == model]
+    if not of_model:
+        raise UsageError(f"the suite has no model {model}; name its module by --suite")
+    if not definition["input_data"].startswith(user_inputs.PREFIX):
+        raise UsageError(f"the suite has no input {definition['input_data']} of {model}")
+    try:
+        inputs = user_inputs.read(Path(definition["input_source"]))
+        [case] = user_inputs.cases_with(of_model[:1], inputs)
+    except user_inputs.UserInputError as error:
+        raise UsageError(f"the inputs that it was measured on: {error}") from error
+    return case

@@ -1,0 +1,159 @@
+"""What a userbenchmark may call; the names are those that TorchBench's authors know.
+
+Only the standard library is imported: a bisection runs userbenchmarks in environments that hold
+little else.
+"""
+
+import contextlib
+import datetime
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+# The folder of all output; `cbs userbenchmark` sets it.
+OUTPUT_VARIABLE = "CBS_USERBENCHMARK_OUTPUT"
+USERBENCHMARK_OUTPUT_PREFIX = ".userbenchmark"
+PLATFORMS = ["gcp_a100", "aws_t4_metal"]
+_TIME_FORMAT = "%Y%m%d%H%M%S"
+_UNKNOWN = "<unknown>"
+
+
+@dataclass
+class TorchBenchABTestMetric:
+    """A metric that changed: both values, and the relative change or `old -> new`."""
+
+    control: float | str
+    treatment: float | str
+    delta: float | str
+
+
+@dataclass
+class TorchBenchABTestResult:
+    """What a regression detector returns."""
+
+    name: str
+    control_env: dict[str, str]
+    treatment_env: dict[str, str]
+    details: dict[str, TorchBenchABTestMetric]
+    control_only_metrics: dict[str, float | str] = field(default_factory=dict)
+    treatment_only_metrics: dict[str, float | str] = field(default_factory=dict)
+    bisection: str = "pytorch"
+    bisection_mode: str = "bisect"
+    bisection_config_file_path: str | None = None
+
+
+def get_output_json(bm_name: str, metrics: Mapping[str, float | str]) -> dict[str, Any]:
+    """Returns a metrics document, with the PyTorch version if PyTorch was imported."""
+    torch = sys.modules.get("torch")
+    version = getattr(torch, "version", None)
+    return {
+        "name": bm_name,
+        "environ": {
+            "metrics_version": "v0.1",
+            "pytorch_git_version": getattr(version, "git_version", None) or _UNKNOWN,
+            "pytorch_version": str(getattr(torch, "__version__", _UNKNOWN)),
+        },
+        "metrics": dict(metrics),
+    }
+
+
+def get_output_dir(bm_name: str) -> Path:
+    """Returns the output folder of a userbenchmark; makes it if there is none."""
+    base = os.environ.get(OUTPUT_VARIABLE)
+    folder = Path(base) if base else Path.cwd() / USERBENCHMARK_OUTPUT_PREFIX
+    folder = folder / bm_name
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def get_default_output_json_path(bm_name: str, target_dir: Path | None = None) -> str:
+    """Returns `metrics-yyyyMMddHHmmss.json` of now, or of the next second that has no file yet."""
+    folder = target_dir or get_output_dir(bm_name)
+    moment = datetime.datetime.now().astimezone()
+    while True:
+        path = folder / f"metrics-{moment.strftime(_TIME_FORMAT)}.json"
+        if not path.exists():
+            return str(path)
+        moment += datetime.timedelta(seconds=1)
+
+
+def dump_output(bm_name: str, output: Any, target_dir: Path | None = None) -> None:
+    """Writes a metrics document under the output folder; a reader never sees half of it."""
+    write_output(Path(get_default_output_json_path(bm_name, target_dir)), output)
+
+
+def get_default_debug_output_dir(metrics_json: str) -> Path:
+    """Returns `output-yyyyMMddHHmmss` beside a metrics file: the folder of what else a run left."""
+    path = Path(metrics_json)
+    return path.parent / path.stem.replace("metrics-", "output-", 1)
+
+
+def write_output(path: Path, output: Any) -> None:
+    """Writes a metrics document; a reader never sees half of it."""
+    temporary = path.with_suffix(".partial")
+    temporary.write_text(json.dumps(output, indent=4, allow_nan=False) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+@contextlib.contextmanager
+def add_path(path: str) -> Iterator[None]:
+    """Imports may come from a folder while the block runs."""
+    sys.path.insert(0, path)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):
+            sys.path.remove(path)
+
+
+def threshold_detector(
+    control: Mapping[str, Any], treatment: Mapping[str, Any], threshold: float = 0.07
+) -> TorchBenchABTestResult:
+    """Compares point with point: what changed by more than the threshold, or has another status.
+
+    It knows nothing of noise. One number against one other can not tell a change from chance;
+    a detector that has samples should use them.
+    """
+    return detector(lambda _, old, new: _changed(old, new, threshold))(control, treatment)
+
+
+def detector(
+    judge: Callable[[str, float | str, float | str], float | str | None],
+) -> Callable[[Mapping[str, Any], Mapping[str, Any]], TorchBenchABTestResult]:
+    """Returns a detector that asks `judge(metric, old, new)` for the change, or None."""
+
+    def detect(control: Mapping[str, Any], treatment: Mapping[str, Any]) -> TorchBenchABTestResult:
+        details = {}
+        for name, old in control["metrics"].items():
+            if name not in treatment["metrics"]:
+                continue
+            new = treatment["metrics"][name]
+            delta = judge(name, old, new)
+            if delta is not None:
+                details[name] = TorchBenchABTestMetric(control=old, treatment=new, delta=delta)
+        return TorchBenchABTestResult(
+            name=control["name"],
+            control_env=_environ(control),
+            treatment_env=_environ(treatment),
+            details=details,
+        )
+
+    return detect
+
+
+def _environ(document: Mapping[str, Any]) -> dict[str, str]:
+    environ = {str(name): str(value) for name, value in document["environ"].items()}
+    return {**environ, "git_commit_hash": environ.get("pytorch_git_version", _UNKNOWN)}
+
+
+def _changed(old: float | str, new: float | str, threshold: float) -> float | str | None:
+    if isinstance(old, str) or isinstance(new, str):
+        return None if old == new else f"{old} -> {new}"
+    if old == 0:
+        return None if new == 0 else f"{old} -> {new}"
+    delta = (new - old) / abs(old)
+    return delta if abs(delta) > threshold else None

@@ -1,0 +1,79 @@
+"""What the userbenchmarks of this suite share: run cases, and leave their metrics."""
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from comparative_benchmark.backend_api import backends
+from comparative_benchmark.cli_options import EXIT_FAILED, EXIT_INTERRUPTED
+from comparative_benchmark.formats.from_records import read_results
+from comparative_benchmark.formats.torchbench import document_of
+from comparative_benchmark.userbenchmarks.authoring import (
+    get_default_debug_output_dir,
+    get_default_output_json_path,
+    write_output,
+)
+from openxla.benchmark import devices
+
+# Small enough for any machine, and in every framework.
+DEFAULT_CASES = "models/BERT_TINY_FP32_.+_32XI32_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"
+
+
+def run(name: str, arguments: Sequence[str], *fixed: str) -> int:
+    """Runs `cbs run` with the arguments, and writes the metrics of what it measured.
+
+    Args:
+      name: of the userbenchmark.
+      arguments: of the user, as `cbs run` takes them; without `-o`, and with defaults for
+        `-name`, `--backend` and `-device`.
+      fixed: arguments of the userbenchmark itself.
+
+    Returns:
+      What `cbs run` returns: 2 if an output was wrong, 3 if something could not be measured. The
+      metrics are written all the same, with a status in the place of what is missing.
+    """
+    chosen, rest = _options(name).parse_known_args(list(arguments))
+    backend = chosen.backend or ",".join(_installed())
+    if not backend:
+        print("no backend is installed here (cbs backends)", file=sys.stderr)
+        return EXIT_FAILED
+    metrics = Path(get_default_output_json_path(name))
+    # A file of its own: what an older one holds is not of this run.
+    results = get_default_debug_output_dir(str(metrics)) / "results.json"
+    cases = ["-name", chosen.name, "--backend", backend, "-device", chosen.device]
+    code = subprocess.run(
+        [
+            *(sys.executable, "-P", "-m", "comparative_benchmark.cli", "run"),
+            *(*cases, "-o", str(results), *fixed, *rest),
+        ],
+        check=False,
+    ).returncode
+    if code in (EXIT_FAILED, EXIT_INTERRUPTED) or code < 0 or not results.exists():
+        return EXIT_FAILED
+    found, refused = read_results(results)
+    for sentence in refused:
+        print(f"left out: {sentence}", file=sys.stderr)
+    write_output(metrics, document_of(found, name))
+    return code
+
+
+def _options(name: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"cbs userbenchmark run {name}",
+        allow_abbrev=False,
+        epilog="all other arguments are those of `cbs run`",
+    )
+    parser.add_argument("-name", default=DEFAULT_CASES, help="cases (default: %(default)s)")
+    parser.add_argument("--backend", help="default: all that are installed")
+    parser.add_argument("-device", default=devices.HOST_CPU.name, help="default: %(default)s")
+    return parser
+
+
+def _installed() -> list[str]:
+    return [
+        backend.name
+        for backend in backends().values()
+        if any(not backend.missing_modules(framework) for framework in backend.modules)
+    ]

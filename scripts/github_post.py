@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Tells GitHub what came of a run: an issue of the nightly, or a comment on a pull request.
+
+    github_post.py issue --title TITLE --label LABEL FILE
+        an open issue of that title and label gets a comment; without one it is opened
+    github_post.py comment --pull NUMBER --marker NAME FILE
+        the comment with that marker is replaced; without one it is added
+
+GITHUB_TOKEN, GITHUB_REPOSITORY and GITHUB_API_URL are those of GitHub Actions.
+"""
+
+import argparse
+import json
+import os
+import re
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+# GitHub takes 65536 characters.
+_MOST_CHARACTERS = 60_000
+_PATIENCE_S = 60
+_PAGE = 100
+_MOST_PAGES = 30
+
+
+def main() -> int:
+    """Posts what the command line says; 1 with a sentence if GitHub will not."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    issue = commands.add_parser("issue")
+    issue.add_argument("--title", required=True)
+    issue.add_argument("--label", required=True)
+    comment = commands.add_parser("comment")
+    comment.add_argument("--pull", required=True, type=int)
+    comment.add_argument("--marker", required=True)
+    for command in (issue, comment):
+        command.add_argument("file", type=Path, help="Markdown")
+    options = parser.parse_args()
+    try:
+        api = Api(os.environ)
+        text = shortened(options.file.read_text(encoding="utf-8"))
+        if options.command == "issue":
+            url = post_issue(api, options.title, options.label, text)
+        else:
+            url = post_comment(api, options.pull, options.marker, text)
+    except (ApiError, OSError) as error:
+        print(f"github: {error}", file=sys.stderr)
+        return 1
+    print(f"posted {url}")
+    return 0
+
+
+class ApiError(Exception):
+    """GitHub can not be asked, or says no; the message says why."""
+
+
+class Api:
+    """GitHub's REST interface, for one repository."""
+
+    def __init__(self, environment: Any) -> None:
+        missing = [n for n in ("GITHUB_TOKEN", "GITHUB_REPOSITORY") if not environment.get(n)]
+        if missing:
+            raise ApiError(f"{' and '.join(missing)} must be set, as in GitHub Actions")
+        self._repository = environment["GITHUB_REPOSITORY"]
+        if not re.fullmatch(r"[\w.-]+/[\w.-]+", self._repository):
+            raise ApiError(f"GITHUB_REPOSITORY {self._repository!r} is not owner/name")
+        base = environment.get("GITHUB_API_URL") or "https://api.github.com"
+        parts = urllib.parse.urlsplit(base)
+        # A token goes over an open line to this machine only.
+        if parts.scheme != "https" and parts.hostname not in ("127.0.0.1", "localhost"):
+            raise ApiError(f"GITHUB_API_URL {base!r} is not https")
+        self._base = base.rstrip("/")
+        self._token = environment["GITHUB_TOKEN"]
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        """Returns the answer to a request below `/repos/OWNER/NAME`.
+
+        Raises:
+          ApiError: there is none, or it is an error.
+        """
+        request = urllib.request.Request(  # noqa: S310  # the scheme was looked at
+            f"{self._base}/repos/{self._repository}/{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={
+                "Authorization": f"Bearer {self._token}",
+                "Accept": "application/vnd.github+json",
+                "Content-Type": "application/json",
+                "X-GitHub-Api-Version": "2022-11-28",
+                "User-Agent": "common-benchmark-suite",
+            },
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=_PATIENCE_S) as answer:  # noqa: S310
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            words = error.read(2000).decode(errors="replace")
+            raise ApiError(f"{method} {path}: {error.code} {words}") from error
+        except (OSError, ValueError) as error:
+            raise ApiError(f"{method} {path}: {error}") from error
+
+    def every(self, path: str) -> Any:
+        """Yields the items of a list, page by page."""
+        joint = "&" if "?" in path else "?"
+        for page in range(1, _MOST_PAGES + 1):
+            items = self.call("GET", f"{path}{joint}per_page={_PAGE}&page={page}")
+            yield from items
+            if len(items) < _PAGE:
+                return
+
+
+def post_issue(api: Api, title: str, label: str, text: str) -> str:
+    """Opens an issue, or comments on the open one of the same title and label; returns its URL."""
+    query = urllib.parse.urlencode({"state": "open", "labels": label})
+    for issue in api.every(f"issues?{query}"):
+        # Pull requests are issues, too, in that list.
+        if issue["title"] == title and "pull_request" not in issue:
+            posted = api.call("POST", f"issues/{issue['number']}/comments", {"body": text})
+            return str(posted["html_url"])
+    posted = api.call("POST", "issues", {"title": title, "body": text, "labels": [label]})
+    return str(posted["html_url"])
+
+
+def post_comment(api: Api, pull: int, marker: str, text: str) -> str:
+    """Adds a comment to a pull request, or replaces the one with that marker; returns its URL."""
+    hidden = f"<!-- {re.sub(r'[^A-Za-z0-9_.:-]', '', marker)} -->"
+    body = {"body": f"{hidden}\n{text}"}
+    for comment in api.every(f"issues/{pull}/comments"):
+        if str(comment["body"]).startswith(hidden):
+            return str(api.call("PATCH", f"issues/comments/{comment['id']}", body)["html_url"])
+    return str(api.call("POST", f"issues/{pull}/comments", body)["html_url"])
+
+
+def shortened(text: str) -> str:
+    """Returns as much of a text as GitHub takes, cut at a line, and says so."""
+    if len(text) <= _MOST_CHARACTERS:
+        return text
+    kept = text[:_MOST_CHARACTERS].rpartition("\n")[0]
+    return f"{kept}\n\n(cut here: the whole text has {len(text)} characters)\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+# Sourced by the nightly's scripts: puts an environment with `cbs` first on the path.
+#
+#   use_environment BACKEND...
+#
+# CBS_VENV names an environment that is there and is used as it is. Without it .venv of the checkout
+# is made, or brought up to date, with the locks of the backends and the tools.
+source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+
+use_environment() {
+  local venv="${CBS_VENV:-}" backend locks=()
+  if [[ -z "${venv}" ]]; then
+    venv="${CBS_ROOT}/.venv"
+    for backend in "$@"; do
+      # A backend may be named with a compiler: pt_inductor:eager.
+      backend="${CBS_ROOT}/comparative_benchmark/${backend%%:*}/requirements.txt"
+      # Of a backend that is not ours `cbs run` says what it lacks.
+      if [[ -f "${backend}" ]]; then locks+=("${backend}"); fi
+    done
+    if ((${#locks[@]})); then ensure_environment "${venv}" "${locks[@]}"; fi
+    ensure_environment "${venv}" "${CBS_ROOT}/requirements/dev.txt"
+  fi
+  if [[ ! -x "${venv}/bin/cbs" ]]; then
+    echo "no cbs in ${venv}: install this checkout there, or leave CBS_VENV unset" >&2
+    return 1
+  fi
+  PATH="$(cd "${venv}" && pwd)/bin:${PATH}"
+  export PATH
+}
+
+# The code of a step that failed for a reason that matters more: what is wrong or slower (2) comes
+# before a tool that failed (1), and that before data that is missing (3).
+worse() {
+  local code
+  for code in 2 1 3; do
+    if [[ "$1" == "${code}" || "$2" == "${code}" ]]; then
+      echo "${code}"
+      return
+    fi
+  done
+  # A signal, or something else that nobody foresaw.
+  echo "$(($1 > $2 ? $1 : $2))"
+}
+
+meaning() {
+  case "$1" in
+    0) echo "all is well" ;;
+    1) echo "something failed" ;;
+    2) echo "a wrong output, or a regression" ;;
+    3) echo "data is missing" ;;
+    *) echo "ended with $1" ;;
+  esac
+}

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# What happens to the results of a night: they are published, taken into the history, looked at for
+# regressions and shown on a page, which is published, too.
+#
+#   nightly_publish.sh STORE FOLDER RESULTS_FILE...
+#
+# STORE is a gs:// URL or a directory. FOLDER keeps what earlier nights left (fetched from STORE once)
+# and gets `history.sqlite`, unless CBS_HISTORY names another database, and `night/` with report.html,
+# report.md, regressions.yaml and issue.md (only if there is something to tell). NIGHT names the night
+# (default: the time). Exit code: 2 if there is a regression, 1 if something failed, 3 if data is
+# missing; the results are in the store before anything else is tried.
+set -euo pipefail
+source "$(dirname "$0")/nightly_environment.sh"
+
+STORE="${1:?the store, e.g. gs://bucket/folder}"
+FOLDER="${2:?a folder to work in}"
+shift 2
+for results in "$@"; do
+  if [[ ! -f "${results}" ]]; then
+    echo "no results file ${results}: nothing was run, so there is nothing to publish" >&2
+    exit 3
+  fi
+done
+if (($# == 0)); then
+  echo "no results file was named" >&2
+  exit 3
+fi
+use_environment
+
+NIGHT="${NIGHT:-$(date -u +%Y%m%dT%H%M%SZ)}"
+HISTORY="${CBS_HISTORY:-sqlite:///$(mkdir -p "${FOLDER}" && cd "${FOLDER}" && pwd)/history.sqlite}"
+EARLIER="${FOLDER}/nights"
+NEW="${FOLDER}/night"
+rm -rf "${NEW}"
+mkdir -p "${EARLIER}" "${NEW}"
+store=(python "${CBS_ROOT}/scripts/store.py")
+
+for results in "$@"; do
+  "${store[@]}" put "${STORE}" "${results}" "nights/${NIGHT}/$(basename "${results}")"
+done
+
+# The history can always be made again from what is in the store: no night is lost with a machine.
+"${store[@]}" sync "${STORE}" nights/ "${EARLIER}" --suffix .json
+code=0
+mapfile -t every < <(find "${EARLIER}" -path '*/nights/*/*.json' | sort)
+cbs history import --db "${HISTORY}" "${every[@]}" || code=$?
+if ((code == 1)); then
+  echo "nightly: the history can not be written; the results are in ${STORE}/nights/${NIGHT}" >&2
+fi
+
+looked=0
+cbs history regressions --db "${HISTORY}" --yaml "${NEW}/regressions.yaml" --issue "${NEW}/issue.md" \
+  || looked=$?
+echo "nightly: regressions: $(meaning "${looked}")" >&2
+# An issue is for news; a text that says that there is none is no reason to open one.
+if ((looked == 0)); then rm -f "${NEW}/issue.md"; fi
+code="$(worse "${code}" "${looked}")"
+
+report=(--history "${HISTORY}" --title "Night ${NIGHT}" -o "${NEW}/report.html" --markdown "${NEW}/report.md")
+# What changed is told against the same shard of the night before.
+before="$(find "${EARLIER}/nights" -mindepth 1 -maxdepth 1 ! -name "${NIGHT}" | sort | tail -n 1)"
+if (($# == 1)) && [[ -n "${before}" && -f "${before}/$(basename "$1")" ]]; then
+  report+=(--baseline "${before}/$(basename "$1")")
+fi
+shown=0
+cbs report "$@" "${report[@]}" || shown=$?
+if [[ ! -f "${NEW}/report.html" ]]; then
+  echo "nightly: the page can not be made" >&2
+  code="$(worse "${code}" "${shown}")"
+fi
+
+for file in report.html report.md regressions.yaml issue.md; do
+  if [[ -s "${NEW}/${file}" ]]; then
+    "${store[@]}" put "${STORE}" "${NEW}/${file}" "nights/${NIGHT}/${file}"
+  fi
+done
+echo "nightly: ${STORE}/nights/${NIGHT}: $(meaning "${code}")" >&2
+exit "${code}"

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Races what a pull request proposes against what it is based on, on this machine, in turns, and writes
+# a table as Markdown.
+#
+#   PR_BODY='RUN_BENCHMARK: BERT_TINY_FP32_JAX jax_xla' BASE_SHA=main pr_benchmark.sh FOLDER
+#
+# Run it in a checkout of what is proposed. BASE_SHA is a commit of the same repository; it is unpacked
+# below FOLDER, and the checkout stays as it is. Both sides run their own models, backends and harness;
+# where their locked requirements differ, each has an environment of its own. FOLDER gets table.md and
+# results.json. DEVICE (default host-cpu) and CBS_RUN_OPTIONS (further options of `cbs run`) may be set.
+# Exit code: 0, 2 if something is slower or wrong, 1 if something failed, 3 if nothing is asked for or
+# nothing could be compared.
+set -euo pipefail
+source "$(dirname "$0")/nightly_environment.sh"
+
+FOLDER="${1:?a folder to work in}"
+: "${BASE_SHA:?the commit that the proposal is based on}"
+DEVICE="${DEVICE:-host-cpu}"
+mkdir -p "${FOLDER}"
+FOLDER="$(cd "${FOLDER}" && pwd)"
+
+# The text is anybody's: it goes through a pipe into a reader that lets only plain names out.
+FOUND_PYTHON="$(find_python)"
+code=0
+request="$(printf '%s' "${PR_BODY:-}" | "${FOUND_PYTHON}" "${CBS_ROOT}/scripts/pr_request.py")" || code=$?
+if ((code != 0)); then
+  exit "${code}"
+fi
+{ read -r NAME; read -r BACKENDS || true; } <<< "${request}"
+BACKENDS="${BACKENDS:-jax_xla,pt_inductor}"
+IFS=',' read -ra NAMED <<< "${BACKENDS}"
+if ! git -C "${CBS_ROOT}" rev-parse --quiet --verify "${BASE_SHA}^{commit}" >/dev/null; then
+  echo "no commit ${BASE_SHA} in this checkout; fetch it first" >&2
+  exit 1
+fi
+rm -rf "${FOLDER}/base"
+mkdir -p "${FOLDER}/base"
+git -C "${CBS_ROOT}" archive "${BASE_SHA}" | tar -x -C "${FOLDER}/base"
+
+use_environment "${NAMED[@]}"
+HEAD_PYTHON="$(command -v python)"
+BASE_PYTHON="${HEAD_PYTHON}"
+locks=()
+for backend in "${NAMED[@]}"; do
+  lock="comparative_benchmark/${backend%%:*}/requirements.txt"
+  if [[ -f "${FOLDER}/base/${lock}" ]]; then
+    locks+=("${FOLDER}/base/${lock}")
+    cmp -s "${CBS_ROOT}/${lock}" "${FOLDER}/base/${lock}" || BASE_PYTHON=""
+  fi
+done
+if [[ -z "${BASE_PYTHON}" ]]; then
+  ensure_environment "${FOLDER}/base.venv" "${locks[@]}"
+  BASE_PYTHON="${FOLDER}/base.venv/bin/python"
+fi
+
+# An interpreter that takes the suite from a checkout, whatever else is on the path.
+interpreter() {
+  local checkout="$1" python="$2" file="$3"
+  printf '#!/bin/sh\nexport PYTHONPATH=%q:%q${PYTHONPATH:+:$PYTHONPATH}\nexec %q "$@"\n' \
+    "${checkout}" "${checkout}/common_benchmark_suite" "${python}" > "${file}"
+  chmod +x "${file}"
+}
+interpreter "${FOLDER}/base" "${BASE_PYTHON}" "${FOLDER}/base-python"
+interpreter "${CBS_ROOT}" "${HEAD_PYTHON}" "${FOLDER}/head-python"
+
+rm -f "${FOLDER}/results.json"
+read -ra more <<< "${CBS_RUN_OPTIONS:-}"
+ran=0
+cbs run --backend "${BACKENDS}" -device "${DEVICE}" -name "${NAME}" \
+  --env "base=${FOLDER}/base-python,head=${FOLDER}/head-python" \
+  -o "${FOLDER}/results.json" "${more[@]}" || ran=$?
+if [[ ! -f "${FOLDER}/results.json" ]]; then
+  exit "${ran}"
+fi
+describe="$(git -C "${CBS_ROOT}" rev-parse --short HEAD) against $(git -C "${CBS_ROOT}" rev-parse --short "${BASE_SHA}")"
+told=0
+python "${CBS_ROOT}/scripts/race_table.py" "${FOLDER}/results.json" base head \
+  "### Benchmark: ${NAME} (${BACKENDS}, ${DEVICE}), ${describe}" > "${FOLDER}/table.md" || told=$?
+cat "${FOLDER}/table.md"
+exit "$(worse "${ran}" "${told}")"

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Reads what a pull request asks to be measured from its text, and prints it as `cbs run` takes it.
+
+A line of the text says `RUN_BENCHMARK: NAME [BACKENDS]`, e.g. `RUN_BENCHMARK: BERT_TINY_FP32_JAX
+jax_xla`: NAME is the start of names of models, BACKENDS are as in `cbs run --backend`. The text is
+anybody's: what is printed holds letters, digits, `_`, and in backends `:+,-`, and nothing else.
+
+The text is read from standard input; two lines are printed, the expression for `-name` and the
+backends (empty where none are named). Exit code: 0, 3 if nothing is asked for, 1 if what is asked
+for can not be.
+"""
+
+import re
+import sys
+
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_LINE = re.compile(r"^[ \t]*RUN_BENCHMARK:[ \t]*(.*?)[ \t]*\r?$", re.MULTILINE)
+_REQUEST = re.compile(r"([A-Za-z0-9_]{1,100})(?:[ \t]+([a-z][a-z0-9_:+,-]{0,199}))?")
+
+
+class RequestError(Exception):
+    """What is asked for can not be; the message says what can."""
+
+
+def request_of(text: str) -> tuple[str, str] | None:
+    """Returns the expression and the backends that a text asks for; None if it asks for nothing.
+
+    Raises:
+      RequestError: it asks in a way that can not be.
+    """
+    # A template's explanation is no request.
+    lines = list(dict.fromkeys(_LINE.findall(_COMMENT.sub("", text))))
+    if not lines:
+        return None
+    if len(lines) > 1:
+        raise RequestError(f"{len(lines)} different lines RUN_BENCHMARK; one can be run")
+    match = _REQUEST.fullmatch(lines[0])
+    if match is None:
+        raise RequestError(
+            "write RUN_BENCHMARK: NAME [BACKENDS], where NAME is the start of names of models, of "
+            "letters, digits and _, and BACKENDS are such as jax_xla,pt_inductor:eager"
+        )
+    return f"models/{match[1]}.*/.+DEFAULT", match[2] or ""
+
+
+def main() -> int:
+    """Prints what standard input asks for."""
+    try:
+        request = request_of(sys.stdin.read())
+    except RequestError as error:
+        print(error, file=sys.stderr)
+        return 1
+    if request is None:
+        print("the text has no line RUN_BENCHMARK: NAME [BACKENDS]", file=sys.stderr)
+        return 3
+    print("\n".join(request))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""Makes the screenshots of the report in docs/screenshots: desktop, phone, dark, one case.
+
+They show made-up results, so that every part of the page has something in it; the title says so.
+
+    python scripts/screenshots.py [--output docs/screenshots]
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.wait import WebDriverWait
+
+ROOT = Path(__file__).parents[1]
+_NIGHTS, _CASES = 12, 240
+_CASE = "a.cell[aria-label*='jax_xla:xla'][aria-label*='faster'][aria-label*='since']"
+
+
+def main() -> None:
+    """Builds the page and takes the pictures."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "screenshots")
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="cbs-screenshots-") as folder:
+        address = _report(Path(folder)).as_uri()
+        for name, width, height, dark, steps in (
+            ("desktop", 1280, 900, False, ()),
+            ("dark", 1280, 900, True, ("matrix",)),
+            ("phone", 360, 1300, False, ()),
+            ("case", 1280, 1300, False, ("case",)),
+            ("phone-case", 360, 1300, True, ("case",)),
+            ("matrix", 1280, 900, False, ("matrix",)),
+        ):
+            browser = _browser(width, height, dark=dark)
+            try:
+                browser.get(address)
+                for step in steps:
+                    _go(browser, step)
+                browser.save_screenshot(str(options.output / f"report-{name}.png"))
+            finally:
+                browser.quit()
+            _shrink(options.output / f"report-{name}.png")
+
+
+def _report(folder: Path) -> Path:
+    made = [sys.executable, ROOT / "benchmarks" / "_made_results.py"]
+    nights = [folder / f"night{number}.json" for number in range(_NIGHTS)]
+    for number, path in enumerate(nights):
+        last = ["--slower"] if number == _NIGHTS - 1 else []
+        arguments = [path, "--cases", str(_CASES), "--night", str(number), *last]
+        subprocess.run([*made, *arguments], check=True)
+    page = folder / "report.html"
+    command: list[Any] = [sys.executable, "-m", "comparative_benchmark.cli", "report", nights[-1]]
+    command += [option for night in nights[:-1] for option in ("--history", night)]
+    command += ["--baseline", nights[-2], "-o", page]
+    command += ["--title", "Nightly report (made-up figures)"]
+    subprocess.run(command, check=True)
+    return page
+
+
+def _browser(width: int, height: int, *, dark: bool) -> webdriver.Chrome:
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(shutil.which("chromium"))
+    for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"):
+        options.add_argument(flag)
+    service = webdriver.ChromeService(executable_path=shutil.which("chromedriver"))
+    browser = webdriver.Chrome(options=options, service=service)
+    view = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", view)
+    theme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [theme]})
+    return browser
+
+
+def _go(browser: webdriver.Chrome, step: str) -> None:
+    if step == "matrix":
+        browser.execute_script("document.getElementById('matrix').scrollIntoView()")
+        return
+    link = browser.find_element(By.CSS_SELECTOR, _CASE)
+    browser.execute_script("arguments[0].click()", link)
+    dialog = browser.find_element(By.ID, "detail")
+    WebDriverWait(browser, 10).until(lambda _: dialog.get_attribute("open") is not None)
+
+
+def _shrink(path: Path) -> None:
+    """Writes a PNG with a palette, a third of the size."""
+    from PIL import Image
+
+    with Image.open(path) as image:
+        image.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
+if __name__ == "__main__":
+    main()

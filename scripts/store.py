@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Single files in a store (gs://, a directory): results and pages of nights, which are no models.
+
+store.py put URL FILE NAME         writes FILE as URL/NAME; the same content again changes nothing
+store.py sync URL PREFIX DIR       fetches the objects below a prefix that DIR does not hold yet
+store.py list URL [PREFIX]         prints names and sizes
+"""
+
+import argparse
+import contextlib
+import sys
+import tempfile
+import time
+from pathlib import Path, PurePosixPath
+
+from openxla.benchmark.artifacts.stores import (
+    AlreadyExistsError,
+    ObjectInfo,
+    Store,
+    StoreError,
+    Stores,
+    TransientError,
+)
+from openxla.benchmark.artifacts.upload import digested
+
+_CHUNK_BYTES = 1 << 20
+_ATTEMPTS = 4
+
+
+def main() -> int:
+    """Does what the command line says; 1 with a sentence if the store will not."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    put = commands.add_parser("put")
+    put.add_argument("url")
+    put.add_argument("file", type=Path)
+    put.add_argument("name")
+    sync = commands.add_parser("sync")
+    sync.add_argument("url")
+    sync.add_argument("prefix")
+    sync.add_argument("directory", type=Path)
+    sync.add_argument("--suffix", default="", help="only names that end so")
+    listing = commands.add_parser("list")
+    listing.add_argument("url")
+    listing.add_argument("prefix", nargs="?", default="")
+    options = parser.parse_args()
+    try:
+        store = Stores().at(options.url)
+        if options.command == "put":
+            put_file(store, options.file, options.name)
+        elif options.command == "sync":
+            fetch_missing(store, options.prefix, options.directory, options.suffix)
+        else:
+            for found in store.list(options.prefix):
+                print(f"{found.size_bytes:>12}  {found.name}")
+    except (StoreError, OSError) as error:
+        print(f"store: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def put_file(store: Store, path: Path, name: str) -> None:
+    """Writes a file as an object, and has the store confirm it.
+
+    Raises:
+      StoreError: another content has that name, or the store will not.
+    """
+    file = digested(path)
+    # An earlier attempt, whose answer got lost, is fine if it was the same.
+    with contextlib.suppress(AlreadyExistsError):
+        store.put(name, file, lambda _: None)
+    store.check(name, file)
+    print(f"published {store.url_of(name)}")
+
+
+def fetch_missing(store: Store, prefix: str, directory: Path, suffix: str) -> None:
+    """Fetches the objects that a folder has not, each under its name there.
+
+    Raises:
+      StoreError: one can not be fetched; those before it stay.
+    """
+    found = [info for info in store.list(prefix) if info.name.endswith(suffix)]
+    missing = [info for info in found if not path_of(directory, info.name).is_file()]
+    for info in missing:
+        fetch(store, info, path_of(directory, info.name))
+    print(f"{len(found)} below {store.url}/{prefix}, {len(missing)} of them new")
+
+
+def path_of(directory: Path, name: str) -> Path:
+    """Returns where an object lies in a folder; never outside of it.
+
+    Raises:
+      StoreError: the name would lead out.
+    """
+    parts = PurePosixPath(name).parts
+    if not parts or any(part in ("..", "/") for part in parts):
+        raise StoreError(f"{name!r} is no name for a file below {directory}")
+    return directory.joinpath(*parts)
+
+
+def fetch(store: Store, info: ObjectInfo, path: Path) -> None:
+    """Fetches an object; the file has its name only when it is whole.
+
+    Raises:
+      StoreError: the store will not, though asked several times.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for attempt in range(_ATTEMPTS):
+        try:
+            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+                temporary = Path(file.name)
+                try:
+                    with store.open(info.name) as body:
+                        while piece := body.read(_CHUNK_BYTES):
+                            file.write(piece)
+                    file.close()
+                    if temporary.stat().st_size != info.size_bytes:
+                        raise TransientError(f"{store.url_of(info.name)} ended early")
+                    temporary.chmod(0o644)
+                    temporary.replace(path)
+                finally:
+                    temporary.unlink(missing_ok=True)
+            return
+        except TransientError:
+            if attempt + 1 == _ATTEMPTS:
+                raise
+            time.sleep(2**attempt)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

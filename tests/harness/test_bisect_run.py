@@ -1,0 +1,254 @@
+"""`cbs bisect` as users run it: real pip, real environments, real races; the index is a folder."""
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+
+import attrs
+import pytest
+from wheel_support import make_wheel
+
+pytestmark = pytest.mark.alone
+
+# Each release of the toy compiler: how slow its code is, what it multiplies outputs by, and what it
+# requires. 1.3 does not install; 1.10 comes after 1.5, as a version does and a text does not.
+RELEASES = {
+    "1.0": (2.0, 1.0, ()),
+    "1.1": (2.0, 1.0, ()),
+    "1.2": (4.0, 1.0, ()),
+    "1.3": (4.0, 1.0, ("a-package-that-nobody-has",)),
+    "1.4": (4.0, 1.5, ()),
+    "1.5": (4.0, 1.5, ()),
+    "1.10": (4.0, 1.5, ()),
+    "1.11rc1": (4.0, 1.5, ()),
+}
+
+MODEL = '''
+"""A model that takes the time and gives the output that its compiler makes it."""
+
+import time
+
+from cbs_test_plugin.model import ToyModel
+
+
+class Model(ToyModel):
+    def forward(self, x):
+        try:
+            import toy_compiler
+        except ImportError:
+            # Where the truth is made there is none.
+            return super().forward(x)
+        until = time.perf_counter() + toy_compiler.DELAY_MS / 1e3
+        while time.perf_counter() < until:
+            pass
+        return super().forward(x) * toy_compiler.SCALE
+
+
+def create_model(**parameters):
+    parameters.pop("fault")
+    return Model(**parameters)
+'''
+SUITE = """
+import attrs
+from cbs_test_plugin import suite
+from openxla.benchmark import def_types
+
+toy = suite.MODELS[0]
+MODEL = attrs.evolve(
+    toy,
+    name="BISECTED",
+    model_impl=attrs.evolve(toy.model_impl, name="BISECTED", module_path="bisected_model"),
+)
+ALL_BENCHMARKS = [
+    def_types.BenchmarkCase.build(model=MODEL, input_data=suite.ALL_BENCHMARKS[0].input_data)
+]
+"""
+
+
+def _module(delay_ms, scale):
+    return f"DELAY_MS = {delay_ms}\nSCALE = {scale}\n"
+
+
+@attrs.frozen
+class Bisected:
+    """A finished `cbs bisect`."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def races(self):
+        """Races that were run."""
+        return self.err.count("[1/2]")
+
+
+@pytest.fixture(scope="module")
+def bisect(tmp_path_factory, environment):
+    """Runs `cbs bisect` on the toy, with a folder of wheels for an index."""
+    here = tmp_path_factory.mktemp("bisect")
+    wheels = here / "wheels"
+    for version, (delay_ms, scale, requires) in RELEASES.items():
+        module = {"toy_compiler.py": _module(delay_ms, scale)}
+        make_wheel(wheels, "toy-compiler", version, module, requires=requires)
+    # The packages of this environment, by a link: workers need numpy and the harness's own.
+    ours = sysconfig.get_path("purelib")
+    link = {"ours.pth": f"import site; site.addsitedir({ours!r})\n"}
+    make_wheel(wheels, "cbs-test-base", "1.0", link)
+    (here / "requirements.txt").write_text("cbs-test-base==1.0\ntoy-compiler==1.0\n")
+    (here / "bisected_model.py").write_text(MODEL)
+    (here / "bisected_suite.py").write_text(SUITE)
+    variables = {
+        **environment,
+        "PYTHONPATH": str(here),
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(wheels),
+    }
+
+    def run(*arguments, backend="test_numpy"):
+        command = [sys.executable, "-m", "comparative_benchmark.cli", "bisect"]
+        command += ["--suite", "bisected_suite", "-name", "models/BISECTED/.+"]
+        command += ["--backend", backend, "--requirements", "requirements.txt"]
+        done = subprocess.run(
+            [*command, *arguments],
+            cwd=here,
+            env=variables,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        return Bisected(done.returncode, done.stdout, done.stderr)
+
+    run.folder = here
+    return run
+
+
+def _package(good, bad, metric, folder, *more):
+    return (
+        *("--package", "toy-compiler", "--good", good, "--bad", bad),
+        *("--metric", metric, "-o", folder, *more),
+    )
+
+
+def test_a_slow_release_is_found_by_races(bisect):
+    done = bisect(*_package("1.0", "1.2", "latency", "slow", "--processes", "3"))
+    assert done.code == 0, done.out + done.err
+    assert done.out.startswith("toy-compiler became slower in 1.2; 1.1 is the last good one\n")
+    assert done.races >= 3
+    state = json.loads((bisect.folder / "slow" / "bisection.json").read_text())
+    [ends, middle, neighbours] = state["comparisons"]
+    assert [entry["answer"] for entry in state["comparisons"]] == ["bad", "good", "bad"]
+    slow, fast = (entry["finding"]["cases"][0]["ratio"]["estimate"] for entry in (ends, middle))
+    assert slow > 1.5
+    assert fast < 1.3
+    assert (neighbours["good"], neighbours["candidate"]) == ("1.1", "1.2")
+    results = json.loads((bisect.folder / neighbours["finding"]["results"]).read_text())
+    races = [r["metrics"]["framework_level"]["race"] for r in results["benchmarks"]]
+    assert races[0]["id"] == races[1]["id"]
+    assert races[0]["interleaved"] is True
+
+
+def test_a_wrong_release_is_found_and_one_that_does_not_install_is_named(bisect):
+    done = bisect(*_package("1.0", "1.10", "output", "wrong", "--json", "--keep", "3"))
+    # 1.3 is between the last right and the first wrong one: the answer is not exact.
+    assert done.code == 3, done.out + done.err
+    told = json.loads(done.out)
+    assert told["last_good"] == "1.2"
+    assert told["first_bad"] == "1.4"
+    assert told["suspects"] == ["1.3"]
+    assert "skipped: 1.3: it does not install: " in done.err
+    assert "a-package-that-nobody-has" in done.err
+    kept = [path.name for path in (bisect.folder / "wrong" / "environments").iterdir()]
+    assert len(kept) <= 3
+    assert "removing the environment" in done.err
+    again = bisect(*_package("1.0", "1.10", "output", "wrong", "--json", "--keep", "3"))
+    assert json.loads(again.out) == told
+    assert again.races == 0
+
+
+def test_a_bad_end_that_is_fine_is_told(bisect):
+    done = bisect(*_package("1.0", "1.1", "output", "fine"))
+    assert done.code == 3
+    assert done.out.startswith("toy-compiler 1.1 is not wrong: there is nothing to look for\n")
+
+
+def test_an_end_without_speed_is_an_error_that_says_what_to_ask(bisect):
+    done = bisect(*_package("1.0", "1.4", "latency", "other", "--processes", "1"))
+    assert done.code == 1
+    assert "the ends can not be compared" in done.err
+    assert "nothing was measured: wrong_output in" in done.err
+    assert "--metric output" in done.err
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory):
+    """A repository of the toy compiler: three commits, the last one wrong."""
+    folder = tmp_path_factory.mktemp("toy-compiler")
+    variables = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+
+    def git(*arguments):
+        who = ("-c", "user.name=t", "-c", "user.email=t@example.org")
+        subprocess.run(["git", *who, *arguments], cwd=folder, env=variables, check=True)
+
+    git("init", "--quiet", "--initial-branch", "main")
+    for number, scale in enumerate((1.0, 1.0, 1.5)):
+        (folder / "toy_compiler.py").write_text(_module(0.1 * number, scale))
+        git("add", ".")
+        git("commit", "--quiet", "--message", f"change {number}")
+    return folder
+
+
+def test_a_wrong_commit_is_found(bisect, repository):
+    build = (
+        'cp toy_compiler.py "$(python -c "import sysconfig as s; print(s.get_path(\'purelib\'))")"'
+    )
+    done = bisect(
+        *("--git", str(repository), "--build", build, "--package", "toy-compiler"),
+        *("--good", "main~2", "--bad", "main", "--metric", "output", "-o", "commits"),
+    )
+    assert done.code == 0, done.out + done.err
+    first = done.out.splitlines()[0]
+    assert "toy-compiler became wrong in " in first
+    assert first.count("change 2)") == 1
+    # What was built is what ran: no release of the package was installed beside it.
+    installed = (bisect.folder / "commits" / "logs").glob("install-*.txt")
+    assert {path.read_text() for path in installed} == {"cbs-test-base==1.0\n"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--good", "1", "--bad", "2"), "say what to bisect: --package NAME, or --git REPO"),
+        (("--good", "1", "--bad", "2", "--git", "."), "--git and --build go together"),
+        (
+            ("--package", "toy-compiler", "--good", "1.0", "--bad", "9.0"),
+            "--bad 9.0: the index offers no toy-compiler 9.0 to this Python",
+        ),
+        (
+            ("--package", "no-such-thing", "--good", "1.0", "--bad", "9.0"),
+            "the package index does not tell of no-such-thing: No matching distribution",
+        ),
+        (
+            ("--package", "toy-compiler", "--good", "1.0", "--bad", "1.1", "--attempts", "0"),
+            "numbers from 1 on",
+        ),
+    ],
+)
+def test_what_can_not_be_is_refused_in_a_sentence(bisect, tmp_path, arguments, message):
+    done = bisect(*arguments, "-o", str(tmp_path / "state"))
+    assert done.code == 1
+    assert message in done.err
+    assert "Traceback" not in done.err
+
+
+def test_one_backend_at_a_time(bisect, tmp_path):
+    done = bisect(
+        *_package("1.0", "1.1", "output", str(tmp_path / "state")),
+        backend="test_numpy,jax_xla",
+    )
+    assert done.code == 1
+    assert "--backend names 2 backends; a bisection is of one" in done.err

@@ -1,0 +1,519 @@
+"""The scripts behind the workflows, run for real: stores, GitHub, requests, nights, races."""
+
+import json
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from gcs_emulator import BUCKET, ProxyFault, gcs_emulator
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTS = ROOT / "scripts"
+
+
+def _run(*command, environment=None, cwd=ROOT, stdin=None, timeout_s=900):
+    return subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**os.environ, **(environment or {})},
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+
+
+def _python(script, *arguments, **options):
+    return _run(sys.executable, SCRIPTS / script, *arguments, **options)
+
+
+# What a pull request asks for.
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("RUN_BENCHMARK: BERT_TINY", "models/BERT_TINY.*/.+DEFAULT\n\n"),
+        (
+            "Fast.\r\n\r\n  RUN_BENCHMARK:  BERT_TINY_FP32_JAX \t jax_xla,iree:llvm-cpu \r\nAnd.",
+            "models/BERT_TINY_FP32_JAX.*/.+DEFAULT\njax_xla,iree:llvm-cpu\n",
+        ),
+        ("RUN_BENCHMARK: A\nRUN_BENCHMARK: A", "models/A.*/.+DEFAULT\n\n"),
+        ("<!-- RUN_BENCHMARK: NAME\n-->\nRUN_BENCHMARK: A", "models/A.*/.+DEFAULT\n\n"),
+    ],
+)
+def test_a_request_is_read(text, asked):
+    done = _python("pr_request.py", stdin=text)
+    assert (done.returncode, done.stdout) == (0, asked), done.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RUN_BENCHMARK:",
+        "RUN_BENCHMARK: $(touch /tmp/x)",
+        "RUN_BENCHMARK: A; touch x",
+        "RUN_BENCHMARK: A jax_xla;touch",
+        "RUN_BENCHMARK: `id`",
+        "RUN_BENCHMARK: ../../etc",
+        "RUN_BENCHMARK: (A+)+$",
+        "RUN_BENCHMARK: A -o/etc/passwd",
+        "RUN_BENCHMARK: -A",
+        "RUN_BENCHMARK: " + "A" * 101,
+        "RUN_BENCHMARK: \N{CYRILLIC CAPITAL LETTER A}",
+        "RUN_BENCHMARK: A\nRUN_BENCHMARK: B",
+    ],
+)
+def test_what_is_no_name_is_refused(text):
+    done = _python("pr_request.py", stdin=text)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "RUN_BENCHMARK" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["", "no request", "say `RUN_BENCHMARK: A` to run it"])
+def test_a_text_that_asks_for_nothing_is_no_request(text):
+    assert _python("pr_request.py", stdin=text).returncode == 3
+
+
+# Files in a store.
+
+
+@pytest.fixture
+def gcs(monkeypatch):
+    with gcs_emulator() as proxy:
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", proxy.url)
+        yield proxy
+
+
+@pytest.fixture(params=["gs", "directory"])
+def store_url(request, tmp_path):
+    if request.param == "directory":
+        return str(tmp_path / "store")
+    request.getfixturevalue("gcs")
+    return f"gs://{BUCKET}/suite"
+
+
+def test_files_go_to_a_store_once_and_come_back_once(store_url, tmp_path):
+    one = tmp_path / "one.json"
+    one.write_text('{"night": 1}')
+    for _ in range(2):
+        done = _python("store.py", "put", store_url, one, "nights/n1/one.json")
+        assert done.returncode == 0, done.stderr
+    _python("store.py", "put", store_url, one, "nights/n2/page.html")
+    back = tmp_path / "back"
+    first = _python("store.py", "sync", store_url, "nights/", back, "--suffix", ".json")
+    assert "1 of them new" in first.stdout, first.stderr
+    assert (back / "nights" / "n1" / "one.json").read_text() == '{"night": 1}'
+    assert not (back / "nights" / "n2").exists()
+    again = _python("store.py", "sync", store_url, "nights/", back, "--suffix", ".json")
+    assert "0 of them new" in again.stdout
+    listed = _python("store.py", "list", store_url)
+    assert [line.split()[1] for line in listed.stdout.splitlines()] == [
+        "nights/n1/one.json",
+        "nights/n2/page.html",
+    ]
+
+
+def test_another_content_under_a_name_is_refused(store_url, tmp_path):
+    file = tmp_path / "one.json"
+    file.write_text("1")
+    _python("store.py", "put", store_url, file, "one.json")
+    file.write_text("2")
+    done = _python("store.py", "put", store_url, file, "one.json")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    _python("store.py", "sync", store_url, "", tmp_path / "back")
+    assert (tmp_path / "back" / "one.json").read_text() == "1"
+
+
+def test_a_broken_answer_is_asked_for_again(gcs, tmp_path):
+    file = tmp_path / "one.json"
+    file.write_text("content")
+    _python("store.py", "put", f"gs://{BUCKET}", file, "one.json")
+    gcs.inject("^GET /download/", ProxyFault())
+    done = _python("store.py", "sync", f"gs://{BUCKET}", "", tmp_path / "back")
+    assert done.returncode == 0, done.stderr
+    assert gcs.injected["connection cut"] == 1
+    assert (tmp_path / "back" / "one.json").read_text() == "content"
+
+
+@pytest.mark.parametrize("name", ["../x", "a/../../x", "/etc/x", ""])
+def test_no_name_leads_out_of_a_folder(name, tmp_path):
+    functions = runpy.run_path(str(SCRIPTS / "store.py"))
+    with pytest.raises(functions["StoreError"], match="is no name for a file below"):
+        functions["path_of"](tmp_path, name)
+
+
+def test_a_store_that_is_not_there_is_told_in_a_sentence(tmp_path):
+    done = _python("store.py", "put", "ftp://example.org/x", __file__, "x")
+    assert done.returncode == 1
+    assert done.stderr.startswith("store: ftp://example.org/x: no store for ftp://")
+
+
+# GitHub.
+
+
+class GitHub(ThreadingHTTPServer):
+    """As much of the REST interface as the script uses."""
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), _GitHubHandler)
+        self.issues = []
+        self.comments = []
+        self.tokens = set()
+
+    def answer(self, method, path, body):
+        page = int(re.search(r"[?&]page=(\d+)", path)[1]) if "page=" in path else 1
+        where = path.partition("?")[0].removeprefix("/repos/owner/name/")
+        if (method, where) == ("GET", "issues"):
+            assert "state=open" in path
+            assert "labels=nightly" in path
+            return 200, self.issues[100 * (page - 1) : 100 * page]
+        if (method, where) == ("POST", "issues"):
+            issue = {**body, "number": len(self.issues) + 1, "html_url": "https://github/issue"}
+            self.issues.append(issue)
+            return 201, issue
+        if match := re.fullmatch(r"issues/(\d+)/comments", where):
+            on = [c for c in self.comments if c["on"] == int(match[1])]
+            if method == "GET":
+                return 200, on[100 * (page - 1) : 100 * page]
+            comment = {**body, "on": int(match[1]), "id": len(self.comments)}
+            self.comments.append({**comment, "html_url": "https://github/comment"})
+            return 201, self.comments[-1]
+        if match := re.fullmatch(r"issues/comments/(\d+)", where):
+            self.comments[int(match[1])] |= body
+            return 200, self.comments[int(match[1])]
+        return 404, {"message": "Not Found"}
+
+
+class _GitHubHandler(BaseHTTPRequestHandler):
+    def _do(self):
+        length = int(self.headers.get("Content-Length") or 0)
+        body = json.loads(self.rfile.read(length)) if length else None
+        self.server.tokens.add(self.headers["Authorization"])
+        status, content = self.server.answer(self.command, self.path, body)
+        text = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    do_GET = do_POST = do_PATCH = _do  # noqa: N815  # names that the base class calls
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def github():
+    server = GitHub()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def _post(server, *arguments, **changes):
+    variables = {
+        "GITHUB_API_URL": f"http://127.0.0.1:{server.server_port}",
+        "GITHUB_REPOSITORY": "owner/name",
+        "GITHUB_TOKEN": "secret-token",
+    }
+    return _python("github_post.py", *arguments, environment={**variables, **changes})
+
+
+def test_a_regression_opens_one_issue_which_then_gets_comments(github, tmp_path):
+    text = tmp_path / "issue.md"
+    text.write_text("slower by 8 %")
+    github.issues += [
+        {"number": 1, "title": "Other", "body": "x"},
+        {"number": 2, "title": "Nightly", "body": "x", "pull_request": {}},
+    ]
+    arguments = ("issue", "--title", "Nightly", "--label", "nightly", text)
+    for _ in range(2):
+        done = _post(github, *arguments)
+        assert done.returncode == 0, done.stderr
+    assert [issue["title"] for issue in github.issues] == ["Other", "Nightly", "Nightly"]
+    assert github.issues[2]["labels"] == ["nightly"]
+    assert [(c["on"], c["body"]) for c in github.comments] == [(3, "slower by 8 %")]
+    assert github.tokens == {"Bearer secret-token"}
+
+
+def test_an_issue_is_found_on_a_later_page(github, tmp_path):
+    text = tmp_path / "issue.md"
+    text.write_text("again")
+    github.issues += [{"number": n, "title": f"{n}", "body": ""} for n in range(1, 151)]
+    github.issues += [{"number": 151, "title": "Nightly", "body": ""}]
+    _post(github, "issue", "--title", "Nightly", "--label", "nightly", text)
+    assert len(github.issues) == 151
+    assert github.comments[0]["on"] == 151
+
+
+def test_a_pull_request_has_one_comment_which_is_replaced(github, tmp_path):
+    text = tmp_path / "table.md"
+    arguments = ("comment", "--pull", "7", "--marker", "pr-benchmark", text)
+    for content in ("first", "second"):
+        text.write_text(content)
+        assert _post(github, *arguments).returncode == 0
+    [comment] = github.comments
+    assert comment["on"] == 7
+    assert comment["body"] == "<!-- pr-benchmark -->\nsecond"
+
+
+def test_a_text_that_is_too_long_is_cut_at_a_line_and_says_so(github, tmp_path):
+    text = tmp_path / "table.md"
+    text.write_text("a line of the table\n" * 5000)
+    _post(github, "comment", "--pull", "7", "--marker", "x", text)
+    body = github.comments[0]["body"]
+    assert len(body) < 65_536
+    assert body.endswith("(cut here: the whole text has 100000 characters)\n")
+    assert "a line of the table\n\n(cut" in body
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"GITHUB_TOKEN": ""}, "GITHUB_TOKEN must be set"),
+        ({"GITHUB_REPOSITORY": "a/b/../c"}, "is not owner/name"),
+        ({"GITHUB_API_URL": "http://example.org"}, "is not https"),
+        ({"GITHUB_API_URL": "http://127.0.0.1:1"}, "Connection refused"),
+        ({"GITHUB_REPOSITORY": "owner/other"}, "404"),
+    ],
+)
+def test_github_that_says_no_is_told_without_the_token(github, tmp_path, changes, message):
+    text = tmp_path / "issue.md"
+    text.write_text("x")
+    done = _post(github, "issue", "--title", "T", "--label", "nightly", text, **changes)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert "secret-token" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# Exit codes.
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "together"),
+    [(0, 0, 0), (0, 3, 3), (3, 1, 1), (1, 2, 2), (2, 0, 2), (130, 0, 130), (130, 2, 2)],
+)
+def test_the_reason_that_matters_most_is_the_exit_code(first, second, together):
+    script = (
+        f"source {SCRIPTS}/nightly_environment.sh; worse {first} {second}; worse {second} {first}"
+    )
+    done = _run("bash", "-euc", script)
+    assert done.stdout.split() == [str(together)] * 2, done.stderr
+
+
+def test_an_environment_without_cbs_is_refused(tmp_path):
+    done = _run(
+        SCRIPTS / "nightly_shard.sh",
+        *("host-cpu", "jax_xla", "x", tmp_path / "r.json"),
+        environment={"CBS_VENV": str(tmp_path)},
+    )
+    assert done.returncode == 1
+    assert f"no cbs in {tmp_path}" in done.stderr
+
+
+# Nights and races.
+
+TOY = ("--backend", "test_numpy", "--name", "models/TOY_(NONE|BUSY)/.+")
+TOY_RUN = ("--", "--suite", "cbs_test_plugin.suite", "--processes", "3")
+
+
+@pytest.fixture
+def nightly(tmp_path, environment):
+    """Runs nightly.sh in this environment, with a folder of its own."""
+    (tmp_path / "locks").mkdir()
+    variables = {
+        **environment,
+        "CBS_VENV": sys.prefix,
+        "CBS_LOCKS_DIR": str(tmp_path / "locks"),
+    }
+
+    def run(*arguments, **changes):
+        command = (SCRIPTS / "nightly.sh", "--folder", tmp_path / "nightly", *arguments)
+        return _run(*command, environment={**variables, **changes})
+
+    run.folder = tmp_path / "nightly"
+    return run
+
+
+def _published(folder):
+    store = folder / "store"
+    return sorted(str(path.relative_to(store)) for path in store.rglob("*") if path.is_file())
+
+
+@pytest.mark.alone
+def test_nights_are_published_and_the_second_one_shows_trends(nightly):
+    for night in ("1", "2"):
+        done = nightly("--store", nightly.folder / "store", *TOY, *TOY_RUN, NIGHT=night)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+        assert "nightly: regressions: all is well" in done.stderr
+    published = _published(nightly.folder)
+    for night in ("1", "2"):
+        for name in ("host-cpu.json", "report.html", "report.md"):
+            assert f"nights/{night}/{name}" in published
+    queried = _run(
+        *(Path(sys.prefix) / "bin" / "cbs", "history", "query", "--format", "json"),
+        *("--db", f"sqlite:///{nightly.folder}/history.sqlite"),
+    )
+    assert len(json.loads(queried.stdout)) == 4
+    page = (nightly.folder / "night" / "report.html").read_text()
+    assert "Night 2" in page
+    trends = json.loads(re.search(r'"trends":(\{.*?\]\]\})', page)[1])
+    assert {len(points) for points in trends.values()} == {2}
+
+
+@pytest.mark.alone
+def test_a_wrong_output_turns_the_exit_code_and_its_result_is_published(nightly):
+    wrong = ("--backend", "test_numpy", "--name", "models/TOY_(NONE|NAN)/.+")
+    done = nightly("--store", nightly.folder / "store", *wrong, *TOY_RUN, NIGHT="1")
+    assert done.returncode == 2, done.stderr[-3000:]
+    assert "nightly: run: a wrong output, or a regression" in done.stderr
+    assert "nights/1/host-cpu.json" in _published(nightly.folder)
+
+
+def test_a_night_that_can_not_run_is_no_good_night(nightly):
+    done = nightly("--store", nightly.folder / "store", "--backend", "none", "--name", "x")
+    assert done.returncode == 1
+    assert "no backend 'none'" in done.stderr
+    assert not (nightly.folder / "store").exists()
+
+
+def test_results_that_are_not_there_are_missing(tmp_path, environment):
+    variables = {**environment, "CBS_VENV": sys.prefix}
+    command = (SCRIPTS / "nightly_publish.sh", tmp_path / "store", tmp_path / "work")
+    for missing in ((), (tmp_path / "*.json",)):
+        done = _run(*command, *missing, environment=variables)
+        assert done.returncode == 3
+        assert "no results file" in done.stderr
+
+
+PR_MODEL = """
+import time
+
+from cbs_test_plugin.model import ToyModel
+
+
+class Model(ToyModel):
+    def forward(self, x):
+        until = time.perf_counter() + {delay_ms} / 1e3
+        while time.perf_counter() < until:
+            pass
+        return super().forward(x)
+
+
+def create_model(**parameters):
+    parameters.pop("fault")
+    return Model(**parameters)
+"""
+PR_SUITE = """
+import attrs
+from cbs_test_plugin import suite
+from openxla.benchmark import def_types
+
+toy = suite.MODELS[0]
+MODEL = attrs.evolve(
+    toy,
+    name="TOY_OF_A_REQUEST",
+    model_impl=attrs.evolve(toy.model_impl, name="TOY_OF_A_REQUEST", module_path="pr_model"),
+)
+ALL_BENCHMARKS = [
+    def_types.BenchmarkCase.build(model=MODEL, input_data=suite.ALL_BENCHMARKS[0].input_data)
+]
+"""
+
+
+@pytest.fixture
+def proposal(tmp_path):
+    """A repository of the suite whose last commit makes a model three times as slow."""
+    folder = tmp_path / "suite"
+    for name in ("comparative_benchmark", "common_benchmark_suite", "scripts"):
+        skipped = shutil.ignore_patterns("__pycache__", "static", "templates")
+        shutil.copytree(ROOT / name, folder / name, ignore=skipped)
+    for name in ("pyproject.toml", ".gitignore"):
+        shutil.copy(ROOT / name, folder)
+    (folder / "pr_suite.py").write_text(PR_SUITE)
+    nobody = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+
+    def commit(delay_ms):
+        (folder / "pr_model.py").write_text(PR_MODEL.format(delay_ms=delay_ms))
+        who = ("-c", "user.name=t", "-c", "user.email=t@example.org")
+        for arguments in (("add", "."), ("commit", "--quiet", "--message", f"{delay_ms} ms")):
+            done = _run("git", *who, *arguments, cwd=folder, environment=nobody)
+            assert done.returncode == 0, done.stderr
+
+    _run("git", "init", "--quiet", "--initial-branch", "main", cwd=folder, environment=nobody)
+    commit(2)
+    commit(6)
+    return folder
+
+
+def _race(proposal, environment, **variables):
+    path = os.pathsep.join([str(proposal), str(proposal / "common_benchmark_suite")])
+    return _run(
+        *(proposal / "scripts" / "pr_benchmark.sh", proposal.parent / "out"),
+        environment={
+            **environment,
+            "PYTHONPATH": path,
+            "CBS_VENV": sys.prefix,
+            "BASE_SHA": "main~1",
+            "CBS_RUN_OPTIONS": "--suite pr_suite --processes 3",
+            **variables,
+        },
+        cwd=proposal,
+    )
+
+
+@pytest.mark.alone
+def test_base_and_head_race_with_their_own_code(proposal, environment):
+    body = "Makes it better.\n\nRUN_BENCHMARK: TOY_OF_A test_numpy\n"
+    done = _race(proposal, environment, PR_BODY=body)
+    # What a busy machine leaves unclear is no regression; the times tell whose code it was.
+    table = (proposal.parent / "out" / "table.md").read_text()
+    assert table.startswith("### Benchmark: models/TOY_OF_A.*/.+DEFAULT (test_numpy, host-cpu)")
+    [row] = [line for line in table.splitlines() if "test_numpy:direct@head" in line]
+    cells = [cell.strip() for cell in row.split("|")]
+    assert done.returncode == (2 if "slower" in cells else 0), done.stdout + done.stderr
+    assert {"slower", "unclear"} & set(cells)
+    results = json.loads((proposal.parent / "out" / "results.json").read_text())
+    base, head = (r["metrics"]["framework_level"] for r in results["benchmarks"])
+    assert 2 <= base["min_latency_ms"] < 6 <= head["min_latency_ms"]
+    assert base["race"]["id"] == head["race"]["id"]
+    assert _run("git", "status", "--porcelain", cwd=proposal).stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("variables", "code", "message"),
+    [
+        ({"PR_BODY": "nothing"}, 3, "has no line RUN_BENCHMARK"),
+        ({"PR_BODY": "RUN_BENCHMARK: $(id)"}, 1, "write RUN_BENCHMARK: NAME"),
+        ({"PR_BODY": "RUN_BENCHMARK: X", "BASE_SHA": "gone"}, 1, "no commit gone in this checkout"),
+        ({"PR_BODY": "RUN_BENCHMARK: NO_SUCH test_numpy"}, 1, "NO_SUCH"),
+        ({"PR_BODY": "RUN_BENCHMARK: TOY none"}, 1, "no backend 'none'"),
+    ],
+)
+def test_a_request_that_can_not_be_is_told(proposal, environment, variables, code, message):
+    done = _race(proposal, environment, **variables)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert message in done.stderr
+    assert not (proposal.parent / "out" / "table.md").exists()
+
+
+def test_a_table_of_something_else_is_refused(tmp_path):
+    done = _python("race_table.py", tmp_path / "none.json", "base", "head")
+    assert done.returncode == 1
+    assert "does not exist" in done.stderr
+    assert _python("race_table.py").returncode == 1

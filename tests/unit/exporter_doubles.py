@@ -1,0 +1,101 @@
+"""Exporters and consumers that do right or wrong in all the ways that there are; for workers."""
+
+import ctypes
+import time
+
+import numpy as np
+
+from comparative_benchmark.backend_api import UnsupportedError
+from openxla.benchmark.artifacts import arrays
+
+FILE = "program.txt"
+
+
+def export(job):
+    """The program of the toy model: a text that names it."""
+    (job.directory / FILE).write_text("the program", encoding="utf-8")
+
+
+def export_nothing(job):
+    pass
+
+
+def export_nothing_in_it(job):
+    (job.directory / FILE).touch()
+
+
+def export_too_much(job):
+    export(job)
+    (job.directory / "stray.txt").write_text("nobody announced this", encoding="utf-8")
+
+
+def export_refuses(job):
+    raise UnsupportedError(f"no such model, says {job.scratch}/log")
+
+
+def export_raises(job):
+    raise ValueError("the exporter is tired")
+
+
+def crash(job):
+    ctypes.string_at(0)
+
+
+def hang(job):
+    time.sleep(3600)
+
+
+def hoard(job):
+    found = []
+    while True:
+        found.append(np.ones(1 << 22))
+
+
+def run(job):
+    """What a right program gives: here, what the model itself gives."""
+    assert job.find(FILE).read_text(encoding="utf-8") == "the program"
+    return [np.asarray(job.model().forward(*job.arrays()))]
+
+
+def run_scaled(job):
+    return [value * np.float32(1.01) for value in run(job)]
+
+
+def run_constant(job):
+    return [np.zeros_like(value) for value in run(job)]
+
+
+def run_not_a_number(job):
+    return [np.full_like(value, np.nan) for value in run(job)]
+
+
+def run_wider(job):
+    return [value.astype(np.float64) for value in run(job)]
+
+
+def run_nothing(job):
+    return []
+
+
+def run_and_change(job):
+    found = run(job)
+    job.find(FILE).write_text("another program", encoding="utf-8")
+    return found
+
+
+def run_with_companion(job):
+    assert [path.name for path in job.companions] == ["files"]
+    assert (job.companions[0] / FILE).is_file()
+    return run(job)
+
+
+def read_inputs(job):
+    return [arrays.load(path) for path in job.inputs]
+
+
+def read_other_inputs(job):
+    return [arrays.load(path) + 1 for path in job.inputs]
+
+
+def export_other_file(job):
+    (job.directory / "other.txt").write_text("the other half", encoding="utf-8")

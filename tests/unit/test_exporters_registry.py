@@ -1,0 +1,111 @@
+"""The types of artifacts: each can be made and read back, and each has a place in a manifest."""
+
+import ast
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from comparative_benchmark.backend_api import backends
+from comparative_benchmark.exporters import generation, kinds
+from comparative_benchmark.exporters.kinds import KINDS, UnknownKindError
+from comparative_benchmark.exporters.outcomes import Subject
+from openxla.benchmark.artifacts import strict_json
+from openxla.benchmark.comparative_suite import catalog
+from openxla.benchmark.def_types import ModelArtifactType, ModelFrameworkType
+
+NAMES = [kind.name for kind in KINDS]
+
+
+@pytest.fixture(scope="module")
+def models():
+    return {case.model.name: case.model for case in catalog.all_benchmarks()}
+
+
+def test_names_and_files_are_each_there_once():
+    assert len(set(NAMES)) == len(NAMES)
+    files = [file for kind in KINDS for file in kind.files]
+    assert len(set(files)) == len(files)
+    for file in files:
+        assert not strict_json.why_no_object_name(file.rstrip("/"))
+
+
+def test_every_form_of_a_model_has_an_exporter_or_a_reason():
+    forms = {kind.model_type for kind in KINDS} - {None}
+    reasons = {ModelArtifactType(name) for _, name in kinds.NO_ROUTE if kinds.is_form(name)}
+    # Nothing writes the first version of SavedModel any more.
+    assert set(ModelArtifactType) - forms - reasons == {ModelArtifactType.TF_SAVEDMODEL_V1}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=NAMES)
+def test_functions_backends_and_companions_exist(kind):
+    for text in (kind.exporter, kind.consumer):
+        module, _, function = text.partition(":")
+        source = Path(importlib.util.find_spec(module).origin).read_text(encoding="utf-8")
+        functions = {node.name for node in ast.parse(source).body if hasattr(node, "name")}
+        assert function in functions
+    assert kind.backend in backends()
+    assert set(kind.companions) <= set(NAMES[: NAMES.index(kind.name)])
+    for companion in kind.companions:
+        assert set(kind.modules) <= set(kinds.find(companion).modules)
+
+
+def test_the_seeds_file_names_are_kept():
+    files = {kind.name: kind.files[0] for kind in KINDS}
+    assert files["inputs"] == "inputs_npy.tgz"
+    assert files["outputs"] == "outputs_npy.tgz"
+    assert files["stablehlo_mlir"] == "stablehlo.mlir"
+    assert files["linalg_mlir"] == "linalg.mlirbc"
+    assert files["xla_hlo_dump"] == "xla_hlo_before_optimizations.txt"
+    for name in ("fp32", "fp32_stablehlo", "fp16", "dynamic_range_quant", "int8"):
+        assert files[f"tflite_{name}"] == f"model_{name}.tflite"
+
+
+def names(found):
+    return [kind.name for kind in found]
+
+
+def test_a_model_gets_what_its_framework_can(models):
+    found, refused = kinds.of_model(models["BERT_TINY_FP32_JAX_32XI32_BATCH1"])
+    assert {"stablehlo_mlir", "tf_savedmodel_v2", "tflite_int8", "vmfb"} < set(names(found))
+    assert not {"onnx", "torch_mlir"} & set(names(found))
+    assert list(refused) == ["tosa_mlir"]
+    assert "does not hold it any more" in refused["tosa_mlir"]
+    found, refused = kinds.of_model(models["BERT_TINY_FP32_PT_32XI32_BATCH1"])
+    assert {"linalg_mlir", "torch_mlir", "onnx", "irpa", "vmfb"} < set(names(found))
+    assert "torch-mlir" in refused["stablehlo_mlir"]
+
+
+def test_a_case_that_is_a_file_gets_that_file(models):
+    found, _ = kinds.of_model(models["BERT_TINY_INT8_TFLITE_32XI32_BATCH1"])
+    assert [name for name in names(found) if name.startswith("tflite")] == ["tflite_int8"]
+
+
+def test_what_is_asked_for_brings_what_it_needs_in_order(models):
+    model = models["BERT_TINY_FP32_JAX_32XI32_BATCH1"]
+    found, refused = kinds.of_model(model, ["vmfb", "stablehlo_mlir", "onnx", "tosa_mlir"])
+    assert names(found) == ["xla_weights", "stablehlo_mlir", "irpa", "vmfb"]
+    assert "jax models to onnx" in refused["onnx"]
+    assert "converter from TFLite to TOSA" in refused["tosa_mlir"]
+    with pytest.raises(UnknownKindError, match="no type of artifact 'onxx'; choices are inputs"):
+        kinds.of_model(model, ["onxx"])
+
+
+def test_what_is_not_installed_is_refused_with_the_command(models, monkeypatch):
+    model = models["BERT_TINY_FP32_PT_32XI32_BATCH1"]
+    case = next(case for case in catalog.all_benchmarks() if case.model.name == model.name)
+    monkeypatch.setattr(generation, "is_installed", lambda name: name != "onnxscript")
+    plan = generation.plan(Subject(case=case, workload=None, artifacts=None), ["onnx", "irpa"])
+    assert names(plan.kinds) == ["irpa"]
+    assert plan.refused["onnx"].startswith("onnxscript is not installed: run ./comparative_bench")
+    assert len(plan) == 2
+
+
+def test_no_framework_is_forgotten():
+    covered = {framework for kind in KINDS for framework in kind.modules}
+    assert covered == {
+        ModelFrameworkType.JAX,
+        ModelFrameworkType.TF_V2,
+        ModelFrameworkType.PYTORCH,
+        ModelFrameworkType.TFLITE,
+    }

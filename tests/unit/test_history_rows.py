@@ -1,0 +1,156 @@
+"""Rows of the history: what they refuse, what tells them apart; and seeded nights for the rest."""
+
+import datetime
+import math
+
+import attrs
+import numpy as np
+import pytest
+
+from comparative_benchmark.history.rows import DIMENSIONS, Row, RowError
+
+START = datetime.datetime(2026, 10, 1, 2, 30, tzinfo=datetime.UTC)
+NOISE = 0.01
+
+
+def row(**changes):
+    made = {
+        "workload": "bert-tiny",
+        "workload_digest": "w1",
+        "benchmark": "models/BERT",
+        "framework": "jax",
+        "level": "framework_level",
+        "data_type": "fp32",
+        "batch_size": 1,
+        "backend": "jax_xla",
+        "compiler": "xla",
+        "device": "host-cpu",
+        "machine": "A CPU",
+        "threads": 2,
+        "time": START,
+        "run_id": "run-0",
+        "revision": "abc",
+        "versions": {"jax": "0.10.1"},
+        "program": "p" * 64,
+        "status": "ok",
+        "latency_ms": 1.0,
+        "latency_low_ms": 0.99,
+        "latency_high_ms": 1.01,
+        "processes": 3,
+        "compile_ms": 100.0,
+        "warm_compile_ms": 20.0,
+        "host_memory_mb": 300.0,
+        "device_memory_mb": None,
+        "error": 1e-6,
+    }
+    return Row(**{**made, **changes})
+
+
+def night(number, **changes):
+    """Fields of a run on that night, with versions and a program of its own."""
+    return {
+        "time": START + datetime.timedelta(days=number),
+        "run_id": f"run-{number}",
+        "revision": f"rev{number}",
+        "versions": {"jax": f"0.10.{number}", "numpy": "2.4.6"},
+        "program": f"{number:064x}",
+        **changes,
+    }
+
+
+def noisy_nights(seed, *, nights=30, cases=4, noise=NOISE, plant=lambda case, number: {}):
+    """Rows of nights whose metrics scatter; `plant` changes fields, None leaves a case out.
+
+    A number that is planted is a factor of the metric; any other value takes the field's place.
+    """
+    random = np.random.default_rng(seed)
+    made = []
+    for number in range(nights):
+        for case in range(cases):
+            levels = {
+                "latency_ms": 1.0 + case,
+                "compile_ms": 100.0 * (1 + case),
+                "warm_compile_ms": 20.0 * (1 + case),
+                "host_memory_mb": 300.0 + case,
+                "error": 1e-6 * (1 + case),
+            }
+            changes = {
+                name: level * math.exp(noise * random.standard_normal())
+                for name, level in levels.items()
+            }
+            planted = plant(case, number)
+            if planted is None:
+                continue
+            for name, value in planted.items():
+                changes[name] = changes[name] * value if name in levels and value else value
+            if changes["latency_ms"] is None:
+                changes |= {"latency_low_ms": None, "latency_high_ms": None}
+            else:
+                changes["latency_low_ms"] = changes["latency_ms"] * 0.995
+                changes["latency_high_ms"] = changes["latency_ms"] * 1.005
+            name = f"case-{case}"
+            identity = {"workload": name, "workload_digest": name, "benchmark": f"models/{name}"}
+            made.append(row(**{**night(number), **identity, **changes}))
+    return made
+
+
+def test_a_row_has_the_competitor_as_the_command_line_takes_it():
+    assert row().competitor == "jax_xla:xla"
+    assert row(compiler="").competitor == "jax_xla"
+    made = row(compiler="inductor", options=["freezing", "tf32"], environment="old")
+    assert made.competitor == "jax_xla:inductor+freezing+tf32@old"
+
+
+def test_what_changes_from_night_to_night_is_no_dimension_of_a_trend():
+    first, second = row(), row(**night(5), latency_ms=2.0, latency_low_ms=1.9, latency_high_ms=2.2)
+    assert first.series == second.series
+    assert len(first.series) == len(DIMENSIONS)
+    for name in DIMENSIONS:
+        if name == "options":
+            other = ("o",)
+        else:
+            other = 7 if isinstance(getattr(first, name), int) else "other"
+        assert attrs.evolve(first, **{name: other}).series != first.series
+
+
+def test_content_is_that_of_all_fields_or_of_the_identity_alone():
+    assert row().content == row().content
+    east = datetime.timezone(datetime.timedelta(hours=2))
+    assert row(time=START.astimezone(east)).content == row().content
+    for changes in ({"latency_ms": 1.005}, {"time": night(1)["time"]}, {"extra": {"a": [1]}}):
+        assert row(**changes).content != row().content
+    one = row(identity="record 1")
+    assert one.content == row(identity="record 1", error=0.5).content
+    assert one.content != row(identity="record 2").content
+    assert one.content != row(identity="record 1", source="oss-v3").content
+
+
+WRONG = {
+    "no workload": ({"workload": ""}, "workload is empty"),
+    "a workload that is no text": ({"workload": 1}, "workload is no text"),
+    "a zero byte": ({"reason": "a\0b"}, "reason holds a zero byte"),
+    "half a character": ({"device": "\ud800"}, "device is no Unicode text"),
+    "a status of its own": ({"status": "fine"}, "status 'fine' is none of ok, unsteady"),
+    "an unhashable status": ({"status": []}, "status"),
+    "a time without a zone": ({"time": datetime.datetime(2026, 1, 1)}, "time is no time"),  # noqa: DTZ001
+    "no time": ({"time": "2026-01-01"}, "time is no time"),
+    "not a number": ({"latency_ms": math.nan}, "latency_ms is no finite number"),
+    "infinite": ({"host_memory_mb": math.inf}, "host_memory_mb is no finite number"),
+    "negative": ({"compile_ms": -1.0}, "compile_ms is no finite number from 0 on"),
+    "text for a number": ({"error": "1"}, "error is no number"),
+    "a truth value for a number": ({"error": True}, "error is no number"),
+    "a fraction of a thread": ({"threads": 1.5}, "threads is no count"),
+    "a count beyond a column": ({"processes": 2**31}, "processes is no count"),
+    "half an interval": ({"latency_low_ms": None}, "an interval has two ends"),
+    "an interval that is upside down": ({"latency_low_ms": 2.0}, "ends before it begins"),
+    "versions that are none": ({"versions": ["jax"]}, "versions is no mapping"),
+    "a version that is no text": ({"versions": {"jax": 1}}, "versions is no text"),
+    "extra that is no JSON": ({"extra": {"a": {1}}}, "extra is no JSON"),
+    "extra with NaN": ({"extra": {"a": math.nan}}, "extra is no JSON"),
+}
+
+
+@pytest.mark.parametrize(("changes", "said"), WRONG.values(), ids=WRONG)
+def test_what_no_row_can_be_is_refused_by_field(changes, said):
+    with pytest.raises(RowError, match=said):
+        row(**changes)

@@ -1,0 +1,313 @@
+"""The page, the Markdown text, the chart and the command that write them."""
+
+import datetime
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from report_support import document, read, record, run, usual
+
+from comparative_benchmark import cli
+from comparative_benchmark.report import markdown, trend_sources, trends
+from comparative_benchmark.report.inputs import ReportError
+from comparative_benchmark.report.summary import summarize
+
+pytest.importorskip("jinja2", reason="the page needs the extra `report`")
+
+from comparative_benchmark.report import page
+
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u2028\ud800 & \"'"
+MADE = datetime.datetime(2026, 11, 22, 3, 4, tzinfo=datetime.UTC)
+
+
+class Elements(HTMLParser):
+    """Elements with their attributes, and what stands in scripts."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.found, self.texts = [], {}
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        self.found.append((tag, dict(attributes)))
+
+    def handle_data(self, data):
+        if self.found:
+            tag, attributes = self.found[-1]
+            name = attributes.get("id") or tag
+            self.texts[name] = self.texts.get(name, "") + data
+
+
+def render(*documents, **options):
+    return page.render(summarize(read(*documents), **options), title="A title", made=MADE)
+
+
+def data_of(html):
+    return json.loads(Elements(html).texts["data"])
+
+
+def evil_document():
+    evil = record(
+        "w1",
+        status="failed",
+        reason=EVIL,
+        benchmark_name=EVIL,
+        tags=[EVIL],
+        workload={"digest": "w1" * 8, "label": EVIL, "architecture": EVIL, "inputs": [EVIL]},
+        device=EVIL,
+        data_type=EVIL,
+    )
+    evil |= {"traceback": EVIL, "log_file": EVIL, "versions": {EVIL: EVIL}, "phase": EVIL}
+    runs = [run(packages={EVIL: "1"}), run("r2", day=2, packages={EVIL: EVIL})]
+    runs[0]["execution_environment"]["host"]["cpu_model"] = EVIL
+    return document(evil, record("w2", "pt_inductor:eager"), runs=runs)
+
+
+def test_nothing_of_a_file_becomes_markup():
+    plain, evil = Elements(render(usual())), Elements(render(evil_document()))
+    for elements in (plain, evil):
+        assert [tag for tag, _ in elements.found].count("script") == 2
+        assert not any(tag == "img" for tag, _ in elements.found)
+        names = {name for _, attributes in elements.found for name in attributes}
+        assert not any(name.startswith("on") for name in names)
+        assert "style" not in names
+    assert "alert(1)" not in "".join(evil.texts["script"])
+    assert EVIL in data_of(render(evil_document()))["texts"]
+
+
+def test_the_page_needs_no_network_and_runs_only_its_own_script():
+    html = render(usual())
+    elements = Elements(html)
+    for _, attributes in elements.found:
+        for name in ("src", "href", "action", "srcset", "data"):
+            assert (attributes.get(name) or "#").startswith(("#", "data:,"))
+    assert not re.search(r"@import|url\(", html)
+    policy = next(
+        a["content"] for _, a in elements.found if a.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in policy
+    assert html.count("</script>") == 2
+
+
+def test_the_data_hold_each_case_with_its_figures():
+    data = data_of(render(usual()))
+    cases = data["cases"]
+    assert data["count"] == len(cases["id"]) == 9
+    text = data["texts"]
+    rows = [data["workloads"][row]["label"] for row in cases["workload"]]
+    names = [data["runners"][position]["competitor"] for position in cases["runner"]]
+    position = list(zip(rows, names, strict=True)).index(("label-w2", "jax_xla:xla"))
+    assert cases["speedup"][position][0] == pytest.approx(4.0, rel=0.01)
+    assert cases["ms"][position][0] == pytest.approx(0.5, rel=0.01)
+    assert text[cases["verdict"][position]] == "faster"
+    assert cases["cold"][position] == [100]
+    assert cases["warm"][position] == [10, 12]
+    assert cases["allowed_error"][position] == 1e-6
+    assert cases["samples"][position] == 120
+    wrong = list(zip(rows, names, strict=True)).index(("label-w3", "jax_xla:xla"))
+    assert cases["speedup"][wrong] is None
+    assert cases["ms"][wrong] is None
+    assert text[cases["reason"][wrong]] == "<b>off</b> by @team | 2"
+
+
+def test_tags_of_all_frameworks_are_those_of_the_workload():
+    made = document(record(tags=["a"]), record(competitor="pt_inductor:eager", tags=["b", "a"]))
+    (row,) = data_of(render(made))["workloads"]
+    assert row["tags"] == ["a", "b"]
+
+
+def test_the_first_screen_says_it_in_words(tmp_path):
+    old = tmp_path / "old.json"
+    old.write_text(json.dumps(document(*usual()["benchmarks"][:2])))
+    html = " ".join(render(usual(), baseline_file=old).split())
+    assert "<b>jax_xla:xla</b> <small>(jax)</small> is <b>2.8" in html
+    assert "<b>1</b> of 9 results" in html
+    assert "since old.json" in html
+    assert '<a class="chip st-wrong_output" href="#status=wrong_output">' in html
+
+
+def test_the_same_results_give_the_same_page():
+    assert render(usual()) == render(usual())
+
+
+def json_trends(tmp_path, *points, **names):
+    path = tmp_path / "trends.json"
+    series = {"case": "models/W1_JAX/inputs/DEFAULT", "competitor": "jax_xla:xla", **names}
+    path.write_text(json.dumps({"trends": [{**series, "points": list(points)}]}))
+    return path
+
+
+def test_a_trend_joins_the_history_with_the_files_at_hand(tmp_path):
+    path = json_trends(
+        tmp_path,
+        {"time": "2026-10-02T02:00:00+00:00", "value": 1.5, "versions": {"jax": "0.9"}},
+        ["2026-10-01T02:00:00+00:00", 1.4, 1.3, 1.5, {"jax": "0.9"}],
+    )
+    older = document(record("w1", run_id="o", scale=1.2), runs=[run("o", day=1)])
+    newer = document(record("w1", run_id="n"), runs=[run("n", day=2)])
+    found = read(older, newer)
+    with trend_sources.open_trends([str(path)]) as source:
+        summary = summarize(found, against="jax_xla:xla", trends=source)
+    (points,) = summary.trends.values()
+    assert [point.value for point in points] == pytest.approx([1.4, 1.5, 1.2, 1.0], rel=0.01)
+    assert points[0].low == 1.3
+    assert points[1].low is None
+    assert points[-1].versions == {"jax": "0.10.2"}
+
+
+def test_older_results_are_a_history_and_no_part_of_the_report(tmp_path):
+    old = tmp_path / "old.json"
+    records = [record("w1", run_id="o", scale=1.2), record("w2", run_id="o")]
+    old.write_text(json.dumps(document(*records, runs=[run("o", day=1)])))
+    found = read(document(record("w1", run_id="n"), runs=[run("n", day=2)]))
+    with trend_sources.open_trends([str(old)]) as source:
+        summary = summarize(found, against="jax_xla:xla", trends=source)
+    assert len(summary.judged) == 1
+    (points,) = summary.trends.values()
+    assert [point.value for point in points] == pytest.approx([1.2, 1.0], rel=0.01)
+    assert points[0].low < 1.2 < points[0].high
+
+
+def test_many_points_have_the_same_centre_and_no_interval(monkeypatch):
+    results = read(usual()).results
+    with_intervals = trends.points_of(results)
+    monkeypatch.setattr(trends, "_MOST_INTERVALS", 1)
+    without = trends.points_of(results)
+    assert [r.id for r, _ in without] == [r.id for r, _ in with_intervals]
+    assert [p.value for _, p in without] == pytest.approx([p.value for _, p in with_intervals])
+    assert {p.low for _, p in without} == {None}
+
+
+def test_trends_of_another_machine_are_not_taken(tmp_path):
+    point = {"time": "2026-10-02T02:00:00+00:00", "value": 1.5}
+    found = read(document(record("w1")))
+    for names, count in (({}, 1), ({"machine": "A CPU"}, 1), ({"machine": "B"}, 0)):
+        path = json_trends(tmp_path, point, **names)
+        with trend_sources.open_trends([str(path)]) as source:
+            summary = summarize(found, against="jax_xla:xla", trends=source)
+        assert len(summary.trends) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "can not be read"),
+        ("[]", "holds no trends"),
+        ('{"trends": [{"case": "a"}]}', "trend 0 has no case and competitor"),
+        (
+            '{"trends": [{"case": "a", "competitor": "b", "points": [["2026-01-01", 1]]}]}',
+            "point 0 of trend 0",
+        ),
+    ],
+)
+def test_damaged_trends_are_refused_by_their_place(tmp_path, text, message):
+    path = tmp_path / "trends.json"
+    path.write_text(text)
+    with pytest.raises(ReportError, match=message), trend_sources.open_trends([str(path)]):
+        pass
+
+
+def test_markdown_is_a_comment_that_nothing_in_it_can_break(tmp_path):
+    old = tmp_path / "old.json"
+    old.write_text(json.dumps(usual()))
+    text = markdown.as_markdown(summarize(read(usual()), baseline_file=old), title="T")
+    assert "is 2.8" in text
+    row = next(line for line in text.splitlines() if line.startswith("| `jax_xla:xla`"))
+    assert row.count("|") == 6
+    assert "2 of 3" in row
+    assert "&lt;b>off" in text
+    assert "@team" not in text
+    assert "- wrong_output: " in text
+
+
+def test_markdown_of_many_failures_fits_into_a_comment(monkeypatch):
+    records = [record(f"w{n}", status="failed", reason=f"{n} " + "long " * 200) for n in range(200)]
+    text = markdown.as_markdown(summarize(read(document(*records))), title="T")
+    assert len(text) < 65_536
+    assert "and 180 more" in text
+    monkeypatch.setattr(markdown, "MOST_CHARACTERS", 2000)
+    cut = markdown.as_markdown(summarize(read(document(*records))), title="T")
+    assert len(cut) < 2200
+    assert "cut here" in cut
+
+
+@pytest.fixture
+def cbs(capsys, monkeypatch):
+    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+
+    def run_command(*arguments):
+        code = cli.main(["report", *map(str, arguments)])
+        return code, *capsys.readouterr()
+
+    return run_command
+
+
+def test_the_command_writes_all_that_is_asked_for(cbs, tmp_path):
+    results, target = tmp_path / "r.json", tmp_path / "deep" / "report.html"
+    results.write_text(json.dumps(usual()))
+    torn = tmp_path / "torn.json"
+    torn.write_text("{")
+    code, out, err = cbs(results, torn, "-o", target, "--markdown", "-", "--title", "Nightly")
+    assert code == 0
+    assert out.startswith("## Nightly")
+    assert "page: " not in out
+    assert "torn.json is no JSON" in err
+    assert "<h1>Nightly</h1>" in target.read_text(encoding="utf-8")
+    assert [path.name for path in target.parent.iterdir()] == ["report.html"]
+
+
+def test_the_chart_is_png_or_svg(cbs, tmp_path):
+    pytest.importorskip("matplotlib", reason="charts need the extra `report`")
+    results = tmp_path / "r.json"
+    results.write_text(json.dumps(usual()))
+    png, svg = tmp_path / "c.png", tmp_path / "c.svg"
+    assert cbs(results, "--chart", png)[0] == 0
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert cbs(results, "--chart", svg)[0] == 0
+    assert "<svg" in svg.read_text()
+    code, _, err = cbs(results, "--chart", tmp_path / "c.bmp")
+    assert (code, "png or .svg" in err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "nothing to write"),
+        (("-o", "r.html", "--against", "no:such"), "no result is of no:such"),
+        (("-o", "r.html", "--baseline", "none.json"), "none.json does not exist"),
+        (("-o", "r.html", "--history", "none.json"), "none.json can not be read as trends"),
+        (("-o", "/proc/no/r.html"), "can not be written"),
+    ],
+)
+def test_a_mistake_is_one_sentence(cbs, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r.json").write_text(json.dumps(usual()))
+    code, out, err = cbs("r.json", *arguments)
+    assert (code, out) == (1, "")
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_history_database_gives_trends(cbs, tmp_path):
+    pytest.importorskip("sqlalchemy", reason="the history needs the extra `history`")
+    from comparative_benchmark.history.database import Database
+    from comparative_benchmark.history.importing import import_files
+    from comparative_benchmark.history.results_files import ResultsFiles
+
+    old, new, location = tmp_path / "old.json", tmp_path / "new.json", tmp_path / "history.sqlite"
+    old.write_text(json.dumps(document(record(run_id="o", scale=1.5), runs=[run("o", day=1)])))
+    new.write_text(json.dumps(document(record(run_id="n"), runs=[run("n", day=3)])))
+    database = Database(str(location))
+    import_files(database, ResultsFiles(), [old])
+    database.close()
+    target = tmp_path / "r.html"
+    for source in (location, f"sqlite:///{location}"):
+        code, _, err = cbs(new, "-o", target, "--history", source)
+        assert (code, err) == (0, "")
+        data = data_of(target.read_text(encoding="utf-8"))
+        ((_, first, *_), (_, last, *_)) = next(iter(data["trends"].values()))
+        assert (first, last) == pytest.approx((1.5, 1.0), rel=0.01)
+    code, _, err = cbs(new, "-o", target, "--history", f"sqlite:///{tmp_path}/none.sqlite")
+    assert (code, len(err.splitlines())) == (1, 1)

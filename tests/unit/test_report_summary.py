@@ -1,0 +1,240 @@
+"""Who wins, what is broken, what changed, and whether the machine was fit."""
+
+import json
+import math
+
+import pytest
+from report_support import HOST, document, metrics, read, record, run, usual
+
+from comparative_benchmark.harness.statistics import Interval, Verdict
+from comparative_benchmark.report import fitness, ratios, standings
+from comparative_benchmark.report.environments import environment_diff
+from comparative_benchmark.report.inputs import ReportError
+from comparative_benchmark.report.summary import summarize
+from comparative_benchmark.results.compare import compare_to_baseline
+
+EAGER = "pt_inductor:eager"
+
+
+def ratio(estimate, low, high):
+    return Interval(estimate=estimate, low=low, high=high, level=0.98, processes=5)
+
+
+def by_name(contest):
+    return {standing.name: standing for standing in contest.standings}
+
+
+def test_speed_ups_are_over_the_workloads_that_all_have():
+    (contest,) = summarize(read(usual())).contests
+    assert (contest.common_cases, contest.cases) == (2, 3)
+    found = by_name(contest)
+    # w1: 2 / 1, w2: 2 / 0.5.
+    assert found["jax_xla:xla (jax)"].common.estimate == pytest.approx(math.sqrt(8), rel=0.01)
+    assert found["jax_xla:xla (jax)"].common.latency_ms == pytest.approx(math.sqrt(0.5), rel=0.01)
+    assert found["iree:llvm-cpu (jax)"].common.estimate == pytest.approx(math.sqrt(0.5), rel=0.01)
+    assert [standing.name for standing in contest.standings] == [
+        "jax_xla:xla (jax)",
+        "pt_inductor:eager (pytorch)",
+        "iree:llvm-cpu (jax)",
+    ]
+    assert contest.leader.competitor == "jax_xla:xla"
+
+
+def test_what_is_wrong_has_no_speed_and_what_is_unsupported_is_not_counted():
+    (contest,) = summarize(read(usual())).contests
+    found = by_name(contest)
+    assert found["jax_xla:xla (jax)"].cases == 3
+    assert found["jax_xla:xla (jax)"].own.cases == 2
+    assert found["iree:llvm-cpu (jax)"].cases == 2
+
+
+def test_where_nobody_is_faster_the_baseline_leads():
+    slow = document(record("w1", EAGER), record("w1", "iree:llvm-cpu", scale=3.0))
+    (contest,) = summarize(read(slow)).contests
+    assert contest.leader.is_baseline
+    alone = summarize(read(document(record("w1", EAGER)))).contests
+    assert [contest.leader for contest in alone] == [None]
+
+
+def test_who_ran_few_cases_is_not_ranked_and_takes_none_from_the_others():
+    records = [record(f"w{n}", EAGER, scale=2.0) for n in range(5)]
+    records += [record(f"w{n}", "jax_xla:xla") for n in range(5)]
+    records += [record("w0", "iree:llvm-cpu", scale=0.1)]
+    (contest,) = summarize(read(document(*records))).contests
+    found = by_name(contest)
+    assert contest.common_cases == 5
+    assert found["iree:llvm-cpu (jax)"].common is None
+    assert found["iree:llvm-cpu (jax)"].own.cases == 1
+    assert contest.standings[-1].competitor == "iree:llvm-cpu"
+
+
+def test_the_mean_has_the_interval_of_its_cases():
+    one = standings.geomean([ratio(0.5, 0.4, 0.8)], [3.0])
+    assert (one.estimate, one.low, one.high) == pytest.approx((2.0, 1.25, 2.5))
+    four = standings.geomean([ratio(0.5, 0.4, 0.8)] * 4, [3.0] * 4)
+    # Independent cases: half of the distance, as logarithms.
+    assert math.log(four.high / 2) == pytest.approx(math.log(2.5 / 2) / 2)
+    assert math.log(2 / four.low) == pytest.approx(math.log(2 / 1.25) / 2)
+    assert standings.geomean([], []) is None
+    assert standings.geomean([ratio(1.0, 0.0, 2.0)], [1.0]).high > 1e300
+
+
+def test_ratios_are_those_of_the_tables():
+    found = {
+        (item.result.case.label, item.result.case.competitor): item.comparison
+        for item in ratios.judge(read(usual()).results, EAGER)
+    }
+    for comparison in compare_to_baseline(usual()["benchmarks"], EAGER):
+        key = (comparison.label, comparison.competitor)
+        if comparison.ratio:
+            assert found[key].ratio == comparison.ratio
+            assert found[key].verdict is comparison.verdict
+            assert found[key].paired
+
+
+def test_several_processes_find_the_same():
+    results = read(usual()).results
+    assert ratios.judge(results, EAGER, processes=2) == ratios.judge(results, EAGER, processes=1)
+
+
+def test_machines_are_never_compared():
+    other = run("other", host={**HOST, "cpu_model": "Another CPU"})
+    here = document(record("w1", EAGER, scale=2.0))
+    there = document(record("w1", "jax_xla:xla", run_id="other"), runs=[other])
+    summary = summarize(read(here, there))
+    assert len(summary.contests) == 2
+    assert all(contest.leader is None for contest in summary.contests)
+
+
+def test_a_baseline_that_nobody_ran_is_refused_with_what_there_is():
+    with pytest.raises(ReportError, match="iree:llvm-cpu, jax_xla:xla, pt_inductor:eager"):
+        summarize(read(usual()), against="no:such")
+    without = document(record("w1", "jax_xla:xla"), record("w1", "iree:llvm-cpu"))
+    without["benchmarks"].append(record("w2", "jax_xla:xla"))
+    assert summarize(read(without)).baseline == "jax_xla:xla"
+
+
+def test_broken_results_come_worst_first_and_unsupported_is_not_broken():
+    records = [record(f"w{n}", status=s) for n, s in enumerate(("timeout", "crashed", "ok"))]
+    records += [record("w8", status="wrong_output"), record("w9", status="unsupported")]
+    summary = summarize(read(document(*records)))
+    assert [r.case.status for r in summary.broken] == ["wrong_output", "crashed", "timeout"]
+    assert summary.statuses["unsupported"] == 1
+
+
+def test_levels_and_frozen_weights_are_told():
+    frozen = record("w1", "iree:llvm-cpu", metrics={"program": {"weights": "frozen"}})
+    summary = summarize(read(document(*usual()["benchmarks"][:2], frozen)))
+    assert any(
+        "Frozen weights" in remark and "iree:llvm-cpu" in remark for remark in summary.remarks
+    )
+    assert any("Compiler-level" in remark for remark in summarize(read(usual())).remarks)
+    plain = summarize(read(document(*usual()["benchmarks"][:2])))
+    assert not plain.remarks
+
+
+def old_and_new(tmp_path, *, before=1.0, after=1.0, status="ok"):
+    path = tmp_path / "old.json"
+    records = [record(w, scale=before, metrics={"race": None}) for w in ("w1", "w2")]
+    path.write_text(json.dumps(document(*records, runs=[run(day=1)])))
+    new = record("w1", scale=after, status=status, metrics={"race": None}, run_id="new")
+    return path, read(document(new, runs=[run("new", day=9)]))
+
+
+def test_changes_are_those_of_cbs_compare(tmp_path):
+    path, found = old_and_new(tmp_path, after=1.08)
+    changes = summarize(found, baseline_file=path).changes
+    (slower,) = changes.slower
+    assert slower.percent == pytest.approx(8, abs=1)
+    assert slower.result_id == found.results[0].id
+    assert slower.comparison.verdict is Verdict.SLOWER
+    (missing,) = changes.missing
+    assert missing.comparison.label == "label-w2"
+    assert missing.result_id is None
+    path, found = old_and_new(tmp_path, status="wrong_output")
+    assert [c.result_id for c in summarize(found, baseline_file=path).changes.wrong] == [
+        found.results[0].id
+    ]
+    path, found = old_and_new(tmp_path, after=0.5)
+    assert len(summarize(found, baseline_file=path).changes.faster) == 1
+
+
+def test_drift_between_the_files_is_a_finding_of_the_machine(tmp_path):
+    path, found = old_and_new(tmp_path)
+    summary = summarize(found, baseline_file=path)
+    assert any("days" in finding.text for finding in summary.fitness.findings)
+    with pytest.raises(ReportError, match="does not exist"):
+        summarize(found, baseline_file=tmp_path / "none.json")
+
+
+def levels(document_):
+    found = fitness.judge_machine(read(document_))
+    return found, {finding.level for finding in found.findings}
+
+
+def test_a_fit_machine_is_fit():
+    found, seen = levels(document(record("w1", EAGER), record("w1")))
+    assert seen == {"good"}
+    assert found.headline == "Fit"
+
+
+@pytest.mark.parametrize(
+    ("changes", "host", "level", "text"),
+    [
+        ({"contention": {"contended": True, "reasons": ["a build"]}}, {}, "bad", "a build"),
+        ({"contention": {"contended": None}}, {}, "unknown", "not known whether"),
+        ({"stop_reason": "fixed"}, {}, "doubtful", "fixed number"),
+        ({"processes": metrics(processes=2)["processes"]}, {}, "doubtful", "fewer than 3"),
+        ({}, {"governor": "powersave"}, "doubtful", "powersave"),
+        ({}, {"governor": None}, "unknown", "does not tell"),
+        ({}, {"load_average": [3.2, 1, 1]}, "doubtful", "load of 3.2"),
+    ],
+)
+def test_each_condition_is_told(changes, host, level, text):
+    made = document(record(metrics=changes), runs=[run(host={**HOST, **host})])
+    found, _ = levels(made)
+    assert (found.level, text in found.findings[0].text) == (level, True)
+
+
+def test_one_disturbed_trial_of_many_is_a_doubt():
+    records = [record(f"w{n}") for n in range(20)]
+    disturbed = {"contention": {"contended": True, "reasons": ["a build"]}}
+    found, _ = levels(document(*records, record("x", metrics=disturbed)))
+    assert found.level == "doubtful"
+
+
+def test_environments_show_only_what_differs():
+    runs = [run(f"r{n}", day=n + 1, packages={"jax": f"0.{n}", "flax": "1"}) for n in range(3)]
+    found = environment_diff(runs[1:], runs[:1])
+    assert found.rows == [("package: jax", ["0.0", "0.1", "0.2"])]
+    assert found.runs[0].startswith("baseline 2026-11-01")
+    assert found.left_out == 0
+    many = environment_diff([run(f"r{n}", packages={"jax": str(n)}) for n in range(20)])
+    assert (len(many.runs), many.left_out) == (8, 12)
+    assert not environment_diff(runs[:1]).rows
+
+
+def test_shapes_that_no_file_should_have_do_no_harm():
+    strange = record("w1")
+    strange["definition"]["tags"] = "not a list"
+    strange["definition"]["batch_size"] = {"a": 1}
+    strange["metrics"]["framework_level"] |= {
+        "contention": {"contended": []},
+        "phases": [],
+        "compile": 3,
+        "verification": "no",
+        "host_memory_peak_mb": "much",
+        "program": None,
+        "processes": [3],
+    }
+    strange["versions"] = None
+    made = document(strange, record("w1", EAGER), runs=[{"run_id": "r", "trigger": "no"}])
+    summary = summarize(read(made))
+    assert len(summary.judged) == 2
+    assert summary.judged[0].interval is None
+
+
+def test_a_judged_result_holds_its_interval_without_a_baseline():
+    (item,) = ratios.judge(read(document(record(scale=3.0))).results, EAGER)
+    assert item.interval.estimate == pytest.approx(3.0, rel=0.01)
+    assert item.comparison.ratio is None

@@ -1,0 +1,225 @@
+"""The directory of `cbs repro`: made as a whole or not at all, also where nothing is exported."""
+
+import json
+
+import attrs
+import pytest
+from repro_support import results_file
+
+from comparative_benchmark import cli
+from comparative_benchmark.cli_options import UsageError
+from comparative_benchmark.harness.session import SessionEnded
+from comparative_benchmark.harness.trial import Status
+from comparative_benchmark.repro import command, selection, writing
+from comparative_benchmark.repro.exported import Command, Exported
+
+SUITE = "cbs_test_plugin.suite"
+TOY = "models/TOY_NONE/inputs/INPUT_DATA_MODEL_DEFAULT"
+
+
+def prepare_nothing(*_):
+    raise AssertionError("bad input came as far as starting a worker")
+
+
+@pytest.fixture
+def repro(capsys, tmp_path, monkeypatch):
+    """Runs `cbs repro` in this process; returns the exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+
+    def run(*arguments):
+        code = cli.main(["repro", *map(str, arguments)])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    """Writes results of a case that prepares without any framework, and that nothing exports."""
+    monkeypatch.setattr(selection, "BACKENDS", (*selection.BACKENDS, "test_numpy"))
+
+    def write(**changes):
+        return results_file(tmp_path / "r.json", TOY, "test_numpy:direct", [SUITE], **changes)
+
+    return write
+
+
+FAILED = {
+    "status": "failed",
+    "phase": "lower",
+    "reason": "RuntimeError: no such operation",
+    "traceback": "Traceback: recorded",
+    "versions": {"numpy": "2.0.0+local"},
+}
+
+
+def test_where_the_export_fails_the_directory_says_so_and_repeats_it(repro, toy, tmp_path):
+    code, out, err = repro(toy(**FAILED), "TOY", "-o", "made", "--suite", SUITE)
+    assert code == 0, err
+    made = tmp_path / "made"
+    assert out.strip() == str(made)
+    assert "exporters.test_numpy" in (made / "traceback.txt").read_text()
+    readme = (made / "README.md").read_text()
+    for words in ("can not be exported", "**failed** in `lower`", "Traceback: recorded", "abc123"):
+        assert words in readme
+    assert "How to run it" not in readme
+    assert not (made / "run.py").exists()
+    assert (made / "requirements.txt").read_text() == "numpy==2.0.0  # 2.0.0+local\n"
+    task = json.loads((made / "export.json").read_text())
+    assert task["backend"] == "test_numpy"
+    assert task["context"]["compiler"] == "direct"
+    assert task["definition"]["module_path"] == "cbs_test_plugin.model"
+    assert str(tmp_path) not in (made / "export.json").read_text()
+    compile((made / "export.py").read_text(), "export.py", "exec")
+    assert len(list((made / "inputs").iterdir())) > 0
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".made")) == []
+
+
+def test_a_result_that_was_measured_and_can_not_be_exported_exits_with_1(repro, toy, tmp_path):
+    code, _, err = repro(toy(), "TOY", "-o", "made", "--suite", SUITE)
+    assert code == 1
+    assert "no program: failed" in err
+    assert (tmp_path / "made" / "README.md").exists()
+
+
+def test_where_there_is_no_truth_nothing_is_made(repro, toy, tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "Preparation", _Failing)
+    code, _, err = repro(toy(), "TOY", "-o", "made", "--suite", SUITE)
+    assert code == 1
+    assert "inputs and expected outputs can not be made (failed in reference: no memory)" in err
+    assert [path.name for path in tmp_path.iterdir() if "made" in path.name] == []
+
+
+class _Failing:
+    def __init__(self, *_):
+        self.failures = {}
+
+    def run(self, trials):
+        ended = SessionEnded(Status.FAILED, "reference", "no memory")
+        self.failures = {trials[0].case.name: ended}
+
+
+def test_a_directory_that_is_in_use_is_refused_at_once(repro, toy, tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "Preparation", prepare_nothing)
+    used = tmp_path / "used"
+    used.mkdir()
+    (used / "file").write_text("content")
+    code, _, err = repro(toy(), "TOY", "-o", used, "--suite", SUITE)
+    assert code == 1
+    assert "is not empty" in err
+    code, _, err = repro(toy(), "TOY", "-o", used / "file", "--suite", SUITE)
+    assert code == 1
+    assert "is no directory" in err
+    assert (used / "file").read_text() == "content"
+
+
+def test_results_that_are_not_there_or_foreign_are_named(repro, tmp_path):
+    code, _, err = repro("nowhere.json", "X")
+    assert (code, "nowhere.json does not exist" in err) == (1, True)
+    (tmp_path / "r.json").write_text("{}")
+    code, _, err = repro("r.json", "X")
+    assert (code, "no results file of ours" in err) == (1, True)
+
+
+def _built_with(target, meanwhile):
+    with command._built(target) as partial:
+        (partial / "file").write_text("content")
+        meanwhile()
+
+
+def test_a_directory_is_made_as_a_whole(tmp_path):
+    target = tmp_path / "made"
+    target.mkdir()  # empty: taken
+    with command._built(target) as partial:
+        (partial / "file").write_text("content")
+        assert list(target.iterdir()) == []
+    assert (target / "file").read_text() == "content"
+    assert target.stat().st_mode & 0o777 == 0o755
+    with pytest.raises(ZeroDivisionError):
+        _built_with(tmp_path / "other", lambda: 1 / 0)
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]
+
+
+def test_a_directory_that_appears_meanwhile_is_left_as_it_is(tmp_path):
+    target = tmp_path / "made"
+
+    def appear():
+        target.mkdir()
+        (target / "theirs").write_text("content")
+
+    with pytest.raises(UsageError, match="can not be made"):
+        _built_with(target, appear)
+    assert [path.name for path in tmp_path.rglob("*")] == ["made", "theirs"]
+
+
+def exported(**changes):
+    fields = {
+        "script": "run_onnxruntime.py",
+        "settings": {"level": "ORT_ENABLE_ALL", "threads": 3, "call": "run = None"},
+        "packages": ("onnxruntime", "numpy"),
+        "files": {},
+    }
+    return Exported(**{**fields, **changes})
+
+
+def recorded(**changes):
+    record = {
+        "status": "ok",
+        "versions": {"numpy": "2.1.0"},
+        "definition": {},
+        "metrics": {"compiler_level": {"median_latency_ms": 1.23456}},
+        **changes,
+    }
+    installed = [{"name": "OnnxRuntime", "version": "1.0"}, {"name": "numpy", "version": "1.9"}]
+    run = {"execution_environment": {"python_environment": installed}}
+    return selection.Recorded(record=record, run=run)
+
+
+def test_requirements_are_the_versions_that_were_measured(tmp_path):
+    outcome = writing.Outcome(
+        exported=exported(packages=("onnxruntime", "numpy", "ml_dtypes", "nothing")),
+        versions={"onnxruntime": "9.9", "ml_dtypes": "0.5"},
+        ended=None,
+        task={},
+    )
+    (tmp_path / "expected.json").write_text("{}")
+    writing.write_scripts(tmp_path, recorded(), outcome)
+    assert (tmp_path / "requirements.txt").read_text().splitlines() == [
+        "onnxruntime==1.0",
+        "numpy==2.1.0",
+        "ml_dtypes==0.5",
+        "nothing  # no version is known",
+    ]
+    expected = json.loads((tmp_path / "expected.json").read_text())
+    assert expected["recorded"] == "ok, median 1.235 ms"
+
+
+def test_commands_can_be_pasted(tmp_path):
+    commands = (
+        Command(comment="Runs.", arguments=("tool", "--flag=a b", "--input=@x.npy", "--last")),
+        Command(comment="Times.", arguments=("other",), is_packaged=False),
+    )
+    outcome = writing.Outcome(
+        exported=exported(commands=commands), versions={}, ended=None, task={}
+    )
+    (tmp_path / "expected.json").write_text("{}")
+    writing.write_scripts(tmp_path, recorded(), outcome)
+    assert (tmp_path / "commands.sh").read_text().splitlines() == [
+        "#!/bin/sh",
+        "# Run in this directory.",
+        "# Runs.",
+        "tool \\",
+        "  '--flag=a b' \\",
+        "  --input=@x.npy \\",
+        "  --last",
+        "# Times. Not in the packages of requirements.txt.",
+        "other",
+    ]
+
+
+def test_what_a_worker_answers_is_read_as_it_was_written():
+    one = exported(commands=(Command(comment="C", arguments=("a", "b")),), notes=("n",))
+    answer = json.loads(json.dumps(attrs.asdict(one)))
+    assert Exported.read(answer) == one

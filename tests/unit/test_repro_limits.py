@@ -1,0 +1,201 @@
+"""A reproducer's `check.py` judges as the suite does, on both sides of every limit."""
+
+import json
+
+import ml_dtypes
+import numpy as np
+import pytest
+from cbs_test_plugin.generator import create_model
+from repro_support import load_check
+
+from comparative_benchmark.harness.generation_verification import verify_free_run
+from comparative_benchmark.harness.verification import verify
+from openxla.benchmark.artifacts import arrays
+
+SHAPE = (4, 33)
+TYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
+
+
+@pytest.fixture
+def both(tmp_path):
+    """Judges outputs by the suite and by a reproducer; returns whether each lets them pass."""
+
+    def judge(outputs, truth, reference, **parameters):
+        check, saved = load_check(tmp_path, truth, reference, parameters)
+        files = arrays.save_all(tmp_path / "outputs", "output", outputs)
+        paths = [tmp_path / "outputs" / file["file"] for file in files]
+        suite = verify(paths, saved["truth"], saved["reference"], parameters)
+        return suite.passed, not check.judge(outputs)
+
+    return judge
+
+
+def workload(dtype, seed=0, error=3e-3):
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(size=SHAPE)
+    return truth, (truth + error * rng.normal(size=SHAPE)).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("factor", [0.5, 0.97, 1.03, 3.0])
+def test_the_error_of_the_whole_output_has_the_suites_limit(both, dtype, factor):
+    # In float64 the noise can be put right beside the limit; the type then rounds it.
+    truth, reference = workload(TYPES[dtype], error=2e-2)
+    rng = np.random.default_rng(1)
+    noise = rng.choice([-1.0, 1.0], SHAPE)
+    scale = np.sqrt(np.mean(truth**2))
+    relative = np.sqrt(np.mean((reference.astype(np.float64) - truth) ** 2)) / scale
+    epsilon = float(ml_dtypes.finfo(TYPES[dtype]).eps)
+    allowed = (4 * relative + 2 * epsilon) * scale
+    output = (truth + factor * allowed * noise).astype(TYPES[dtype])
+    assert both([output], [truth], [reference]) == (factor < 1, factor < 1)
+
+
+@pytest.mark.parametrize("factor", [0.97, 1.03])
+def test_a_single_element_has_the_suites_limit(both, factor):
+    truth, reference = workload(np.float32)
+    largest = np.abs(reference.astype(np.float64) - truth).max()
+    scale = np.sqrt(np.mean(truth**2))
+    limit = 1.25 * 4 * largest + 4 * 2 * 2.0**-23 * scale
+    output = truth.astype(np.float32)
+    output[2, 3] = truth[2, 3] + factor * limit
+    assert both([output], [truth], [reference]) == (factor < 1, factor < 1)
+
+
+@pytest.mark.parametrize("factor", [0.97, 1.03])
+def test_a_quantised_output_has_the_suites_limit(both, factor):
+    truth, reference = workload(np.float32)
+    noise = np.random.default_rng(1).choice([-1.0, 1.0], SHAPE)
+    allowed = 10 ** (-15 / 20) * np.sqrt(np.mean(truth**2))
+    output = (truth + factor * allowed * noise).astype(np.float32)
+    due = (factor < 1, factor < 1)
+    assert both([output], [truth], [reference], min_sqnr_db=15.0) == due
+
+
+@pytest.mark.parametrize(("absolute", "passes"), [(1.03, True), (0.97, False)])
+def test_tolerances_of_a_case_hold_in_addition(both, absolute, passes):
+    truth, reference = workload(np.float32)
+    output = reference.copy()
+    largest = np.abs(output.astype(np.float64) - truth).max()
+    parameters = {"absolute_tolerance": absolute * largest, "relative_tolerance": 0.0}
+    assert both([output], [truth], [reference], **parameters) == (passes, passes)
+
+
+def broken(truth, reference):
+    nan, integers = reference.copy(), np.arange(12, dtype=np.int32)
+    nan[0, 0] = np.nan
+    one_off = integers.copy()
+    one_off[3] += 1
+    constant = np.ones(SHAPE, np.float32)
+    return {
+        "right": ([reference], [truth], [reference]),
+        "shape": ([reference.T], [truth], [reference]),
+        "type": ([reference.astype(np.float16)], [truth], [reference]),
+        "nan": ([nan], [truth], [reference]),
+        "count": ([reference, reference], [truth], [reference]),
+        "constant": ([constant], [constant.astype(np.float64)], [constant]),
+        "reference-off": ([reference], [truth], [2 * reference]),
+        "second-output": ([reference, 2 * reference], [truth] * 2, [reference] * 2),
+        "integers": ([integers], [integers.astype(np.float64)], [integers]),
+        "integer-off": ([one_off], [integers.astype(np.float64)], [integers]),
+        "complex": (
+            [reference.astype(np.complex64)],
+            [truth.astype(np.complex128)],
+            [reference.astype(np.complex64)],
+        ),
+        "complex-off": (
+            [reference.astype(np.complex64) * np.complex64(1j)],
+            [truth.astype(np.complex128)],
+            [reference.astype(np.complex64)],
+        ),
+    }
+
+
+PASSES = {"right", "integers", "complex"}
+
+
+@pytest.mark.parametrize("kind", broken(*workload(np.float32)))
+def test_what_the_suite_refuses_a_reproducer_refuses(both, kind):
+    passes = kind in PASSES
+    assert both(*broken(*workload(np.float32))[kind]) == (passes, passes)
+
+
+def generator(data_type, name):
+    return create_model(
+        model_name=name, data_type=data_type, max_new_tokens=8, seed=0, fault="none"
+    )
+
+
+@pytest.fixture
+def judge_text(tmp_path):
+    """Judges generated outputs by the suite and by a reproducer."""
+
+    def judge(change, data_type="fp32", name="toy-text", **parameters):
+        model = generator(data_type, name)
+        (ids,) = model.preprocess(model.generate_default_inputs())
+        truth = model.in_float64(ids)
+        reference = model.generate(ids, truth[0])
+        check, saved = load_check(
+            tmp_path, truth, reference, parameters, generates=True, data_type=data_type
+        )
+        outputs = [np.array(value) for value in model.generate(ids)]
+        change(outputs, truth)
+        files = arrays.save_all(tmp_path / "outputs", "output", outputs)
+        paths = [tmp_path / "outputs" / file["file"] for file in files]
+        suite = verify_free_run(
+            paths, saved["truth"], saved["reference"], parameters, data_type=data_type
+        )
+        limits = json.loads((tmp_path / "expected.json").read_text())["generation"]
+        return suite, check.judge(outputs), limits
+
+    return judge
+
+
+def nothing(outputs, truth):
+    pass
+
+
+def off_at_a_step(outputs, truth):
+    outputs[1][1, 3] += 2
+
+
+def one_logit_off(outputs, truth):
+    outputs[1][0, 2, 5] += 0.05
+
+
+def other_token(outputs, truth):
+    outputs[0][1, 2] = (outputs[0][1, 2] + 1) % outputs[1].shape[-1]
+
+
+@pytest.mark.parametrize("data_type", ["fp32", "bf16"])
+@pytest.mark.parametrize("change", [nothing, off_at_a_step, one_logit_off, other_token])
+def test_generated_text_is_judged_as_by_the_suite(judge_text, change, data_type):
+    suite, problems, _ = judge_text(change, data_type)
+    assert suite.passed == (not problems)
+    if change is nothing:
+        assert suite.passed
+    if change in (off_at_a_step, other_token):
+        assert not suite.passed
+
+
+def test_a_near_tie_may_go_either_way(judge_text):
+    """Rows of this model's head are twins, between which rounding decides."""
+    suite, problems, _ = judge_text(nothing, name="toy-text-twins")
+    assert suite.divergences
+    assert suite.passed
+    assert not problems
+
+
+def test_the_limits_of_generated_text_are_the_suites(judge_text):
+    suite, _, limits = judge_text(nothing)
+    (tokens,) = {len(row) for row in limits["step_rmse"]}
+    assert tokens == 8
+    assert limits["rmse"] > 0
+    assert min(map(min, limits["step_rmse"])) >= limits["rmse"] * 0.999
+    assert suite.allowed_relative_rmse is not None
+
+
+def test_tolerances_of_generated_text_hold_in_addition(judge_text):
+    suite, problems, _ = judge_text(nothing, absolute_tolerance=0.0, relative_tolerance=0.0)
+    assert not suite.passed
+    assert problems

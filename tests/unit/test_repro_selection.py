@@ -1,0 +1,171 @@
+"""Which result `cbs repro` takes, and what it says where that is not clear."""
+
+import copy
+
+import numpy as np
+import pytest
+
+from comparative_benchmark.cli_options import UsageError
+from comparative_benchmark.repro import BACKENDS, selection
+from comparative_benchmark.results.records import to_record
+from openxla.benchmark.artifacts import user_inputs
+
+BERT = "BERT_TINY_FP32_JAX_32XI32_BATCH1"
+OTHER = "BERT_TINY_FP32_JAX_32XI32_BATCH4"
+RESNET = "RESNET_TINY_FP32_JAX_3X32X32XF32_BATCH1"
+INPUT = "inputs/INPUT_DATA_MODEL_DEFAULT"
+RUN = {
+    "run_id": "r",
+    "execution_environment": {
+        "host": {"threads": 2, "cpu_model": "A CPU"},
+        "git_revision": "abc123",
+        "python_environment": [{"name": "jaxlib", "version": "0.1"}],
+        "environments": {"old": {"python_environment": [{"name": "jaxlib", "version": "0.0.9"}]}},
+    },
+}
+
+
+@pytest.fixture
+def document(make_trial, finished):
+    """Makes a results document of (model, competitor, changes of the record)."""
+
+    def make(*items):
+        records = []
+        for model, competitor, changes in items:
+            trial = make_trial(f"models/{model}/{INPUT}", competitor)
+            records.append(to_record(trial, finished(), run_id="r") | changes)
+        return {"runs": [RUN], "benchmarks": records}
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "asked", [f"models/{BERT}/{INPUT}", BERT, "BERT.+BATCH1/", "^models/BERT_TINY_FP32_JAX.+CH1"]
+)
+def test_a_case_is_known_by_its_name_its_models_or_an_expression(document, asked):
+    found = selection.find(
+        document(
+            (BERT, "jax_xla:xla", {}), (OTHER, "jax_xla:xla", {}), (RESNET, "jax_xla:xla", {})
+        ),
+        asked,
+    )
+    assert found.definition["model"] == BERT
+    assert found.host["threads"] == 2
+
+
+def test_an_expression_that_several_cases_match_lists_them(document):
+    with pytest.raises(UsageError, match="in the names of 2 cases") as caught:
+        selection.find(
+            document((BERT, "jax_xla:xla", {}), (OTHER, "jax_xla:xla", {})), "BERT_TINY_FP32_JAX"
+        )
+    assert BERT in str(caught.value)
+    assert OTHER in str(caught.value)
+
+
+def test_a_case_that_is_not_there_gets_the_nearest(document):
+    with pytest.raises(UsageError, match="no case of the results file") as caught:
+        selection.find(document((BERT, "jax_xla:xla", {})), BERT.replace("TINY", "TINI"))
+    assert BERT in str(caught.value)
+
+
+def test_a_malformed_expression_and_an_empty_file_are_named(document):
+    with pytest.raises(UsageError, match="no regular expression"):
+        selection.find(document((BERT, "jax_xla:xla", {})), "(")
+    with pytest.raises(UsageError, match="holds no result"):
+        selection.find(document(), BERT)
+
+
+def test_of_several_competitors_one_has_to_be_chosen(document):
+    several = document(
+        (BERT, "jax_xla:xla", {}),
+        (BERT, "iree:llvm-cpu", {"status": "wrong_output"}),
+        (BERT, "iree:llvm-cpu-data-tiling", {}),
+    )
+    with pytest.raises(UsageError, match="more than one competitor") as caught:
+        selection.find(several, BERT)
+    assert "iree:llvm-cpu (wrong_output)" in str(caught.value)
+    assert "--backend" in str(caught.value)
+    chosen = selection.find(several, BERT, competitor="iree:llvm-cpu")
+    assert chosen.record["status"] == "wrong_output"
+    assert selection.find(several, BERT, competitor="jax_xla").definition["backend"] == "jax_xla"
+    with pytest.raises(UsageError, match="--backend 'iree' names more than one"):
+        selection.find(several, BERT, competitor="iree")
+    with pytest.raises(UsageError, match="--backend 'xla_hlo' names no competitor"):
+        selection.find(several, BERT, competitor="xla_hlo")
+
+
+def test_of_a_trial_that_was_run_again_the_latest_counts(document):
+    again = document((BERT, "jax_xla:xla", {}), (BERT, "jax_xla:xla", {"status": "timeout"}))
+    assert selection.find(again, BERT).record["status"] == "timeout"
+
+
+def test_versions_are_those_of_where_it_was_measured(document):
+    found = selection.find(document((BERT, "jax_xla:xla", {"versions": {"jax": "0.1"}})), BERT)
+    assert found.versions == {"jaxlib": "0.1", "jax": "0.1"}
+    assert found.revision == "abc123"
+    elsewhere = document((BERT, "jax_xla:xla", {"versions": {}}))
+    elsewhere["benchmarks"][0]["definition"]["environment"] = {"name": "old", "python": "/old"}
+    assert selection.find(elsewhere, BERT).versions == {"jaxlib": "0.0.9"}
+
+
+@pytest.mark.parametrize("competitor", ["jax_xla:xla", "iree:llvm-cpu", "xla_hlo:hlo-text"])
+def test_the_trial_of_a_result_is_the_one_that_was_run(document, make_trial, competitor):
+    found = selection.find(document((BERT, competitor, {})), BERT)
+    again = selection.trial_of(found)
+    assert again == make_trial(f"models/{BERT}/{INPUT}", competitor)
+
+
+def _changed(found, **changes):
+    record = copy.deepcopy(found.record)
+    record["definition"] |= changes
+    return selection.Recorded(record=record, run=found.run)
+
+
+def test_what_is_not_any_more_what_was_measured_is_refused(document):
+    found = selection.find(document((BERT, "jax_xla:xla", {})), BERT)
+    workload = found.definition["workload"] | {"digest": "0" * 64}
+    with pytest.raises(UsageError, match=r"not any more what was measured.*revision abc123"):
+        selection.trial_of(_changed(found, workload=workload))
+    with pytest.raises(UsageError, match="no model GONE"):
+        selection.trial_of(_changed(found, model="GONE", benchmark_name="models/GONE/inputs/X"))
+    with pytest.raises(UsageError, match="no input X of"):
+        selection.trial_of(
+            _changed(found, benchmark_name=f"models/{BERT}/inputs/X", input_data="X")
+        )
+
+
+def test_what_can_not_be_exported_is_refused(document):
+    found = selection.find(document((BERT, "jax_xla:xla", {})), BERT)
+    with pytest.raises(UsageError, match="programs of nobody can not be exported"):
+        selection.trial_of(_changed(found, backend="nobody"))
+    with pytest.raises(UsageError, match="made for CPUs"):
+        selection.trial_of(_changed(found, device="host-gpu"))
+    with pytest.raises(UsageError, match="an environment that is gone"):
+        selection.trial_of(_changed(found, environment={"name": "old", "python": "/nowhere"}))
+
+
+def test_a_case_on_a_users_own_inputs_is_found_by_where_they_are(document, tmp_path, finished):
+    for index, value in enumerate((np.arange(32), np.ones(32))):
+        np.save(tmp_path / f"input_{index}.npy", value.astype(np.int32).reshape(1, 32))
+    found = selection.find(document((BERT, "jax_xla:xla", {})), BERT)
+    trial = selection.trial_of(found)
+    (case,) = user_inputs.cases_with([trial.case], user_inputs.read(tmp_path))
+    own = type(trial)(
+        case=case,
+        workload=selection.workload_of(case),
+        competitor=trial.competitor,
+        device=trial.device,
+    )
+    record = to_record(own, finished(), run_id="r")
+    again = selection.trial_of(selection.Recorded(record=record, run=RUN))
+    assert again == own
+    (tmp_path / "input_1.npy").unlink()
+    with pytest.raises(UsageError, match="the inputs that it was measured on"):
+        selection.trial_of(selection.Recorded(record=record, run=RUN))
+
+
+def test_every_backend_of_the_suite_has_an_exporter():
+    from comparative_benchmark.backend_api import backends
+
+    own = {name for name, info in backends().items() if info.implementation.startswith("compar")}
+    assert set(BACKENDS) == own

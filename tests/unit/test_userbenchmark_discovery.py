@@ -1,0 +1,165 @@
+"""Which userbenchmarks there are, what their `ci.yaml` says, and what is wrong with either."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from comparative_benchmark import cli
+from comparative_benchmark.userbenchmarks import authoring
+from comparative_benchmark.userbenchmarks.ci import CiError, read_ci
+from comparative_benchmark.userbenchmarks.discovery import (
+    UserbenchmarkError,
+    find,
+    find_all,
+    find_folder,
+)
+from comparative_benchmark.userbenchmarks.metrics import MetricsError, metrics_files, read_metrics
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "userbenchmark"
+    for name in ("first", "second-one"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "__init__.py").write_text(
+            f'"""What {name} does.\n\nMore."""\nraise RuntimeError("imported")\n'
+        )
+    (folder / "empty").mkdir()
+    (folder / ".hidden").mkdir()
+    (folder / "utils.py").write_text("")
+    return folder
+
+
+def test_folders_with_a_package_are_found_and_none_is_imported(folder):
+    assert [item.name for item in find_all(folder)] == ["first", "second-one"]
+    assert find("first", folder).summary == "What first does."
+    assert not find("first", folder).has_detector
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("frist", "did you mean 'first'?"),
+        ("nothing-like-it", "no userbenchmark 'nothing-like-it' in"),
+        ("empty", "has no __init__.py with run"),
+        ("../userbenchmark/first", "no userbenchmark"),
+    ],
+)
+def test_an_unknown_name_is_refused(folder, name, words):
+    with pytest.raises(UserbenchmarkError) as error:
+        find(name, folder)
+    assert words in str(error.value)
+
+
+def test_the_folder_here_comes_before_that_of_the_checkout(folder, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    assert find_folder(None) == folder
+    with pytest.raises(UserbenchmarkError, match=r"--directory .* is no directory"):
+        find_folder(folder / "none")
+
+
+def test_those_of_the_suite_are_listed(capsys, tmp_path, monkeypatch):
+    pytest.importorskip("yaml")
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["userbenchmark", "list", "--json"]) == 0
+    found = {item["name"]: item for item in json.loads(capsys.readouterr().out)}
+    assert set(found) == {"comparative_suite", "compile_latency"}
+    assert all(item["has_detector"] and item["schedule"] == "nightly" for item in found.values())
+
+
+def test_list_names_an_invalid_ci_file_and_lists_the_others(folder, capsys):
+    pytest.importorskip("yaml")
+    (folder / "first" / "ci.yaml").write_text("platform: host-cpu\nschedule: hourly\n")
+    (folder / "second-one" / "ci.yaml").write_text("platform: gcp_a100\nschedule: weekly\n")
+    assert cli.main(["userbenchmark", "list", "--directory", str(folder)]) == 3
+    said = capsys.readouterr()
+    assert "schedule 'hourly' is none of nightly, weekly" in said.err
+    assert said.out.startswith("second-one  weekly on gcp_a100; 7 % threshold; What second-one")
+    arguments = ["userbenchmark", "list", "--schedule", "nightly", "--directory", str(folder)]
+    cli.main(arguments)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("platform: gcp_a100\nschedule: nightly\nfoo: 1\n", "unknown key 'foo'"),
+        ("platform: a_toaster\nschedule: nightly\n", "platform 'a_toaster' is none of gcp_a100"),
+        ("platform: [gcp_a100]\nschedule: nightly\n", "is none of"),
+        ("schedule: nightly\n", "'platform' is missing"),
+        ("- a\n", "no mapping of 'platform' and 'schedule'"),
+        ("", "no mapping"),
+        ("platform: 'gcp\nschedule: :\n", "ci.yaml:"),
+        ("!!python/object/apply:os.system [id]\n", "no YAML"),
+    ],
+)
+def test_an_invalid_ci_file_is_refused_by_name(tmp_path, text, words):
+    pytest.importorskip("yaml")
+    path = tmp_path / "ci.yaml"
+    path.write_text(text)
+    with pytest.raises(CiError) as error:
+        read_ci(path)
+    assert str(path) in str(error.value)
+    assert words in str(error.value)
+
+
+def test_a_file_in_bytes_that_are_no_text_is_refused(tmp_path):
+    pytest.importorskip("yaml")
+    path = tmp_path / "ci.yaml"
+    path.write_bytes(b"platform: \xff\n")
+    with pytest.raises(CiError, match="no YAML that can be read"):
+        read_ci(path)
+
+
+def test_no_ci_file_is_no_ci(tmp_path):
+    assert read_ci(tmp_path / "ci.yaml") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "a.json:1: no JSON"),
+        ("[]", "no metrics file: [] is no object"),
+        ('{"name": "x", "environ": {}}', "field 'metrics' is missing"),
+        ('{"name": "x", "environ": {}, "metrics": {"a": null}}', "metric 'a': None is no number"),
+        ('{"name": "x", "environ": {}, "metrics": {"a": NaN}}', "no finite number"),
+        ('{"name": "x", "environ": {}, "metrics": {"a": true}}', "no number"),
+        ('{"name": "y", "environ": {}, "metrics": {}}', "of the userbenchmark 'y', not 'x'"),
+    ],
+)
+def test_damaged_metrics_are_refused_by_name(tmp_path, text, words):
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with pytest.raises(MetricsError) as error:
+        read_metrics(path, "x")
+    assert str(path) in str(error.value)
+    assert words in str(error.value)
+
+
+def test_what_authors_write_is_what_is_read(tmp_path, monkeypatch):
+    monkeypatch.setenv(authoring.OUTPUT_VARIABLE, str(tmp_path))
+    for _ in range(3):
+        # Three in one second are three files.
+        authoring.dump_output("mine", authoring.get_output_json("mine", {"a": 1.0, "b": "failed"}))
+    paths = metrics_files(tmp_path / "mine")
+    assert len(paths) == 3
+    document = read_metrics(paths[0], "mine")
+    assert document["metrics"] == {"a": 1.0, "b": "failed"}
+    assert document["environ"]["metrics_version"] == "v0.1"
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        authoring.dump_output("mine", authoring.get_output_json("mine", {"a": float("nan")}))
+    assert len(metrics_files(tmp_path / "mine")) == 3
+
+
+def test_what_torchbench_imports_from_utils_is_there():
+    path = Path(cli.__file__).parents[1] / "userbenchmark" / "utils.py"
+    spec = importlib.util.spec_from_file_location("utils_of_userbenchmark", path)
+    utils = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(utils)
+    assert path.parents[1] == utils.REPO_PATH
+    for name in ("dump_output", "get_output_dir", "TorchBenchABTestMetric", "add_path"):
+        assert getattr(utils, name) is getattr(authoring, name)
+    result = utils.TorchBenchABTestResult("a", {}, {}, {})
+    assert (result.bisection, result.bisection_mode) == ("pytorch", "bisect")
