@@ -65,10 +65,7 @@ def main() -> None:
         file = checkpoints.seeded(bert.ARCHITECTURE, name) / checkpoints.WEIGHTS_FILE
         size = file.stat().st_size
         print(f"{name}: {size / 1e6:.0f} MB")
-        found = [
-            _measured(framework, name, file, chosen.rounds)
-            for framework in frameworks
-        ]
+        found = [_measured(framework, name, file, chosen.rounds) for framework in frameworks]
     _print(found, size)
     if not chosen.quick:
         for loaded in found:

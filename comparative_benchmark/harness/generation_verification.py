@@ -40,7 +40,7 @@ _NO_PARAMETERS: Mapping[str, float] = MappingProxyType({})
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class _Limits:
+class Limits:
     """How far off logits may be, in their own unit.
 
     Attributes:
@@ -62,7 +62,7 @@ class _Limits:
     absolute: float | None = None
     relative: float | None = None
 
-    def doubled(self) -> "_Limits":
+    def doubled(self) -> "Limits":
         """Returns limits for the difference of two runs, each of which is within these."""
         return attrs.evolve(
             self, rmse=2 * self.rmse, step_rmse=2 * self.step_rmse, element=2 * self.element
@@ -127,7 +127,9 @@ def verify_same_run(
       parameters: see there.
       data_type: see there.
     """
-    found = _limits(open_array(truth[LOGITS]), open_array(reference[LOGITS]), parameters, data_type)
+    found = limits_of(
+        open_array(truth[LOGITS]), open_array(reference[LOGITS]), parameters, data_type
+    )
     if isinstance(found, str):
         return failed(found)
     own, due = [[open_array(path) for path in paths] for paths in (outputs, repeated)]
@@ -153,7 +155,7 @@ def _verify(
     ]
     if problem := _form_problem(own, due, same_type):
         return failed(problem)
-    limits = _limits(due[LOGITS], same_type[LOGITS], parameters, data_type)
+    limits = limits_of(due[LOGITS], same_type[LOGITS], parameters, data_type)
     if isinstance(limits, str):
         return failed(limits)
     return _judge(own, due, limits, is_fed=is_fed, whose="the truth")
@@ -174,9 +176,9 @@ def _form_problem(
     return None
 
 
-def _limits(
+def limits_of(
     truth: Array, reference: Array, parameters: Mapping[str, float], data_type: str | None
-) -> _Limits | str:
+) -> Limits | str:
     """Returns the limits that the reference's own error gives, or why nothing can be judged.
 
     The rule is that of `verification.verify`, for all steps together and for each.
@@ -205,7 +207,7 @@ def _limits(
     type_floor = FLOORS[DATA_TYPES.get(str(data_type), "f32")]
     floor = parameters.get("rmse_floor", type_floor) * scale
     factor = parameters.get("rmse_factor", RMSE_FACTOR)
-    return _Limits(
+    return Limits(
         scale=scale,
         reference_rmse=rmse,
         rmse=factor * rmse + floor,
@@ -217,7 +219,7 @@ def _limits(
 
 
 def _judge(
-    own: Sequence[Array], due: Sequence[Array], limits: _Limits, *, is_fed: bool, whose: str
+    own: Sequence[Array], due: Sequence[Array], limits: Limits, *, is_fed: bool, whose: str
 ) -> Verification:
     """Judges step after step, all sequences at each, until one is wrong.
 
@@ -259,7 +261,7 @@ class _Judged:
     """What has been judged so far."""
 
     tokens_fed: Any
-    limits: _Limits
+    limits: Limits
     squared: float = 0.0
     count: int = 0
     largest: float = 0.0

@@ -98,6 +98,34 @@ def missing(window: Window, *, most_runs: int) -> list[Finding]:
     return found
 
 
+def added(window: Window) -> list[Finding]:
+    """Returns what is in the latest run of a place for the first time, where others are not.
+
+    The findings are no regressions: last good and first bad are that one night.
+    """
+    found = []
+    for runs in _times(window).values():
+        latest = max(runs.values(), key=lambda run: run.time_us)
+        fresh = [series for series in latest.nights if len(window.nights[series]) == 1]
+        if len(fresh) == len(latest.nights):
+            continue
+        for series in fresh:
+            night = latest.nights[series]
+            found.append(
+                Finding(
+                    kind=Kind.MISSING,
+                    dimensions=window.dimensions[series],
+                    metric="status",
+                    after=night.latency_ms,
+                    last_good=occurrence(night, window),
+                    first_bad=occurrence(night, window),
+                    nights=1,
+                    what=f"new: {night.status}",
+                )
+            )
+    return found
+
+
 def _sentence(without: list[_Run]) -> str:
     first = without[0]
     name = first.run_id or f"of {moment(first.time_us):%Y-%m-%d %H:%M}"

@@ -122,9 +122,12 @@ def _regressions(options: argparse.Namespace, database: Database) -> int:
     report = regressions.look(database, _filter(options), settings)
     counted = report.counted
     if options.yaml is not None:
-        _write(options.yaml, issue.as_yaml(issue.as_mapping(counted, name=options.name)))
+        document = issue.as_mapping(counted, name=options.name, added=report.added)
+        _write(options.yaml, issue.as_yaml(document))
     if options.issue is not None:
-        text = issue.issue_text(counted, name=options.name, owners=options.owner)
+        text = issue.issue_text(
+            counted, name=options.name, owners=options.owner, added=report.added
+        )
         _write(options.issue, text)
         try:
             issue.tell_workflow(counted)
@@ -149,6 +152,7 @@ def _report_as_json(report: regressions.Report) -> str:
             "short": report.short,
             "noise_floor": dict(report.floor),
             "findings": [as_json(finding) for finding in report.findings],
+            "added": [finding.name for finding in report.added],
         },
         indent=2,
         allow_nan=False,

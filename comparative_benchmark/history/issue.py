@@ -20,7 +20,9 @@ _DETECTED = "TORCHBENCH_REGRESSION_DETECTED"
 _NO_PLAIN_KEY = ("yes", "off", "true", "false", "null")
 
 
-def as_mapping(findings: Sequence[Finding], *, name: str) -> dict[str, Any]:
+def as_mapping(
+    findings: Sequence[Finding], *, name: str, added: Sequence[Finding] = ()
+) -> dict[str, Any]:
     """Returns the content of the YAML file.
 
     `control_env` is of the oldest last good night and `treatment_env` of the latest first bad one;
@@ -30,6 +32,7 @@ def as_mapping(findings: Sequence[Finding], *, name: str) -> dict[str, Any]:
     Args:
       findings: those that count.
       name: of the benchmark.
+      added: what is there for the first time.
     """
     present = [finding for finding in findings if finding.kind is not Kind.MISSING]
     gone = [finding for finding in findings if finding.kind is Kind.MISSING]
@@ -41,7 +44,7 @@ def as_mapping(findings: Sequence[Finding], *, name: str) -> dict[str, Any]:
         "treatment_env": _environment(treatment),
         "details": {_key(finding): _detail(finding) for finding in present},
         "control_only_metrics": {_key(finding): finding.what for finding in gone},
-        "treatment_only_metrics": {},
+        "treatment_only_metrics": {_key(finding): finding.what for finding in added},
         "bisection": _suspect(findings),
         "bisection_mode": "bisect",
         "bisection_config_file_path": None,
@@ -53,7 +56,13 @@ def as_yaml(document: Mapping[str, Any]) -> str:
     return "".join(f"{line}\n" for line in _lines(document))
 
 
-def issue_text(findings: Sequence[Finding], *, name: str, owners: Sequence[str] = ()) -> str:
+def issue_text(
+    findings: Sequence[Finding],
+    *,
+    name: str,
+    owners: Sequence[str] = (),
+    added: Sequence[Finding] = (),
+) -> str:
     """Returns Markdown with the sections of TorchBench's issues."""
     present = [finding for finding in findings if finding.kind is not Kind.MISSING]
     gone = [finding for finding in findings if finding.kind is Kind.MISSING]
@@ -66,7 +75,8 @@ def issue_text(findings: Sequence[Finding], *, name: str, owners: Sequence[str] 
         "Affected Tests:\n" + _list(_line(finding) for finding in present),
         "Tests that were no longer run on affected commit:\n"
         + _list(f"{_code(finding.name)}: {_plain(finding.what)}" for finding in gone),
-        "Tests that were newly added on affected commit:\n" + _list([]),
+        "Tests that were newly added on affected commit:\n"
+        + _list(f"{_code(finding.name)}: {_plain(finding.what)}" for finding in added),
     ]
     if owners:
         sections.append("cc " + " ".join(owners))

@@ -51,12 +51,14 @@ class Report:
 
     Attributes:
       findings: those that count, and those that are withheld.
+      added: what the latest run has for the first time; no regressions.
       series: how many were looked at; `judged` of their trends were long enough for steps.
       short: series that have fewer than `FEWEST_NIGHTS` results with a latency.
       floor: of latency by machine and device: how far unchanged programs differ, as a fraction.
     """
 
     findings: Sequence[Finding]
+    added: Sequence[Finding]
     series: int
     judged: int
     short: int
@@ -94,6 +96,7 @@ def look(database: Database, which: Filter, settings: Settings | None = None) ->
     latency = trends[METRICS.index("latency_ms")]
     return Report(
         findings=sorted(found, key=_order),
+        added=absences.added(window),
         series=len(window.nights),
         judged=judged,
         short=len(window.nights) - len(latency.series),

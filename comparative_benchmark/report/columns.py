@@ -120,6 +120,7 @@ def _workload(result: Result, cost: Cost | None, tables: Tables) -> int:
         tables.workloads.append(
             {
                 "label": case.label,
+                "input": text(definition, "input_data"),
                 "digest": case.workload[:16],
                 "data_type": case.data_type,
                 "batch_size": batch_size if isinstance(batch_size, int) else None,

@@ -82,4 +82,5 @@ def _chosen(values: Sequence[float], count: int, chooser: random.Random) -> list
 def _digits(values: Sequence[float], low: float, scale: float) -> str:
     steps = np.rint(np.log(np.asarray(values, dtype=np.float64) / low) * scale).astype(np.int64)
     pairs = np.stack(np.divmod(steps, len(DIGITS)), axis=1)
-    return _CODES[pairs].tobytes().decode("ascii")
+    text: str = _CODES[pairs].tobytes().decode("ascii")
+    return text

@@ -22,7 +22,7 @@ from comparative_benchmark.harness.preparation import Preparation
 from comparative_benchmark.harness.session import Limits, SessionEnded
 from comparative_benchmark.harness.settings import RunSettings
 from comparative_benchmark.harness.trial import Trial
-from comparative_benchmark.repro import selection, writing
+from comparative_benchmark.repro import readme, selection, writing
 from comparative_benchmark.repro.exported import Exported
 from comparative_benchmark.repro.selection import Recorded
 from comparative_benchmark.repro.writing import Outcome
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
         if options.check and outcome.exported:
             console.say(f"running    {trial}")
             check = _check(directory, trial, options.timeout)
-        writing.write_readme(directory, trial, recorded, outcome, check=check)
+        readme.write(directory, trial, recorded, outcome, check=check)
     return _told(console, target, recorded, outcome, check)
 
 

@@ -11,16 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from comparative_benchmark.harness.generation_verification import limits_of
 from comparative_benchmark.harness.quantized_verification import MIN_SQNR, largest_error
 from comparative_benchmark.harness.verification import (
-    EPSILONS,
-    FLOOR_IN_EPSILONS,
+    FLOORS,
     MAX_ERROR_FACTOR,
     RMSE_FACTOR,
     open_array,
     verify,
 )
-from openxla.benchmark.models.architectures.base import DATA_TYPES
 from openxla.benchmark.models.generation import LOGITS
 from openxla.benchmark.models.preprocessing import element_type_of
 
@@ -54,7 +53,17 @@ def expected(
     found: Limits = {"outputs": [], "generation": None, "problem": None}
     if generates:
         found["outputs"] = [{"dtype": open_array(path).dtype.name} for path in reference]
-        found["generation"] = _generation(truth[LOGITS], reference[LOGITS], parameters, data_type)
+        limits = limits_of(
+            open_array(truth[LOGITS]), open_array(reference[LOGITS]), parameters, data_type
+        )
+        if isinstance(limits, str):
+            return found | {"problem": limits}
+        found["generation"] = {
+            "rmse": limits.rmse,
+            "step_rmse": limits.step_rmse.tolist(),
+            "largest_error": limits.element,
+            "tolerance": _tolerance(parameters),
+        }
         return found
     for index, (due, same_type) in enumerate(zip(truth, reference, strict=True)):
         limits, problem = _output(due, same_type, parameters)
@@ -85,41 +94,14 @@ def _output(
         scale, _, _ = _errors(open_array(truth), same_type)
         least = parameters.get(MIN_SQNR)
         if least is None:
-            epsilon = EPSILONS.get(element_type_of(same_type.dtype), 0.0)
-            limits["largest_error"] = _largest(
-                verdict.max_abs_error or 0.0, epsilon, scale, parameters
-            )
+            factor = parameters.get("rmse_factor", RMSE_FACTOR)
+            type_floor = FLOORS.get(element_type_of(same_type.dtype), 0.0)
+            floor = parameters.get("rmse_floor", type_floor) * scale
+            error = verdict.max_abs_error or 0.0
+            limits["largest_error"] = MAX_ERROR_FACTOR * factor * error + 4 * floor
         else:
             limits["largest_error"] = largest_error(least, scale)
     return limits, None
-
-
-def _generation(
-    truth: Path, reference: Path, parameters: Mapping[str, float], data_type: str | None
-) -> Limits:
-    due, same_type = open_array(truth), open_array(reference)
-    steps = due.shape[:2]
-    squared = np.zeros(steps)
-    for place in np.ndindex(*steps):
-        squared[place] = _errors(due[place], same_type[place])[1] ** 2
-    scale, rmse, largest = _errors(due, same_type)
-    epsilon = EPSILONS[DATA_TYPES.get(str(data_type), "f32")]
-    floor = parameters.get("rmse_floor", FLOOR_IN_EPSILONS * epsilon) * scale
-    factor = parameters.get("rmse_factor", RMSE_FACTOR)
-    return {
-        "rmse": factor * rmse + floor,
-        "step_rmse": (factor * np.maximum(rmse, np.sqrt(squared)) + floor).tolist(),
-        "largest_error": _largest(largest, epsilon, scale, parameters),
-        "tolerance": _tolerance(parameters),
-    }
-
-
-def _largest(
-    reference_error: float, epsilon: float, scale: float, parameters: Mapping[str, float]
-) -> float:
-    floor = parameters.get("rmse_floor", FLOOR_IN_EPSILONS * epsilon)
-    factor = parameters.get("rmse_factor", RMSE_FACTOR)
-    return MAX_ERROR_FACTOR * factor * reference_error + 4 * floor * scale
 
 
 def _tolerance(parameters: Mapping[str, float]) -> list[float] | None:

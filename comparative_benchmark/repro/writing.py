@@ -1,4 +1,4 @@
-"""Writes a reproducer's directory, except the program, which an exporter has written there."""
+"""Writes a reproducer's data and scripts; exporters write the program, `readme` the page."""
 
 import json
 import pprint
@@ -11,10 +11,8 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.harness.quantized_verification import MIN_SQNR
 from comparative_benchmark.harness.session import SessionEnded
 from comparative_benchmark.harness.trial import Trial
-from comparative_benchmark.harness.verification import FLOOR_IN_EPSILONS, RMSE_FACTOR
 from comparative_benchmark.repro import limits
 from comparative_benchmark.repro.exported import Exported
 from comparative_benchmark.repro.selection import Recorded
@@ -24,16 +22,6 @@ from openxla.benchmark.workloads import generated_tokens
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _WIDTH = 88
-# What a status says of running the reproducer.
-_DUE = {
-    "ok": "It is due to pass, in a time like the recorded one.",
-    "unsteady": "It is due to pass; what was recorded is that its times do not settle.",
-    "wrong_output": "It is due to fail as recorded.",
-    "crashed": "It is due to crash as recorded.",
-    "timeout": "It is due to take as long as recorded, or longer.",
-    "out_of_memory": "It is due to need as much memory as recorded.",
-    "unsupported": "The suite refused it for the reason above; here it goes as far as it can.",
-}
 
 
 @attrs.frozen(kw_only=True)
@@ -93,49 +81,10 @@ def write_scripts(directory: Path, recorded: Recorded, outcome: Outcome) -> None
     for name in ("check.py", *exported.modules):
         _copy(directory, name)
     settings = {name: _as_python(value) for name, value in exported.settings.items()}
-    (directory / "run.py").write_text(_filled(exported.script, settings), encoding="utf-8")
+    (directory / "run.py").write_text(filled(exported.script, settings), encoding="utf-8")
     if exported.commands:
-        lines = list(_shell_lines(exported))
+        lines = list(shell_lines(exported))
         (directory / "commands.sh").write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def write_readme(
-    directory: Path, trial: Trial, recorded: Recorded, outcome: Outcome, *, check: str | None
-) -> None:
-    """Writes `README.md`.
-
-    Args:
-      directory: the reproducer's.
-      trial: what is reproduced.
-      recorded: how it was measured.
-      outcome: of the export.
-      check: what `run.py` has given here; None if it was not run.
-    """
-    record, exported = recorded.record, outcome.exported
-    traceback = record.get("traceback")
-    fields = {
-        "case": trial.case.name,
-        "competitor": str(trial.competitor),
-        "what": _what(outcome),
-        "status": record["status"],
-        "phase": f" in `{record['phase']}`" if record.get("phase") else "",
-        "reason": f"- reason: {record['reason']}\n" if record.get("reason") else "",
-        "date": (recorded.run.get("trigger") or {}).get("timestamp", "at an unknown time"),
-        "revision": f", suite at {recorded.revision}" if recorded.revision else "",
-        "machine": _machine(recorded.host),
-        "traceback": f"```\n{traceback.rstrip()}\n```\n\n" if traceback else "",
-        "due": _DUE.get(record["status"], "It is due to end as recorded."),
-        "commands": _commands_text(exported),
-        "check": f"Run once where it was made:\n\n```\n{check}\n```\n\n" if check else "",
-        "files": "\n".join(f"- `{name}`: {text}" for name, text in _files(directory, outcome)),
-        "versions": _versions_table(recorded, outcome),
-        "rule": _rule(trial),
-        "notes": "\n".join(f"- {note}" for note in _notes(trial, recorded, outcome)),
-    }
-    text = _filled("readme.md", fields)
-    if exported is None:
-        text = _without_run(text)
-    (directory / "README.md").write_text(text, encoding="utf-8")
 
 
 def summary(recorded: Recorded) -> str:
@@ -147,40 +96,6 @@ def summary(recorded: Recorded) -> str:
     return "ok" if median_ms is None else f"ok, median {median_ms:.4g} ms"
 
 
-def _what(outcome: Outcome) -> str:
-    if outcome.exported is not None:
-        return (
-            "One case of the Common Benchmark Suite as a program that runs without it: what is "
-            "compiled, weights, inputs and expected outputs."
-        )
-    ended = outcome.ended
-    how = "" if ended is None else f" ({ended.status.value} in `{ended.phase}`)"
-    return (
-        f"The program of this case can not be exported{how}: there is nothing to compile. "
-        "`traceback.txt` says where the export ends, `export.py` repeats it."
-    )
-
-
-def _files(directory: Path, outcome: Outcome) -> Iterator[tuple[str, str]]:
-    exported = outcome.exported
-    described = {
-        **({} if exported is None else exported.files),
-        "inputs": "input_0.npy and so on, one for each argument; bfloat16 as two bytes an element",
-        "expected": "truth_N.npy and reference_N.npy of each output",
-        "expected.json": "the limits, see below",
-        "run.py": "compiles, runs, judges, times",
-        "check.py": "reads arrays and judges; NumPy alone",
-        "commands.sh": "the same by command lines",
-        "requirements.txt": "versions that were measured",
-        "result.json": "the result as recorded, and what is known of the machine",
-        "traceback.txt": "of the export, here",
-        "export.py": "exports again, by export.json; needs the suite and the framework",
-    }
-    for name, text in described.items():
-        if (directory / name).exists():
-            yield name, text
-
-
 def _requirements(recorded: Recorded, outcome: Outcome) -> list[str]:
     """Returns the lines of `requirements.txt`: versions that were measured, if they are known."""
     names: Sequence[str] = list(recorded.record.get("versions") or {})
@@ -188,7 +103,7 @@ def _requirements(recorded: Recorded, outcome: Outcome) -> list[str]:
         names = outcome.exported.packages
     measured, lines = recorded.versions, []
     for name in names:
-        version = _version_in(measured, name) or outcome.versions.get(name)
+        version = version_in(measured, name) or outcome.versions.get(name)
         if version is None:
             lines.append(f"{name}  # no version is known\n")
             continue
@@ -198,7 +113,7 @@ def _requirements(recorded: Recorded, outcome: Outcome) -> list[str]:
     return lines
 
 
-def _version_in(versions: Mapping[str, str], name: str) -> str | None:
+def version_in(versions: Mapping[str, str], name: str) -> str | None:
     """Returns the version of a package, by its name in any spelling."""
     wanted = name.lower().replace("_", "-")
     for known, version in versions.items():
@@ -207,39 +122,8 @@ def _version_in(versions: Mapping[str, str], name: str) -> str | None:
     return None
 
 
-def _versions_table(recorded: Recorded, outcome: Outcome) -> str:
-    names = list(outcome.exported.packages) if outcome.exported else []
-    told = recorded.record.get("versions") or {}
-    rows = ["| package | measured | exported by |", "|---|---|---|"]
-    for name in dict.fromkeys([*names, *told]):
-        measured = _version_in(recorded.versions, name) or "?"
-        rows.append(f"| {name} | {measured} | {outcome.versions.get(name, '')} |")
-    return "\n".join(rows)
-
-
-def _machine(host: Mapping[str, Any]) -> str:
-    memory = host.get("memory_bytes")
-    facts = (
-        host.get("cpu_model"),
-        host.get("architecture"),
-        f"{host.get('logical_cpus', '?')} logical CPUs",
-        f"threads: {host.get('threads', '?')}",
-        f"{memory / 2**30:.0f} GiB" if memory else None,
-        f"governor {host['governor']}" if host.get("governor") else None,
-        host.get("system"),
-        f"Python {host['python']}" if host.get("python") else None,
-    )
-    return ", ".join(str(fact) for fact in facts if fact)
-
-
-def _commands_text(exported: Exported | None) -> str:
-    if exported is None or not exported.commands:
-        return ""
-    lines = "\n".join(_shell_lines(exported, heading=False))
-    return f"\nBy command lines (`commands.sh`):\n\n```\n{lines}\n```\n"
-
-
-def _shell_lines(exported: Exported, *, heading: bool = True) -> Iterator[str]:
+def shell_lines(exported: Exported, *, heading: bool = True) -> Iterator[str]:
+    """Yields the command lines of a program, as they stand in a shell script."""
     if heading:
         yield "#!/bin/sh"
         yield "# Run in this directory."
@@ -250,45 +134,6 @@ def _shell_lines(exported: Exported, *, heading: bool = True) -> Iterator[str]:
         yield " \\\n  ".join(words) if len(words) > 3 else " ".join(words)
 
 
-def _rule(trial: Trial) -> str:
-    parameters = trial.verify_parameters
-    if MIN_SQNR in parameters:
-        return f"They are those of a signal-to-noise ratio of {parameters[MIN_SQNR]:g} dB."
-    text = (
-        f"They are {parameters.get('rmse_factor', RMSE_FACTOR):g} times the reference's error, "
-        f"plus {FLOOR_IN_EPSILONS:g} times the spacing of numbers near one."
-    )
-    if generated_tokens(trial.case) is not None:
-        text += " Generated text is judged step by step, up to where it leaves the truth's tokens."
-    return text
-
-
-def _notes(trial: Trial, recorded: Recorded, outcome: Outcome) -> Iterator[str]:
-    case, exported = trial.case, outcome.exported
-    module = case.model.model_impl.module_path
-    yield f"The model is `create_model(**{dict(case.model.model_parameters)!r})` of `{module}`."
-    if exported is None:
-        return
-    yield from exported.notes
-    recorded_sha256 = (metrics_of(recorded.record).get("program") or {}).get("artifact_sha256")
-    if recorded_sha256 and exported.program_sha256:
-        same = "that" if recorded_sha256 == exported.program_sha256 else "not that"
-        yield f"The program is {same} of the measurement, by its sha256 ({recorded_sha256})."
-    elif recorded_sha256:
-        yield f"sha256 of the compiled program as measured: {recorded_sha256}."
-    for name in exported.packages:
-        measured = _version_in(recorded.versions, name)
-        here = outcome.versions.get(name)
-        if measured and here and measured != here:
-            yield f"Exported by {name} {here}; measured was {measured}."
-
-
-def _without_run(text: str) -> str:
-    """Returns the page without the parts that are about running a program."""
-    head, _, rest = text.partition("## How to run it")
-    return head + "## What is here" + rest.partition("## What is here")[2]
-
-
 def _as_python(value: Any) -> str:
     """Returns a setting as it stands in a script: texts as they are, other values as literals."""
     if isinstance(value, str):
@@ -296,7 +141,8 @@ def _as_python(value: Any) -> str:
     return pprint.pformat(value, width=_WIDTH, sort_dicts=False)
 
 
-def _filled(name: str, fields: Mapping[str, str]) -> str:
+def filled(name: str, fields: Mapping[str, str]) -> str:
+    """Returns a template with its fields filled in."""
     template = string.Template((_TEMPLATES / f"{name}.txt").read_text(encoding="utf-8"))
     return template.substitute(fields)
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -108,20 +109,27 @@ def bisect(tmp_path_factory, environment):
         "PIP_FIND_LINKS": str(wheels),
     }
 
-    def run(*arguments, backend="test_numpy"):
+    def run(*arguments, backend="test_numpy", interrupted_after=None):
         command = [sys.executable, "-m", "comparative_benchmark.cli", "bisect"]
         command += ["--suite", "bisected_suite", "-name", "models/BISECTED/.+"]
         command += ["--backend", backend, "--requirements", "requirements.txt"]
-        done = subprocess.run(
+        process = subprocess.Popen(
             [*command, *arguments],
             cwd=here,
             env=variables,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=600,
-            check=False,
         )
-        return Bisected(done.returncode, done.stdout, done.stderr)
+        seen = ""
+        if interrupted_after is not None:
+            for line in process.stderr:
+                seen += line
+                if interrupted_after in line:
+                    process.send_signal(signal.SIGINT)
+                    break
+        out, err = process.communicate(timeout=600)
+        return Bisected(process.returncode, out, seen + err)
 
     run.folder = here
     return run
@@ -168,6 +176,22 @@ def test_a_wrong_release_is_found_and_one_that_does_not_install_is_named(bisect)
     again = bisect(*_package("1.0", "1.10", "output", "wrong", "--json", "--keep", "3"))
     assert json.loads(again.out) == told
     assert again.races == 0
+
+
+def test_an_interrupted_bisection_goes_on_where_it_was(bisect):
+    asked = _package("1.0", "1.4", "output", "interrupted")
+    first = bisect(*asked, interrupted_after="1.4 against 1.0: bad")
+    assert first.code == 130, first.out + first.err
+    state = bisect.folder / "interrupted" / "bisection.json"
+    assert len(json.loads(state.read_text())["comparisons"]) == 1
+    second = bisect(*asked)
+    assert "going on after 1 comparison" in second.err
+    told = json.loads(state.read_text())
+    pairs = [(entry["good"], entry["candidate"]) for entry in told["comparisons"]]
+    assert len(pairs) == len(set(pairs))
+    assert told["conclusion"]["last_good"] == "1.2"
+    ends = list((bisect.folder / "interrupted" / "races").glob("v1_0-v1_4-*.json"))
+    assert len(ends) == 1
 
 
 def test_a_bad_end_that_is_fine_is_told(bisect):

@@ -14,7 +14,7 @@ SEEDS_DEFINITION = {
     "batch_size": 1,
     "compiler": "xla",
     "device": "host-cpu",
-    "tags": ["transformer-encoder", "bert", "batch-1", "tiny"],
+    "tags": ["transformer-encoder", "bert", "batch-1", "tiny", "tiny-zoo"],
 }
 SEEDS_METRICS = [
     *(f"{s}_warmup_latency_ms" for s in ("min", "max", "mean", "median", "stddev")),

@@ -73,6 +73,7 @@ def test_nothing_of_a_file_becomes_markup():
         assert not any(name.startswith("on") for name in names)
         assert "style" not in names
     assert "alert(1)" not in "".join(evil.texts["script"])
+    assert not set("<>&\u2028") & set(evil.texts["data"])
     assert EVIL in data_of(render(evil_document()))["texts"]
 
 
@@ -311,3 +312,19 @@ def test_a_history_database_gives_trends(cbs, tmp_path):
         assert (first, last) == pytest.approx((1.5, 1.0), rel=0.01)
     code, _, err = cbs(new, "-o", target, "--history", f"sqlite:///{tmp_path}/none.sqlite")
     assert (code, len(err.splitlines())) == (1, 1)
+
+
+def test_workloads_that_differ_by_their_inputs_alone_say_so():
+    made = document(
+        record("w1"),
+        record(
+            "w2",
+            input_data="INPUT_DATA_LONG",
+            workload={"digest": "w2" * 8, "label": "label-w1", "inputs": []},
+        ),
+    )
+    rows = data_of(render(made))["workloads"]
+    assert [(row["label"], row["input"]) for row in rows] == [
+        ("label-w1", None),
+        ("label-w1", "INPUT_DATA_LONG"),
+    ]

@@ -48,7 +48,7 @@ const isBaseline = (item) => item.runner.competitor === DATA.baseline;
 for (const item of CASES) {
   const { workload, runner } = item;
   item.haystack = [
-    workload.label, workload.architecture, workload.data_type, workload.device, workload.machine,
+    workload.label, workload.input, workload.architecture, workload.data_type, workload.device, workload.machine,
     ...workload.tags, runner.competitor, runner.framework, item.status, item.verdict,
     textOf(item.index, "benchmark"),
   ].join(" ").toLowerCase();
@@ -145,4 +145,9 @@ function large(count) {
   let unit = 0;
   while (count >= 1000 && unit < units.length - 1) { count /= 1000; unit += 1; }
   return `${digits(count)} ${units[unit]}`;
+}
+
+/** Returns the name of a workload's inputs where they are not the usual ones: else it has none. */
+function inputName({ input }) {
+  return !input || input === "INPUT_DATA_MODEL_DEFAULT" ? "" : input.replace(/^INPUT_DATA_/, "").toLowerCase().replaceAll("_", " ");
 }

@@ -37,7 +37,7 @@ function cellOf(item) {
   const changed = change === "slower" || change === "faster" ? `${GLYPHS[change]} ${percent(value(item.index, "change")[0])}` : "";
   return h("a", {
     class: classes.join(" ").trim(), href: linkTo({ case: item.id }), "data-id": item.id,
-    "aria-label": `${item.workload.label}, ${item.runnerName}: ${failed ? words(item.status) : `${item.verdict} ${item.speedup ? first : ""} ${item.ms ? `${digits(item.ms[0])} ms` : ""}`}${changed ? `, ${changed} since the baseline results` : ""}`,
+    "aria-label": `${[item.workload.label, inputName(item.workload), item.runnerName].filter(Boolean).join(", ")}: ${failed ? words(item.status) : `${item.verdict} ${item.speedup ? first : ""} ${item.ms ? `${digits(item.ms[0])} ms` : ""}`}${changed ? `, ${changed} since the baseline results` : ""}`,
   },
   h("span", { class: "first" }, h("span", { class: "glyph", "aria-hidden": "true" }, glyph), " ", first),
   h("span", { class: "ms" }, item.ms ? duration(item.ms[0]) : failed ? "" : "-", changed ? h("span", { class: `delta d-${change}` }, ` ${changed}`) : null));
@@ -46,7 +46,7 @@ function cellOf(item) {
 function rowOf(row, position) {
   const { workload } = row;
   return h("tr", { "aria-rowindex": position + 2 },
-    h("th", { scope: "row" }, workload.label, h("small", {}, ` ${workload.device}${workload.quantity === "latency" ? "" : `, ${workload.quantity}`}`)),
+    h("th", { scope: "row" }, workload.label, h("small", {}, ` ${[workload.device, inputName(workload), workload.quantity === "latency" ? "" : workload.quantity].filter(Boolean).join(", ")}`)),
     h("td", { class: "fact" }, workload.data_type),
     h("td", { class: "fact" }, workload.batch_size === null ? "-" : String(workload.batch_size)),
     columns.map((name) => {

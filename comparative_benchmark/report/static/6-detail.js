@@ -156,7 +156,7 @@ function ranPart(item) {
     facts([
       ["case", textOf(item.index, "benchmark")],
       ["workload", `${item.workload.label}, digest ${item.workload.digest}`],
-      ["inputs", item.workload.inputs.join(", ")], ["tags", item.workload.tags.join(", ")],
+      ["inputs", [item.workload.input, ...item.workload.inputs].filter(Boolean).join(", ")], ["tags", item.workload.tags.join(", ")],
       ["level", words(item.runner.level)], ["weights", textOf(item.index, "weights")],
       ["program", value(item.index, "program") && `sha256 ${value(item.index, "program")}…`],
       ["packages", Object.entries(versions || {}).map(([name, version]) => `${name} ${version}`).join(", ")],
@@ -178,7 +178,7 @@ function showDetail(state) {
   }
   if (DIALOG.dataset.shown === state.case) return;
   DIALOG.dataset.shown = state.case;
-  document.getElementById("detail-title").textContent = item ? item.workload.label : "No such case";
+  document.getElementById("detail-title").textContent = item ? [item.workload.label, inputName(item.workload)].filter(Boolean).join(", ") : "No such case";
   document.getElementById("detail-runner").textContent = item ? `${item.runnerName} on ${item.workload.device}, ${item.workload.machine}` : `This report holds no case ${state.case}.`;
   const width = Math.max(260, Math.min(820, DETAIL.clientWidth || 600));
   DETAIL.replaceChildren(...(item ? [

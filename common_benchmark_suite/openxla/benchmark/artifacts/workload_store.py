@@ -91,9 +91,7 @@ def directory_of(workload: Workload) -> Path:
     return root_dir() / "workloads" / workload.id
 
 
-def find(
-    workload: Workload, *, locked: Collection[str] = frozenset()
-) -> WorkloadArtifacts | None:
+def find(workload: Workload, *, locked: Collection[str] = frozenset()) -> WorkloadArtifacts | None:
     """Returns the artifacts of a workload, or None where there are none that still hold.
 
     They hold while the source of the implementation that made them is unchanged, or while the

@@ -2,7 +2,7 @@
 
 `exported_types.json` holds what was exported, read back and found right, model by model;
 `cbs artifacts generate --record-types` writes it. A model that is not in it is taken to export as
-those of the same implementation and data type do.
+those of the same module and data type do, and to nothing if none of them was tried.
 """
 
 import functools
@@ -48,8 +48,8 @@ def from_tensorflow(
 
 def proved(
     implementation: ModelImplementation, parameters: Parameters
-) -> tuple[ModelArtifactType, ...] | None:
-    """Returns what such models were proved to export to; None where none of them was tried.
+) -> tuple[ModelArtifactType, ...]:
+    """Returns what such models were proved to export to; nothing where none of them was tried.
 
     Where several were tried, it is what all of them export to.
 
@@ -63,9 +63,7 @@ def proved(
         for entry in recorded(PROVED_FILE).values()
         if (entry["module_path"], entry["data_type"], entry["generates"]) == wanted
     ]
-    if not found:
-        return None
-    common = set.intersection(*found)
+    common = set.intersection(*found) if found else set()
     return tuple(kind for kind in ModelArtifactType if kind.value in common)
 
 

@@ -30,9 +30,9 @@ class Family:
 
     `name` may hold `${FRAMEWORK}`, `${DATA_TYPE}` (FP32 ...), `${ELEMENT_TYPE}` (F32 ...) and the
     axis, as in the names that the seed's users know; tags may, too, and `${data_type}` (fp32 ...).
-    `tflite` are the data types that are converted to TFLite from JAX, `tensorflow_tflite` what is
-    made of the fp32 model in TensorFlow. These two say what the seed published; of families that it
-    has not `published`, what they export to is what was proved.
+    Of a family that the seed has `published`, `tflite` are the data types that it converted to
+    TFLite from JAX, `tensorflow_tflite` what it made of the fp32 model in TensorFlow. Others are
+    exported to what was proved, see `exports`.
     """
 
     name: str
@@ -100,9 +100,7 @@ class Family:
         parameters: Parameters,
     ) -> Sequence[ModelArtifactType]:
         if not self.published:
-            types = exports.proved(model_impl, {**parameters, self.axis: None})
-            if types is not None:
-                return types
+            return exports.proved(model_impl, {**parameters, self.axis: None})
         if framework == "JAX":
             return exports.from_jax(data_type, self.tflite)
         if framework == "TF":
@@ -133,7 +131,6 @@ BERT_TINY = Family(
     sizes=(1, 4),
     tags=(utils.BATCH_TAG, "tiny"),
     parameters={"seq_len": 32},
-    tflite=DATA_TYPES,
 )
 
 BERT_BASE = Family(
@@ -164,8 +161,6 @@ RESNET_TINY = Family(
     axis="batch_size",
     sizes=(1, 4),
     tags=(utils.BATCH_TAG, "tiny"),
-    tflite=DATA_TYPES,
-    tensorflow_tflite=(ModelArtifactType.TFLITE_FP32, ModelArtifactType.TFLITE_INT8),
 )
 
 RESNET50 = Family(
@@ -185,7 +180,6 @@ VIT_TINY = Family(
     axis="batch_size",
     sizes=(1, 4),
     tags=(utils.BATCH_TAG, "tiny"),
-    tflite=DATA_TYPES,
 )
 
 VIT_BASE = Family(
@@ -194,7 +188,6 @@ VIT_BASE = Family(
     axis="batch_size",
     sizes=(1, 8, 64, 128),
     tags=(utils.BATCH_TAG,),
-    tflite=DATA_TYPES,
 )
 
 EFFICIENTNET_TINY = Family(
@@ -203,7 +196,6 @@ EFFICIENTNET_TINY = Family(
     axis="batch_size",
     sizes=(1, 4),
     tags=(utils.BATCH_TAG, "tiny"),
-    tflite=DATA_TYPES,
 )
 
 EFFICIENTNETB0 = Family(
@@ -212,7 +204,6 @@ EFFICIENTNETB0 = Family(
     axis="batch_size",
     sizes=(1, 8, 64, 128),
     tags=(utils.BATCH_TAG,),
-    tflite=DATA_TYPES,
 )
 
 EFFICIENTNETB7 = Family(
@@ -232,7 +223,6 @@ GPT2LMHEAD_TINY = Family(
     sizes=(1, 4),
     tags=(utils.BATCH_TAG, "tiny"),
     parameters={"seq_len": 32},
-    tflite=DATA_TYPES,
 )
 
 GPT2LMHEAD = Family(
