@@ -27,6 +27,7 @@ LOCKS = {
     "comparative_benchmark/openvino/requirements.txt": ["openvino", "pt_inductor"],
     "comparative_benchmark/tflite/requirements.txt": ["tflite", "tf_xla", "jax_xla"],
     "requirements/dev.txt": ["dev"],
+    "requirements/gcs.txt": ["gcs"],
 }
 
 

@@ -53,15 +53,15 @@ def expected(
     found: Limits = {"outputs": [], "generation": None, "problem": None}
     if generates:
         found["outputs"] = [{"dtype": open_array(path).dtype.name} for path in reference]
-        limits = limits_of(
+        generated = limits_of(
             open_array(truth[LOGITS]), open_array(reference[LOGITS]), parameters, data_type
         )
-        if isinstance(limits, str):
-            return found | {"problem": limits}
+        if isinstance(generated, str):
+            return found | {"problem": generated}
         found["generation"] = {
-            "rmse": limits.rmse,
-            "step_rmse": limits.step_rmse.tolist(),
-            "largest_error": limits.element,
+            "rmse": generated.rmse,
+            "step_rmse": generated.step_rmse.tolist(),
+            "largest_error": generated.element,
             "tolerance": _tolerance(parameters),
         }
         return found

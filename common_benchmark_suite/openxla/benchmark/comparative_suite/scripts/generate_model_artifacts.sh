@@ -32,6 +32,9 @@ LOCKS=()
 for backend in "${BACKENDS[@]}"; do
   LOCKS+=("${CBS_ROOT}/comparative_benchmark/${backend}/requirements.txt")
 done
+if [[ "${AUTO_UPLOAD:-0}" == 1 && "${GCS_UPLOAD_DIR:-gs://}" == gs://* ]]; then
+  LOCKS+=("${CBS_ROOT}/requirements/gcs.txt")
+fi
 ensure_environment "${VENV_DIR}" "${LOCKS[@]}"
 
 VENV_PYTHON="${VENV_DIR}/bin/python"
