@@ -120,7 +120,10 @@ def test_without_variables_it_generates_below_the_directory_for_temporary_files(
 
 def test_without_a_filter_all_models_are_meant_and_options_are_passed_on(recorder):
     assert recorder.run().returncode == 0
-    assert recorder.run("A.+", "--types", "inputs", "--jobs", "2").returncode == 0
+    # The default directory is named after the second, and must be a new one.
+    elsewhere = str(recorder.directory / "elsewhere")
+    options = ["--types", "inputs", "--jobs", "2"]
+    assert recorder.run("A.+", *options, OUTPUT_DIR=elsewhere).returncode == 0
     first, second = recorder.commands("generate")
     assert first[:3] == ["generate", "-name", ".*"]
     assert second[-4:] == ["--types", "inputs", "--jobs", "2"]
