@@ -42,8 +42,7 @@ EPSILONS = {
     "complex128": 2.0**-52,
 }
 # What is added to the allowed relative error, by type of element. Kernels for fp16 may do their
-# sums in fp16 (IREE's for CPUs: 5 spacings off where the reference, with sums in fp32, is 1 off);
-# those for bf16 do them in fp32.
+# sums in fp16: IREE's for CPUs are as far off as that, to three digits (benchmarks/fp16_sums.py).
 FLOORS = {
     name: (2 if name == "f16" else 1) * FLOOR_IN_EPSILONS * epsilon
     for name, epsilon in EPSILONS.items()
