@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import torch
 
-from comparative_benchmark import onnx_export
+from comparative_benchmark import torch_export
 from comparative_benchmark.backend_api import Array, PhaseTimer
 from comparative_benchmark.resident_programs import GenerationPlan
 from openxla.benchmark.models.generation import GenerationModel
@@ -40,7 +40,7 @@ def export(
     """
     tensors = tuple(as_tensor(value) for value in inputs)
     position = torch.tensor([model.first_position(*tensors)], dtype=torch.int64)
-    with phase("trace"), onnx_export.refusing("torch.export"), torch.no_grad():
+    with phase("trace"), torch_export.refusing("torch.export"), torch.no_grad():
         # Shapes of the state, and which parts of it a step changes, are known by running it.
         logits, cache = model.prefill(*tensors)
         token, state = _choose(logits), list(_leaves(cache))

@@ -1,6 +1,6 @@
 """ONNX of PyTorch models; the reader is ONNX Runtime."""
 
-from comparative_benchmark import generation_export, onnx_export
+from comparative_benchmark import generation_export, onnx_export, torch_export
 from comparative_benchmark.backend_api import Array, UnsupportedError
 from comparative_benchmark.exporters.job import Job, untimed
 
@@ -19,7 +19,7 @@ def export_onnx(job: Job) -> None:
             "a model that generates is two graphs and a loop of the host's: export the model that "
             "scores its input"
         )
-    exported = onnx_export.export(model, job.arrays(), untimed)
+    exported = torch_export.export(model, job.arrays(), untimed)
     onnx_export.save(onnx_export.to_onnx(exported), job.directory / _FILE)
     _strip(job)
 

@@ -22,6 +22,7 @@ BACKEND = BackendInfo(
         CompilerInfo(
             name="llvm-cpu-data-tiling",
             description="for this CPU, data tiling on",
+            variant=True,
             accelerator="cpu",
         ),
         CompilerInfo(name="cuda", description="for NVIDIA GPUs", accelerator="gpu"),

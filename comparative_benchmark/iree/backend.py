@@ -3,6 +3,7 @@
 import gc
 import hashlib
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 from iree.compiler.tools import CompilerToolError
 
+from comparative_benchmark import torch_export
 from comparative_benchmark.backend_api import (
     Array,
     Backend,
@@ -174,13 +176,10 @@ def _from_torch(
 ) -> program.ImportedProgram:
     import torch
 
-    from comparative_benchmark.pt_inductor import modules
-    from openxla.benchmark.models.pt.tensors import as_tensor
-
     torch.set_num_threads(context.threads)
-    tensors = tuple(as_tensor(value) for value in inputs)
+    exported = torch_export.export(model, inputs, context.phase)
     with context.phase("lower"):
-        return program.from_torch(modules.as_module(model), tensors)
+        return program.from_torch(exported)
 
 
 def _compile(imported: program.ImportedProgram, output: Path, compiler: str, target: str) -> None:
@@ -195,5 +194,7 @@ def _compile(imported: program.ImportedProgram, output: Path, compiler: str, tar
     except CompilerToolError as error:
         # Hundreds of lines follow; the first error says most, the log file holds the rest.
         print(error, flush=True)
-        first = next((line for line in str(error).splitlines() if "error:" in line), "no message")
-        raise RuntimeError(f"iree-compile failed: {first.partition('error:')[2].strip()}") from None
+        # LLVM writes its own in capitals, and dies of it.
+        found = re.search(r"(?:error|ERROR): *(\S.*)", str(error))
+        reason = found[1].strip() if found else "no message"
+        raise RuntimeError(f"iree-compile failed: {reason}") from None

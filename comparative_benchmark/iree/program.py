@@ -113,20 +113,16 @@ def from_stablehlo(
         )
 
 
-def from_torch(
-    module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], *, strict: bool = False
-) -> ImportedProgram:
-    """Exports a PyTorch module and imports it with its parameters and buffers as named parameters.
+def from_torch(exported: torch.export.ExportedProgram) -> ImportedProgram:
+    """Imports an exported PyTorch program with its parameters and buffers as named parameters.
 
     Args:
-        module: model in evaluation mode; its `forward` takes `inputs` by position. Keys of the
-            archive are its `state_dict` names; weights that the computation never reads (a batch
-            norm's `num_batches_tracked`) are left out.
-        inputs: example tensors; shapes and element types become static.
-        strict: passed on to `torch.export.export`.
+        exported: of a model in evaluation mode. Keys of the archive are its `state_dict` names;
+            weights that the computation never reads (a batch norm's `num_batches_tracked`) are left
+            out.
 
     Raises:
-        NotImplementedError: if the module updates a buffer in `forward`.
+        NotImplementedError: if the program updates a buffer.
     """
     import torch  # the StableHLO route must not pay for this
     from iree.compiler.extras.fx_importer import FxImporter
@@ -134,7 +130,6 @@ def from_torch(
     from comparative_benchmark.iree import decompositions
 
     with torch.no_grad():
-        exported = torch.export.export(module, inputs, strict=strict)
         exported = exported.run_decompositions(decompositions.table())
     weights = _ExternalWeights()
     with ir.Context() as context:

@@ -8,7 +8,7 @@ from typing import Any
 
 import onnxruntime as ort
 
-from comparative_benchmark import onnx_export
+from comparative_benchmark import onnx_export, torch_export
 from comparative_benchmark.backend_api import (
     Array,
     Backend,
@@ -173,7 +173,7 @@ class OnnxRuntime(Backend):
         if generation_export.is_generator(model):
             exported, plan = generation_export.export(model, self._arrays, self.context.phase)
         else:
-            exported = [onnx_export.export(model, self._arrays, self.context.phase)]
+            exported = [torch_export.export(model, self._arrays, self.context.phase)]
         with self.context.phase("lower"):
             translated = [onnx_export.to_onnx(program) for program in exported]
         names = _TWO if plan else _ONE

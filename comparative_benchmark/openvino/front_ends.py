@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from comparative_benchmark import onnx_export
+from comparative_benchmark import torch_export
 from comparative_benchmark.backend_api import Array, PhaseTimer, UnsupportedError
 from comparative_benchmark.openvino.toolkit import ov
 from comparative_benchmark.resident_programs import GenerationPlan
@@ -71,8 +71,8 @@ def _from_torch(
     if generation_export.is_generator(model):
         exported, plan = generation_export.export(model, inputs, phase)
     else:
-        exported = [onnx_export.export(model, inputs, phase)]
-    with phase("lower"), onnx_export.refusing("OpenVINO's front end for PyTorch"):
+        exported = [torch_export.export(model, inputs, phase)]
+    with phase("lower"), torch_export.refusing("OpenVINO's front end for PyTorch"):
         return [_convert_exported(program) for program in exported], plan
 
 
@@ -109,7 +109,7 @@ def _from_tensorflow(model: Any, inputs: Sequence[Array], phase: PhaseTimer) -> 
 
     with phase("trace"):
         traced = tf.function(forward, autograph=False).get_concrete_function(*specs)
-    with phase("lower"), onnx_export.refusing("OpenVINO's front end for TensorFlow"):
+    with phase("lower"), torch_export.refusing("OpenVINO's front end for TensorFlow"):
         return ov.convert_model(traced)
 
 

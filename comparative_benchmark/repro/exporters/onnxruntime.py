@@ -1,6 +1,6 @@
 """ONNX Runtime: ONNX files, with the weights beside them."""
 
-from comparative_benchmark import generation_export, onnx_export
+from comparative_benchmark import generation_export, onnx_export, torch_export
 from comparative_benchmark.onnxruntime import session
 from comparative_benchmark.repro.exported import Exported, ExportTask
 from comparative_benchmark.repro.exporters import generating
@@ -18,7 +18,7 @@ def export(task: ExportTask) -> Exported:
     if generation_export.is_generator(model):
         programs, plan = generation_export.export(model, task.inputs, context.phase)
     else:
-        programs = [onnx_export.export(model, task.inputs, context.phase)]
+        programs = [torch_export.export(model, task.inputs, context.phase)]
     names = generating.names(plan, ".onnx")
     for name, program in zip(names, programs, strict=True):
         onnx_export.save(onnx_export.to_onnx(program), task.directory / name)

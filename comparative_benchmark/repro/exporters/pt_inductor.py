@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from comparative_benchmark import generation_export, onnx_export
+from comparative_benchmark import generation_export, torch_export
 from comparative_benchmark.repro.exported import Exported, ExportTask
 from comparative_benchmark.repro.exporters import generating
 
@@ -24,7 +24,7 @@ def export(task: ExportTask) -> Exported:
     if generation_export.is_generator(model):
         programs, plan = generation_export.export(model, task.inputs, context.phase)
     else:
-        programs = [onnx_export.export(model, task.inputs, context.phase)]
+        programs = [torch_export.export(model, task.inputs, context.phase)]
     names, files = generating.names(plan, ".pt2"), {}
     for name, program in zip(names, programs, strict=True):
         torch.export.save(program, str(task.directory / name))

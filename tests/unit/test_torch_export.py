@@ -2,12 +2,12 @@
 
 import pytest
 
-from comparative_benchmark import onnx_export
+from comparative_benchmark import torch_export
 from comparative_benchmark.backend_api import UnsupportedError
 
 
 def _refuse(error):
-    with onnx_export.refusing("the exporter"):
+    with torch_export.refusing("the exporter"):
         raise error
 
 
@@ -22,7 +22,7 @@ def test_the_root_of_an_error_is_the_reason():
         pytest.raises(
             UnsupportedError, match=r"^the exporter can not do .*: KeyError: 'aten.diff'"
         ),
-        onnx_export.refusing("the exporter"),
+        torch_export.refusing("the exporter"),
     ):
         convert()
 
@@ -40,11 +40,11 @@ def test_the_root_of_an_error_is_the_reason():
     ],
 )
 def test_the_telling_line_is_the_reason(text, said):
-    assert onnx_export.reason_of(RuntimeError(text)).endswith(said)
+    assert torch_export.reason_of(RuntimeError(text)).endswith(said)
 
 
 def test_a_reason_fits_a_line():
-    assert len(onnx_export.reason_of(RuntimeError("x" * 10_000))) == 400
+    assert len(torch_export.reason_of(RuntimeError("x" * 10_000))) == 400
 
 
 @pytest.mark.parametrize(
