@@ -3,7 +3,6 @@
 import contextlib
 import gc
 import importlib
-import inspect
 import re
 import sys
 import tempfile
@@ -14,26 +13,29 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import numpy as np
 
 from comparative_benchmark.backend_api import (
     Array,
     Backend,
     BackendContext,
     ModelDefinition,
-    Reference,
     UnsupportedError,
     load_object,
 )
 from comparative_benchmark.harness import generation_parts, sampling
+from comparative_benchmark.harness.contributed_model import (
+    check_arity,
+    checked_array,
+    count_cost,
+    create_model,
+    make_inputs,
+    reference_along_truth,
+)
 from comparative_benchmark.harness.phases import PhaseClock, peak_memory_bytes
 from comparative_benchmark.harness.protocol import Message
 from openxla.benchmark import testdata
 from openxla.benchmark.artifacts import arrays
-from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 from openxla.benchmark.def_types import DeviceSpec
-from openxla.benchmark.models.generation import TOKENS
-from openxla.benchmark.models.shared_model import as_tuple
 
 # How the stacks say that memory ran out, when they do not raise MemoryError.
 _OUT_OF_MEMORY = re.compile(
@@ -95,15 +97,15 @@ class Executor:
             compute = load_object(reference)
             module = importlib.import_module(module_path)
         with self._phases("load"):
-            model = _create_model(module, parameters)
+            model = create_model(module, parameters)
         with self._phases("preprocess"):
-            inputs = _inputs(model, input_data, input_files)
-            _check_arity(model, inputs)
+            inputs = make_inputs(model, input_data, input_files)
+            check_arity(model, inputs)
         with self._phases("reference"):
             truth, same_type = compute(model, inputs)
             if generates:
-                same_type = _reference_along_truth(compute, model, inputs, truth)
-            cost = _cost(reference, model, inputs)
+                same_type = reference_along_truth(compute, model, inputs, truth)
+            cost = count_cost(reference, model, inputs)
         files = {
             "inputs": arrays.save_all(target / "inputs", "input", inputs),
             "truth": arrays.save_all(target / "truth", "output", truth),
@@ -183,7 +185,7 @@ class Executor:
         backend = self._require_backend()
         with self._phases("d2h"):
             values = backend.fetch(self._last_outputs)
-        checked = [_checked_array(value, "forward") for value in values]
+        checked = [checked_array(value, "forward") for value in values]
         saved = arrays.save_all(Path(directory), "output", checked)
         return {"files": saved, "facts": attrs.asdict(backend.facts()), **self._report()}
 
@@ -195,7 +197,7 @@ class Executor:
             outputs = backend.run_with(values)
             if outputs is None:
                 outputs = self._run_second_backend(backend, values)
-        checked = [_checked_array(value, "forward") for value in outputs]
+        checked = [checked_array(value, "forward") for value in outputs]
         return {"files": arrays.save_all(Path(directory), "output", checked), **self._report()}
 
     def _run_second_backend(self, first: Backend, values: Sequence[Array]) -> list[Any]:
@@ -255,8 +257,8 @@ class Executor:
         if backend_class.takes_definition:
             return ModelDefinition(module_path=module_path, parameters=parameters)
         with self._phases("load"):
-            model = _create_model(importlib.import_module(module_path), parameters)
-        _check_arity(model, values)
+            model = create_model(importlib.import_module(module_path), parameters)
+        check_arity(model, values)
         return model
 
     def _require_backend(self) -> Backend:
@@ -290,76 +292,6 @@ def _kind_of(error: Exception) -> str:
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "out_of_memory"
     return "out_of_memory" if _OUT_OF_MEMORY.search(str(error)) else "failed"
-
-
-def _create_model(module: Any, parameters: dict[str, Any]) -> Any:
-    create = getattr(module, "create_model", None)
-    if create is None:
-        raise AttributeError(f"{module.__name__} has no function create_model(**parameters)")
-    return create(**parameters)
-
-
-def _inputs(model: Any, input_data: str, files: Sequence[str]) -> list[Array]:
-    """Returns the arrays of files if there are any, else what the model makes of its raw input."""
-    if files:
-        return [arrays.load(Path(path)) for path in files]
-    if hasattr(model, "generate_inputs"):
-        raw = model.generate_inputs(input_data)
-    else:  # a model that inherits nothing of ours
-        raw = testdata.vary(model.generate_default_inputs(), input_data)
-    return [_checked_array(value, "preprocess") for value in as_tuple(model.preprocess(raw))]
-
-
-def _reference_along_truth(
-    compute: Reference, model: Any, inputs: Sequence[Array], truth: Sequence[Any]
-) -> list[Any]:
-    """Returns the outputs of the reference run that goes on with the truth's tokens.
-
-    Raises:
-      RuntimeError: the float64 run that is fed with its own tokens takes others: the model does not
-        go on with what it is fed, and nothing could be judged by it.
-    """
-    again, same_type = compute(model, model.verification_inputs(inputs, truth))
-    if not np.array_equal(again[TOKENS], truth[TOKENS]):
-        raise RuntimeError("the model takes other tokens when it is fed with those that it took")
-    return same_type
-
-
-def _cost(reference: str, model: Any, inputs: Sequence[Array]) -> WorkloadCost:
-    """Returns what the model has to do, as `cost` beside a reference counts it, or why not.
-
-    A model that can not be counted has its truth all the same.
-    """
-    module = importlib.import_module(reference.partition(":")[0])
-    count: Callable[..., WorkloadCost] | None = getattr(module, "cost", None)
-    if count is None:
-        return WorkloadCost.unknown(f"{module.__name__} counts nothing")
-    try:
-        return count(model, inputs)
-    except Exception as error:
-        return WorkloadCost.unknown(f"not countable: {type(error).__name__}: {error}"[:300])
-
-
-def _checked_array(value: Any, source: str) -> Array:
-    array = np.asarray(value)
-    if array.dtype == object or array.dtype.kind in "USmM":
-        raise TypeError(f"{source} gave a {type(value).__name__}, which is no array of numbers")
-    return array
-
-
-def _check_arity(model: Any, inputs: Sequence[Any]) -> None:
-    """Raises TypeError when `forward` can not take that many inputs."""
-    signature: inspect.Signature | None = None
-    with contextlib.suppress(ValueError, TypeError):  # some callables hide their signature
-        signature = inspect.signature(model.forward)
-    if signature is None:
-        return
-    try:
-        signature.bind(*inputs)
-    except TypeError as error:
-        raise TypeError(
-            f"preprocess gives {len(inputs)} inputs, which forward{signature} can not take: {error}"
-        ) from error
 
 
 def _versions() -> dict[str, str]:

@@ -36,6 +36,10 @@ from openxla.benchmark.models.architectures.base import DATA_TYPES
 from openxla.benchmark.models.generation import LOGITS, TOKENS
 
 Array = npt.NDArray[Any]
+# How much further off a step may be than all steps together: all its logits come of one vector, so
+# its error scatters like that of one number. Of right runs in fp32, fp16 and bf16, 4 to 32 steps
+# each, the worst step is 1.04 to 1.92 times as far off as all steps (`benchmarks/step_errors.py`).
+MAX_STEP_FACTOR = 2.0
 _NO_PARAMETERS: Mapping[str, float] = MappingProxyType({})
 
 
@@ -47,9 +51,9 @@ class Limits:
       scale: root mean square of the truth's logits.
       reference_rmse: error of the reference over all steps.
       rmse: allowed over all steps.
-      step_rmse: allowed at a step, float64[batch, steps]. A reference that is right by luck at one
-        step is no measure for it: its error counts as at least that of all steps. A margin up to
-        twice this is a near-tie: it is the difference of two logits.
+      step_rmse: allowed at a step, float64[batch, steps]: twice what is allowed over all steps,
+        more where the reference itself is further off. A margin up to twice this is a near-tie: it
+        is the difference of two logits.
       element: allowed for a single logit.
       absolute, relative: further tolerances, together as in `numpy.allclose`; None if not given.
     """
@@ -207,11 +211,14 @@ def limits_of(
     type_floor = FLOORS[DATA_TYPES.get(str(data_type), "f32")]
     floor = parameters.get("rmse_floor", type_floor) * scale
     factor = parameters.get("rmse_factor", RMSE_FACTOR)
+    allowed = factor * rmse + floor
     return Limits(
         scale=scale,
         reference_rmse=rmse,
-        rmse=factor * rmse + floor,
-        step_rmse=factor * np.maximum(rmse, np.sqrt(squared / vocabulary)) + floor,
+        rmse=allowed,
+        step_rmse=np.maximum(
+            MAX_STEP_FACTOR * allowed, factor * np.sqrt(squared / vocabulary) + floor
+        ),
         element=MAX_ERROR_FACTOR * factor * largest + 4 * floor,
         absolute=parameters.get("absolute_tolerance"),
         relative=parameters.get("relative_tolerance"),

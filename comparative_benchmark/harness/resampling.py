@@ -7,6 +7,7 @@ from statistics import NormalDist
 
 import attrs
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 Processes = Sequence[Sequence[float]]
@@ -93,11 +94,12 @@ def bootstrap(groups: list[Array], *, seed: int) -> Sampling:
     it for K - 1 degrees of freedom. One group has only the inner level.
     """
     # Sorted, so that the order in which processes came does not matter.
-    groups = sorted(groups, key=lambda values: (float(np.median(values)), values.tolist()))
+    keys = [(_median(values), values.tolist()) for values in groups]
+    order = sorted(range(len(groups)), key=keys.__getitem__)
     random = np.random.default_rng(seed)
     count = len(groups)
-    medians = np.array([np.median(values) for values in groups])
-    pools = np.stack([_resampled_medians(values, random) for values in groups])
+    medians = np.array([keys[position][0] for position in order])
+    pools = np.stack([_resampled_medians(groups[position], random) for position in order])
     picks = random.integers(count, size=(RESAMPLES, count))
     draws = random.integers(_RESAMPLES_OF_A_PROCESS, size=(RESAMPLES, count))
     means = (medians[picks] + pools[picks, draws]).mean(axis=1)
@@ -127,8 +129,9 @@ def _resampled_medians(values: Array, random: np.random.Generator) -> Array:
     size = values.size
     length = math.ceil(size ** (1 / 3))
     starts = random.integers(size - length + 1, size=(_RESAMPLES_OF_A_PROCESS, -(-size // length)))
-    indices = (starts[:, :, None] + np.arange(length)).reshape(_RESAMPLES_OF_A_PROCESS, -1)
-    medians: Array = _row_medians(values[indices[:, :size]]) - np.median(values)
+    blocks = sliding_window_view(values, length).take(starts, axis=0)
+    resamples = blocks.reshape(_RESAMPLES_OF_A_PROCESS, -1)[:, :size]
+    medians: Array = _row_medians(resamples) - _median(values)
     return medians
 
 
@@ -148,3 +151,7 @@ def _row_medians(values: Array) -> Array:
         return ordered[:, half].copy()
     middle: Array = (ordered[:, half - 1] + ordered[:, half]) / 2
     return middle
+
+
+def _median(values: Array) -> float:
+    return float(_row_medians(values[None])[0])

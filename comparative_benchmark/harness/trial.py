@@ -234,10 +234,16 @@ def parse_competitors(text: str, accelerator: str) -> list[Competitor]:
     return list(found.values())
 
 
-def installed_competitors(accelerator: str) -> tuple[list[Competitor], dict[str, str]]:
+def installed_competitors(
+    accelerator: str, *, variants: bool = True
+) -> tuple[list[Competitor], dict[str, str]]:
     """Returns the usual competitors of all installed backends, and of the others how to get them.
 
     A backend counts as installed when it can run models of one framework at least.
+
+    Args:
+      accelerator: type of the device.
+      variants: with those that are another setting of a compiler that is there, too.
     """
     installed: list[Competitor] = []
     absent: dict[str, str] = {}
@@ -247,7 +253,8 @@ def installed_competitors(accelerator: str) -> tuple[list[Competitor], dict[str,
             names = sorted({name for found in missing.values() for name in found})
             absent[backend.name] = f"{', '.join(names)} not installed; run {backend.install}"
         else:
-            installed += competitors_of(backend, [], accelerator)
+            usual = competitors_of(backend, [], accelerator)
+            installed += [item for item in usual if variants or not item.compiler.variant]
     return installed, absent
 
 
