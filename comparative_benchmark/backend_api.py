@@ -45,6 +45,8 @@ class CompilerInfo:
       description: what it is, in a few words.
       options: names that may follow it, as in `inductor+freezing`.
       default: whether it runs when only the backend is named.
+      variant: whether it is the backend's main compiler with another setting: raced like any other,
+        but no column of its own where each backend is tried once.
       accelerator: the accelerator type that it compiles for; None for all.
       level: what it measures, where that differs from the rest of its backend.
       precision: what it quantises models to, e.g. `int8`; None where it keeps their data type.
@@ -54,6 +56,7 @@ class CompilerInfo:
     description: str
     options: tuple[str, ...] = ()
     default: bool = True
+    variant: bool = False
     accelerator: str | None = None
     level: Level | None = None
     precision: str | None = None

@@ -95,7 +95,7 @@ def _run(
     screen: Screen,
 ) -> int:
     device = settings.device.name
-    file = ParityFile(
+    with ParityFile(
         options.output,
         command=sys.argv,
         execution_environment={
@@ -104,11 +104,10 @@ def _run(
             "git_revision": git_revision(),
         },
         resume=options.resume,
-    )
-    settled = file.settled(device)
-    pending = [cell for cell in cells if cell.trial is None or cell.key not in settled]
-    runner = Runner(settings, screen, file.put)
-    try:
+    ) as file:
+        settled = file.settled(device)
+        pending = [cell for cell in cells if cell.trial is None or cell.key not in settled]
+        runner = Runner(settings, screen, file.put)
         by_key = settled | {result.key: result for result in runner.run(pending)}
         # What was taken over may have stood in a row of another label.
         results = [attrs.evolve(by_key[cell.key], label=cell.row.label) for cell in cells]
@@ -122,7 +121,9 @@ def _run(
             for result in results
             if _ending(result) in judgement.expected
         }
-        drifts = _drifts(options, cells, results, runner, settings, screen)
+        # A failure whose reason is known needs no search for its layer.
+        unexplained = [result for result in results if result.key not in expected]
+        drifts = _drifts(options, cells, unexplained, runner, settings, screen)
         code = exit_code(results, judgement)
         file.finish(
             expected=expected,
@@ -131,8 +132,6 @@ def _run(
             exit_code=code,
             device=device,
         )
-    finally:
-        file.flush()
     screen.show(results, expected, judgement.complaints(), drifts, options.suite)
     if options.output:
         screen.say(f"matrix: {options.output}")
@@ -213,7 +212,7 @@ def _competitors(text: str | None, device: DeviceSpec, screen: Screen) -> list[C
             return parse_competitors(text, device.accelerator_type)
         except UnknownBackendError as error:
             raise UsageError(str(error)) from error
-    found, absent = installed_competitors(device.accelerator_type)
+    found, absent = installed_competitors(device.accelerator_type, variants=False)
     for name, how in absent.items():
         screen.say(f"{name} is left out: {how}", style="yellow")
     return found

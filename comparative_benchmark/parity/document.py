@@ -15,9 +15,10 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import attrs
+from filelock import FileLock, Timeout
 
 from comparative_benchmark.parity.grid import CellKey
 from comparative_benchmark.parity.runner import CellResult
@@ -38,7 +39,8 @@ class ParityFile:
     """The matrix on disk, or without a path in memory alone.
 
     A matrix may have thousands of cells: the file is written at most every few seconds, and by
-    `flush`, which whoever makes this must call at the end, however it comes.
+    the end of the `with` block, which whoever makes this must enter. Within it the file belongs to
+    one process: of two that wrote the same file, the later would wipe out what the other found.
     """
 
     def __init__(
@@ -52,11 +54,17 @@ class ParityFile:
         """Reads what is there.
 
         Raises:
-          ParityFileError: the file is not one of ours; it is left as it is.
+          ParityFileError: the file is not one of ours, and is left as it is; or another process
+            writes it.
         """
         self._path = path.absolute() if path else None
+        self._lock = self._locked()
         self._cells: dict[tuple[str, CellKey], dict[str, Any]] = {}
-        known = _read(self._path) if self._path and self._path.exists() else []
+        try:
+            known = _read(self._path) if self._path and self._path.exists() else []
+        except ParityFileError:
+            self._release()
+            raise
         if resume:
             self._cells = {(cell.device, cell.key): attrs.asdict(cell) for cell in known}
         self._head = {
@@ -68,6 +76,35 @@ class ParityFile:
         }
         self._tail: dict[str, Any] = {"drift": [], "counts": None, "exit_code": None}
         self._written_at = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.flush()
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
+    def _locked(self) -> FileLock | None:
+        if self._path is None:
+            return None
+        lock = FileLock(self._path.parent / f".{self._path.name}.lock")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise ParityFileError(
+                f"{self._path}: another `cbs parity` is writing it. Wait until it has ended, or "
+                "choose another file with -o"
+            ) from None
+        except OSError as error:
+            raise ParityFileError(f"{self._path} can not be written: {error}") from error
+        return lock
 
     def settled(self, device: str) -> dict[CellKey, CellResult]:
         """Returns the results that need not be made again."""

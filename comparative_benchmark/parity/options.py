@@ -27,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--backend",
-        help="backends, as in `cbs run` (default: the usual compilers of all that are installed)",
+        help="backends, as in `cbs run` (default: the usual compilers of all that are installed, "
+        "but not those that are another setting of one of them, such as IREE's data tiling)",
     )
     add(
         *spellings("-device", "--target-device"),

@@ -11,7 +11,11 @@ BACKEND = BackendInfo(
     install="./comparative_benchmark/tf_xla/setup_venv.sh, or pip install -e '.[tf_xla]'",
     compilers=(
         CompilerInfo(name="xla", description="tf.function(jit_compile=True)"),
-        CompilerInfo(name="graph", description="tf.function: Grappler and TensorFlow's kernels"),
+        CompilerInfo(
+            name="graph",
+            description="tf.function: Grappler and TensorFlow's kernels",
+            variant=True,
+        ),
         CompilerInfo(name="eager", description="op by op, no compiler", default=False),
     ),
     reference="comparative_benchmark.tf_xla.reference:compute",

@@ -127,3 +127,11 @@ def test_all_stands_for_every_installed_backend():
     more = parse_competitors("all,jax_xla,pt_inductor:eager", "cpu")
     assert {str(item) for item in more} == {str(item) for item in every} | {"pt_inductor:eager"}
     assert len(more) == len(set(map(str, more)))
+
+
+def test_another_setting_of_a_compiler_is_left_out_where_asked():
+    every, _ = installed_competitors("cpu")
+    main, _ = installed_competitors("cpu", variants=False)
+    left_out = {str(item) for item in every} - {str(item) for item in main}
+    assert left_out == {"iree:llvm-cpu-data-tiling", "tf_xla:graph"}
+    assert {item.backend.name for item in main} == {item.backend.name for item in every}

@@ -156,17 +156,17 @@ def _file(path, *, resume=False):
 
 def test_the_file_holds_every_cell_and_how_it_ended(tmp_path):
     path = tmp_path / "new" / "matrix.json"
-    file = _file(path)
     wrong = result(LABELS[1], status="wrong_output")
-    file.put(result())
-    file.put(wrong)
-    file.finish(
-        expected={wrong.key: "known"},
-        drift=[],
-        counts={"ok": 1},
-        exit_code=0,
-        device="host-cpu",
-    )
+    with _file(path) as file:
+        file.put(result())
+        file.put(wrong)
+        file.finish(
+            expected={wrong.key: "known"},
+            drift=[],
+            counts={"ok": 1},
+            exit_code=0,
+            device="host-cpu",
+        )
     document = json.loads(path.read_text())
     assert (document["schema_version"], document["kind"]) == (1, "parity")
     assert [cell["status"] for cell in document["cells"]] == ["ok", "wrong_output"]
@@ -177,26 +177,22 @@ def test_the_file_holds_every_cell_and_how_it_ended(tmp_path):
 
 def test_resuming_takes_over_what_is_settled_on_that_device(tmp_path):
     path = tmp_path / "matrix.json"
-    file = _file(path)
-    file.put(result())
-    file.put(result(LABELS[1], status="crashed"))
-    file.flush()
-    again = _file(path, resume=True)
-    assert list(again.settled("host-cpu").values()) == [result()]
-    assert again.settled("host-gpu") == {}
-    again.put(result(LABELS[1]))
-    again.flush()
+    with _file(path) as file:
+        file.put(result())
+        file.put(result(LABELS[1], status="crashed"))
+    with _file(path, resume=True) as again:
+        assert list(again.settled("host-cpu").values()) == [result()]
+        assert again.settled("host-gpu") == {}
+        again.put(result(LABELS[1]))
     assert [cell["status"] for cell in json.loads(path.read_text())["cells"]] == ["ok", "ok"]
 
 
 def test_without_resume_a_matrix_is_made_anew(tmp_path):
     path = tmp_path / "matrix.json"
-    first = _file(path)
-    first.put(result())
-    first.flush()
-    second = _file(path)
-    assert second.settled("host-cpu") == {}
-    second.flush()
+    with _file(path) as first:
+        first.put(result())
+    with _file(path) as second:
+        assert second.settled("host-cpu") == {}
     assert json.loads(path.read_text())["cells"] == []
 
 
@@ -207,3 +203,13 @@ def test_a_foreign_file_is_refused_and_left_as_it_is(tmp_path, content):
     with pytest.raises(ParityFileError, match=r"matrix\.json"):
         _file(path)
     assert path.read_text() == content
+
+
+def test_two_do_not_write_the_same_file(tmp_path):
+    path = tmp_path / "matrix.json"
+    with _file(path) as first:
+        first.put(result())
+        with pytest.raises(ParityFileError, match=r"matrix\.json: another .* choose another file"):
+            _file(path, resume=True)
+    with _file(path, resume=True) as later:
+        assert list(later.settled("host-cpu").values()) == [result()]
