@@ -1,0 +1,38 @@
+"""How far off is the worst step of a right generation, beside all its steps?
+
+Reads what runs of generating models left in the artifact root, truths in float64 and reference runs
+in the model's own type, and prints the error of the worst step over that of all steps.
+
+    python benchmarks/step_errors.py [ROOT]
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.models.generation import LOGITS
+from openxla.benchmark.root import root_dir
+
+
+def main() -> None:
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else root_dir()
+    ratios = []
+    for workload in sorted((root / "workloads").glob("*new-*")):
+        truth, reference = (
+            arrays.load_all(workload / kind, "output")[LOGITS].astype(np.float64)
+            for kind in ("truth", "reference")
+        )
+        squared = ((reference - truth) ** 2).mean(axis=-1)
+        ratios.append(float(np.sqrt(squared.max() / squared.mean())))
+        print(f"{workload.name[:-13]:40} {squared.size:4} steps  {ratios[-1]:.2f}")
+    if not ratios:
+        raise SystemExit(
+            f"{root} holds no generation: run e.g. cbs parity -name '.*GREEDY.*' first"
+        )
+    print(f"{len(ratios)} workloads: {min(ratios):.2f} to {max(ratios):.2f}")
+
+
+if __name__ == "__main__":
+    main()
