@@ -68,3 +68,14 @@ def test_archives_and_programs_are_the_same_bytes_in_a_second_generation(
     one, two = bert.digests(), again.digests()
     for name in ("weights_npy.tgz", "xla_arguments.json", "stablehlo.mlirbc"):
         assert one[name] == two[name], name
+
+
+def test_a_saved_model_names_no_file_of_this_machine(tmp_path, environment):
+    need("tensorflow")
+    model = MODEL.replace("BF16", "FP32")
+    made = generate(model, tmp_path / "out", environment, "--types", "tf_savedmodel_v2")
+    assert made.failures == {}, made.err
+    archives.unpack(made.directory / "tf-model.tgz", tmp_path / "unpacked")
+    program = (tmp_path / "unpacked" / "saved_model.pb").read_bytes()
+    assert b"XlaCallModule" in program
+    assert b".py" not in program

@@ -138,7 +138,7 @@ def records(tmp_path_factory, environment):
     # IREE takes a minute for a loop that PyTorch has unrolled: it gets that of JAX.
     for framework, backends in (
         ("PT", "pt_inductor:eager"),
-        ("JAX", "jax_xla,iree:llvm-cpu-data-tiling"),
+        ("JAX", "jax_xla,iree:llvm-cpu"),
     ):
         name = f"models/GPT2_TINY_GREEDY_BF16_{framework}_4X16XI32_8XI32/.+"
         run = run_cbs(

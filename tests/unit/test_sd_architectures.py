@@ -90,7 +90,7 @@ def test_a_text_longer_than_the_model_is_refused():
         "SD_CLIP_TINY_FP32_{}_32XI32_BATCH1",
         "SD_UNET_BF16_{}_4X64X64XBF16_BATCH2",
         "SD_VAE_FP16_{}_4X64X64XF16_BATCH8",
-        "WHISPER_TINY_FP32_{}_80X3000XF32_BATCH1",
+        "WHISPER_39M_FP32_{}_80X3000XF32_BATCH1",
     ],
 )
 def test_cases_of_both_frameworks_share_their_workload(name):

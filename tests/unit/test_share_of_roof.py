@@ -7,7 +7,7 @@ import pytest
 
 from comparative_benchmark import roofs
 from comparative_benchmark.doctor.ceilings import Ceilings, CeilingsError, Copy, Gemm
-from comparative_benchmark.harness import executor
+from comparative_benchmark.harness import contributed_model
 from comparative_benchmark.results.records import metrics_of, to_record
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 
@@ -36,12 +36,14 @@ def reference(monkeypatch):
 
 
 def test_the_counter_beside_a_reference_is_asked(reference):
-    found = executor._cost(reference(cost=lambda model, inputs: (model, inputs)), "model", [1])
+    found = contributed_model.count_cost(
+        reference(cost=lambda model, inputs: (model, inputs)), "model", [1]
+    )
     assert found == ("model", [1])
 
 
 def test_a_reference_without_a_counter_says_so(reference):
-    found = executor._cost(reference(), "model", [])
+    found = contributed_model.count_cost(reference(), "model", [])
     assert (found.flops, found.bytes) == (None, None)
     assert found.flops_source == found.bytes_source == "made_up_reference counts nothing"
 
@@ -50,7 +52,7 @@ def test_a_model_that_can_not_be_counted_says_why(reference):
     def cost(model, inputs):
         raise ValueError("a `while` loop")
 
-    found = executor._cost(reference(cost=cost), "model", [])
+    found = contributed_model.count_cost(reference(cost=cost), "model", [])
     assert found.flops is None
     assert found.flops_source == "not countable: ValueError: a `while` loop"
 

@@ -63,7 +63,7 @@ SD_UNET_JAX_CASES = utils.build_benchmark_cases(models.SD_UNET_JAX)
 SD_VAE_TINY_JAX_CASES = utils.build_benchmark_cases(models.SD_VAE_TINY_JAX)
 SD_VAE_JAX_CASES = utils.build_benchmark_cases(models.SD_VAE_JAX)
 WHISPER_TINY_TEST_JAX_CASES = utils.build_benchmark_cases(models.WHISPER_TINY_TEST_JAX)
-WHISPER_TINY_JAX_CASES = utils.build_benchmark_cases(models.WHISPER_TINY_JAX)
+WHISPER_39M_JAX_CASES = utils.build_benchmark_cases(models.WHISPER_39M_JAX)
 WHISPER_BASE_JAX_CASES = utils.build_benchmark_cases(models.WHISPER_BASE_JAX)
 
 GPT2LMHEAD_PIPELINE_TINY_JAX_CASES = utils.build_benchmark_cases(

@@ -60,7 +60,7 @@ SD_UNET_PT_CASES = utils.build_benchmark_cases(models.SD_UNET_PT)
 SD_VAE_TINY_PT_CASES = utils.build_benchmark_cases(models.SD_VAE_TINY_PT)
 SD_VAE_PT_CASES = utils.build_benchmark_cases(models.SD_VAE_PT)
 WHISPER_TINY_TEST_PT_CASES = utils.build_benchmark_cases(models.WHISPER_TINY_TEST_PT)
-WHISPER_TINY_PT_CASES = utils.build_benchmark_cases(models.WHISPER_TINY_PT)
+WHISPER_39M_PT_CASES = utils.build_benchmark_cases(models.WHISPER_39M_PT)
 WHISPER_BASE_PT_CASES = utils.build_benchmark_cases(models.WHISPER_BASE_PT)
 
 GPT2LMHEAD_PIPELINE_TINY_PT_CASES = utils.build_benchmark_cases(

@@ -93,7 +93,7 @@ SD_UNET_TF = families.SD_UNET.in_tensorflow().models(SD_UNET_TF_IMPL, "TF")
 SD_VAE_TINY_TF = families.SD_VAE_TINY.in_tensorflow().models(SD_VAE_TF_IMPL, "TF")
 SD_VAE_TF = families.SD_VAE.in_tensorflow().models(SD_VAE_TF_IMPL, "TF")
 WHISPER_TINY_TEST_TF = families.WHISPER_TINY_TEST.in_tensorflow().models(WHISPER_TF_IMPL, "TF")
-WHISPER_TINY_TF = families.WHISPER_TINY.in_tensorflow().models(WHISPER_TF_IMPL, "TF")
+WHISPER_39M_TF = families.WHISPER_39M.in_tensorflow().models(WHISPER_TF_IMPL, "TF")
 WHISPER_BASE_TF = families.WHISPER_BASE.in_tensorflow().models(WHISPER_TF_IMPL, "TF")
 GPT2LMHEAD_PIPELINE_TINY_TF = families.GPT2LMHEAD_PIPELINE_TINY.in_tensorflow().models(
     GPT2LMHEAD_PIPELINE_TF_IMPL, "TF"

@@ -203,7 +203,25 @@ def _jax_call(model: Any, module: Any) -> tuple[Callable[..., Any], list[str]]:
         native_serialization_platforms=("cpu",),
     )
     types = [element_type_of(leaf.dtype) for leaf in leaves]
-    return lambda *inputs: run([leaf.value() for leaf in module.leaves], *inputs), types
+
+    def call(*inputs: Any) -> Any:
+        with _no_places():
+            return run([leaf.value() for leaf in module.leaves], *inputs)
+
+    return call, types
+
+
+@contextmanager
+def _no_places() -> Iterator[None]:
+    """Keeps files and lines out of what JAX lowers: the same model is the same bytes anywhere."""
+    import jax
+
+    before = jax.config.jax_traceback_in_locations_limit
+    jax.config.update("jax_traceback_in_locations_limit", 0)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_traceback_in_locations_limit", before)
 
 
 def _tensorflow_call(model: Any, module: Any) -> tuple[Callable[..., Any], list[str]]:

@@ -44,11 +44,13 @@ class SdPipeline(Layer):
 
         def denoise(index: tf.Tensor, latents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             """Takes one step; guidance and sum are at least float32."""
+            # Gathered, not sliced: OpenVINO 2026.4 has no executor for a slice in a loop.
+            timestep, kept, added = (tf.gather(row, index) for row in (timesteps, keep, add))
             both = tf.concat([latents, latents], axis=0)
-            noise = widened(self.unet(both, tf.fill((2 * batch,), timesteps[index]), text))
+            noise = widened(self.unet(both, tf.fill((2 * batch,), timestep), text))
             avoided, wanted = tf.split(noise, 2)
             noise = avoided + self.guidance_scale * (wanted - avoided)
-            after = keep[index] * widened(latents) + add[index] * noise
+            after = kept * widened(latents) + added * noise
             return index + 1, tf.cast(after, dtype)
 
         _, latents = tf.while_loop(
