@@ -102,10 +102,13 @@ def test_xla_tells_what_the_program_does(tiny):
         assert program["notes"]["memory_analysis"]["argument_size"] > 1e5
 
 
-@pytest.mark.parametrize("data_type", ["FP16", "BF16"])
-def test_sixteen_bit_types_are_right_on_every_backend_that_starts_fast(cbs_run, data_type):
+# IREE's data tiling does not compile bf16 for a CPU with AVX-512 that has no bf16 instructions.
+@pytest.mark.parametrize(
+    ("data_type", "iree"), [("FP16", "llvm-cpu-data-tiling"), ("BF16", "llvm-cpu")]
+)
+def test_sixteen_bit_types_are_right_on_every_backend_that_starts_fast(cbs_run, data_type, iree):
     run = cbs_run(
-        *("--backend", "pt_inductor:eager,jax_xla,iree:llvm-cpu-data-tiling"),
+        *("--backend", f"pt_inductor:eager,jax_xla,iree:{iree}"),
         *("-name", TINY.format(data_type), "-w", "1", "-iter", "2"),
     )
     assert run.code == 0, run.out + run.err

@@ -103,7 +103,7 @@ def test_xla_programs_have_a_digest(tiny):
 
 def test_sixteen_bit_types_are_right_compiled_and_op_by_op(cbs_run):
     run = cbs_run(
-        *("--backend", "tf_xla:graph,tf_xla:eager,iree:llvm-cpu-data-tiling"),
+        *("--backend", "tf_xla:graph,tf_xla:eager,iree:llvm-cpu"),
         *("-name", "models/BERT_TINY_BF16_TF_.+_BATCH1/.+", "-w", "1", "-iter", "2"),
     )
     assert run.code == 0, run.out + run.err
