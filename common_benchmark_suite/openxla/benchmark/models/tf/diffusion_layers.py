@@ -25,12 +25,14 @@ class GroupNorm(Layer):
         """[batch, height, width, channels], same shape out."""
         batch, height, width, channels = x.shape
         wide = at_least_float32(x.dtype)
-        y = tf.reshape(x, (batch, height * width, self.groups, channels // self.groups))
-        y = tf.cast(y, wide)
-        y -= tf.reduce_mean(y, axis=(1, 3), keepdims=True)
-        variance = tf.reduce_mean(tf.square(y), axis=(1, 3), keepdims=True)
-        y = tf.reshape(y * tf.math.rsqrt(variance + self.epsilon), x.shape)
-        return tf.cast(y * tf.cast(self.scale, wide) + tf.cast(self.bias, wide), x.dtype)
+        grouped = (batch, height * width, self.groups, channels // self.groups)
+        y = tf.cast(tf.reshape(x, grouped), wide)
+        mean, variance = tf.nn.moments(y, (1, 3), keepdims=True)
+        # One product and one sum for each number, as PyTorch has it: a graph fuses none of them.
+        factor = tf.math.rsqrt(variance + self.epsilon)
+        factor *= tf.reshape(tf.cast(self.scale, wide), grouped[2:])
+        shift = tf.reshape(tf.cast(self.bias, wide), grouped[2:]) - mean * factor
+        return tf.cast(tf.reshape(y * factor + shift, x.shape), x.dtype)
 
 
 def conv(inputs: int, outputs: int, kernel: int, *, stride: int = 1) -> Conv:
