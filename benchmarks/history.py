@@ -2,8 +2,10 @@
 
 Imports 10,000 results from files, fills a database with rows, asks it for a trend, a filter and
 the latest nights, and looks for steps in a year of nights of many series. There is no tool to be
-installed that does the same from a database, so the peers are what one would write in an evening:
-reading all JSON files for a trend, and a search over all segments with a numpy median for each.
+installed that answers from a database, so the peer of the trend is what one would write in an
+evening: reading all JSON files. The peers of the steps are those of airspeed velocity (asv), where
+it is installed, and a search over all segments with a numpy median for each; both get a few of the
+same series, since they take long. asv chooses its penalty itself, so it may find other steps.
 
     python benchmarks/history.py [--rows 1000000] [--series 1000] [--nights 365] [--quick]
 """
@@ -145,12 +147,22 @@ def steps(series: int, nights: int) -> list[tuple[str, bool]]:
     peer, same = timed(lambda: [all_segments(values[i], penalty[i]) for i in range(few)])
     for row in range(few):
         assert cost(values[row], found[row], penalty[row]) <= same[row] + 1e-9
+    table = [
+        ["cbs history", *ours.cells(), f"{ours.cpu_s / series:.5f}"],
+        [f"peer: all segments, numpy ({few} series)", *peer.cells(), f"{peer.cpu_s / few:.5f}"],
+    ]
+    try:
+        from asv.step_detect import detect_steps
+    except ModuleNotFoundError:
+        print("no peer: asv is not installed")
+    else:
+        some = min(20, series)
+        spent, theirs = timed(lambda: [detect_steps(values[i].tolist()) for i in range(some)])
+        table.append([f"peer: asv ({some} series)", *spent.cells(), f"{spent.cpu_s / some:.5f}"])
+        pieces = sum(len(found[i]) + 1 for i in range(some)), sum(map(len, theirs))
+        print(f"pieces of {some} series: {pieces[0]}, {pieces[1]} by asv")
     print_table(
-        [f"steps of {series} series of {nights} nights", "s", "CPU s", "CPU s a series"],
-        [
-            ["cbs history", *ours.cells(), f"{ours.cpu_s / series:.5f}"],
-            [f"peer: all segments, numpy ({few} series)", *peer.cells(), f"{peer.cpu_s / few:.5f}"],
-        ],
+        [f"steps of {series} series of {nights} nights", "s", "CPU s", "CPU s a series"], table
     )
     print(f"pieces found: {sum(map(len, found)) + series}")
     print()

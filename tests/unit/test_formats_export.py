@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import re
 import statistics
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import PurePosixPath
 
 import attrs
 import pytest
+from asv.results import Results
 from formats_support import REVISION, own_results, validate, write_results
 from hypothesis import assume, given, settings
 
@@ -175,6 +177,56 @@ def test_asv_is_valid_and_is_read_column_by_column(results):
     assert row["result"][1:] == [None] * len(failed(results))
     assert row["samples"][0] == [v / 1e3 for process in results[0].samples_ms for v in process]
     assert row["samples"][1:] == [None] * len(failed(results))
+
+
+def test_asv_itself_publishes_it(results, tmp_path):
+    repository, folder, page = (tmp_path / name for name in ("repository", "results", "page"))
+    revision = repository_with_a_commit(repository)
+    known = [attrs.evolve(result, git_revision=revision) for result in results]
+    for name, content in exporter("asv")(known).files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    [path] = folder.glob(f"*/{revision[:8]}-*.json")
+    read = Results.load(str(path))
+    [name] = [key for key in read.get_all_result_keys() if "JAX" in key]
+    parameters = read.get_result_params(name)
+    assert read.get_result_value(name, parameters)[0] == known[0].latency_ms / 1e3
+    stats = read.get_result_stats(name, parameters)
+    assert stats[0]["q_25"] <= stats[0]["q_75"]
+    assert not any(stats[1:])
+
+    asked = {"version": 1, "project": "suite", "repo": str(repository), "branches": ["main"]}
+    places = {"results_dir": str(folder), "html_dir": str(page), "env_dir": str(tmp_path / "env")}
+    (tmp_path / "asv.conf.json").write_text(json.dumps(asked | places))
+    done = subprocess.run(
+        [sys.executable, "-m", "asv", "publish"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONWARNINGS": "default"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    index = json.loads((page / "index.json").read_text())
+    assert index["benchmarks"][name]["code"] == known[0].case
+    files = [path for path in page.glob(f"graphs/**/{name}.json") if "summary" not in path.parts]
+    [[[_revision, values]]] = [json.loads(path.read_text()) for path in files]
+    assert values[0] == pytest.approx(known[0].latency_ms / 1e3, rel=1e-5)
+    assert values[1:] == [None] * (len(values) - 1)
+
+
+def repository_with_a_commit(path):
+    """Makes a git repository, and returns the revision of its only commit."""
+    path.mkdir()
+
+    def git(*arguments):
+        given = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org", *arguments)
+        return subprocess.run(given, cwd=path, check=True, capture_output=True, text=True).stdout
+
+    git("init", "-q", "-b", "main")
+    git("commit", "-q", "--allow-empty", "-m", "a")
+    return git("rev-parse", "HEAD").strip()
 
 
 def test_asv_says_when_there_is_no_revision_to_publish(results):
