@@ -147,10 +147,19 @@ def _notes(trial: Trial, recorded: Recorded, outcome: Outcome) -> Iterator[str]:
     case, exported = trial.case, outcome.exported
     module = case.model.model_impl.module_path
     yield f"The model is `create_model(**{dict(case.model.model_parameters)!r})` of `{module}`."
+    metrics = metrics_of(recorded.record)
+    if source := metrics.get("artifact_source"):
+        yield f"Measured on the published artifacts of {_publication(source)}."
+    if source := metrics.get("program_source"):
+        kinds = ", ".join(source.get("types") or ())
+        yield (
+            f"Measured was the published program ({kinds}) of {_publication(source)}; here the "
+            "model is exported again."
+        )
     if exported is None:
         return
     yield from exported.notes
-    recorded_sha256 = (metrics_of(recorded.record).get("program") or {}).get("artifact_sha256")
+    recorded_sha256 = (metrics.get("program") or {}).get("artifact_sha256")
     if recorded_sha256 and exported.program_sha256:
         same = "that" if recorded_sha256 == exported.program_sha256 else "not that"
         yield f"The program is {same} of the measurement, by its sha256 ({recorded_sha256})."
@@ -161,6 +170,10 @@ def _notes(trial: Trial, recorded: Recorded, outcome: Outcome) -> Iterator[str]:
         here = outcome.versions.get(name)
         if measured and here and measured != here:
             yield f"Exported by {name} {here}; measured was {measured}."
+
+
+def _publication(source: Mapping[str, Any]) -> str:
+    return f"{source.get('url')} (manifest sha256 {source.get('manifest_sha256')})"
 
 
 def _without_run(text: str) -> str:

@@ -84,6 +84,19 @@ def test_a_result_that_was_measured_and_can_not_be_exported_exits_with_1(repro, 
     assert (tmp_path / "made" / "README.md").exists()
 
 
+def test_what_was_published_is_named(repro, toy, tmp_path):
+    source = {"model": "TOY_NONE", "url": "gs://bucket/toy", "manifest_sha256": "ab" * 32}
+    program = {**source, "types": ["stablehlo_mlir"], "digests": {}}
+    level = {"artifact_source": source, "program_source": program}
+    results = toy(**FAILED, metrics={"framework_level": level})
+    code, _, err = repro(results, "TOY_NONE", "-o", tmp_path / "made", "--suite", SUITE)
+    assert code == 0, err
+    page = (tmp_path / "made" / "README.md").read_text()
+    publication = f"gs://bucket/toy (manifest sha256 {'ab' * 32})"
+    assert f"- Measured on the published artifacts of {publication}." in page
+    assert f"- Measured was the published program (stablehlo_mlir) of {publication}; " in page
+
+
 def test_where_there_is_no_truth_nothing_is_made(repro, toy, tmp_path, monkeypatch):
     monkeypatch.setattr(command, "Preparation", _Failing)
     code, _, err = repro(toy(), "TOY", "-o", "made", "--suite", SUITE)
