@@ -13,17 +13,42 @@ from wheel_support import make_wheel
 
 pytestmark = pytest.mark.alone
 
-# Each release of the toy compiler: how slow its code is, what it multiplies outputs by, and what it
-# requires. 1.3 does not install; 1.10 comes after 1.5, as a version does and a text does not.
+
+@attrs.frozen
+class Release:
+    """A release of the toy compiler.
+
+    Attributes:
+      delay_ms: how long its code takes.
+      scale: what it multiplies outputs by.
+      compile_ms, ballast_mb: what compilation takes and keeps.
+      requires: other packages.
+    """
+
+    delay_ms: float
+    scale: float = 1.0
+    compile_ms: float = 0.0
+    ballast_mb: int = 0
+    requires: tuple[str, ...] = ()
+
+    @property
+    def module(self):
+        """Its source text."""
+        values = attrs.asdict(self, filter=lambda field, _: field.name != "requires")
+        return "".join(f"{name.upper()} = {value}\n" for name, value in values.items())
+
+
+# 1.3 does not install; 1.10 comes after 1.5, as a version does and a text does not.
+_NEWER = {"delay_ms": 4.0, "compile_ms": 400.0, "ballast_mb": 200}
 RELEASES = {
-    "1.0": (2.0, 1.0, ()),
-    "1.1": (2.0, 1.0, ()),
-    "1.2": (4.0, 1.0, ()),
-    "1.3": (4.0, 1.0, ("a-package-that-nobody-has",)),
-    "1.4": (4.0, 1.5, ()),
-    "1.5": (4.0, 1.5, ()),
-    "1.10": (4.0, 1.5, ()),
-    "1.11rc1": (4.0, 1.5, ()),
+    "1.0": Release(2.0),
+    "1.1": Release(2.0, compile_ms=400.0),
+    "1.2": Release(**_NEWER),
+    "1.3": Release(**_NEWER, requires=("a-package-that-nobody-has",)),
+    "1.4": Release(**_NEWER, scale=1.5),
+    "1.5": Release(**_NEWER, scale=1.5),
+    "1.10": Release(**_NEWER, scale=1.5),
+    "1.11rc1": Release(**_NEWER, scale=1.5),
 }
 
 MODEL = '''
@@ -35,6 +60,12 @@ from cbs_test_plugin.model import ToyModel
 
 
 class Model(ToyModel):
+    def compile(self):
+        import toy_compiler
+
+        time.sleep(toy_compiler.COMPILE_MS / 1e3)
+        self.ballast = b"a" * (toy_compiler.BALLAST_MB * 10**6)
+
     def forward(self, x):
         try:
             import toy_compiler
@@ -68,10 +99,6 @@ ALL_BENCHMARKS = [
 """
 
 
-def _module(delay_ms, scale):
-    return f"DELAY_MS = {delay_ms}\nSCALE = {scale}\n"
-
-
 @attrs.frozen
 class Bisected:
     """A finished `cbs bisect`."""
@@ -91,9 +118,9 @@ def bisect(tmp_path_factory, environment):
     """Runs `cbs bisect` on the toy, with a folder of wheels for an index."""
     here = tmp_path_factory.mktemp("bisect")
     wheels = here / "wheels"
-    for version, (delay_ms, scale, requires) in RELEASES.items():
-        module = {"toy_compiler.py": _module(delay_ms, scale)}
-        make_wheel(wheels, "toy-compiler", version, module, requires=requires)
+    for version, release in RELEASES.items():
+        module = {"toy_compiler.py": release.module}
+        make_wheel(wheels, "toy-compiler", version, module, requires=release.requires)
     # The packages of this environment, by a link: workers need numpy and the harness's own.
     ours = sysconfig.get_path("purelib")
     link = {"ours.pth": f"import site; site.addsitedir({ours!r})\n"}
@@ -160,6 +187,19 @@ def test_a_slow_release_is_found_by_races(bisect):
     assert races[0]["interleaved"] is True
 
 
+@pytest.mark.parametrize(
+    ("metric", "found"),
+    [
+        ("compile", "became slower to compile in 1.1; 1.0 is the last good one"),
+        ("memory", "became bigger in 1.2; 1.1 is the last good one"),
+    ],
+)
+def test_a_release_that_costs_more_elsewhere_is_found(bisect, metric, found):
+    done = bisect(*_package("1.0", "1.2", metric, metric, "--processes", "3"))
+    assert done.code == 0, done.out + done.err
+    assert found in done.out
+
+
 def test_a_wrong_release_is_found_and_one_that_does_not_install_is_named(bisect):
     done = bisect(*_package("1.0", "1.10", "output", "wrong", "--json", "--keep", "3"))
     # 1.3 is between the last right and the first wrong one: the answer is not exact.
@@ -220,7 +260,7 @@ def repository(tmp_path_factory):
 
     git("init", "--quiet", "--initial-branch", "main")
     for number, scale in enumerate((1.0, 1.0, 1.5)):
-        (folder / "toy_compiler.py").write_text(_module(0.1 * number, scale))
+        (folder / "toy_compiler.py").write_text(Release(0.1 * number, scale).module)
         git("add", ".")
         git("commit", "--quiet", "--message", f"change {number}")
     return folder

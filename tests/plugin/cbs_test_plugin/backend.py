@@ -28,7 +28,8 @@ class NumpyBackend(Backend):
 
     def compile(self) -> None:
         with self.context.phase("compile"):
-            pass
+            if hasattr(self._model, "compile"):
+                self._model.compile()
 
     def dispatch(self) -> Any:
         return self._model.forward(*self._inputs)
