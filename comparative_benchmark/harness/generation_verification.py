@@ -20,6 +20,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from comparative_benchmark.harness.quantized_verification import MIN_SQNR, largest_error
 from comparative_benchmark.harness.verification import (
     FLOORS,
     MAX_ERROR_FACTOR,
@@ -88,7 +89,8 @@ def verify_free_run(
       truth: the same of the float64 run.
       reference: the same of an op-by-op run in the model's own type that was fed with the truth's
         tokens, so that its error can be taken at every step.
-      parameters: as of `verification.verify`.
+      parameters: as of `verification.verify`; with `min_sqnr_db` the program is a quantised one,
+        whose near-ties are as wide as its noise.
       data_type: the model's, e.g. `bf16`: logits are float32 whatever the model computes in, and
         the spacing of its numbers is that of its own type.
 
@@ -185,7 +187,8 @@ def limits_of(
 ) -> Limits | str:
     """Returns the limits that the reference's own error gives, or why nothing can be judged.
 
-    The rule is that of `verification.verify`, for all steps together and for each.
+    The rule is that of `verification.verify`, for all steps together and for each; of a quantised
+    program, whose noise is far above the reference's error, it is the least SQNR.
     """
     batch, steps, vocabulary = truth.shape
     squared = np.zeros((batch, steps))
@@ -207,6 +210,17 @@ def limits_of(
         return (
             f"logits: the reference run in this type is itself off by {rmse / scale:.2g} of the "
             "scale, so nothing can be judged"
+        )
+    if (least := parameters.get(MIN_SQNR)) is not None:
+        noise = scale * 10 ** (-least / 20)
+        return Limits(
+            scale=scale,
+            reference_rmse=rmse,
+            rmse=noise,
+            step_rmse=np.full((batch, steps), MAX_STEP_FACTOR * noise),
+            element=MAX_STEP_FACTOR * largest_error(least, scale),
+            absolute=parameters.get("absolute_tolerance"),
+            relative=parameters.get("relative_tolerance"),
         )
     type_floor = FLOORS[DATA_TYPES.get(str(data_type), "f32")]
     floor = parameters.get("rmse_floor", type_floor) * scale

@@ -62,10 +62,21 @@ def _answer(messages: Mapping[str, Any], status: int) -> dict[str, Any]:
         )
     if status == -signal.SIGKILL:
         raise MemoryError("the conversion was killed, as the kernel does where memory runs out")
+    if status < 0:
+        raise RuntimeError(
+            f"TensorFlow's converter ends the process ({_signal(-status)}); see the log"
+        )
     if status or "answer" not in messages:
         raise RuntimeError(f"the conversion ended with {status} and no answer; see the log")
     answer: dict[str, Any] = messages["answer"]
     return answer
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # one for real-time uses
+        return f"signal {number}"
 
 
 def _raise(error: Mapping[str, str]) -> None:

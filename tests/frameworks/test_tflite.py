@@ -108,7 +108,7 @@ def quantised(tmp_path_factory, environment):
     return run_cbs(
         *("--backend", "tflite:int8", "-w", "1", "-iter", "2", "-name"),
         "models/(VIT_TINY_(INT8_TFLITE|FP32_TF|FP16_JAX)|BERT_TINY_(FP32_JAX|FP16_TFLITE)"
-        "|(SD_CLIP|T5)_TINY_FP32_TF)_.+_BATCH1/.+_DEFAULT",
+        "|(SD_CLIP|T5)_TINY_FP32_(TF|JAX))_.+_BATCH1/.+_DEFAULT",
         directory=tmp_path_factory.mktemp("quantised"),
         environment=environment,
     )
@@ -133,7 +133,8 @@ def test_an_int8_file_has_int8_edges_where_its_inputs_are_numbers(quantised):
 
 
 @pytest.mark.parametrize(
-    "model", ["SD_CLIP_TINY_FP32_TF_32XI32_BATCH1", "T5_TINY_FP32_TF_32XI32_BATCH1"]
+    "model",
+    [f"{name}_TINY_FP32_{of}_32XI32_BATCH1" for name in ("SD_CLIP", "T5") for of in ("TF", "JAX")],
 )
 def test_masks_do_not_take_the_range_of_an_int8_file(quantised, model):
     """With -3.4e38 in the mask, a step is 1.3e36 and SQNR at most 9 dB."""

@@ -147,7 +147,7 @@ def test_the_output_can_be_elsewhere(recorder):
     assert recorder.commands("generate")[0][-1] == str(output)
 
 
-@pytest.mark.parametrize(("code", "publications"), [("1", 0), ("3", 0), ("2", 2)])
+@pytest.mark.parametrize(("code", "publications"), [("1", 2), ("2", 2), ("3", 0), ("130", 0)])
 def test_the_exit_code_is_that_of_the_generation(tmp_path, code, publications):
     recorder = Recorder(tmp_path, "pt")
     done = recorder.run("A.+", AUTO_UPLOAD="1", GENERATE_CODE=code)

@@ -214,6 +214,28 @@ def test_parameters_replace_or_add_limits(workload):
     assert work.free(noisy, rmse_floor=2e-4, absolute_tolerance=1.0).passed
 
 
+def test_a_quantised_text_is_judged_by_its_noise(workload):
+    work = workload()
+    tokens, logits = work.run()
+    scale = np.sqrt(np.mean(work.truth[1] ** 2))
+
+    def with_noise(relative):
+        signs = (-1) ** np.arange(VOCABULARY)
+        return tokens, (logits + relative * scale * signs).astype(np.float32)
+
+    verdict = work.free(with_noise(1e-3), min_sqnr_db=50.0)
+    assert verdict.passed, verdict.reason
+    assert verdict.allowed_relative_rmse == pytest.approx(10**-2.5)
+    for relative, part in ((4e-3, "logits: relative error"), (1e-2, "step 0: relative error")):
+        verdict = work.free(with_noise(relative), min_sqnr_db=50.0)
+        assert not verdict.passed
+        assert part in verdict.reason
+    wrong = work.free(work.run("second-best"), min_sqnr_db=50.0)
+    assert not wrong.passed
+    assert "would be a near-tie" in wrong.reason
+    assert not work.free(with_noise(1e-3), min_sqnr_db=50.0, absolute_tolerance=1e-9).passed
+
+
 FORMS = {
     "no logits": (lambda tokens, logits: [tokens], "1 outputs where tokens and logits are due"),
     "a step less": (lambda tokens, logits: [tokens[:, 1:], logits[:, 1:]], "tokens has the shape"),

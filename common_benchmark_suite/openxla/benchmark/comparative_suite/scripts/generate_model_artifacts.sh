@@ -49,8 +49,9 @@ GCS_UPLOAD_DIR="${GCS_UPLOAD_DIR:-gs://iree-model-artifacts/${FULL_NAME}}"
 code=0
 "${CBS[@]}" artifacts generate -name "${FILTER}" --framework "${FRAMEWORK}" -o "${OUTPUT_DIR}" "$@" \
   || code=$?
-# 2: a file was wrong and was left out, which its manifest says. All that is there is right.
-if ((code != 0 && code != 2)); then
+# 1: an export failed; 2: a file was wrong. Both are left out, and the manifest says why: all that is
+# there is right.
+if ((code > 2)) || [[ ! -d "${OUTPUT_DIR}" ]]; then
   exit "${code}"
 fi
 "${VENV_PYTHON}" -m pip list --disable-pip-version-check > "${OUTPUT_DIR}/models_version_info.txt"

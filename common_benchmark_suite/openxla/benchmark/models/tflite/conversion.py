@@ -18,15 +18,11 @@ import numpy as np
 from openxla.benchmark.def_types import TensorSpec
 from openxla.benchmark.models.preprocessing import element_type_of, numpy_dtype
 from openxla.benchmark.models.shared_model import as_tuple
+from openxla.benchmark.models.tflite import masks
 from openxla.benchmark.models.tflite.model_uri import FP16_WEIGHTS, FP32, INT8
 
 # How many input sets the ranges of activations are taken from.
 CALIBRATION_SETS = 16
-
-# What masks of attention hold in an int8 file, in place of the least number of float32. There a
-# tensor has one range of 255 steps: with -3.4e38 in it, nothing is left of the scores. These are of
-# order one to ten, and a softmax in int8 gives 0 to what is six below the largest.
-MASK = -32.0
 
 PhaseTimer = Callable[[str], AbstractContextManager[None]]
 
@@ -70,12 +66,17 @@ def convert(
     """
     import tensorflow as tf
 
+    clamped: list[int] = []
     with phase("trace"):
-        module, function = _traced(model, inputs, sixteen_bits=False)
+        module, function = _traced(
+            model, inputs, sixteen_bits=False, told=clamped.append if precision == INT8 else None
+        )
     with phase("lower"):
         tf.saved_model.save(module, str(directory), signatures=function)
-        if precision == INT8 and (clamped := _clamp_masks(directory)) and notes is not None:
-            notes["masks_clamped"] = {"to": MASK, "constants": clamped}
+        if precision == INT8:
+            clamped.append(masks.clamp_saved_model(directory))
+            if any(clamped) and notes is not None:
+                notes["masks_clamped"] = {"to": masks.MASK, "constants": max(clamped)}
         converter = tf.lite.TFLiteConverter.from_saved_model(str(directory))
         # Names the program that wrote the file, which would differ from run to run.
         converter.exclude_conversion_metadata = True
@@ -115,32 +116,6 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _clamp_masks(directory: Path) -> int:
-    """Replaces the least number of float32 in the constants of a SavedModel.
-
-    Returns:
-      How many constants have held it.
-    """
-    import tensorflow as tf
-    from tensorflow.core.framework import types_pb2
-    from tensorflow.core.protobuf import saved_model_pb2
-
-    path, least, clamped = directory / "saved_model.pb", np.finfo(np.float32).min, 0
-    saved = saved_model_pb2.SavedModel.FromString(path.read_bytes())
-    for graph in (meta.graph_def for meta in saved.meta_graphs):
-        functions = (function.node_def for function in graph.library.function)
-        for node in itertools.chain(graph.node, *functions):
-            if node.op != "Const" or node.attr["dtype"].type != types_pb2.DT_FLOAT:
-                continue
-            values = tf.make_ndarray(node.attr["value"].tensor)
-            if np.any(values == least):
-                clamped += 1
-                tame = tf.make_tensor_proto(np.where(values == least, np.float32(MASK), values))
-                node.attr["value"].tensor.CopyFrom(tame)
-    path.write_bytes(saved.SerializeToString(deterministic=True))
-    return clamped
-
-
 def _converted(converter: Any) -> bytes:
     from tensorflow.lite.python.convert import ConverterError
 
@@ -162,8 +137,21 @@ def _first_reason(message: str) -> str:
     return (lines[0] if lines else "no message")[:300]
 
 
-def _traced(model: Any, inputs: Sequence[TensorSpec], *, sixteen_bits: bool) -> tuple[Any, Any]:
-    """Returns a module that holds the weights, and the concrete function that uses them."""
+def _traced(
+    model: Any,
+    inputs: Sequence[TensorSpec],
+    *,
+    sixteen_bits: bool,
+    told: Callable[[int], None] | None = None,
+) -> tuple[Any, Any]:
+    """Returns a module that holds the weights, and the concrete function that uses them.
+
+    Args:
+      model: as of `convert`.
+      inputs: shape and type of each input.
+      sixteen_bits: whether the model may be in a 16-bit type.
+      told: if given, the masks of a JAX model are clamped, and it is told how many.
+    """
     is_jax = hasattr(model, "apply") and hasattr(model, "params")
     if not is_jax and not hasattr(model, "layer"):
         # Neither of the suite's own kinds: told by what its module has imported.
@@ -171,7 +159,10 @@ def _traced(model: Any, inputs: Sequence[TensorSpec], *, sixteen_bits: bool) -> 
     import tensorflow as tf
 
     module = tf.Module()
-    call, weight_types = (_jax_call if is_jax else _tensorflow_call)(model, module)
+    if is_jax:
+        call, weight_types = _jax_call(model, module, told)
+    else:
+        call, weight_types = _tensorflow_call(model, module)
     if not sixteen_bits:
         _refuse_sixteen_bits([*weight_types, *(spec.dtype for spec in inputs)])
     specs = [
@@ -187,7 +178,9 @@ def _traced(model: Any, inputs: Sequence[TensorSpec], *, sixteen_bits: bool) -> 
     return module, tf.function(named, autograph=False).get_concrete_function(*specs)
 
 
-def _jax_call(model: Any, module: Any) -> tuple[Callable[..., Any], list[str]]:
+def _jax_call(
+    model: Any, module: Any, told: Callable[[int], None] | None
+) -> tuple[Callable[..., Any], list[str]]:
     """Returns a function for TensorFlow whose weights `module` holds, and their types."""
     import jax
     import tensorflow as tf
@@ -197,8 +190,12 @@ def _jax_call(model: Any, module: Any) -> tuple[Callable[..., Any], list[str]]:
     leaves, structure = jax.tree.flatten(getattr(model, "params", ()))
     # A flat list: a SavedModel keeps no dictionary whose keys are numbers.
     module.leaves = [tf.Variable(np.asarray(leaf), trainable=False) for leaf in leaves]
+
+    def program(weights: Any, *inputs: Any) -> Any:
+        return apply(jax.tree.unflatten(structure, weights), *inputs)
+
     run = jax2tf.convert(
-        lambda weights, *inputs: apply(jax.tree.unflatten(structure, weights), *inputs),
+        program if told is None else masks.clamp_jax(program, told),
         with_gradient=False,
         native_serialization_platforms=("cpu",),
     )
