@@ -1,10 +1,7 @@
 """Latencies with their intervals, and each result against the named competitor of its workload."""
 
-import multiprocessing
-import os
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Hashable, Sequence
 
 import attrs
 
@@ -21,6 +18,7 @@ from comparative_benchmark.results.compare_samples import (
     process_samples,
 )
 from comparative_benchmark.results.comparison import Comparison, Fate
+from comparative_benchmark.results.processes import answers, worth_it
 
 _SEED = 20_130_620
 # Starting processes takes about as long as judging so many cases.
@@ -83,18 +81,10 @@ def judge(
     jobs = [
         ([_slim(results[p].case) for p in group], baseline, threshold) for group in groups.values()
     ]
-    if processes is None:
-        many = len(results) >= _WORTH_PROCESSES
-        processes = len(os.sched_getaffinity(0)) if many else 1
-    answers: Iterable[list[tuple[Interval | None, Comparison | None]]]
-    if processes > 1:
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(processes, mp_context=context) as pool:
-            answers = list(pool.map(_judge_group, jobs, chunksize=max(1, len(jobs) // 64)))
-    else:
-        answers = map(_judge_group, jobs)
+    processes = processes or worth_it(len(results), least=_WORTH_PROCESSES)
     found: dict[int, Judged] = {}
-    for group, answer in zip(groups.values(), answers, strict=True):
+    judged = answers(_judge_group, jobs, processes=processes)
+    for group, answer in zip(groups.values(), judged, strict=True):
         for position, (interval, comparison) in zip(group, answer, strict=True):
             found[position] = Judged(
                 result=results[position], interval=interval, comparison=comparison

@@ -24,6 +24,7 @@ from comparative_benchmark.results.comparison import (
     summarize_comparisons,
 )
 from comparative_benchmark.results.noise_floor import FEWEST_FOR_95
+from comparative_benchmark.results.processes import answers, worth_it
 from comparative_benchmark.results.records import Record
 from comparative_benchmark.results.unchanged import same_program, surroundings
 
@@ -40,6 +41,8 @@ __all__ = [
 
 DEFAULT_BASELINE = "pt_inductor:eager"
 _SEED = 20_130_620
+# Starting processes takes about as long as comparing so many pairs.
+_WORTH_PROCESSES = 500
 
 
 def compare_documents(
@@ -71,11 +74,14 @@ def compare_documents(
     versions = [document.get("schema_version") for document in (baseline, candidate)]
     differ = f"schema version {versions[0]} against {versions[1]}"
     pairs = list(matched(before, after))
-    both = {
-        position: compared(old, new, threshold=threshold, seed=seed)
+    jobs = {
+        position: (old, new, threshold, seed)
         for position, (old, new) in enumerate(pairs)
         if old and new and versions[0] == versions[1]
     }
+    count = worth_it(len(jobs), least=_WORTH_PROCESSES)
+    items = answers(_compared, list(jobs.values()), processes=count)
+    both = dict(zip(jobs, items, strict=True))
     floor = _floor((*pairs[position], item) for position, item in both.items())
     found: list[Comparison] = []
     for position, (old, new) in enumerate(pairs):
@@ -90,6 +96,11 @@ def compare_documents(
             item = _judged_by_program(both[position], old, new)
             found.append(_judged_by_noise(item, floor))
     return found + _unreadable([*unreadable_before, *unreadable_after])
+
+
+def _compared(job: tuple[Case, Case, float, int]) -> Comparison:
+    old, new, threshold, seed = job
+    return compared(old, new, threshold=threshold, seed=seed)
 
 
 def compare_to_baseline(

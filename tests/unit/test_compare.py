@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from comparative_benchmark.harness.statistics import Verdict
+from comparative_benchmark.results import compare
 from comparative_benchmark.results.compare import (
     Comparison,
     Fate,
@@ -321,3 +322,14 @@ def test_a_document_is_read_with_the_checks_of_the_store(tmp_path):
             read_document(path)
     path.write_text(json.dumps(document(record())))
     assert code(read_document(path), read_document(path)) == 0
+
+
+def test_processes_that_share_the_work_find_the_same(monkeypatch):
+    digests = ["w1", "w2", "w3"]
+    before = document(*(record(digest) for digest in digests))
+    after = document(*(record(digest, level=metrics(1, scale=1.1)) for digest in digests))
+    alone = compare_documents(before, after)
+    shared = []
+    monkeypatch.setattr(compare, "worth_it", lambda count, **_: shared.append(count) or 2)
+    assert compare_documents(before, after) == alone
+    assert shared == [3]
