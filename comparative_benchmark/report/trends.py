@@ -132,4 +132,7 @@ def _centre(result: Result) -> float | None:
 
 
 def _versions(result: Result) -> dict[str, str]:
-    return {str(name): str(version) for name, version in result.case.versions.items()}
+    """Returns the package versions and the interpreter's, as the history has them."""
+    found = {str(name): str(version) for name, version in result.case.versions.items()}
+    python = result.case.python
+    return {"python": str(python), **found} if python and found else found

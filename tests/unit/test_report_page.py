@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from report_support import document, read, record, run, usual
+from report_support import HOST, document, read, record, run, usual
 
 from comparative_benchmark import cli
 from comparative_benchmark.report import markdown, trend_sources, trends
@@ -298,8 +298,10 @@ def test_a_history_database_gives_trends(cbs, tmp_path):
     from comparative_benchmark.history.results_files import ResultsFiles
 
     old, new, location = tmp_path / "old.json", tmp_path / "new.json", tmp_path / "history.sqlite"
-    old.write_text(json.dumps(document(record(run_id="o", scale=1.5), runs=[run("o", day=1)])))
-    new.write_text(json.dumps(document(record(run_id="n"), runs=[run("n", day=3)])))
+    host = {**HOST, "python": "3.11.7"}
+    before, after = run("o", day=1, host=host), run("n", day=3, host=host)
+    old.write_text(json.dumps(document(record(run_id="o", scale=1.5), runs=[before])))
+    new.write_text(json.dumps(document(record(run_id="n"), runs=[after])))
     database = Database(str(location))
     import_files(database, ResultsFiles(), [old])
     database.close()
@@ -308,8 +310,11 @@ def test_a_history_database_gives_trends(cbs, tmp_path):
         code, _, err = cbs(new, "-o", target, "--history", source)
         assert (code, err) == (0, "")
         data = data_of(target.read_text(encoding="utf-8"))
-        ((_, first, *_), (_, last, *_)) = next(iter(data["trends"].values()))
+        ((_, first, *_, old_set), (_, last, *_, new_set)) = next(iter(data["trends"].values()))
         assert (first, last) == pytest.approx((1.5, 1.0), rel=0.01)
+        # The same packages in the same interpreter, whoever has read them: no change of versions.
+        assert old_set == new_set
+        assert data["versions"][new_set] == {"python": "3.11.7", "jax": "0.10.2"}
     code, _, err = cbs(new, "-o", target, "--history", f"sqlite:///{tmp_path}/none.sqlite")
     assert (code, len(err.splitlines())) == (1, 1)
 

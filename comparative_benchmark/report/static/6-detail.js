@@ -137,7 +137,7 @@ function trendPart(item, width) {
   if (!points) return null;
   const changes = points.map((point, position) => (position && point[4] !== points[position - 1][4] ? [when(DATA.times[point[0]]), versionChange(points[position - 1][4], point[4])] : null)).filter((change) => change && change[1]);
   return part("Trend", figure(trendPlot(width, points, item.workload.quantity), `${points.length} runs${points.length === DATA.trend_points ? ", the latest" : ""}; bars are 95 % intervals, dashed lines changed versions.`),
-    changes.length ? h("details", {}, h("summary", {}, `Versions changed ${changes.length} times`), facts(changes)) : null);
+    changes.length ? h("details", {}, h("summary", {}, `Versions changed ${changes.length === 1 ? "once" : `${changes.length} times`}`), facts(changes)) : null);
 }
 
 function changePart(item) {
