@@ -114,16 +114,18 @@ def package_differences(records: Sequence[Record]) -> list[str]:
     for record in records:
         if environment := record["definition"].get("environment"):
             found.setdefault(environment["name"], {}).update(record["versions"])
-    names = sorted({package for versions in found.values() for package in versions})
+    if len(found) < 2:
+        return []
+    every = {package for versions in found.values() for package in versions}
+    names = [
+        name for name in sorted(every) if len({other.get(name) for other in found.values()}) > 1
+    ]
+    if not names:
+        return [f"{', '.join(found)}: the same versions of all packages that were imported"]
     return [
         f"{environment}: "
-        + ", ".join(
-            f"{name} {versions.get(name, 'not imported')}"
-            for name in names
-            if len({other.get(name) for other in found.values()}) > 1
-        )
+        + ", ".join(f"{name} {versions.get(name, 'not imported')}" for name in names)
         for environment, versions in found.items()
-        if len(found) > 1
     ]
 
 

@@ -1,0 +1,33 @@
+"""What a run of several environments says of their packages."""
+
+import pytest
+
+from comparative_benchmark.tables import package_differences
+
+
+def record(environment, **versions):
+    named = None if environment is None else {"name": environment, "python": "python"}
+    return {"definition": {"environment": named}, "versions": versions}
+
+
+@pytest.mark.parametrize(
+    ("records", "lines"),
+    [
+        ([record(None, jax="1")], []),
+        ([record("old", jax="1"), record("old", jax="1")], []),
+        (
+            [record("old", jax="1", numpy="2"), record("new", jax="1.1", numpy="2")],
+            ["old: jax 1", "new: jax 1.1"],
+        ),
+        (
+            [record("old", jax="1"), record("new", jax="1", flax="0.1")],
+            ["old: flax not imported", "new: flax 0.1"],
+        ),
+        (
+            [record("base", jax="1"), record("head", jax="1")],
+            ["base, head: the same versions of all packages that were imported"],
+        ),
+    ],
+)
+def test_packages_that_differ_are_named(records, lines):
+    assert package_differences(records) == lines
