@@ -10,6 +10,8 @@ from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
 
 from comparative_benchmark.xla_hlo.private_jaxlib import extension
 
+_COPY = "mhlo.copy"
+
 
 @contextmanager
 def without_locations(content: bytes) -> Iterator[Any]:
@@ -23,6 +25,7 @@ def without_locations(content: bytes) -> Iterator[Any]:
         except (ValueError, RuntimeError, ir.MLIRError):
             module = ir.Module.parse(content)
         passmanager.PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
+        _drop_copies(module)
         yield module
 
 
@@ -31,6 +34,24 @@ def portable(module: Any) -> bytes:
     version = stablehlo.get_current_version()
     artifact: bytes = extension.mlir.serialize_portable_artifact(module, version)
     return artifact
+
+
+def _drop_copies(module: Any) -> None:
+    """Replaces copies, which XLA leaves in programs with loops, by what they copy.
+
+    They change no value, and StableHLO has no word for them.
+    """
+    found = []
+
+    def visit(operation: Any) -> Any:
+        if operation.name == _COPY:
+            found.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    for operation in found:
+        operation.results[0].replace_all_uses_with(operation.operands[0])
+        operation.erase()
 
 
 def _context() -> Any:
