@@ -102,6 +102,7 @@ def test_xla_programs_have_a_digest(tiny):
 
 
 def test_sixteen_bit_types_are_right_compiled_and_op_by_op(cbs_run):
+    # IREE without data tiling, which does not compile bf16 for every CPU with AVX-512.
     run = cbs_run(
         *("--backend", "tf_xla:graph,tf_xla:eager,iree:llvm-cpu"),
         *("-name", "models/BERT_TINY_BF16_TF_.+_BATCH1/.+", "-w", "1", "-iter", "2"),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from report_support import document, record, run
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 CASES = ("BERT", "GPT2", "RESNET", "VIT")
@@ -15,78 +16,25 @@ NIGHTS = 30
 PLANTED = "GPT2"
 
 
-def document(night, *, factor=1.0, status="ok", leaves_out=False):
+def results_of(night, *, factor=1.0, status="ok", leaves_out=False):
     """Results of a night; the arguments are what is planted in one case."""
-    random = np.random.default_rng(night)
+    random, run_id = np.random.default_rng(night), f"night-{night}"
     records = []
-    for scale, case in enumerate(CASES, 1):
-        if case != PLANTED:
-            records.append(record(night, case, scale, random))
-        elif not leaves_out:
-            records.append(record(night, case, scale * factor, random, status))
-    return {
-        "schema_version": 1,
-        "runs": [
-            {
-                "run_id": f"night-{night}",
-                "trigger": {
-                    "timestamp": f"2026-10-{night + 1:02}T02:00:00+00:00",
-                    "command": ["cbs", "run"],
-                },
-                "execution_environment": {
-                    "git_revision": f"{night:040x}",
-                    "host": {"cpu_model": "A CPU", "threads": 2, "python": "3.11.7"},
-                },
-            }
-        ],
-        "benchmarks": records,
-    }
-
-
-def record(night, case, latency_ms, random, status="ok"):
-    nightly_factor = 1 + 0.005 * random.standard_normal()
-    processes = [
-        {
-            "blocks": [
-                {
-                    "round": number,
-                    "latencies_ms": (
-                        latency_ms * nightly_factor * (1 + 0.003 * random.standard_normal(4))
-                    ).tolist(),
-                    "contended": False,
-                }
-                for number in range(5)
-            ]
-        }
-        for _ in range(3)
-    ]
-    found = {
-        "processes": processes,
-        "latencies_ms": [v for p in processes for b in p["blocks"] for v in b["latencies_ms"]],
-        "program": {"artifact_sha256": f"{night:064x}"},
-        "final_verification": {"passed": True, "relative_rmse": 1e-6},
-    }
-    if status != "ok":
-        found = {"final_verification": {"passed": False, "relative_rmse": 0.3}}
-    return {
-        "run_id": f"night-{night}",
-        "definition": {
-            "benchmark_name": f"models/{case}_FP32_JAX/inputs/DEFAULT",
-            "framework": "ModelFrameworkType.JAX",
-            "data_type": "fp32",
-            "batch_size": 1,
-            "backend": "jax_xla",
-            "compiler": "xla",
-            "device": "host-cpu",
-            "options": [],
-            "tags": [],
-            "workload": {"digest": case.lower() * 8, "label": case.lower(), "inputs": ["1xf32"]},
-        },
-        "status": status,
-        "metrics": {"framework_level": found},
-        "versions": {"jax": f"0.10.{night}"},
-        **({} if status == "ok" else {"phase": "verify", "reason": "relative error 0.3"}),
-    }
+    for latency_ms, case in enumerate(CASES, 1):
+        noise = 1 + 0.005 * random.standard_normal()
+        is_planted = case == PLANTED
+        if is_planted and leaves_out:
+            continue
+        made = record(
+            case,
+            run_id=run_id,
+            scale=latency_ms * noise * (factor if is_planted else 1),
+            status=status if is_planted else "ok",
+            metrics={"program": {"artifact_sha256": f"{night:064x}"}},
+            workload={"digest": case.lower() * 8, "label": case.lower(), "inputs": ["1xf32"]},
+        )
+        records.append({**made, "versions": {"jax": f"0.10.{night}"}})
+    return document(*records, runs=[run(run_id, day=night + 1, revision=f"{night:040x}")])
 
 
 @pytest.fixture
@@ -96,11 +44,11 @@ def publish(tmp_path, environment):
     for night in range(NIGHTS - 1):
         path = store / "nights" / f"{night + 1:02}" / "host-cpu.json"
         path.parent.mkdir(parents=True)
-        path.write_text(json.dumps(document(night)))
+        path.write_text(json.dumps(results_of(night)))
 
-    def run(**planted):
+    def publish_last(**planted):
         results = tmp_path / "host-cpu.json"
-        results.write_text(json.dumps(document(NIGHTS - 1, **planted)))
+        results.write_text(json.dumps(results_of(NIGHTS - 1, **planted)))
         done = subprocess.run(
             [SCRIPTS / "nightly_publish.sh", store, tmp_path / "work", results],
             env={**os.environ, **environment, "CBS_VENV": sys.prefix, "NIGHT": f"{NIGHTS}"},
@@ -111,7 +59,7 @@ def publish(tmp_path, environment):
         )
         return done, store / "nights" / f"{NIGHTS}"
 
-    return run
+    return publish_last
 
 
 def test_thirty_nights_of_noise_raise_nothing(publish):

@@ -91,14 +91,14 @@ def record(name="w1", competitor="jax_xla:xla", *, scale=1.0, status="ok", **cha
     }
 
 
-def run(run_id="r", *, day=1, host=HOST, packages=None):
+def run(run_id="r", *, day=1, host=HOST, packages=None, revision="abc"):
     """A run."""
     return {
         "run_id": run_id,
         "trigger": {"timestamp": f"2026-11-{day:02}T02:00:00+00:00", "command": ["cbs", "run"]},
         "execution_environment": {
             "host": dict(host),
-            "git_revision": "abc",
+            "git_revision": revision,
             "python_environment": [
                 {"name": name, "version": version} for name, version in (packages or {}).items()
             ],
