@@ -86,13 +86,13 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     add(
         *spellings("-w", "--warmup-iterations"),
         dest="warmup_iterations",
-        type=_count(0),
+        type=count(0),
         help="fixed number of iterations before the measured ones (5 with -iter)",
     )
     add(
         *spellings("-iter", "--iterations"),
         dest="iterations",
-        type=_count(1),
+        type=count(1),
         help="fixed number of measured iterations in one process (100 with -w)",
     )
     add(
@@ -134,7 +134,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         help="run the selected models on input_0.npy, input_1.npy ... of this directory",
     )
     add("--resume", action="store_true", help="skip trials that are ok in the results file")
-    add("--threads", type=_count(1), help="threads for each backend (default: usable CPUs)")
+    add("--threads", type=count(1), help="threads for each backend (default: usable CPUs)")
     add("--timeout", type=seconds, default=3600.0, metavar="S", help="for a trial (default 3600)")
     add(
         "--deadline",
@@ -186,7 +186,7 @@ def add_sampling_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--processes",
-        type=_count(1),
+        type=count(1),
         help="fresh processes for each trial (default: 3, and up to 10 as their spread demands)",
     )
     parser.add_argument(
@@ -218,7 +218,7 @@ def add_sampling_options(parser: argparse.ArgumentParser) -> None:
         help="race environments: each competitor once in each, e.g. old=venv-1,new=venv-2",
     )
     parser.add_argument(
-        "--seed", type=_count(0), default=0, help="decides the order of starts and blocks"
+        "--seed", type=count(0), default=0, help="decides the order of starts and blocks"
     )
 
 
@@ -253,7 +253,9 @@ def find_device(name: str) -> DeviceSpec:
     raise UsageError(f"no device {name!r}; choices are {known}")
 
 
-def _count(minimum: int) -> Any:
+def count(minimum: int) -> Any:
+    """Returns a parser of whole numbers from that one on."""
+
     def parse(text: str) -> int:
         value = int(text)
         if value < minimum:

@@ -16,6 +16,7 @@ from comparative_benchmark.cli_options import (
     EXIT_OK,
     EXIT_WRONG,
     UsageError,
+    count,
     seconds,
     size,
     spellings,
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--types", help="types of artifacts, e.g. stablehlo_mlir,onnx (default: all that can be)")
     add(
         "--jobs",
-        type=_jobs,
+        type=count(1),
         default=1,
         metavar="N",
         help="exports of a model at once (default 1); each may take the memory of the model twice",
@@ -65,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a further module with ALL_BENCHMARKS",
     )
     add("--root-dir", "--root_dir", dest="root_dir", type=Path, help="as in `cbs run`")
-    add("--threads", type=_jobs, default=1, metavar="N", help="of each process (default 1)")
+    add("--threads", type=count(1), default=1, metavar="N", help="of each process (default 1)")
     add(
         "--timeout",
         type=seconds,
@@ -199,10 +200,3 @@ def _no_match(name: str | None, every: Sequence[BenchmarkCase]) -> str:
     if nearest:
         lines += ["nearest names:", *(f"  {item}" for item in nearest)]
     return "\n".join([*lines, "`cbs list` shows all"])
-
-
-def _jobs(text: str) -> int:
-    number = int(text) if text.isdigit() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
-    return number

@@ -38,7 +38,7 @@ class Running:
         self._ended = True
         for session in list(self._sessions):
             if isinstance(session, Session):
-                session.kill()
+                session.interrupt()
 
 
 @attrs.frozen(kw_only=True)

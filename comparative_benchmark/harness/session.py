@@ -179,6 +179,13 @@ class Session:
         """Returns the memory that the worker and its children hold now."""
         return memory.resident_bytes(self._process.pid)
 
+    def interrupt(self) -> None:
+        """Kills the worker from another thread; the one that waits for it is told, and cleans up.
+
+        The pipes stay open: that thread is reading them.
+        """
+        self._signal(signal.SIGKILL)
+
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)

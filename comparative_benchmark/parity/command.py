@@ -37,10 +37,12 @@ from comparative_benchmark.harness.trial import (
 )
 from comparative_benchmark.intermediates import RECORDERS
 from comparative_benchmark.parity import grid, matrix
+from comparative_benchmark.parity.cell_result import CellResult
 from comparative_benchmark.parity.document import ParityFile, ParityFileError
 from comparative_benchmark.parity.drift import Drift
 from comparative_benchmark.parity.grid import Cell, Row
-from comparative_benchmark.parity.runner import CellResult, Runner
+from comparative_benchmark.parity.lanes import default_jobs
+from comparative_benchmark.parity.runner import Runner
 from comparative_benchmark.parity.screen import Screen
 from comparative_benchmark.parity.tracer import Tracer
 from openxla.benchmark.artifacts import locked_cases, workload_store
@@ -95,6 +97,7 @@ def _run(
     screen: Screen,
 ) -> int:
     device = settings.device.name
+    jobs = options.jobs or default_jobs(settings.device.accelerator_type, options.memory_limit)
     with ParityFile(
         options.output,
         command=sys.argv,
@@ -102,12 +105,13 @@ def _run(
             "python_environment": python_environment(),
             "host": describe(threads=settings.threads, cpus=settings.cpus),
             "git_revision": git_revision(),
+            "jobs": jobs,
         },
         resume=options.resume,
     ) as file:
         settled = file.settled(device)
         pending = [cell for cell in cells if cell.trial is None or cell.key not in settled]
-        runner = Runner(settings, screen, file.put)
+        runner = Runner(settings, screen, file.put, jobs=jobs, memory_bytes=options.memory_limit)
         by_key = settled | {result.key: result for result in runner.run(pending)}
         # What was taken over may have stood in a row of another label.
         results = [attrs.evolve(by_key[cell.key], label=cell.row.label) for cell in cells]

@@ -1,7 +1,8 @@
 """The JSON file of a matrix, written whole, every few seconds and at the end.
 
     {"schema_version": 1, "kind": "parity", "started": ..., "command": [...],
-     "execution_environment": {"python_environment": [...], "host": {...}, "git_revision": ...},
+     "execution_environment": {"python_environment": [...], "host": {...}, "git_revision": ...,
+                               "jobs": ...},
      "cells": [CellResult ...], "drift": [...],
      "counts": {"ok": ..., ...}, "exit_code": ...}
 
@@ -20,8 +21,8 @@ from typing import Any, Self
 import attrs
 from filelock import FileLock, Timeout
 
+from comparative_benchmark.parity.cell_result import CellResult
 from comparative_benchmark.parity.grid import CellKey
-from comparative_benchmark.parity.runner import CellResult
 from comparative_benchmark.results.store import write_atomically
 
 SCHEMA_VERSION = 1

@@ -9,8 +9,8 @@ import attrs
 from rich.table import Table
 from rich.text import Text
 
+from comparative_benchmark.parity.cell_result import CellResult
 from comparative_benchmark.parity.grid import CellKey
-from comparative_benchmark.parity.runner import CellResult
 
 _STYLES = {"ok": "green", "unsupported": "dim", "expected": "yellow"}
 _FAILED_STYLE = "red"

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from comparative_benchmark.cli_options import seconds, size, spellings
+from comparative_benchmark.cli_options import count, seconds, size, spellings
 from openxla.benchmark import devices
 
 
@@ -61,13 +61,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="another list of known failures than the one that is checked in",
     )
     add("--root-dir", "--root_dir", dest="root_dir", type=Path, help="as in `cbs run`")
-    add("--threads", type=int, help="threads for each backend (default: usable CPUs)")
+    add(
+        "--jobs",
+        type=count(1),
+        metavar="N",
+        help="cells that run at a time, each with its share of CPUs and memory; what fails so is "
+        "run again alone (default: one for each CPU that has 4G of memory beside it, 1 on an "
+        "accelerator)",
+    )
+    add(
+        "--threads", type=count(1), help="threads for each backend (default: its share of the CPUs)"
+    )
     add("--timeout", type=seconds, default=900.0, metavar="S", help="for a cell (default 900)")
     add(
         *spellings("--memory-limit"),
         dest="memory_limit",
         type=size,
         metavar="SIZE",
-        help="memory of a worker, e.g. 8G (default: what is available, less 1G)",
+        help="memory of a worker, e.g. 8G (default: its share of what is available, less 1G)",
     )
     add("--verbose", action="store_true", help="print log files and tracebacks of failures")

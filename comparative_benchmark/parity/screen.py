@@ -6,9 +6,9 @@ from rich.console import Console as RichConsole
 from rich.text import Text
 
 from comparative_benchmark.parity import matrix
+from comparative_benchmark.parity.cell_result import CellResult
 from comparative_benchmark.parity.drift import Drift
 from comparative_benchmark.parity.grid import CellKey
-from comparative_benchmark.parity.runner import CellResult
 
 # What a pipe has no width for: never wrap what another program or a log will read.
 _WIDTH_OF_A_PIPE = 220
@@ -47,6 +47,11 @@ class Screen:
         self._err.print(line)
         if self._verbose and result.traceback:
             self.say("".join(f"    {line}\n" for line in result.traceback.splitlines()).rstrip())
+
+    def cell_postponed(self, result: CellResult) -> None:
+        """See `runner.Observer`."""
+        text = f"{result.status} beside other cells, to be run alone: {result.label}"
+        self.say(f"{text}  {result.framework}  {result.competitor}", style="yellow")
 
     def show(
         self,

@@ -80,13 +80,17 @@ class WorkerSlot:
     Attributes:
       folder: where folders of workers are made; each goes when its worker does.
       log_dir: where logs go.
+      lane: what tells its logs from those of other slots.
       name: of whom it serves, for the log; given before a session is asked for.
+      stopped: whether `stop` was called; no further worker is started then.
     """
 
     folder: Path
     log_dir: Path
+    lane: str = "lane"
     name: str = "worker"
     session: SharedSession | None = None
+    stopped: bool = False
     _serial: int = 0
 
     @property
@@ -99,10 +103,15 @@ class WorkerSlot:
     def log_file(self) -> Path:
         """The log of the worker that is there, or of the next one."""
         fresh = self.session is None or not self.session.usable
-        return self.log_dir / f"{self.name}.{self._serial + fresh}.log"
+        return self.log_dir / f"{self.name}.{self.lane}.{self._serial + fresh}.log"
 
     def fill(self, open_session: Callable[[Path, Path], SharedSession]) -> SharedSession:
-        """Returns the worker that is there, or one that the function starts in a fresh folder."""
+        """Returns the worker that is there, or one that the function starts in a fresh folder.
+
+        Raises:
+          SessionEnded: the slot was stopped, or the worker did not come up.
+        """
+        self._check()
         if self.session is None or not self.session.usable:
             self.empty()
             log_file = self.log_file
@@ -110,7 +119,14 @@ class WorkerSlot:
             directory = self._directory()
             directory.mkdir(parents=True)
             self.session = open_session(directory, log_file)
+            self._check()
         return self.session
+
+    def stop(self) -> None:
+        """Ends the worker from another thread; the one that waits for it is told so."""
+        self.stopped = True
+        if (session := self.session) is not None:
+            session.interrupt()
 
     def empty(self) -> None:
         """Ends the worker, if there is one, and removes what it left."""
@@ -118,6 +134,10 @@ class WorkerSlot:
             self.session.end()
         self.session = None
         shutil.rmtree(self._directory(), ignore_errors=True)
+
+    def _check(self) -> None:
+        if self.stopped:
+            raise SessionEnded(Status.FAILED, "start", "it was interrupted")
 
     def _directory(self) -> Path:
         return self.folder / f"worker-{self._serial}"
