@@ -155,6 +155,20 @@ def test_the_exit_code_is_that_of_the_generation(tmp_path, code, publications):
     assert len(recorder.commands("publish")) == publications
 
 
+@pytest.mark.parametrize(
+    ("options", "published"),
+    [([], ["MODEL_A", "MODEL_B"]), (["--resume"], ["MODEL_A", "MODEL_B", "MODEL_OLD"])],
+)
+def test_what_lay_there_before_is_published_only_when_resumed(tmp_path, options, published):
+    recorder = Recorder(tmp_path, "pt")
+    output = tmp_path / "the output"
+    (output / "MODEL_OLD").mkdir(parents=True)
+    (output / "MODEL_OLD" / "manifest.json").write_text("{}")
+    done = recorder.run("A.+", *options, AUTO_UPLOAD="1", OUTPUT_DIR=str(output))
+    assert done.returncode == 0, done.stderr
+    assert [Path(command[1]).name for command in recorder.commands("publish")] == published
+
+
 def test_an_environment_that_is_not_there_is_made_with_the_interpreter_that_is_named(tmp_path):
     recorder = Recorder(tmp_path, "pt")
     done = recorder.run("A.+", VENV_DIR=str(tmp_path / "new"), PYTHON="/bin/false")

@@ -46,6 +46,13 @@ ARTIFACTS_VERSION="${FRAMEWORK}_models_${VERSION}_$(date +'%s')"
 OUTPUT_DIR="${OUTPUT_DIR:-${TMPDIR:-/tmp}/${ARTIFACTS_VERSION}}"
 GCS_UPLOAD_DIR="${GCS_UPLOAD_DIR:-gs://iree-model-artifacts/${FULL_NAME}}"
 
+# What lies there already is published only with --resume: without, it is no part of this run.
+declare -A EARLIER=()
+for manifest in "${OUTPUT_DIR}"/*/manifest.json; do
+  EARLIER["${manifest}"]=1
+done
+[[ " $* " != *" --resume "* ]] || EARLIER=()
+
 code=0
 "${CBS[@]}" artifacts generate -name "${FILTER}" --framework "${FRAMEWORK}" -o "${OUTPUT_DIR}" "$@" \
   || code=$?
@@ -58,7 +65,7 @@ fi
 
 UPLOAD_DIR="${GCS_UPLOAD_DIR%/}/$(basename "${OUTPUT_DIR}")"
 for manifest in "${OUTPUT_DIR}"/*/manifest.json; do
-  [[ -f "${manifest}" ]] || continue
+  [[ -f "${manifest}" && -z "${EARLIER["${manifest}"]:-}" ]] || continue
   directory="$(dirname "${manifest}")"
   publish=("${directory}" "${UPLOAD_DIR}/$(basename "${directory}")")
   if [[ "${AUTO_UPLOAD:-0}" == 1 ]]; then
