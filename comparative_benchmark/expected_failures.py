@@ -37,6 +37,7 @@ class ExpectedFailure:
       reason: why, in a sentence.
       link: where it is discussed.
       expires: the last day on which it is expected.
+      may_pass: whether it depends on the CPU, and a pass is not told; false unless it is given.
     """
 
     name: str
@@ -46,6 +47,7 @@ class ExpectedFailure:
     reason: str
     link: str
     expires: datetime.date
+    may_pass: bool = False
 
     def covers(self, ending: "Ending") -> bool:
         """Tells whether it is about that case, competitor and device, however these end."""
@@ -77,7 +79,7 @@ class Judgement:
 
     Attributes:
       expected: the entry of each ending that is as expected.
-      passes: entries that an ending was `ok` against, with that ending.
+      passes: entries that an ending was `ok` against, with that ending, unless it may be.
       expired: entries that are about an ending and out of date; they excuse nothing.
     """
 
@@ -137,7 +139,7 @@ def judge(
         current = [entry for entry in about if entry.expires >= today]
         expired.update(dict.fromkeys(entry for entry in about if entry.expires < today))
         if ending.status == "ok":
-            passes += [(entry, ending) for entry in current]
+            passes += [(entry, ending) for entry in current if not entry.may_pass]
         elif same := [entry for entry in current if entry.status == ending.status]:
             expected[ending] = same[0]
     return Judgement(expected=expected, passes=passes, expired=list(expired))
@@ -147,7 +149,8 @@ def _entry(where: str, item: Any) -> ExpectedFailure:
     if not isinstance(item, dict):
         raise ExpectedFailuresError(f"{where} is no table")
     known = {field.name for field in attrs.fields(ExpectedFailure)}
-    if lacking := sorted(known - set(item)):
+    needed = {f.name for f in attrs.fields(ExpectedFailure) if f.default is attrs.NOTHING}
+    if lacking := sorted(needed - set(item)):
         raise ExpectedFailuresError(f"{where} lacks {', '.join(lacking)}")
     if unknown := sorted(set(item) - known):
         raise ExpectedFailuresError(
@@ -164,6 +167,10 @@ def _entry(where: str, item: Any) -> ExpectedFailure:
         )
     if not item["link"].startswith(("https://", "http://")):
         raise ExpectedFailuresError(f"{where}: link {item['link']!r} is no web address")
+    if not isinstance(item.get("may_pass", False), bool):
+        raise ExpectedFailuresError(
+            f"{where}: may_pass must be true or false, got {item['may_pass']!r}"
+        )
     # A date and time is a date, too, for isinstance.
     if type(item["expires"]) is not datetime.date:
         raise ExpectedFailuresError(

@@ -112,6 +112,13 @@ def test_an_environment_of_a_race_does_not_matter(write):
     assert len(found.expected) == 1
 
 
+def test_a_pass_that_depends_on_the_cpu_is_not_told_and_a_failure_is_expected(write):
+    entries = load(write(ENTRY + "may_pass = true\n"))
+    assert not judge(entries, [ending("ok")], today=TODAY).stale
+    assert len(judge(entries, [ending()], today=TODAY).expected) == 1
+    assert judge(load(write(ENTRY)), [ending("ok")], today=TODAY).stale
+
+
 def test_of_several_entries_the_one_with_the_status_counts(write):
     other = ENTRY.replace('"wrong_output"', '"crashed"').replace("divides by zero", "forks")
     entries = load(write(ENTRY + other))
@@ -133,6 +140,7 @@ def test_of_several_entries_the_one_with_the_status_counts(write):
         ("'host-cpu'", "' '", ["device"]),
         ("2026-06-15", '"soon"', ["expires", "'soon'", "2027-03-31"]),
         ("2026-06-15", "2026-06-15T12:00:00", ["expires"]),
+        ("[[expected]]", '[[expected]]\nmay_pass = "yes"', ["may_pass", "'yes'"]),
         ("[[expected]]", "[[expcted]]", ["expcted"]),
         ("[[expected]]", "[expected]", ["[[expected]]"]),
         ("[[expected]]", "[[expected]", ["no TOML"]),
