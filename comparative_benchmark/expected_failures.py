@@ -37,7 +37,8 @@ class ExpectedFailure:
       reason: why, in a sentence.
       link: where it is discussed.
       expires: the last day on which it is expected.
-      may_pass: whether it depends on the CPU, and a pass is not told; false unless it is given.
+      may_pass: whether it is so near the limit that a CPU decides, and a pass is not told; false
+        unless it is given.
     """
 
     name: str

@@ -112,7 +112,7 @@ def test_an_environment_of_a_race_does_not_matter(write):
     assert len(found.expected) == 1
 
 
-def test_a_pass_that_depends_on_the_cpu_is_not_told_and_a_failure_is_expected(write):
+def test_a_pass_near_the_limit_is_not_told_and_a_failure_is_expected(write):
     entries = load(write(ENTRY + "may_pass = true\n"))
     assert not judge(entries, [ending("ok")], today=TODAY).stale
     assert len(judge(entries, [ending()], today=TODAY).expected) == 1
