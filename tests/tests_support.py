@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -67,3 +69,11 @@ def processes_of(marker: str) -> list[int]:
         if marker.encode() in environment and int(entry.name) != os.getpid():
             found.append(int(entry.name))
     return found
+
+
+def wait_for(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
+    """Looks again and again until the condition holds; fails when that takes too long."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds:g} s for {what}"
+        time.sleep(0.05)

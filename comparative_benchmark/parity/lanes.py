@@ -30,7 +30,7 @@ from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 
 # What a tiny model and its compiler need at most; larger ones run again alone.
 _MEMORY_OF_A_LANE_BYTES = 4 * 2**30
-SETTLED = (Status.OK, Status.UNSUPPORTED)
+_SETTLED = (Status.OK, Status.UNSUPPORTED)
 
 Job = tuple[Cell, Trial]
 
@@ -60,7 +60,7 @@ class Lane:
         shared = self._slot.served > 0
         record = self._once(trial, artifacts)
         note = None
-        if shared and record.status not in SETTLED:
+        if shared and record.status not in _SETTLED:
             first, record = record, self._once(trial, artifacts)
             if record.status is not first.status:
                 note = (
@@ -106,7 +106,7 @@ class Lane:
                 participant.verify_rest()
             finally:
                 participant.close()
-        if participant.record.status not in SETTLED:
+        if participant.record.status not in _SETTLED:
             self._slot.empty()
         return participant.record
 

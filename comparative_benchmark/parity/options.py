@@ -70,7 +70,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "accelerator)",
     )
     add(
-        "--threads", type=count(1), help="threads for each backend (default: its share of the CPUs)"
+        "--threads",
+        type=count(1),
+        help="threads for each backend; side by side, at most its share of the CPUs, which is the "
+        "default (more: --jobs 1)",
     )
     add("--timeout", type=seconds, default=900.0, metavar="S", help="for a cell (default 900)")
     add(

@@ -12,7 +12,7 @@ import attrs
 from comparative_benchmark.harness.preparation import Preparation
 from comparative_benchmark.harness.settings import RunSettings
 from comparative_benchmark.parity.cell_result import CellResult, unsupported
-from comparative_benchmark.parity.grid import Cell
+from comparative_benchmark.parity.grid import Cell, CellKey
 from comparative_benchmark.parity.lanes import Job, Lane, run_all, shares
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 
@@ -83,7 +83,8 @@ class Runner:
         preparation = Preparation(self._settings, self._observer.preparing)
         preparation.run([trial for _, trial in pending])
         self.artifacts = preparation.artifacts
-        postponed: list[tuple[Job, CellResult]] = []
+        postponed: list[Job] = []
+        beside: dict[CellKey, CellResult] = {}
         position = 0
         lock = threading.Lock()
 
@@ -97,14 +98,14 @@ class Runner:
         def finished(job: Job, result: CellResult) -> None:
             with lock:
                 if count > 1 and result.status not in _CERTAIN:
-                    postponed.append((job, result))
+                    postponed.append(job)
+                    beside[result.key] = result
                     self._observer.cell_postponed(result)
                 else:
                     keep(result)
 
-        def finished_alone(job: Job, result: CellResult) -> None:
-            [first] = [first for other, first in postponed if other is job]
-            keep(_beside(first, result))
+        def finished_alone(_: Job, result: CellResult) -> None:
+            keep(_alone(result, beside[result.key]))
 
         batches = list(_batches(pending))
         count = max(1, min(self._jobs, len(batches)))
@@ -116,7 +117,7 @@ class Runner:
             ]
             run_all(lanes, batches, finished)
             alone = Lane(self._settings, preparation, Path(root) / "alone")
-            run_all([alone], [[job for job, _ in postponed]], finished_alone)
+            run_all([alone], [postponed], finished_alone)
         return results
 
 
@@ -132,7 +133,7 @@ def _batches(pending: Sequence[Job]) -> Iterator[list[Job]]:
             yield cells[start : start + _BATCH]
 
 
-def _beside(first: CellResult, alone: CellResult) -> CellResult:
+def _alone(alone: CellResult, first: CellResult) -> CellResult:
     """Returns the result of the run alone, with a note where that beside others was another."""
     if first.status == alone.status:
         return alone

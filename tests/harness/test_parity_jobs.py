@@ -5,11 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import attrs
 import pytest
-from tests_support import processes_of
+from tests_support import processes_of, wait_for
 
 # Two batches. The first model behaves: it makes the truth of all.
 MODELS = 40
@@ -126,11 +125,11 @@ def test_a_failure_without_neighbours_is_one(bench):
 def test_an_end_from_outside_ends_every_lane_and_loses_nothing(bench, number):
     process = bench.start("hangs", "--jobs", "2")
     hanging = [bench.directory / f"hangs-{model}" for model in (1, SECOND_BATCH + 1)]
-    _wait_for(lambda: all(file.exists() for file in hanging), "both lanes to hang")
+    wait_for(lambda: all(file.exists() for file in hanging), "both lanes to hang", 120)
     os.kill(process.pid, number)
     _, err = process.communicate(timeout=60)
     assert "Traceback" not in err
-    _wait_for(lambda: processes_of(str(bench.directory)) == [], "the workers to be gone")
+    wait_for(lambda: processes_of(str(bench.directory)) == [], "the workers to be gone")
     assert process.returncode == 130, err
     assert {name: cell["status"] for name, cell in bench.cells.items()} == {
         "LANE_00": "ok",
@@ -145,10 +144,3 @@ def test_a_number_of_jobs_that_can_not_be_is_refused(bench, jobs):
     assert process.returncode != 0
     assert "--jobs" in err
     assert "Traceback" not in err
-
-
-def _wait_for(condition, what):
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, f"waited two minutes for {what}"
-        time.sleep(0.05)

@@ -7,19 +7,12 @@ import subprocess
 import time
 
 import pytest
-from tests_support import cbs_command, processes_of
+from tests_support import cbs_command, processes_of, wait_for
 
 pytestmark = pytest.mark.alone
 
 TOYS = ("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy", "-w", "1", "-iter", "3")
 ONE = (*TOYS, "-name", "models/TOY_NONE/.+")
-
-
-def _wait_for(condition, what: str) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, f"waited a minute for {what}"
-        time.sleep(0.05)
 
 
 @pytest.fixture
@@ -34,7 +27,7 @@ def hanging_run(tmp_path, environment):
         text=True,
         start_new_session=True,
     )
-    _wait_for(
+    wait_for(
         lambda: output.exists() and '"ok"' in output.read_text() and processes_of(str(tmp_path)),
         "the first result",
     )
@@ -54,14 +47,14 @@ def test_interrupt_ends_workers_and_keeps_results(hanging_run, tmp_path, number)
     assert "Traceback" not in err
     assert '"ok"' in output.read_text()
     # A worker that was being started in that very moment leaves by itself.
-    _wait_for(lambda: processes_of(str(tmp_path)) == [], "the workers to be gone")
+    wait_for(lambda: processes_of(str(tmp_path)) == [], "the workers to be gone")
 
 
 def test_workers_leave_when_their_parent_is_killed(hanging_run, tmp_path):
     process, _ = hanging_run
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=60)
-    _wait_for(lambda: processes_of(str(tmp_path)) == [], "the workers to leave")
+    wait_for(lambda: processes_of(str(tmp_path)) == [], "the workers to leave")
 
 
 def test_resume_runs_only_what_is_not_ok(cbs_run):
