@@ -250,6 +250,14 @@ class Backend(abc.ABC):
         """Returns a timer that runs on the device itself, where there is one."""
         return None
 
+    def retain(self, outputs: Any) -> Any:
+        """Returns a handle whose outputs stay as they are while the program runs again.
+
+        Called where outputs that were timed are to be verified after further runs. A program that
+        writes to the same memory each time copies its outputs here.
+        """
+        return outputs
+
     def profile(self, directory: Path, iterations: int) -> list[Path]:
         """Runs the program under the stack's own profiler; called last, if at all.
 
@@ -301,6 +309,9 @@ class GenerationParts(abc.ABC):
 
 class DeviceTimer(abc.ABC):
     """Time stamps taken by the device, e.g. CUDA events."""
+
+    def reserve(self, executions: int) -> None:  # noqa: B027  # many have nothing to prepare
+        """Makes what so many executions need, so that marking them costs little."""
 
     @abc.abstractmethod
     def start(self) -> None:

@@ -166,8 +166,8 @@ class Executor:
             backend.synchronize(self._last_outputs)
         return self._report()
 
-    def _measure(self, *, iterations: int) -> Message:
-        """Runs a block of iterations."""
+    def _measure(self, *, iterations: int, device_times: bool = False) -> Message:
+        """Runs a block of iterations, and some more for the device's own clock if asked for."""
         with self._phases("execute"):
             backend = self._require_backend()
             context = backend.context
@@ -177,6 +177,8 @@ class Executor:
                 threads=context.threads,
                 gpu=context.device.accelerator_type != "cpu",
             )
+            if device_times:
+                block = sampling.with_device_times(backend, block)
         self._last_outputs = block.outputs
         return {"block": attrs.asdict(block, filter=attrs.filters.exclude("outputs"))}
 

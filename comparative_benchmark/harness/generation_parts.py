@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from comparative_benchmark.backend_api import Backend, DeviceTimer, GenerationParts
+from comparative_benchmark.backend_api import Backend, GenerationParts
 from comparative_benchmark.harness import sampling
 from openxla.benchmark.artifacts import arrays
 
@@ -23,7 +23,6 @@ class _Part:
 
     dispatch: Callable[[], Any]
     synchronize: Callable[[Any], None]
-    device_timer: Callable[[], DeviceTimer | None]
 
 
 def run_through(parts: GenerationParts, directory: Path) -> list[dict[str, Any]]:
@@ -52,7 +51,7 @@ def measure(parts: GenerationParts, backend: Backend, iterations: int) -> dict[s
     context = backend.context
 
     def block(dispatch: Callable[[], Any], count: int) -> list[float]:
-        part = _Part(dispatch, parts.synchronize, backend.device_timer)
+        part = _Part(dispatch, parts.synchronize)
         gpu = context.device.accelerator_type != "cpu"
         return sampling.measure_block(part, count, threads=context.threads, gpu=gpu).latencies_ms
 

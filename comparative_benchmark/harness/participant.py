@@ -120,7 +120,8 @@ class Participant:
         """Measures one block; `refresh` runs one unmeasured iteration before it."""
         if refresh:
             self._measure(1, part="refresh")
-        if block := self._measure(iterations, part="round", round=round_index):
+        note = {"part": "round", "round": round_index}
+        if block := self._measure(iterations, device_times=True, **note):
             self.record.blocks.append({"round": round_index, **block})
 
     def why_enough_rounds(self, rule: SamplingRule) -> str | None:
@@ -204,15 +205,18 @@ class Participant:
         """Returns the memory that the worker holds now."""
         return self._session.resident_bytes() if isinstance(self._session, Session) else 0
 
-    def _measure(self, iterations: int, **note: Any) -> dict[str, Any] | None:
+    def _measure(
+        self, iterations: int, *, device_times: bool = False, **note: Any
+    ) -> dict[str, Any] | None:
         if self._session is None:
             return None
         self._track.note(**note)
         try:
-            block: dict[str, Any] = self._session.call("measure", iterations=iterations)["block"]
+            answer = self._session.call("measure", iterations=iterations, device_times=device_times)
         except SessionEnded as ended:
             self._end(ended)
             return None
+        block: dict[str, Any] = answer["block"]
         return block
 
     def _load_arguments(self) -> Mapping[str, Any]:

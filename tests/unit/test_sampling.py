@@ -2,27 +2,36 @@
 
 import gc
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
 from comparative_benchmark.backend_api import DeviceTimer
-from comparative_benchmark.harness.sampling import measure_block
+from comparative_benchmark.harness import sampling
+from comparative_benchmark.harness.executor import Executor
+from comparative_benchmark.harness.sampling import measure_block, with_device_times
+from openxla.benchmark.devices import HOST_CPU
 
 
 class FakeTimer(DeviceTimer):
-    """Counts its marks."""
+    """Writes its marks into the backend's events."""
 
     def __init__(self) -> None:
-        self.events: list[str] = []
+        self.events: list[tuple[str, int]] = []
+        self.reserved = 0
+
+    def reserve(self, executions: int) -> None:
+        self.reserved = executions
+        self.events.append(("reserve", executions))
 
     def start(self) -> None:
-        self.events.append("start")
+        self.events.append(("start", 0))
 
     def stop(self) -> None:
-        self.events.append("stop")
+        self.events.append(("stop", 0))
 
     def elapsed_ms(self) -> list[float]:
-        return [0.5] * self.events.count("stop")
+        return [0.5] * sum(name == "stop" for name, _ in self.events)
 
 
 class FakeBackend:
@@ -31,7 +40,7 @@ class FakeBackend:
     def __init__(self, timer: FakeTimer | None = None, fail_at: int = 0) -> None:
         self.timer = timer
         self.fail_at = fail_at
-        self.events: list[tuple[str, int]] = []
+        self.events: list[tuple[str, int]] = timer.events if timer else []
         self.dispatched = 0
         self.collecting: set[bool] = set()
 
@@ -48,6 +57,27 @@ class FakeBackend:
 
     def device_timer(self) -> FakeTimer | None:
         return self.timer
+
+    def retain(self, outputs: int) -> int:
+        return outputs
+
+
+class Overwriting(FakeBackend):
+    """Replays a program that writes its output to the same place each time."""
+
+    def __init__(self, timer: FakeTimer) -> None:
+        super().__init__(timer)
+        self.place = [0]
+
+    def dispatch(self) -> list[int]:
+        self.place[0] = super().dispatch()
+        return self.place
+
+    def synchronize(self, outputs: list[int]) -> None:
+        super().synchronize(outputs[0])
+
+    def retain(self, outputs: list[int]) -> list[int]:
+        return list(outputs)
 
 
 @pytest.fixture(params=[True, False], ids=["collecting", "not collecting"])
@@ -100,12 +130,56 @@ def test_the_collector_is_as_before_after_an_exception(collecting):
     assert gc.isenabled() is collecting
 
 
-def test_the_devices_own_clock_is_started_and_stopped_around_each_dispatch():
+@pytest.mark.parametrize("iterations", [1, 3, 50])
+def test_the_device_is_timed_in_iterations_of_its_own_after_the_timed_ones(iterations):
     timer = FakeTimer()
-    block = measure_block(FakeBackend(timer), 3)
-    assert timer.events == ["start", "stop"] * 3
-    assert block.device_ms == [0.5, 0.5, 0.5]
+    backend = FakeBackend(timer)
+    block = measure_block(backend, iterations)
+    assert {name for name, _ in timer.events} == {"dispatch", "synchronize"}
+    timed = len(timer.events)
+    found = with_device_times(backend, block)
+    extra = min(iterations, sampling.DEVICE_ITERATIONS)
+    marks = ["start", "dispatch", "stop", "synchronize"] * extra
+    assert [name for name, _ in timer.events[timed:]] == ["reserve", *marks]
+    assert timer.reserved == extra
+    assert found.device_ms == [0.5] * extra
+    assert found.latencies_ms == block.latencies_ms
+    assert (found.cpu_ms, found.wall_ms) == (block.cpu_ms, block.wall_ms)
+
+
+def test_the_outputs_are_those_of_the_last_timed_iteration():
+    backend = FakeBackend(FakeTimer())
+    assert with_device_times(backend, measure_block(backend, 3)).outputs == 3
+    assert backend.dispatched == 6
+    backend = Overwriting(FakeTimer())
+    assert with_device_times(backend, measure_block(backend, 3)).outputs == [3]
+    assert backend.place == [6]
+
+
+def test_the_collector_is_off_while_the_device_is_timed(collecting):
+    backend = FakeBackend(FakeTimer())
+    block = measure_block(backend, 2)
+    backend.collecting.clear()
+    with_device_times(backend, block)
+    assert backend.collecting == {False}
+    assert gc.isenabled() is collecting
 
 
 def test_without_a_device_clock_there_are_no_device_times():
-    assert measure_block(FakeBackend(), 3).device_ms == []
+    backend = FakeBackend()
+    block = measure_block(backend, 3)
+    assert with_device_times(backend, block) is block
+    assert block.device_ms == []
+    assert backend.dispatched == 3
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_worker_verifies_what_was_timed(asked):
+    executor = Executor(announce=lambda _: None)
+    backend = Overwriting(FakeTimer())
+    backend.context = SimpleNamespace(threads=1, device=HOST_CPU)
+    executor._backend = backend
+    block = executor._measure(iterations=4, device_times=asked)["block"]
+    assert executor._last_outputs == [4]
+    assert len(block["latencies_ms"]) == 4
+    assert len(block["device_ms"]) == (4 if asked else 0)
