@@ -14,7 +14,7 @@ BACKEND = BackendInfo(
         CompilerInfo(
             name="inductor",
             description="torch.compile with its default backend",
-            options=("max-autotune", "freezing"),
+            options=("max-autotune", "freezing", "cuda-graphs"),
         ),
         CompilerInfo(
             name="aot-inductor",
@@ -29,5 +29,7 @@ BACKEND = BackendInfo(
         "MKL_NUM_THREADS": "{threads}",
         "TORCHINDUCTOR_CACHE_DIR": "{cache_dir}/inductor",
         "TRITON_CACHE_DIR": "{cache_dir}/triton",
+        # What the driver compiles from PTX; it would keep it in the user's home.
+        "CUDA_CACHE_PATH": "{cache_dir}/cuda",
     },
 )

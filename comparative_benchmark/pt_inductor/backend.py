@@ -9,6 +9,7 @@ import torch
 from torch._dynamo.utils import counters
 from torch._inductor.compile_fx import compile_fx
 
+from comparative_benchmark import tf32
 from comparative_benchmark.backend_api import (
     Array,
     Backend,
@@ -18,15 +19,19 @@ from comparative_benchmark.backend_api import (
     GenerationParts,
     UnsupportedError,
 )
-from comparative_benchmark.pt_inductor import aot, modules, profiler
+from comparative_benchmark.pt_inductor import aot, cuda, modules, profiler
 from comparative_benchmark.pt_inductor.generated import generated_code
 from comparative_benchmark.pt_inductor.generation import PtGenerationParts
 from comparative_benchmark.pt_inductor.tensors import to_numpy
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 
-# Inductor's own names for our options.
-_CONFIG = {"max-autotune": {"max_autotune": True}, "freezing": {"freezing": True}}
+# Inductor's own names for our options. Its mode "reduce-overhead" is this setting and no more.
+_CONFIG = {
+    "max-autotune": {"max_autotune": True},
+    "freezing": {"freezing": True},
+    "cuda-graphs": {"triton.cudagraphs": True},
+}
 
 
 class PtInductor(Backend):
@@ -36,18 +41,27 @@ class PtInductor(Backend):
         super().__init__(context)
         self._device = _device(context)
         self._on_gpu = self._device.type == "cuda"
+        self._cuda_graphs = "cuda-graphs" in context.options
+        if self._cuda_graphs and not self._on_gpu:
+            raise UnsupportedError(
+                f"CUDA graphs need an NVIDIA GPU, which {context.device.name} is not: measure "
+                "`inductor` without `+cuda-graphs`, or run with --device host-gpu"
+            )
         self._inputs: tuple[torch.Tensor, ...] = ()
         self._model: Any = None
         self._run: Any = None
         self._ahead: aot.AotProgram | None = None
         self._inductor: Any = None
+        self._types: frozenset[str] = frozenset()
         self._graphs = 0
         self._tracing = ExitStack()
         torch.set_num_threads(context.threads)
         torch.set_grad_enabled(False)
 
     def load(self, model: Any, inputs: Sequence[Array]) -> None:
-        """Moves modules and inputs to the device."""
+        """Moves modules and inputs to the device; a GPU then computes float32 without TF32."""
+        if self._on_gpu:
+            cuda.forbid_tf32()  # here, as a model's own module may have allowed it
         with self.context.phase("load"):
             for module in modules.of(model):
                 module.to(self._device)
@@ -56,6 +70,8 @@ class PtInductor(Backend):
             self._inputs = tuple(as_tensor(value).to(self._device) for value in inputs)
             self._wait()
         self._model = model
+        tensors = (*modules.tensors_of(model), *self._inputs)
+        self._types = frozenset(str(value.dtype).removeprefix("torch.") for value in tensors)
         self._run = model if isinstance(model, torch.nn.Module) else model.forward
 
     def compile(self) -> None:
@@ -87,6 +103,12 @@ class PtInductor(Backend):
         self._tracing.enter_context(self.context.phase("trace"))
         self._run(*self._inputs)
         self._wait()
+        if self._cuda_graphs:
+            # The first call has warmed up, the second one records what later ones replay.
+            with self.context.phase("compile"):
+                self._run(*self._inputs)
+                self._wait()
+            cuda.require_graphs(self._graphs)
 
     def dispatch(self) -> Any:
         """Calls the model."""
@@ -115,11 +137,16 @@ class PtInductor(Backend):
             facts.cache_misses = counts["fxgraph_cache_miss"]
             if code := generated_code():
                 facts.artifact_sha256, facts.artifact_size_bytes = code
+            if self._cuda_graphs:
+                facts.notes["graphs_without_cuda_graph"] = cuda.skipped_graphs()
         if self._ahead is not None:
             self._ahead.describe(facts)
         if self._on_gpu:
             facts.device_memory_peak_bytes = torch.cuda.max_memory_allocated(self._device)
             facts.device_name = torch.cuda.get_device_name(self._device)
+        facts.notes["tf32"] = tf32.note(
+            on_gpu=self._on_gpu, types=self._types, allowed=cuda.allows_tf32()
+        )
         return facts
 
     def run_with(self, inputs: Sequence[Array]) -> list[Any] | None:
@@ -132,6 +159,11 @@ class PtInductor(Backend):
         """Prefill and decode, called from Python as the model's own loop calls them."""
         if self._ahead is not None:
             return super().generation_parts()
+        if self._cuda_graphs:
+            raise UnsupportedError(
+                "a CUDA graph of `decode` reads the cache where the step before left it, so each "
+                "step has a graph of its own, recorded for a whole generation"
+            )
 
         def compile_part(part: Any) -> Any:
             # The same backend object: Dynamo then finds what it compiled for the whole model.
@@ -145,11 +177,17 @@ class PtInductor(Backend):
         """Forgets what was compiled: Dynamo gives up a function that it has compiled too often."""
         torch._dynamo.reset()  # noqa: SLF001  # what its own users are told to call
         torch._inductor.config.freezing = False  # noqa: SLF001
+        if self._cuda_graphs:
+            cuda.forget_graphs()
         counters.clear()
 
     def device_timer(self) -> DeviceTimer | None:
         """CUDA events on a GPU."""
-        return CudaEvents() if self._on_gpu else None
+        return cuda.CudaEvents() if self._on_gpu else None
+
+    def retain(self, outputs: Any) -> Any:
+        """Copies what the next replay of a CUDA graph would write over."""
+        return cuda.copies(outputs) if self._cuda_graphs else outputs
 
     def profile(self, directory: Path, iterations: int) -> list[Path]:
         """A trace and a table of operators, by `torch.profiler`."""
@@ -159,29 +197,6 @@ class PtInductor(Backend):
 
     def _wait(self) -> None:
         self.synchronize(None)
-
-
-class CudaEvents(DeviceTimer):
-    """Pairs of CUDA events on the current stream."""
-
-    def __init__(self) -> None:
-        self._pairs: list[tuple[Any, Any]] = []
-
-    def start(self) -> None:
-        """Records the first event of a new pair."""
-        pair = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
-        pair[0].record()
-        self._pairs.append(pair)
-
-    def stop(self) -> None:
-        """Records the second one."""
-        self._pairs[-1][1].record()
-
-    def elapsed_ms(self) -> list[float]:
-        """Returns the time between the events of each pair; they must be complete."""
-        elapsed = [start.elapsed_time(stop) for start, stop in self._pairs]
-        self._pairs.clear()
-        return elapsed
 
 
 def _device(context: BackendContext) -> torch.device:

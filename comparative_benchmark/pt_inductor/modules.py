@@ -14,6 +14,13 @@ def of(model: Any) -> Iterator[torch.nn.Module]:
         yield from (value for value in vars(model).values() if isinstance(value, torch.nn.Module))
 
 
+def tensors_of(model: Any) -> Iterator[torch.Tensor]:
+    """Yields the parameters and buffers of a model's modules."""
+    for module in of(model):
+        yield from module.parameters()
+        yield from module.buffers()
+
+
 class _Forward(torch.nn.Module):
     """The `forward` of a model that is no module, with the modules that it uses."""
 

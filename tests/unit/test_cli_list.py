@@ -92,7 +92,7 @@ def test_backends_are_listed_with_compilers_options_and_state(cbs):
     for text in (
         "jax_xla:xla",
         "iree:llvm-cpu",
-        "pt_inductor:inductor [+max-autotune] [+freezing]",
+        "pt_inductor:inductor [+max-autotune] [+freezing] [+cuda-graphs]",
     ):
         assert text in output
 

@@ -168,6 +168,7 @@ CHANGES = [
     ([*LEVEL, "phases", "compile"], -1.0),
     ([*LEVEL, "phases", "compile"], "unknown"),
     ([*LEVEL, "program", "weights"], "folded"),
+    ([*LEVEL, "program", "notes", "tf32"], "off"),
     (["benchmarks", 2, "metrics", "framework_level", "latencies_ms"], [1.0]),
     (["benchmarks", 2, "reason"], None),
 ]

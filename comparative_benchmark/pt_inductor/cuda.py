@@ -1,0 +1,100 @@
+"""What PyTorch offers on NVIDIA GPUs alone: events, TF32, and graphs of kernels."""
+
+import warnings
+from typing import Any
+
+import torch
+from torch._dynamo.utils import counters
+
+from comparative_benchmark.backend_api import DeviceTimer, UnsupportedError
+from openxla.benchmark.models.shared_model import as_tuple
+
+
+class CudaEvents(DeviceTimer):
+    """Pairs of CUDA events on the current stream."""
+
+    def __init__(self) -> None:
+        self._pairs: list[tuple[Any, Any]] = []
+        self._marked = 0
+
+    def reserve(self, executions: int) -> None:
+        """Creates the events: PyTorch creates one when it is recorded for the first time."""
+        while len(self._pairs) < executions:
+            pair = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+            for event in pair:
+                event.record()
+            self._pairs.append(pair)
+
+    def start(self) -> None:
+        """Records the first event of the next pair."""
+        self.reserve(self._marked + 1)
+        self._pairs[self._marked][0].record()
+
+    def stop(self) -> None:
+        """Records the second one."""
+        self._pairs[self._marked][1].record()
+        self._marked += 1
+
+    def elapsed_ms(self) -> list[float]:
+        """Returns the time between the events of each pair; they must be complete."""
+        elapsed = [start.elapsed_time(stop) for start, stop in self._pairs[: self._marked]]
+        self._marked = 0
+        return elapsed
+
+
+def forbid_tf32() -> None:
+    """Keeps products and convolutions of float32 from being rounded to TF32.
+
+    PyTorch 2.9 has new names for the two settings. Whoever reads an old one, as Inductor does, gets
+    an error where the new ones say something else: so both are set, the old ones first.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about the old names
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+    if _has_new_names():
+        torch.backends.cuda.matmul.fp32_precision = "ieee"
+        torch.backends.cudnn.conv.fp32_precision = "ieee"
+        torch.backends.cudnn.rnn.fp32_precision = "ieee"
+
+
+def allows_tf32() -> bool:
+    """Tells whether products, convolutions or recurrences of float32 may be rounded to TF32."""
+    if not _has_new_names():
+        return bool(torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32)
+    cudnn = torch.backends.cudnn
+    settings = (torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn)
+    return any(setting.fp32_precision == "tf32" for setting in settings)
+
+
+def require_graphs(graphs: int) -> None:
+    """Raises UnsupportedError if Inductor put none of its graphs into a CUDA graph.
+
+    It goes on without, where a graph has an operator on the CPU or writes to its inputs.
+    """
+    if graphs and skipped_graphs() >= graphs:
+        raise UnsupportedError(
+            f"Inductor {torch.__version__} runs none of the {graphs} graphs of this model as CUDA "
+            "graphs (`TORCH_LOGS=cudagraphs` says why): measure `inductor`, which is the same"
+        )
+
+
+def skipped_graphs() -> int:
+    """Returns how often Inductor went on without a CUDA graph."""
+    return int(counters["inductor"]["cudagraph_skips"])
+
+
+def forget_graphs() -> None:
+    """Frees the recorded graphs with their memory, for a process that serves another model."""
+    from torch._inductor.cudagraph_trees import reset_cudagraph_trees
+
+    reset_cudagraph_trees()
+
+
+def copies(outputs: Any) -> tuple[torch.Tensor, ...]:
+    """Returns copies: a CUDA graph writes its outputs to the same memory on each run."""
+    return tuple(value.clone() for value in as_tuple(outputs))
+
+
+def _has_new_names() -> bool:
+    return hasattr(torch.backends.cudnn, "conv")
