@@ -1,7 +1,6 @@
 """Two competitors on one workload, compared by a race of ours and by the usual methods."""
 
 import contextlib
-import os
 import random
 import time
 from collections.abc import Sequence
@@ -10,24 +9,18 @@ from typing import Any
 
 import attrs
 import numpy as np
-from _delay import SHARE_VARIABLE
 from _load import on_off_load
 from _usual_methods import USUAL_METHODS, middle_ratio, t_test
 
-from comparative_benchmark.backend_api import get_backend
 from comparative_benchmark.harness.host import describe, usable_cpus
-from comparative_benchmark.harness.preparation import Preparation
 from comparative_benchmark.harness.race import Race
 from comparative_benchmark.harness.sampling_rule import FixedCounts, SamplingRule
 from comparative_benchmark.harness.settings import RunSettings
 from comparative_benchmark.harness.statistics import Verdict
-from comparative_benchmark.harness.trial import Competitor, Trial, TrialOutcome
+from comparative_benchmark.harness.trial import Trial, TrialOutcome
 from comparative_benchmark.results.compare import compare_to_baseline
 from comparative_benchmark.results.records import to_record
-from openxla.benchmark import devices
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
-from openxla.benchmark.comparative_suite import catalog
-from openxla.benchmark.workloads import workload_of
 
 RACED = "raced"
 
@@ -60,47 +53,6 @@ class Pair:
 
     baseline: Trial
     candidate: Trial
-
-
-def plain(name: str, backend: str = "jax_xla", compiler: str = "xla") -> Competitor:
-    """Returns a backend under another name: two of them can race against each other."""
-    found = attrs.evolve(get_backend(backend), name=name)
-    return Competitor(backend=found, compiler=found.compiler(compiler))
-
-
-def slowed(name: str, share: float) -> Competitor:
-    """Returns jax_xla:xla of which each iteration takes 1 + share of its time."""
-    path = [str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH", "")]
-    backend = get_backend("jax_xla")
-    found = attrs.evolve(
-        backend,
-        name=name,
-        implementation="_slowed:SlowedJaxXla",
-        environment={
-            **backend.environment,
-            SHARE_VARIABLE: str(share),
-            "PYTHONPATH": os.pathsep.join(filter(None, path)),
-        },
-    )
-    return Competitor(backend=found, compiler=found.compiler("xla"))
-
-
-def trial_of(model: str, competitor: Competitor) -> Trial:
-    """Returns the trial of a model of the suite, on the host's CPU."""
-    (case,) = (case for case in catalog.all_benchmarks() if case.model.name == model)
-    return Trial(
-        case=case, workload=workload_of(case), competitor=competitor, device=devices.HOST_CPU
-    )
-
-
-def prepare(trial: Trial, log_dir: Path) -> WorkloadArtifacts:
-    """Returns inputs and truth of a trial's workload, made where there are none."""
-    settings = RunSettings(device=trial.device, log_dir=log_dir)
-    preparation = Preparation(settings, lambda what: print(f"preparing {what}", flush=True))
-    preparation.run([trial])
-    if failure := preparation.failures.get(trial.case.name):
-        raise SystemExit(f"{trial.case.name}: {failure}")
-    return preparation.artifacts[trial.workload.digest]
 
 
 def machine() -> dict[str, Any]:

@@ -13,12 +13,13 @@ import numpy as np
 import psutil
 import pytest
 
+from comparative_benchmark.gpu_check import delay
 from comparative_benchmark.harness.sampling_rule import FixedCounts
 from comparative_benchmark.harness.trial import ProcessRecord, Status, TrialOutcome
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 TOOLS = (
-    *("_binomial", "_campaign", "_calibration_report", "_calibration_sections", "_delay"),
+    *("_binomial", "_campaign", "_calibration_report", "_calibration_sections"),
     *("_journal", "_load", "_pairs", "_usual_methods", "aa_calibration", "repeatability"),
 )
 FRAMEWORKS = {"jax", "torch", "iree", "flax"}
@@ -116,7 +117,7 @@ class FakeClock:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.03, 0.05])
-def test_each_iteration_is_prolonged_by_its_own_share(tools, share):
+def test_each_iteration_is_prolonged_by_its_own_share(share):
     clock = FakeClock()
 
     def call():
@@ -125,11 +126,11 @@ def test_each_iteration_is_prolonged_by_its_own_share(tools, share):
 
     for took in (1_000_000, 3_000_000, 200_000):
         start = clock.now
-        assert tools.delay.prolonged(call, share, clock) == "outputs"
+        assert delay.prolonged(call, share, clock) == "outputs"
         assert clock.now - start == pytest.approx(took * (1 + share), abs=5)
 
 
-def test_a_slowed_backend_completes_before_it_spins(tools, monkeypatch):
+def test_a_slowed_backend_completes_before_it_spins(monkeypatch):
     happened = []
 
     class Toy:
@@ -148,32 +149,32 @@ def test_a_slowed_backend_completes_before_it_spins(tools, monkeypatch):
         happened.append(f"spin {share}")
         return outputs
 
-    backend = ModuleType("comparative_benchmark.jax_xla.backend")
-    backend.JaxXla = Toy
-    monkeypatch.setitem(sys.modules, backend.__name__, backend)
-    monkeypatch.setattr(tools.delay, "prolonged", prolonged)
-    monkeypatch.setenv(tools.delay.SHARE_VARIABLE, "0.05")
-    monkeypatch.delitem(sys.modules, "_slowed", raising=False)
-    slowed = importlib.import_module("_slowed").SlowedJaxXla("context")
-    monkeypatch.delitem(sys.modules, "_slowed")
+    base = ModuleType("toy_backend")
+    base.Toy = Toy
+    monkeypatch.setitem(sys.modules, base.__name__, base)
+    monkeypatch.setattr(delay, "prolonged", prolonged)
+    monkeypatch.setenv(delay.SHARE_VARIABLE, "0.05")
+    monkeypatch.setenv(delay.BASE_VARIABLE, "toy_backend:Toy")
+    monkeypatch.delitem(sys.modules, "comparative_benchmark.gpu_check.slowed", raising=False)
+    module = importlib.import_module("comparative_benchmark.gpu_check.slowed")
+    monkeypatch.delitem(sys.modules, module.__name__)
+    slowed = module.Slowed("context")
     assert slowed.dispatch() == "outputs"
     assert happened == ["dispatch", "synchronize outputs", "spin 0.05"]
 
 
-def test_a_pair_has_two_trials_of_one_workload(tools, run_python):
+def test_a_pair_has_two_trials_of_one_workload(tools):
     for section in tools.calibration_sections.SECTIONS:
         pair = tools.aa_calibration.pair_of(section)
         trials = (pair.baseline, pair.candidate)
         assert pair.baseline.key != pair.candidate.key
         assert pair.baseline.workload == pair.candidate.workload
         backends = [trial.competitor.backend for trial in trials]
-        shares = [b.environment.get(tools.delay.SHARE_VARIABLE) for b in backends]
+        shares = [b.environment.get(delay.SHARE_VARIABLE) for b in backends]
         if section.slow_down:
             assert shares == ["0.0", str(section.slow_down)]
-            path = backends[1].environment["PYTHONPATH"]
-            module = backends[1].implementation.partition(":")[0]
-            question = f"import importlib.util as u; print(u.find_spec({module!r}) is not None)"
-            assert run_python(question, PYTHONPATH=path).stdout == "True\n"
+            bases = [b.environment[delay.BASE_VARIABLE] for b in backends]
+            assert bases == ["comparative_benchmark.jax_xla.backend:JaxXla"] * 2
         else:
             assert shares == [None, None]
             same = attrs.evolve(backends[0], name=backends[1].name)

@@ -4,8 +4,9 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-# Where a slowed worker finds its share.
+# Where a slowed worker finds its share, and the backend class that it slows, `module:Class`.
 SHARE_VARIABLE = "CBS_SLOW_DOWN_SHARE"
+BASE_VARIABLE = "CBS_SLOW_DOWN_BASE"
 
 _Result = TypeVar("_Result")
 

@@ -1,0 +1,242 @@
+"""Reads what the steps wrote and says what is not as it must be."""
+
+import json
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import attrs
+
+from comparative_benchmark.gpu_check.driver import Ending, Outcome
+from comparative_benchmark.gpu_check.plan import Machine
+from comparative_benchmark.harness.host import describe, git_revision, usable_cpus
+from comparative_benchmark.results.compare import Comparison, compare_to_baseline
+from comparative_benchmark.results.records import Record, competitor_of, metrics_of
+from comparative_benchmark.results.store import ResultsFile, ResultsFileError
+
+BASELINE = "pt_inductor:eager"
+_PACKAGES = (
+    *("torch", "triton", "transformers", "jax", "jaxlib", "jax-cuda13-plugin", "flax"),
+    *("iree-base-runtime", "iree-base-compiler", "numpy"),
+)
+_GPU_FIELDS = ("name", "driver_version", "memory.total", "mig.mode.current", "compute_cap")
+_GOOD = ("ok", "unsupported")
+_SCHEMA = 1
+
+
+@attrs.frozen(kw_only=True)
+class Tests:
+    """Counts of a run of pytest, and why tests did not pass or were not run."""
+
+    passed: int
+    failed: tuple[str, ...]
+    skipped: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class Found:
+    """All that is known so far.
+
+    Attributes:
+      facts: of the machine, by name; texts.
+      outcomes: of the steps.
+      cells: of the matrix, as `cbs parity` wrote them.
+      records: of all races and runs.
+      comparisons: of the races against `BASELINE`.
+      faults, pairs: what these steps answered; empty where they have not.
+      tests: None where none were run.
+      findings: what is not as it must be, a sentence each.
+      wrong_outputs: whether an output was wrong.
+    """
+
+    facts: Mapping[str, str]
+    outcomes: Sequence[Outcome]
+    cells: Sequence[Mapping[str, Any]]
+    records: Sequence[Record]
+    comparisons: Sequence[Comparison]
+    faults: Sequence[Mapping[str, Any]]
+    pairs: Mapping[str, Any]
+    tests: Tests | None
+    findings: Sequence[str]
+    wrong_outputs: bool
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """What goes to `checks.json`; matrix, races and tests have files of their own."""
+        return {
+            "schema_version": _SCHEMA,
+            "kind": "gpu-check",
+            "facts": dict(self.facts),
+            "steps": [
+                {**attrs.asdict(outcome), "ending": outcome.ending.value}
+                for outcome in self.outcomes
+            ],
+            "faults": list(self.faults),
+            "pairs": dict(self.pairs),
+            "findings": list(self.findings),
+        }
+
+
+def gather(machine: Machine, outcomes: Sequence[Outcome], *, started: float) -> Found:
+    """Returns what is there now; a file that is not there yet counts as empty."""
+    cells = _json(machine.output / "matrix.json").get("cells", [])
+    records = _records(machine.output / "races.json")
+    raced = [record for record in records if metrics_of(record).get("race", {}).get("id")]
+    faults = _json(machine.scratch / "faults.answer.json").get("faults", [])
+    pairs = _json(machine.scratch / "pairs.answer.json")
+    tests = _tests(machine.output / "tests.xml")
+    findings = [
+        *_about_steps(outcomes),
+        *_about_cells(cells),
+        *_about_records(records),
+        *_about_faults(faults),
+        *_about_pairs(pairs),
+        *(f"test failed: {name}" for name in (tests.failed if tests else ())),
+    ]
+    statuses = [entry["status"] for entry in (*cells, *records)]
+    return Found(
+        facts={**_facts(machine), "minutes": f"{(time.monotonic() - started) / 60:.1f}"},
+        outcomes=tuple(outcomes),
+        cells=cells,
+        records=records,
+        comparisons=compare_to_baseline(raced, BASELINE),
+        faults=faults,
+        pairs=pairs,
+        tests=tests,
+        findings=list(findings),
+        wrong_outputs="wrong_output" in statuses,
+    )
+
+
+def cold_and_warm(record: Record) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
+    """Returns the compiles of a record's processes: with empty caches, and with filled ones."""
+    compiles = metrics_of(record).get("compile", {}).get("processes", [])
+    cold = [item for item in compiles if item["cold"]]
+    return cold, [item for item in compiles if not item["cold"]]
+
+
+def _about_steps(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    for outcome in outcomes:
+        if outcome.ending in (Ending.FAILED, Ending.TIMEOUT):
+            yield f"step {outcome.step}: {outcome.ending.value}, {outcome.reason}"
+
+
+def _about_cells(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for cell in cells:
+        if cell["status"] not in _GOOD and not cell.get("expected"):
+            where = f"{cell['label']} {cell['framework']} {cell['competitor']}"
+            yield f"{where}: {cell['status']} in {cell['phase']}: {_short(cell['reason'])}"
+
+
+def _about_records(records: Sequence[Record]) -> Iterator[str]:
+    for record in records:
+        name = f"{record['definition']['model']} {competitor_of(record['definition'])}"
+        if record["status"] not in _GOOD:
+            reason = _short(record.get("reason"))
+            yield f"{name}: {record['status']} in {record.get('phase')}: {reason}"
+            continue
+        cold, warm = cold_and_warm(record)
+        if any(item.get("cache_hits") for item in cold):
+            yield f"{name}: a cold compile hit a cache"
+        # A stack without counters says None; one that compiles nothing has neither.
+        counted = [item for item in warm if item.get("cache_hits") is not None]
+        compiled = any(item.get("cache_misses") for item in cold)
+        if compiled and any(not item["cache_hits"] for item in counted):
+            yield f"{name}: a warm compile hit no cache"
+
+
+def _about_faults(faults: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for fault in faults:
+        if not fault["right"]:
+            yield (
+                f"planted fault {fault['fault']}: {fault['status']} where {fault['expected']} is "
+                f"right ({_short(fault['reason'])})"
+            )
+
+
+def _about_pairs(pairs: Mapping[str, Any]) -> Iterator[str]:
+    for kind, counts in pairs.get("kinds", {}).items():
+        if counts["wrong"]:
+            yield f"{counts['wrong']} of {counts['pairs']} verdicts on {kind} pairs are wrong"
+
+
+def _facts(machine: Machine) -> dict[str, str]:
+    host = describe(threads=usable_cpus())
+    facts = {
+        "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        "revision": git_revision() or "unknown",
+        "device": machine.device,
+        "CPU": f"{host['cpu_model']}, {host['usable_cpus']} usable",
+        "python": platform.python_version(),
+        "system": host["system"],
+    }
+    if machine.on_gpu:
+        facts |= _gpu()
+    for package in _PACKAGES:
+        try:
+            facts[package] = version(package)
+        except PackageNotFoundError:
+            facts[package] = "not installed"
+    return facts
+
+
+def _gpu() -> dict[str, str]:
+    command = ["nvidia-smi", f"--query-gpu={','.join(_GPU_FIELDS)}", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        return {"GPU": f"nvidia-smi does not tell: {error}"}
+    values = [value.strip() for value in done.stdout.splitlines()[0].split(",")]
+    return dict(zip(("GPU", "driver", "GPU memory", "MIG", "compute capability"), values))
+
+
+def _tests(path: Path) -> Tests | None:
+    try:
+        # pytest of this very check wrote it.
+        root = ElementTree.parse(path).getroot()  # noqa: S314
+    except (OSError, ElementTree.ParseError):
+        return None
+    failed, skipped, passed = [], [], 0
+    for case in root.iter("testcase"):
+        name = f"{case.get('classname')}::{case.get('name')}"
+        problem = next((case.find(kind) for kind in ("failure", "error") if _has(case, kind)), None)
+        skip = case.find("skipped")
+        if problem is not None:
+            failed.append(f"{name}: {_short(problem.get('message'))}")
+        elif skip is not None:
+            skipped.append(f"{name}: {_short(skip.get('message'))}")
+        else:
+            passed += 1
+    return Tests(passed=passed, failed=tuple(failed), skipped=tuple(skipped))
+
+
+def _has(case: ElementTree.Element, kind: str) -> bool:
+    return case.find(kind) is not None
+
+
+def _records(path: Path) -> list[Record]:
+    if not path.exists():
+        return []
+    try:
+        return ResultsFile(path).records()
+    except ResultsFileError as error:
+        print(error, file=sys.stderr)
+        return []
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def _short(text: object) -> str:
+    return " ".join(str(text).split())[:300]

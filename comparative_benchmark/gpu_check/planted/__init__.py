@@ -1,0 +1,1 @@
+"""Faults planted on purpose: each must cost its own trial and nothing else."""

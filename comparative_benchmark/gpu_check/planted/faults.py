@@ -1,0 +1,138 @@
+"""Runs the planted faults on a device and judges how each trial ended.
+
+`python -m comparative_benchmark.gpu_check.planted.faults --device D --scratch DIR --answer FILE`
+writes a JSON list with an object for each fault: name, what was expected, what came, whether that
+is right.
+"""
+
+import argparse
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from comparative_benchmark.gpu_check.planted.suite import FAULTS, GOOD_CASE, model_name
+from comparative_benchmark.results.records import metrics_of
+from comparative_benchmark.results.store import ResultsFile, write_atomically
+
+_SUITE = "comparative_benchmark.gpu_check.planted.suite"
+FOREIGN = "foreign-process"
+
+
+@attrs.frozen(kw_only=True)
+class Found:
+    """How a fault ended.
+
+    Attributes:
+      fault: its name; `good` is the model without one, run before all others.
+      expected: status that it must have.
+      status, phase, reason: that it had.
+      right: whether the fault cost its own trial and nothing else.
+    """
+
+    fault: str
+    expected: str
+    status: str
+    phase: str | None
+    reason: str | None
+    right: bool
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs all; returns 0 if each ended as it must."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--device", required=True)
+    parser.add_argument("--scratch", required=True, type=Path)
+    parser.add_argument("--answer", required=True, type=Path)
+    parser.add_argument(
+        "--first-run", type=int, default=20, help="deadline of a first run, which ends the hang"
+    )
+    options = parser.parse_args(arguments)
+    planted = options.scratch / "faults.json"
+    run(options.device, f"{GOOD_CASE}|models/PLANTED_.+", planted, options.first_run)
+    found = judge(ResultsFile(planted).records())
+    _keep(options.answer, found)
+    disturbed = options.scratch / "foreign.json"
+    with busy_neighbour(options.device):
+        run(options.device, GOOD_CASE, disturbed, options.first_run)
+    found.append(judge_foreign(ResultsFile(disturbed).records()))
+    _keep(options.answer, found)
+    for item in found:
+        print(f"{item.fault}: {item.status} {'(right)' if item.right else '(WRONG)'} {item.reason}")
+    return 0 if all(item.right for item in found) else 1
+
+
+def run(device: str, cases: str, output: Path, first_run_s: int) -> None:
+    """Runs cases eagerly on a device; their failures are what is asked for."""
+    command = [
+        *(sys.executable, "-P", "-m", "comparative_benchmark.cli", "run"),
+        *("--backend", "pt_inductor:eager", "--suite", _SUITE, "-name", cases),
+        *("-device", device, "-w", "2", "-iter", "200", "-o", str(output)),
+        *("--deadline", f"first_run={first_run_s}", "--verbose"),
+    ]
+    subprocess.run(command, check=False)
+
+
+def judge(records: Sequence[Mapping[str, Any]]) -> list[Found]:
+    """Returns how each fault ended, the good model first; one that is lacking is not right."""
+    by_model = {record["definition"]["model"]: record for record in records}
+    due = {"good": (GOOD_CASE.split("/")[1], "ok")}
+    due |= {fault: (model_name(fault), status) for fault, status in FAULTS.items()}
+    found = []
+    for fault, (model, expected) in due.items():
+        record = by_model.get(model, {"status": "lacking"})
+        found.append(
+            Found(
+                fault=fault,
+                expected=expected,
+                status=record["status"],
+                phase=record.get("phase"),
+                reason=record.get("reason"),
+                right=record["status"] == expected,
+            )
+        )
+    return found
+
+
+def judge_foreign(records: Sequence[Mapping[str, Any]]) -> Found:
+    """Returns whether a trial beside a busy process is ok, and known to have been disturbed."""
+    record = records[-1] if records else {"status": "lacking"}
+    contention = metrics_of(record).get("contention", {}) if record.get("metrics") else {}
+    noticed = contention.get("contended") is True or bool(contention.get("contended_blocks"))
+    reasons = ", ".join(contention.get("reasons", ())) or record.get("reason")
+    return Found(
+        fault=FOREIGN,
+        expected="ok, contended",
+        status=f"{record['status']}, {'contended' if noticed else 'not noticed'}",
+        phase=record.get("phase"),
+        reason=reasons,
+        right=record["status"] == "ok" and noticed,
+    )
+
+
+@contextlib.contextmanager
+def busy_neighbour(device: str) -> Iterator[None]:
+    """Keeps the device busy from processes that are not ours."""
+    module = "comparative_benchmark.gpu_check.planted.neighbour"
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", module, device], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()  # it says when it is at work
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _keep(path: Path, found: Sequence[Found]) -> None:
+    write_atomically(path, {"faults": [attrs.asdict(item) for item in found]})
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

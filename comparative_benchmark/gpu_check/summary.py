@@ -1,0 +1,215 @@
+"""`summary.md`: what the check found, for a person who has a minute."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from comparative_benchmark.gpu_check.gather import BASELINE, Found, cold_and_warm
+from comparative_benchmark.results.compare_views import ratio_text
+from comparative_benchmark.results.records import Record, competitor_of, metrics_of
+
+_DASH = "-"
+
+
+def as_markdown(found: Found) -> str:
+    """Returns the summary: findings first, then what was seen, step by step."""
+    device = found.facts.get("GPU") or f"rehearsal on {found.facts['device']}"
+    sections = [(f"# GPU check: {device}", _facts)]
+    sections += [("## Not as it must be", _findings), ("## Steps", _steps)]
+    for title, there, lines in (
+        ("## Right everywhere?", found.cells, _matrix),
+        ("## Measured", found.records, _measured),
+        ("## Verdicts", found.comparisons, _verdicts),
+        ("## Planted faults", found.faults, _faults),
+        ("## Verdicts on pairs whose ratio is known", found.pairs, _pairs),
+        ("## Tests", found.tests, _tests),
+    ):
+        if there:
+            sections.append((title, lines))
+    return "\n\n".join("\n".join([title, "", *lines(found)]) for title, lines in sections) + "\n"
+
+
+def _facts(found: Found) -> list[str]:
+    return [f"- {name}: {text}" for name, text in found.facts.items()]
+
+
+def _findings(found: Found) -> list[str]:
+    if not found.findings:
+        return ["Nothing, of what was run."]
+    return [f"- {_cell(finding)}" for finding in found.findings]
+
+
+def _steps(found: Found) -> list[str]:
+    rows = [
+        (item.step, item.title, item.ending.value, f"{item.seconds:.0f}", item.reason or "")
+        for item in found.outcomes
+    ]
+    return table(("step", "what it shows", "ending", "s", "reason"), rows)
+
+
+def _matrix(found: Found) -> list[str]:
+    """A row for each workload, a column for each competitor that takes models of a framework."""
+    cells = [cell for cell in found.cells if cell["case"] and not _is_foreign(cell)]
+    columns = list(dict.fromkeys(map(_column, cells)))
+    rows: dict[str, dict[str, str]] = {}
+    for cell in cells:
+        rows.setdefault(cell["label"], {})[_column(cell)] = _cell_status(cell)
+    body = [(label, *(row.get(name, _DASH) for name in columns)) for label, row in rows.items()]
+    what = (
+        "Error of the output against the float64 truth, and what would just have passed, both "
+        "relative to the truth's root mean square; else how the cell ended."
+    )
+    reasons = {
+        (_column(cell), str(cell["reason"])): None
+        for cell in cells
+        if cell["status"] == "unsupported"
+    }
+    return [
+        what,
+        "",
+        *table(("workload", *columns), body),
+        *([""] if reasons else []),
+        *(f"- {name} is unsupported: {_cell(reason)}" for name, reason in reasons),
+    ]
+
+
+def _is_foreign(cell: Mapping[str, Any]) -> bool:
+    """Whether the competitor takes no models of that framework, which is no news."""
+    return cell["status"] == "unsupported" and "look there for this workload" in cell["reason"]
+
+
+def _column(cell: Mapping[str, Any]) -> str:
+    return f"{cell['competitor']} ({cell['framework']})"
+
+
+def _cell_status(cell: Mapping[str, Any]) -> str:
+    error, allowed = cell["relative_error"], cell["allowed_relative_error"]
+    if cell.get("expected"):
+        return "expected"
+    if cell["status"] != "ok" or error is None:
+        return str(cell["status"])
+    return f"{error:.1e} of {allowed:.1e}" if allowed else f"{error:.1e}"
+
+
+def _measured(found: Found) -> list[str]:
+    headings = (
+        *("model", "competitor", "status", "latency ms", "dispatch ms", "device clock ms"),
+        *("device memory MB", "cold compile s", "warm compile s", "cache hits cold, warm", "TF32"),
+    )
+    return table(headings, [_measured_row(record) for record in found.records])
+
+
+def _measured_row(record: Record) -> tuple[str, ...]:
+    metrics = metrics_of(record)
+    cold, warm = cold_and_warm(record)
+    program = metrics.get("program") or {}
+    return (
+        record["definition"]["model"],
+        competitor_of(record["definition"]),
+        record["status"],
+        _number(metrics.get("median_latency_ms")),
+        _number(_median(metrics.get("dispatch_ms"))),
+        _number(_median(metrics.get("device_latencies_ms"))),
+        _number(metrics.get("device_memory_peak_mb")),
+        _number(_median([_compile_s(item) for item in cold])),
+        _number(_median([_compile_s(item) for item in warm])),
+        f"{_hits(cold)}, {_hits(warm)}",
+        _switch((program.get("notes") or {}).get("tf32")),
+    )
+
+
+def _switch(value: object) -> str:
+    return "on" if value is True else "off" if value is False else _DASH
+
+
+def _verdicts(found: Found) -> list[str]:
+    rows = [
+        (item.label, item.competitor, ratio_text(item.ratio), item.verdict.value, item.reason)
+        for item in found.comparisons
+    ]
+    headings = ("workload", "competitor", f"time by {BASELINE} (98 %)", "verdict", "reason")
+    return table(headings, rows)
+
+
+def _faults(found: Found) -> list[str]:
+    rows = [
+        (
+            item["fault"],
+            item["expected"],
+            item["status"],
+            "right" if item["right"] else "WRONG",
+            str(item["reason"] or ""),
+        )
+        for item in found.faults
+    ]
+    return table(("fault", "must end", "ended", "", "reason"), rows)
+
+
+def _pairs(found: Found) -> list[str]:
+    rows = [
+        (
+            kind,
+            str(counts["pairs"]),
+            str(counts["right"]),
+            str(counts["wrong"]),
+            _widths(found, kind),
+        )
+        for kind, counts in found.pairs["kinds"].items()
+    ]
+    headings = ("pairs", "count", "right", "wrong", "half-widths of the 98 % intervals")
+    share = found.pairs["slow_down"]
+    what = (
+        f"{found.pairs['wanted']} of each were wanted; a slowed one takes {share:.0%} longer in "
+        "each iteration. `unclear` is right of equal programs, and neither of slowed ones."
+    )
+    return [
+        what,
+        "",
+        *table(headings, rows),
+    ]
+
+
+def _widths(found: Found, kind: str) -> str:
+    verdicts = [item for item in found.pairs["verdicts"] if item["kind"] == kind]
+    widths = [item["half_width"] for item in verdicts if item["half_width"] is not None]
+    if not widths:
+        return _DASH
+    return f"{statistics.median(widths):.2%} (median), {max(widths):.2%} at most"
+
+
+def _tests(found: Found) -> list[str]:
+    tests = found.tests
+    if tests is None:
+        return []
+    counts = f"{tests.passed} passed, {len(tests.failed)} failed, {len(tests.skipped)} skipped"
+    return [counts, "", *(f"- {_cell(text)}" for text in (*tests.failed, *tests.skipped))]
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Returns the lines of a Markdown table; what a framework printed stays in its cell."""
+    lines = [headings, ["---"] * len(headings), *rows]
+    return ["| " + " | ".join(map(_cell, line)) + " |" for line in lines]
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())[:400]
+
+
+def _compile_s(item: Mapping[str, Any]) -> float | None:
+    known = [item.get(f"{name}_ms") for name in ("trace", "lower", "compile")]
+    times = [value for value in known if value is not None]
+    return sum(times) / 1e3 if times else None
+
+
+def _hits(compiles: Sequence[Mapping[str, Any]]) -> str:
+    counts = [item["cache_hits"] for item in compiles if item.get("cache_hits") is not None]
+    return str(sum(counts)) if counts else _DASH
+
+
+def _median(values: Sequence[float | None] | None) -> float | None:
+    known = [value for value in values or () if value is not None]
+    return statistics.median(known) if known else None
+
+
+def _number(value: float | None) -> str:
+    return _DASH if value is None else f"{value:.4g}"
