@@ -128,22 +128,23 @@ class Driver:
             return attrs.evolve(outcome, reason="no time left")
         self._say(f"{step.name}: {step.title} (at most {limit_s:.0f} s) ...")
         codes: list[int] = []
+        code: int | None = 0
         for command in step.command_lines():
             left_s = limit_s - (time.monotonic() - started)
             code = self._command(step, command, left_s)
             if code is None:
                 break
             codes.append(code)
+            if code and step.must_pass:
+                break
         seconds = time.monotonic() - started
         self._collect(step)
         outcome = attrs.evolve(outcome, seconds=seconds, codes=tuple(codes))
-        if len(codes) < len(step.commands):
+        if code is None:
             reason = f"cut off after {limit_s:.0f} s; what was finished is kept"
             return attrs.evolve(outcome, ending=Ending.TIMEOUT, reason=reason)
-        bad = [code for code in codes if code]
-        if step.must_pass and bad:
-            log = f"logs/{step.name}.log"
-            reason = f"exit code {', '.join(map(str, bad))}, see {log}"
+        if code and step.must_pass:
+            reason = f"exit code {code}, see logs/{step.name}.log"
             return attrs.evolve(outcome, ending=Ending.FAILED, reason=reason)
         return attrs.evolve(outcome, ending=Ending.OK)
 

@@ -1,0 +1,101 @@
+"""What has to be so on a real GPU, and what no double can show."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from comparative_benchmark.harness import gpu_clocks
+
+COMPETITORS = (
+    "pt_inductor:eager",
+    "pt_inductor:inductor",
+    "pt_inductor:inductor+cuda-graphs",
+    "jax_xla:xla",
+)
+
+
+def _ok(measured, competitor):
+    found = measured[competitor]
+    if found["status"] == "unsupported":
+        pytest.skip(f"{competitor}: {found['reason']}")
+    assert found["status"] == "ok", found["reason"]
+    return found
+
+
+@pytest.mark.parametrize("competitor", COMPETITORS)
+def test_memory_of_the_device_is_that_of_the_program(measured, competitor):
+    found = _ok(measured, competitor)
+    # Tiny BERT's weights are 2.1 MB; a reservation of the allocator would be gigabytes.
+    assert 2 < found["device_memory_peak_mb"] < 1000
+
+
+@pytest.mark.parametrize("competitor", COMPETITORS)
+def test_tf32_is_off_and_recorded(measured, competitor):
+    found = _ok(measured, competitor)
+    assert found["program"]["notes"]["tf32"] is False
+    assert found["program"]["device_name"]
+    # With TF32 the error is some 1e-4.
+    assert found["final_verification"]["relative_rmse"] < 1e-5
+
+
+@pytest.mark.parametrize("competitor", [name for name in COMPETITORS if "pt_" in name])
+def test_the_device_has_its_own_clock(measured, competitor):
+    found = _ok(measured, competitor)
+    device, host = (np.median(found[name]) for name in ("device_latencies_ms", "latencies_ms"))
+    assert 0 < device < 1.5 * host
+
+
+def test_dispatch_returns_before_the_device_is_done(torch):
+    left = torch.randn(8192, 8192, device="cuda")
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    start.record()
+    for _ in range(5):
+        left @ left
+    end.record()
+    busy = not end.query()
+    torch.cuda.synchronize()
+    assert busy
+    assert start.elapsed_time(end) > 0
+
+
+@pytest.mark.parametrize("tf32", [False, True])
+def test_the_switch_decides_what_a_product_is_computed_in(torch, tf32):
+    """In a process of its own, as the switch is global; with TF32 on, the test must see it."""
+    program = f"""
+import torch
+from comparative_benchmark.pt_inductor import cuda
+if {tf32}:
+    torch.set_float32_matmul_precision("high")
+else:
+    cuda.forbid_tf32()
+torch.manual_seed(0)
+left, right = (torch.randn(1024, 1024, device="cuda") for _ in range(2))
+exact = left.double() @ right.double()
+print(float(((left @ right).double() - exact).norm() / exact.norm()))
+"""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    error = float(done.stdout)
+    if torch.cuda.get_device_capability() >= (8, 0):
+        assert (error > 1e-5) is tf32
+    else:
+        assert error < 1e-5
+
+
+def test_the_driver_tells_of_clocks():
+    gpus = gpu_clocks.read()
+    assert gpus
+    assert gpus[0].sm_mhz > 0
+
+
+@pytest.mark.parametrize("competitor", COMPETITORS)
+def test_conditions_of_each_block_hold_the_gpu(measured, competitor):
+    found = _ok(measured, competitor)
+    for process in found["processes"]:
+        for block in process["blocks"]:
+            assert block["conditions"]["gpus_at_end"][0]["sm_mhz"] > 0

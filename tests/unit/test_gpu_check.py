@@ -1,0 +1,346 @@
+"""The check of a GPU, on doubles: every step's success and failure, limits, what is left."""
+
+import copy
+import json
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import attrs
+import pytest
+from report_support import document, record
+from tests_support import processes_of
+
+from comparative_benchmark.gpu_check import __main__ as command
+from comparative_benchmark.gpu_check import driver, plan
+from comparative_benchmark.gpu_check.driver import Ending
+from comparative_benchmark.gpu_check.plan import Machine, Step
+
+DOUBLE = Path(__file__).parents[1] / "gpu_double.py"
+EVERYTHING = frozenset(plan.MODULES) - {"iree.compiler"}
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    """What the double's races find, as a file."""
+    compiles = [
+        {"cold": True, "compile_ms": 900.0, "cache_hits": 0, "cache_misses": 3},
+        {"cold": False, "compile_ms": 90.0, "cache_hits": 3, "cache_misses": 0},
+    ]
+    metrics = {
+        "compile": {"cold_ms": [900.0], "warm_ms": [90.0], "processes": compiles},
+        "device_latencies_ms": [0.8, 0.9, 1.0],
+        "dispatch_ms": [0.1, 0.2, 0.3],
+        "device_memory_peak_mb": 512.5,
+        "program": {"notes": {"tf32": False}, "device_name": "NVIDIA Double"},
+    }
+    stale = copy.deepcopy(metrics)
+    stale["compile"]["processes"][0]["cache_hits"] = 1
+    stale["compile"]["processes"][1]["cache_hits"] = 0
+    fields = {"device": "host-gpu", "model": "later"}
+    made = {
+        "document": document(),
+        "good": [
+            record("w", "pt_inductor:eager", scale=2.0, metrics=metrics, **fields),
+            record("w", "jax_xla:xla", scale=1.0, metrics=metrics, **fields),
+        ],
+        "wrong": [
+            record("w", "pt_inductor:eager", scale=2.0, metrics=metrics, **fields),
+            record("w", "jax_xla:xla", scale=1.0, metrics=stale, **fields),
+            record("w", "iree:cuda", status="out_of_memory", **fields),
+        ],
+    }
+    path = tmp_path_factory.mktemp("records") / "records.json"
+    path.write_text(json.dumps(made))
+    return path
+
+
+@pytest.fixture
+def check(tmp_path, monkeypatch, records):
+    """Runs the check on the double; returns its exit code and what it wrote."""
+    scratch, output = tmp_path / "scratch", tmp_path / "out"
+    scratch.mkdir()
+    (tmp_path / "wheels/programs/A").mkdir(parents=True)
+    (tmp_path / "wheels/programs/A/manifest.json").touch()
+    monkeypatch.setenv("CBS_GPU_CHECK_WORK", str(scratch))
+    monkeypatch.setenv("CBS_ROOT_DIR", str(tmp_path / "root"))
+    monkeypatch.setenv("GPU_DOUBLE_RECORDS", str(records))
+    monkeypatch.setattr(
+        Step,
+        "command_lines",
+        lambda step: [[sys.executable, "-I", str(DOUBLE), *line] for line in step.commands],
+    )
+    monkeypatch.setattr(command, "_page", lambda output: None)
+    monkeypatch.setattr(
+        "comparative_benchmark.gpu_check.gather._gpu", lambda: {"GPU": "NVIDIA Double"}
+    )
+
+    def run(*arguments, faults="", modules=EVERYTHING):
+        monkeypatch.setenv("GPU_DOUBLE", faults)
+        monkeypatch.setattr(command, "_is_installed", lambda name: name in modules)
+        wheels = ("--wheels", str(tmp_path / "wheels"))
+        code = command.main(["--output", str(output), *wheels, *arguments])
+        return code, output
+
+    return run
+
+
+def _ending(output, step):
+    steps = json.loads((output / "checks.json").read_text())["steps"]
+    return next(item for item in steps if item["step"] == step)
+
+
+def test_all_steps_of_a_good_gpu(check):
+    code, output = check()
+    assert code == 0
+    written = {"checks.json", "summary.md", "logs.tar.xz", "matrix.json", "races.json", "tests.xml"}
+    assert {path.name for path in output.iterdir()} == written
+    checks = json.loads((output / "checks.json").read_text())
+    assert checks["findings"] == []
+    names = [step["step"] for step in checks["steps"]]
+    assert names[:4] == ["environment", "matrix", "tests", "prepare"]
+    assert {"faults", "measure", "iree-programs", "pairs", "ceilings", "vit-1"} <= set(names)
+    assert {step["ending"] for step in checks["steps"]} == {"ok"}
+
+
+def test_the_summary_of_a_good_gpu(check):
+    _, output = check()
+    text = (output / "summary.md").read_text()
+    assert text.startswith("# GPU check: NVIDIA Double")
+    assert "Nothing, of what was run." in text
+    matrix = "| workload | pt_inductor:eager (pytorch) | jax_xla:xla (jax) | iree:cuda (jax) |"
+    assert matrix in text
+    assert "| bert | 3.0e-07 of 2.0e-06 | 3.0e-07 of 2.0e-06 | unsupported |" in text
+    # A reason keeps to its line, whatever a framework printed.
+    assert "iree:cuda (jax) is unsupported: IREE finds no cuda device \\| &lt;b>" in text
+    measured = next(line for line in text.splitlines() if line.startswith("| W0 | jax_xla:xla |"))
+    assert measured.endswith("| 0.2 | 0.9 | 512.5 | 0.9 | 0.09 | 0, 3 | off |")
+    assert "| label-w | jax_xla:xla |" in text
+    assert "| faster |" in text
+    assert "| hang | timeout | timeout | right | too long |" in text
+    assert "| equal | 1 | 1 | 0 | 1.00% (median), 1.00% at most |" in text
+    assert "2 passed, 0 failed, 1 skipped" in text
+    assert "- a::third: no fp8" in text
+
+
+WRONG = {
+    "matrix": (2, "bert pytorch pt_inductor:eager: wrong_output in verify_last_run: off by 3"),
+    "tests": (1, "test failed: a::second: assert 1 == 2"),
+    "faults": (1, "planted fault hang: crashed where timeout is right (too long)"),
+    "measure": (1, "W0 jax_xla:xla: a cold compile hit a cache"),
+    "races": (1, "jax_xla:xla: a warm compile hit no cache"),
+    "pairs": (1, "1 of 1 verdicts on equal pairs are wrong"),
+}
+
+
+@pytest.mark.parametrize("step", WRONG)
+def test_what_a_step_finds_is_a_finding(check, step):
+    expected, finding = WRONG[step]
+    chosen = ("--steps", "measure,resnet50-32" if step in ("measure", "races") else step)
+    code, output = check(*chosen, faults=f"{step}=wrong")
+    assert code == expected
+    findings = json.loads((output / "checks.json").read_text())["findings"]
+    assert any(finding in text for text in findings), findings
+    assert "Nothing, of what was run." not in (output / "summary.md").read_text()
+
+
+MUST_PASS = (
+    "matrix",
+    "tests",
+    "prepare",
+    "faults",
+    "measure",
+    "iree-programs",
+    "pairs",
+    "ceilings",
+)
+
+
+@pytest.mark.parametrize("step", MUST_PASS)
+def test_a_step_that_fails_costs_itself(check, step):
+    code, output = check("--steps", f"{step},environment", faults=f"{step}=exit")
+    assert code == 1
+    assert _ending(output, step)["ending"] == "failed"
+    assert _ending(output, step)["reason"] == f"exit code 1, see logs/{step}.log"
+    assert _ending(output, "environment")["ending"] == "ok"
+
+
+def test_a_missing_tool_of_the_environment_fails_nothing(check):
+    code, output = check("--steps", "environment", faults="environment=exit")
+    assert code == 0
+    assert _ending(output, "environment")["codes"] == [1, 1, 1]
+
+
+def test_a_step_that_hangs_is_cut_off_with_all_it_started(check, monkeypatch, tmp_path):
+    short = {"matrix": 3.0}
+    real = plan.steps
+    monkeypatch.setattr(
+        command,
+        "steps",
+        lambda machine: [
+            attrs.evolve(step, limit_s=short.get(step.name, step.limit_s)) for step in real(machine)
+        ],
+    )
+    monkeypatch.setattr(driver, "_GRACE_S", 1.0)
+    code, output = check("--steps", "matrix,faults", faults="matrix=hang")
+    assert code == 1
+    assert _ending(output, "matrix")["ending"] == "timeout"
+    assert "cut off after 3 s" in _ending(output, "matrix")["reason"]
+    assert _ending(output, "faults")["ending"] == "ok"
+    assert processes_of(f"CBS_GPU_CHECK_WORK={tmp_path / 'scratch'}") == []
+
+
+def test_a_step_that_dies_leaves_half_a_file_that_harms_nobody(check):
+    code, output = check("--steps", "matrix,faults", faults="matrix=lost")
+    assert code == 1
+    assert _ending(output, "matrix")["reason"] == "exit code -9, see logs/matrix.log"
+    assert _ending(output, "faults")["ending"] == "ok"
+    assert "## Right everywhere?" not in (output / "summary.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("lacking", "step", "reason"),
+    [
+        ("torch", "faults", "torch not installed"),
+        ("pytest", "tests", "pytest not installed"),
+        ("iree.runtime", "iree-programs", "iree.runtime not installed"),
+    ],
+)
+def test_a_missing_stack_is_said_and_the_rest_runs(check, lacking, step, reason):
+    code, output = check("--steps", f"matrix,{step}", modules=EVERYTHING - {lacking})
+    assert code == 0
+    assert _ending(output, step) | {"seconds": 0} == {
+        "step": step,
+        "title": _ending(output, step)["title"],
+        "ending": "not run",
+        "seconds": 0,
+        "reason": reason,
+        "codes": [],
+    }
+    assert _ending(output, "matrix")["ending"] == "ok"
+    assert reason in (output / "summary.md").read_text()
+
+
+def test_without_jax_the_pairs_are_of_pytorch(tmp_path):
+    machine = Machine(
+        device="host-gpu",
+        output=tmp_path,
+        scratch=tmp_path,
+        modules=frozenset({"torch", "transformers"}),
+    )
+    [pairs] = (step for step in plan.steps(machine) if step.name == "pairs")
+    assert "pt_inductor:eager" in pairs.commands[0]
+    [matrix] = (step for step in plan.steps(machine) if step.name == "matrix")
+    backends = matrix.commands[0][matrix.commands[0].index("--backend") + 1]
+    assert backends.split(",") == [
+        "pt_inductor:eager",
+        "pt_inductor:inductor",
+        "pt_inductor:inductor+max-autotune",
+        "pt_inductor:inductor+cuda-graphs",
+    ]
+
+
+def test_when_the_time_is_up_no_step_is_begun(check):
+    code, output = check("--minutes", "0.4")
+    assert code == 0
+    steps = json.loads((output / "checks.json").read_text())["steps"]
+    assert {step["reason"] for step in steps} == {"no time left"}
+
+
+def test_an_unknown_step_gets_the_choices(check):
+    with pytest.raises(SystemExit, match=r"no step races; choices are environment, matrix"):
+        check("--steps", "races")
+
+
+def test_what_is_done_is_kept_before_the_next_step(tmp_path):
+    seen = []
+    machine = Machine(
+        device="host-cpu", output=tmp_path / "out", scratch=tmp_path, modules=frozenset(), cpus=2
+    )
+    machine.output.mkdir()
+    first = Step(
+        name="first",
+        title="",
+        commands=((str(sys.executable), "-c", "open('a.json', 'w').write('1')"),),
+        limit_s=60,
+        writes=("a.json",),
+    )
+    second = attrs.evolve(first, name="second", commands=(("no-such-program",),), writes=())
+    running = driver.Driver(
+        machine,
+        deadline=time.monotonic() + 60,
+        keep=lambda: seen.append(sorted(path.name for path in machine.output.iterdir())),
+        say=lambda _: None,
+    )
+    running.run([first, second])
+    assert seen == [["a.json"], ["a.json"]]
+    assert [outcome.ending for outcome in running.outcomes] == [Ending.OK, Ending.FAILED]
+    assert running.outcomes[1].reason == "exit code 127, see logs/second.log"
+
+
+@pytest.mark.parametrize(("cpus", "together"), [(16, True), (2, False)])
+def test_steps_that_nothing_is_timed_in_run_beside_each_other(tmp_path, cpus, together):
+    machine = Machine(
+        device="host-cpu", output=tmp_path, scratch=tmp_path, modules=frozenset(), cpus=cpus
+    )
+    # Each waits for the other, and gives up after a while.
+    program = (
+        "import pathlib, sys, time\n"
+        "me, other = sys.argv[1:]\n"
+        "pathlib.Path(me).touch()\n"
+        "until = time.monotonic() + float({patience})\n"
+        "while not pathlib.Path(other).exists():\n"
+        "    if time.monotonic() > until: sys.exit(1)\n"
+        "    time.sleep(0.05)\n"
+    ).replace("{patience}", "30" if together else "0.5")
+    steps = [
+        Step(
+            name=me,
+            title="",
+            commands=((str(sys.executable), "-c", program, me, other),),
+            limit_s=60,
+            beside=True,
+        )
+        for me, other in (("a", "b"), ("b", "a"))
+    ]
+    running = driver.Driver(
+        machine, deadline=time.monotonic() + 60, keep=lambda: None, say=lambda _: None
+    )
+    running.run(steps)
+    assert (running.outcomes[0].ending is Ending.OK) == together
+
+
+def test_the_archive_has_the_end_of_long_logs(check, monkeypatch):
+    monkeypatch.setattr(command, "_LONGEST_LOG_BYTES", 20)
+    _, output = check("--steps", "matrix")
+    with tarfile.open(output / "logs.tar.xz") as archive:
+        content = archive.extractfile("logs/matrix.log").read()
+    assert content == b"the double of matrix"[-19:] + b"\n"
+
+
+def test_an_interrupt_keeps_what_is_done(check, monkeypatch):
+    real = driver.Driver._command
+
+    def interrupted(self, step, line, limit_s):
+        if step.name == "tests":
+            raise KeyboardInterrupt
+        return real(self, step, line, limit_s)
+
+    monkeypatch.setattr(driver.Driver, "_command", interrupted)
+    code, output = check("--steps", "matrix,tests,faults")
+    assert code == 130
+    assert (output / "summary.md").exists()
+
+
+def test_the_rehearsal_has_the_same_steps_with_tiny_models(tmp_path):
+    machine = Machine(
+        device="host-cpu", output=tmp_path, scratch=tmp_path, modules=frozenset(plan.MODULES)
+    )
+    real = attrs.evolve(machine, device="host-gpu")
+    rehearsed = {step.name for step in plan.steps(machine)}
+    races = {"bert-1", "resnet50-32", "vit-32", "bert-32", "resnet50-1", "vit-1"}
+    due = {step.name for step in plan.steps(real)} - races - {"prepare"}
+    assert due <= rehearsed
+    assert all("CHECK_" not in str(step.commands) for step in plan.steps(machine))
+    assert sum(step.limit_s for step in plan.steps(real)[:4]) < 600

@@ -1,0 +1,111 @@
+"""What the check's own steps make of what they see: planted faults, and pairs of known ratio."""
+
+import json
+
+import attrs
+import pytest
+
+from comparative_benchmark.gpu_check import pairs
+from comparative_benchmark.gpu_check.pairs import EQUAL, SLOWER, Verdict
+from comparative_benchmark.gpu_check.planted import faults
+from comparative_benchmark.gpu_check.planted.suite import (
+    ALL_BENCHMARKS,
+    FAULTS,
+    GOOD_CASE,
+    model_name,
+)
+from comparative_benchmark.gpu_check.suite import ALL_BENCHMARKS as LARGE
+from openxla.benchmark.comparative_suite import catalog
+from openxla.benchmark.workloads import workload_of
+
+
+def _records(**changed):
+    statuses = FAULTS | changed
+    good = GOOD_CASE.split("/")[1]
+    models = {good: statuses.pop("good", "ok")}
+    models |= {model_name(fault): status for fault, status in statuses.items() if status}
+    return [
+        {"definition": {"model": model}, "status": status, "phase": "first_run", "reason": "so"}
+        for model, status in models.items()
+    ]
+
+
+def test_faults_that_end_as_they_must_are_right():
+    found = faults.judge(_records())
+    assert [item.fault for item in found] == ["good", *FAULTS]
+    assert all(item.right for item in found)
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, "good"])
+def test_a_fault_that_ends_otherwise_is_not_right(fault):
+    [wrong] = [item for item in faults.judge(_records(**{fault: "unsteady"})) if not item.right]
+    assert (wrong.fault, wrong.status, wrong.reason) == (fault, "unsteady", "so")
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_without_a_result_is_not_right(fault):
+    [wrong] = [item for item in faults.judge(_records(**{fault: None})) if not item.right]
+    assert (wrong.fault, wrong.status) == (fault, "lacking")
+
+
+@pytest.mark.parametrize(
+    ("status", "contention", "right"),
+    [
+        ("ok", {"contended": True, "reasons": ["another process (pid 7) uses the GPU"]}, True),
+        ("ok", {"contended": None, "contended_blocks": 3, "reasons": []}, True),
+        ("ok", {"contended": False, "contended_blocks": 0, "reasons": []}, False),
+        ("ok", {}, False),
+        ("crashed", {"contended": True, "reasons": []}, False),
+    ],
+)
+def test_a_busy_neighbour_must_be_noticed_and_cost_nothing(status, contention, right):
+    record = {"status": status, "metrics": {"framework_level": {"contention": contention}}}
+    found = faults.judge_foreign([record])
+    assert found.right is right
+    assert not faults.judge_foreign([]).right
+
+
+def test_planted_models_share_the_workload_of_the_good_one():
+    [good] = catalog.select(catalog.all_benchmarks(), name=GOOD_CASE)
+    assert {workload_of(case).digest for case in ALL_BENCHMARKS} == {workload_of(good).digest}
+
+
+def test_large_models_are_compared_across_frameworks():
+    workloads = {}
+    for case in LARGE:
+        framework = case.model.model_impl.framework_type.value
+        workloads.setdefault(workload_of(case).digest, set()).add(framework)
+    assert len(workloads) == 3 * 2 * 3  # models, batches, data types
+    assert set(map(frozenset, workloads.values())) == {frozenset({"pytorch", "jax"})}
+
+
+def _verdict(kind, verdict):
+    return Verdict(kind=kind, verdict=verdict, reason="", ratio=1.0, half_width=0.01)
+
+
+@pytest.mark.parametrize(
+    ("kind", "verdict", "right"),
+    [
+        (EQUAL, "same", True),
+        (EQUAL, "unclear", True),
+        (EQUAL, "faster", False),
+        (EQUAL, "slower", False),
+        (EQUAL, "incomparable", None),
+        (SLOWER, "slower", True),
+        (SLOWER, "faster", False),
+        (SLOWER, "unclear", None),
+        (SLOWER, "same", None),
+    ],
+)
+def test_which_verdicts_are_right(kind, verdict, right):
+    assert _verdict(kind, verdict).right is right
+
+
+def test_pairs_are_counted_by_kind():
+    found = [_verdict(EQUAL, "same"), _verdict(EQUAL, "slower"), _verdict(SLOWER, "unclear")]
+    counted = pairs.summary(found, 10)
+    assert counted["kinds"] == {
+        EQUAL: {"pairs": 2, "wrong": 1, "right": 1},
+        SLOWER: {"pairs": 1, "wrong": 0, "right": 0},
+    }
+    assert json.loads(json.dumps(counted))["verdicts"][0] == attrs.asdict(found[0])
