@@ -42,21 +42,22 @@ def run(options: argparse.Namespace) -> int:
     threads = usable_cpus() if options.threads is None else options.threads
     if not 1 <= threads <= usable_cpus():
         print(
-            f"cbs: --threads {threads} can not be measured on {usable_cpus()} CPUs", file=sys.stderr
+            f"cbs: --threads {threads} cannot be measured on {usable_cpus()} CPUs", file=sys.stderr
         )
+        return EXIT_FAILED
+    if roofs.accelerator_of(options.device) is None:
+        known = ", ".join(roofs.DEVICES)
+        print(f"cbs: no ceilings of -device {options.device!r}; choices: {known}", file=sys.stderr)
         return EXIT_FAILED
     findings = examine(System(artifact_root=root_dir()))
     if not options.json:
         _print_findings(findings)
-    measured = roofs.load_ceilings(threads)
+    on_cpu = roofs.accelerator_of(options.device) == "cpu"
+    measured = roofs.load_ceilings(threads) if on_cpu else None
     if options.ceilings:
-        try:
-            measured = roofs.measure_ceilings(threads, say=lambda line: errors.print(Text(line)))
-            path = roofs.save_ceilings(measured)
-        except (roofs.CeilingsError, OSError) as error:
-            print(f"cbs: {error}", file=sys.stderr)
+        measured = _measure(options.device, threads, errors)
+        if measured is None:
             return EXIT_FAILED
-        errors.print(Text(f"ceilings: {path}"))
     floor = None
     if options.noise_floor:
         try:
@@ -79,12 +80,32 @@ def run(options: argparse.Namespace) -> int:
     return EXIT_UNFIT if options.strict and unfit else EXIT_OK
 
 
+def _measure(device: str, threads: int, errors: Console) -> roofs.Ceilings | None:
+    """Returns the ceilings, measured now and kept; None where that failed, which it says."""
+    try:
+        measured = roofs.measure_ceilings(
+            threads, say=lambda line: errors.print(Text(line)), device=device
+        )
+        path = roofs.save_ceilings(measured)
+    except roofs.CeilingsError as error:
+        print("\n    ".join([f"cbs: {error.summary}", *error.reasons]), file=sys.stderr)
+        return None
+    except OSError as error:
+        print(f"cbs: {error}", file=sys.stderr)
+        return None
+    errors.print(Text(f"ceilings: {path}"))
+    return measured
+
+
 def as_json(
     findings: Sequence[Finding],
     measured: roofs.Ceilings | None,
     floor: noise.NoiseFloor | None = None,
 ) -> dict[str, object]:
-    """Returns findings, ceilings (null when they were never measured) and noise floor as JSON."""
+    """Returns findings, ceilings and noise floor as JSON.
+
+    Ceilings are null when they were never measured; those of a GPU unless they are measured now.
+    """
     return {
         "findings": [attrs.asdict(finding) for finding in findings],
         "ceilings": attrs.asdict(measured) if measured else None,
@@ -106,29 +127,51 @@ def findings_table(findings: Sequence[Finding]) -> Table:
 
 def ceilings_table(measured: roofs.Ceilings) -> Table:
     """Returns a table of the ceilings, the best of each data type marked."""
-    title = f"{measured.cpu_model}, {measured.threads} threads, {measured.date}"
+    title = (
+        f"{measured.gpu or f'{measured.cpu_model}, {measured.threads} threads'}, {measured.date}"
+    )
     if measured.contended:
         title += " (others were busy: the truth is higher)"
     table = Table(title=title, title_justify="left")
     for heading in ("what", "through", "size"):
         table.add_column(heading)
     table.add_column("best", justify="right")
+    if measured.gpu:
+        table.add_column("clock")
     for gemm in measured.gemms:
         mark = " *" if gemm is measured.best_gemm(gemm.data_type) else ""
         table.add_row(
             f"product {gemm.data_type}",
             f"{gemm.library} {gemm.version}",
             str(gemm.size),
-            f"{gemm.gflops:.3g} GFLOP/s{mark or '  '}",
+            f"{_product_rate(gemm.gflops)}{mark or '  '}",
+            *([_clock(gemm)] if measured.gpu else ()),
         )
     for copy in measured.copies:
         table.add_row(
-            f"copy, {copy.threads} threads",
-            f"numpy {copy.version}",
+            f"copy, {copy.threads} threads" if copy.threads else "copy",
+            f"{copy.library} {copy.version}",
             f"{copy.buffer_bytes / 2**20:.0f} MiB",
-            f"{copy.gb_per_s:.3g} GB/s  ",
+            f"{_digits(copy.gb_per_s)} GB/s  ",
+            *([_clock(copy)] if measured.gpu else ()),
         )
     return table
+
+
+def _product_rate(gflops: float) -> str:
+    many = 1e4
+    return f"{gflops:.3g} GFLOP/s" if gflops < many else f"{_digits(gflops / 1e3)} TFLOP/s"
+
+
+def _digits(value: float) -> str:
+    """Returns three significant digits, never in exponent form."""
+    return f"{float(f'{value:.3g}'):g}"
+
+
+def _clock(rate: roofs.Gemm | roofs.Copy) -> str:
+    """Returns the clock of a GPU and what held it back."""
+    clock = "not told" if rate.sm_mhz is None else f"{rate.sm_mhz} MHz"
+    return f"{clock}, held back by {', '.join(rate.held_back_by)}" if rate.held_back_by else clock
 
 
 def noise_table(floor: noise.NoiseFloor) -> Table:

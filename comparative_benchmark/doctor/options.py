@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from comparative_benchmark.cli_options import spellings
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 
@@ -11,7 +12,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ceilings",
         action="store_true",
-        help="also measure the best matrix product and copy (about a minute), and keep them",
+        help="also measure the best matrix product and copy (a minute or two), and keep them",
+    )
+    parser.add_argument(
+        *spellings("-device", "--target-device"),
+        dest="device",
+        default="host-cpu",
+        help="device of the ceilings, e.g. host-gpu (default: %(default)s)",
     )
     parser.add_argument(
         "--noise-floor",
@@ -23,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also work out how far unchanged programs lie apart in these results, and keep it",
     )
     parser.add_argument(
-        "--threads", type=int, help="threads of the ceilings (default: usable CPUs)"
+        "--threads", type=int, help="threads of the ceilings of a CPU (default: usable CPUs)"
     )
     parser.add_argument(
         "--strict", action="store_true", help="exit with 2 on a warning or a problem"

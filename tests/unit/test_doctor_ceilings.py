@@ -1,11 +1,13 @@
 """The ceilings of a machine, and how close to them a result comes."""
 
 import json
+import subprocess
 
 import attrs
 import pytest
 
-from comparative_benchmark.doctor import ceilings
+from comparative_benchmark.doctor import _children, _cpu_ceilings, ceilings
+from comparative_benchmark.doctor._children import Answer, Budget
 from comparative_benchmark.doctor.ceilings import Ceilings, Copy, Gemm, share_of_roof
 
 CPU = "sys/devices/system/cpu"
@@ -73,6 +75,41 @@ def test_a_damaged_file_is_none(root, monkeypatch, text):
     assert ceilings.load_ceilings(2) is None
 
 
+def test_files_of_the_first_schema_still_load(root, monkeypatch):
+    """What `cbs doctor --ceilings` wrote when it knew CPUs alone."""
+    monkeypatch.setattr(ceilings, "_cpu_model", lambda: ROOF.cpu_model)
+    first = {
+        "cpu_model": ROOF.cpu_model, "threads": 2, "date": ROOF.date, "skipped": [],
+        "contended": False, "schema": 1,
+        "gemms": [
+            {"data_type": "fp32", "library": "numpy", "version": "1", "size": 512, "gflops": 5.0}
+        ],
+        "copies": [{"threads": 2, "buffer_bytes": 1, "version": "1", "gb_per_s": 10.0}],
+    }  # fmt: skip
+    path = root / "ceilings-some-cpu-2-0-ghz-2.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(first))
+    found = ceilings.load_ceilings(2)
+    assert (found.gpu, found.best_gemm("fp32").gflops) == (None, 5.0)
+    assert (found.best_copy().gb_per_s, found.best_copy().library) == (10.0, "numpy")
+
+
+def test_a_gpu_has_a_file_of_its_own(root):
+    ceilings.save_ceilings(ROOF)
+    own = attrs.evolve(
+        ROOF,
+        gpu="NVIDIA H100 80GB HBM3",
+        threads=None,
+        gemms=(attrs.evolve(ROOF.gemms[0], sm_mhz=1755, held_back_by=("power cap",)),),
+        copies=(Copy(threads=None, library="torch", buffer_bytes=1, version="1", gb_per_s=3e3),),
+    )
+    assert ceilings.save_ceilings(own) == root / "ceilings-nvidia-h100-80gb-hbm3.json"
+    assert ceilings.load_ceilings(2, gpu="NVIDIA H100 80GB HBM3") == own
+    assert own.best_copy().gb_per_s == 3e3
+    assert ceilings.load_ceilings(2, gpu="NVIDIA H200") is None
+    assert ceilings.load_ceilings(2, ROOF.cpu_model) == ROOF
+
+
 def test_all_last_level_caches_count_once(tmp_path):
     for cpu, shared in enumerate(["0-1", "0-1", "2-3", "2-3"]):
         for index, size in ((0, "32K"), (3, "16384K")):
@@ -80,8 +117,8 @@ def test_all_last_level_caches_count_once(tmp_path):
             path.mkdir(parents=True)
             (path / "size").write_text(size + "\n")
             (path / "shared_cpu_list").write_text((shared if index else str(cpu)) + "\n")
-    assert ceilings.last_level_cache_bytes(tmp_path) == 2 * 16384 * 1024
-    assert ceilings.last_level_cache_bytes(tmp_path / "nowhere") == 0
+    assert _cpu_ceilings.last_level_cache_bytes(tmp_path) == 2 * 16384 * 1024
+    assert _cpu_ceilings.last_level_cache_bytes(tmp_path / "nowhere") == 0
 
 
 def test_measured_ceilings_name_what_could_not_be_measured(monkeypatch):
@@ -90,29 +127,73 @@ def test_measured_ceilings_name_what_could_not_be_measured(monkeypatch):
         ("_copy",): {"version": "1", "gb_per_s": 2.0},
     }
 
-    def child(*arguments):
-        fitting = (key for key in answers if arguments[: len(key)] == key)
-        return answers.get(next(fitting, ()), "no such thing")
+    def ask(module, arguments, budget):
+        asked = (module, *arguments)
+        values = next((answers[key] for key in answers if asked[: len(key)] == key), None)
+        return Answer(values=values, problem="" if values else "no such thing")
 
-    monkeypatch.setattr(ceilings, "_child", child)
-    monkeypatch.setattr(ceilings, "_products", lambda: [("torch", "fp32"), ("jax", "bf16")])
+    monkeypatch.setattr(_children, "ask", ask)
+    monkeypatch.setattr(_cpu_ceilings, "products", lambda: [("torch", "fp32"), ("jax", "bf16")])
     found = ceilings.measure_ceilings(1)
     assert [gemm.gflops for gemm in found.gemms] == [5.0]
     assert [copy.threads for copy in found.copies] == [1]
     assert found.skipped == ("jax bf16: no such thing",)
+    assert found.gpu is None
     answers.clear()
     with pytest.raises(ceilings.CeilingsError, match="jax bf16: no such thing"):
         ceilings.measure_ceilings(1)
 
 
+@pytest.mark.parametrize("device", ["host-cpu", "host-gpu"])
+def test_a_spent_budget_starts_no_process(monkeypatch, device):
+    monkeypatch.setattr(_children.subprocess, "run", None)
+    with pytest.raises(ceilings.CeilingsError, match="no time left"):
+        ceilings.measure_ceilings(1, device=device, budget_s=1.0)
+
+
 def test_a_child_that_fails_says_why():
-    assert "numpy has no bf16 product" in ceilings._child("_gemm", "numpy", "bf16", "1")
-    assert "only" in ceilings._child("_gemm", "numpy", "fp32", "100000")
+    assert "numpy has no bf16 product" in ask("_gemm", "numpy", "bf16", "1").problem
+    assert "only" in ask("_gemm", "numpy", "fp32", "100000").problem
+    assert ask("_gemm", "numpy", "fp32", "100000").values is None
 
 
-def test_the_children_measure(monkeypatch):
-    copied = ceilings._child("_copy", str(2**20), "1")
+def test_a_child_that_ends_badly_keeps_what_it_measured(monkeypatch):
+    def ends(printed, complaint, code):
+        def run(command, *, timeout, **_):
+            if code is None:
+                raise subprocess.TimeoutExpired(command, timeout, output=printed.encode())
+            return subprocess.CompletedProcess(command, code, printed, complaint)
+
+        monkeypatch.setattr(_children.subprocess, "run", run)
+        return ask("_gemm")
+
+    lines = '{"size": 1}\n{"size": 2}\na library says something\n'
+    assert ends(lines, "", 0) == Answer(values={"size": 2})
+    assert ends(lines, "Traceback ...\nRuntimeError: a fault\n", 1) == Answer(
+        values={"size": 2}, problem="RuntimeError: a fault"
+    )
+    assert ends(lines + '{"size"', "", None) == Answer(
+        values={"size": 2}, problem="no answer within 120 s"
+    )
+    assert ends("", "", -9) == Answer(problem="ended with -9 and printed nothing")
+    assert ends("3\n", "", 0) == Answer(problem="ended with 0 and printed nothing")
+
+
+def test_a_process_has_what_is_left_of_the_budget(monkeypatch):
+    monkeypatch.setattr(_children.time, "monotonic", lambda: 100.0)
+    assert Budget.of(None).timeout_s() == 120.0
+    assert Budget.of(300.0).timeout_s() == 120.0
+    assert Budget.of(50.0).timeout_s() == 50.0
+    assert Budget.of(3.9).timeout_s() == 0.0
+
+
+def test_the_children_measure():
+    copied = ask("_copy", str(2**20), "1").values
     assert copied["gb_per_s"] > 0
-    product = ceilings._child("_gemm", "numpy", "fp32", "1")
+    product = ask("_gemm", "numpy", "fp32", "1").values
     assert product["gflops"] > 0.1
     assert product["size"] >= 512
+
+
+def ask(module, *arguments):
+    return _children.ask(module, arguments, Budget())

@@ -1,0 +1,148 @@
+"""What a CPU or a GPU can reach at best, and how close to it a result comes."""
+
+import math
+from collections.abc import Sequence
+
+import attrs
+
+SCHEMA = 2
+# Files of schema 1 are of CPUs; what they lack has a default.
+READABLE_SCHEMAS = (1, SCHEMA)
+
+
+class CeilingsError(Exception):
+    """The ceilings could not be measured.
+
+    Attributes:
+      summary: that nothing could be measured.
+      reasons: why, one for each library.
+    """
+
+    def __init__(self, summary: str, reasons: Sequence[str] = ()) -> None:
+        super().__init__(f"{summary}: {'; '.join(reasons)}" if reasons else summary)
+        self.summary = summary
+        self.reasons = tuple(reasons)
+
+
+@attrs.frozen(kw_only=True)
+class Gemm:
+    """The best rate of a square matrix product, over several sizes and repeats.
+
+    Attributes:
+      data_type: "tf32" is a product of fp32 matrices that TensorFloat-32 units compute; "fp32" is
+        computed without them. "fp8" is e4m3 with one scale for each matrix and a bf16 result.
+      size: rows and columns of the matrices.
+      sm_mhz: clock of a GPU during the product; None on a CPU, or where the driver does not tell.
+      held_back_by: what kept that clock from being higher; None where the driver does not tell.
+    """
+
+    data_type: str
+    library: str
+    version: str
+    size: int
+    gflops: float = attrs.field(validator=attrs.validators.gt(0))
+    sm_mhz: int | None = None
+    held_back_by: tuple[str, ...] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Copy:
+    """The best rate of a copy in memory; bytes read and bytes written both count.
+
+    The bandwidth of a copy is not that of reading: a kernel that only reads may exceed it, as
+    memory does not turn from reading to writing and back for it.
+
+    Attributes:
+      threads: of the CPU; None for a copy within the memory of a GPU.
+      sm_mhz, held_back_by: as those of `Gemm`.
+    """
+
+    threads: int | None
+    buffer_bytes: int
+    version: str
+    gb_per_s: float = attrs.field(validator=attrs.validators.gt(0))
+    library: str = "numpy"
+    sm_mhz: int | None = None
+    held_back_by: tuple[str, ...] | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Ceilings:
+    """What a CPU was measured to reach with so many threads, or what a GPU was.
+
+    Attributes:
+      cpu_model: of the machine, also where a GPU was measured.
+      threads: None for a GPU.
+      gemms: one for each library and data type that could be measured.
+      copies: one for one thread, one for all; of a GPU only one.
+      skipped: what could not be measured, and why.
+      contended: others took CPU time meanwhile (None: not known, as on GPUs), so the truth is
+        higher.
+      gpu: name of the GPU, as its driver tells it; None where the CPU was measured.
+    """
+
+    cpu_model: str
+    threads: int | None
+    date: str
+    gemms: tuple[Gemm, ...]
+    copies: tuple[Copy, ...]
+    skipped: tuple[str, ...] = ()
+    contended: bool | None = None
+    gpu: str | None = None
+    schema: int = SCHEMA
+
+    def best_gemm(self, data_type: str) -> Gemm | None:
+        """Returns the fastest product of a data type, over libraries."""
+        found = [gemm for gemm in self.gemms if gemm.data_type == data_type]
+        return max(found, key=lambda gemm: gemm.gflops, default=None)
+
+    def best_copy(self) -> Copy | None:
+        """Returns the fastest copy with no more threads than these ceilings are for."""
+        found = [
+            copy
+            for copy in self.copies
+            if copy.threads is None or self.threads is None or copy.threads <= self.threads
+        ]
+        return max(found, key=lambda copy: copy.gb_per_s, default=None)
+
+
+def share_of_roof(
+    flops: float | None,
+    bytes_moved: float | None,
+    latency_ms: float,
+    ceilings: Ceilings,
+    data_type: str,
+) -> float | None:
+    """Returns the shortest time that the roofline allows over the time that was taken.
+
+    The shortest time is the longer one of `flops / peak` and `bytes / bandwidth` (Williams,
+    Waterman and Patterson, "Roofline", CACM 52(4), 2009): arithmetic and transfers overlap at best.
+
+    It cannot tell which code is slow, nor whether flops were worth their while. Flops and bytes
+    are those that the model needs (`WorkloadCost`), not those that a compiler made of it, so that
+    all competitors have the same roof. Elementwise work is not in them: where it prevails, a small
+    share is not the compiler's fault. Weights that stay in the caches move faster than the copy,
+    reading alone may be faster than it, too, and ceilings measured on a busy machine are too low:
+    each can lift the result above 1, which then says that the ceiling does not fit. Programs of
+    mixed data types are judged by one peak.
+
+    Args:
+      flops: floating-point operations of one iteration, a multiply-add counted as two.
+      bytes_moved: bytes of weights, inputs and outputs, each once.
+      latency_ms: of one iteration.
+      ceilings: of this machine, for the same number of threads; of this GPU.
+      data_type: "fp32", "tf32", "fp16", "bf16" or "fp8".
+
+    Returns:
+      The share; None where a number is missing, not finite or not positive, or where there is no
+      ceiling to compare with. Missing flops or bytes are None: one alone gives no roof.
+    """
+    gemm, copy = ceilings.best_gemm(data_type), ceilings.best_copy()
+    if flops is None or bytes_moved is None or gemm is None or copy is None:
+        return None
+    if not all(map(math.isfinite, (flops, bytes_moved, latency_ms))):
+        return None
+    if min(flops, bytes_moved) < 0 or max(flops, bytes_moved) == 0 or latency_ms <= 0:
+        return None
+    shortest_s = max(flops / (gemm.gflops * 1e9), bytes_moved / (copy.gb_per_s * 1e9))
+    return shortest_s * 1e3 / latency_ms
