@@ -261,8 +261,8 @@ def _report_command(options: argparse.Namespace) -> int:
 
 def _show_command(options: argparse.Namespace) -> int:
     from comparative_benchmark.console import Console
-    from comparative_benchmark.doctor.ceilings import load_ceilings
     from comparative_benchmark.results.store import ResultsFile, ResultsFileError
+    from comparative_benchmark.roofs import known_ceilings
 
     try:
         if not options.results.exists():
@@ -270,10 +270,9 @@ def _show_command(options: argparse.Namespace) -> int:
         document = ResultsFile(options.results).document()
     except ResultsFileError as error:
         raise UsageError(str(error)) from error
-    # Those of the machine that measured, if it has been this one.
-    host = document["execution_environment"].get("host") or {}
-    ceilings = load_ceilings(host.get("threads"), host.get("cpu_model"))
     records = document["benchmarks"]
+    # Those of the machine that measured, if it has been this one.
+    ceilings = known_ceilings(records, document["execution_environment"].get("host") or {})
     Console().results(records, baseline=options.baseline, ceilings=ceilings)
     return EXIT_OK
 

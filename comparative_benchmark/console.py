@@ -84,14 +84,14 @@ class Console:
         records: Sequence[Record],
         *,
         baseline: str | None = None,
-        ceilings: Ceilings | None = None,
+        ceilings: Sequence[Ceilings] = (),
     ) -> None:
         """Prints results, workload x backend, and what is to be known of those that failed.
 
         Args:
           records: what to print.
           baseline: competitor to take ratios against; None for no ratios.
-          ceilings: what the machine can do at best; None for no shares of the roof.
+          ceilings: what the devices can do at best; none for no shares of the roof.
         """
         compiled = [metrics_of(r).get("stop_reason") == "compile_only" for r in records]
         if any(compiled):

@@ -34,11 +34,11 @@ def style_of(status: str) -> str:
 
 
 def results_table(
-    records: Sequence[Record], *, baseline: str | None = None, ceilings: Ceilings | None = None
+    records: Sequence[Record], *, baseline: str | None = None, ceilings: Sequence[Ceilings] = ()
 ) -> Table:
     """Returns a table of results; only a right answer has a time.
 
-    With a baseline there are ratios (candidate / baseline) and verdicts; with the machine's
+    With a baseline there are ratios (candidate / baseline) and verdicts; with the devices'
     ceilings there are shares of the roof.
     """
     table = Table(title=None, pad_edge=False)

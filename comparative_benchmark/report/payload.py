@@ -8,7 +8,7 @@ from comparative_benchmark.phase_names import PHASES
 from comparative_benchmark.report.changes import Changes
 from comparative_benchmark.report.columns import Json, Tables, columns_of, short
 from comparative_benchmark.report.ratios import Judged
-from comparative_benchmark.report.roofs import Roofs, as_json, costs
+from comparative_benchmark.report.roofs import Roofs, as_json, costs, peak_of
 from comparative_benchmark.report.samples import dots_per_case
 from comparative_benchmark.report.trends import TrendPoint
 
@@ -43,6 +43,8 @@ def build(
             values["share"] = short(roofs.share(item.result, cost, item.interval.estimate))
         if (ceilings := roofs.of(item.result)) is not None:
             values["ceilings"] = tables.ceilings.position(as_json(ceilings))
+            if (peak := peak_of(item.result)) != item.result.case.data_type:
+                values["peak"] = tables.text(peak)
         for name, value in values.items():
             if value is not None:
                 columns.setdefault(name, [None] * len(judged))[position] = value

@@ -1,16 +1,20 @@
 """Where each workload and each machine stands in the roofline plot."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import attrs
 
-from comparative_benchmark.doctor.ceilings import Ceilings, load_ceilings, share_of_roof
-from comparative_benchmark.report.inputs import Result, number
+from comparative_benchmark.doctor.ceilings import (
+    Ceilings,
+    accelerator_of,
+    load_ceilings,
+    share_of_roof,
+)
+from comparative_benchmark.report.inputs import Result, number, text
 from comparative_benchmark.results.compare_samples import mapping
-from openxla.benchmark import devices
-
-_CPUS = {str(device) for device in devices.ALL_DEVICES if device.accelerator_type == "cpu"}
+from comparative_benchmark.roofs import gpu_names, peak_type
 
 
 @attrs.frozen(kw_only=True)
@@ -53,26 +57,33 @@ class Roofs:
     """The ceilings of the machines that measured, as far as `cbs doctor --ceilings` kept them."""
 
     def __init__(self, results: Sequence[Result]) -> None:
-        self._found: dict[tuple[Any, Any], Ceilings | None] = {}
-        for result in results:
-            key = _key(result.case.host)
-            if key not in self._found:
-                threads, model = key
-                known = isinstance(threads, int) and isinstance(model, str)
-                self._found[key] = load_ceilings(threads, model) if known else None
+        self._gpus = gpu_names(
+            (result.case.run_id, result.case.device, _gpu_of(result)) for result in results
+        )
+        self._cpu = cache(load_ceilings)
+        self._gpu = cache(lambda name: load_ceilings(gpu=name))
 
     def of(self, result: Result) -> Ceilings | None:
-        """Returns those of the machine of a result; None where not known, or not a CPU."""
-        if result.case.device not in _CPUS:
-            return None
-        return self._found.get(_key(result.case.host))
+        """Returns those of the CPU or GPU of a result; None where they are not known."""
+        accelerator = accelerator_of(result.case.device)
+        if accelerator == "gpu":
+            name = _gpu_of(result) or self._gpus.get((result.case.run_id, result.case.device))
+            return self._gpu(name) if name else None
+        threads, model = result.case.host.get("threads"), result.case.host.get("cpu_model")
+        known = isinstance(threads, int) and isinstance(model, str)
+        return self._cpu(threads, model) if known and accelerator == "cpu" else None
 
     def share(self, result: Result, cost: Cost | None, latency_ms: float) -> float | None:
         """Returns the share of the roof, see `share_of_roof`; None where it can not be told."""
         ceilings = self.of(result)
         if ceilings is None or cost is None:
             return None
-        return share_of_roof(cost.flops, cost.bytes, latency_ms, ceilings, result.case.data_type)
+        return share_of_roof(cost.flops, cost.bytes, latency_ms, ceilings, peak_of(result))
+
+
+def peak_of(result: Result) -> str:
+    """Returns the data type whose product rate a result is judged by."""
+    return peak_type(result.case.data_type, mapping(result.case.metrics, "program"))
 
 
 def as_json(ceilings: Ceilings) -> dict[str, Any]:
@@ -83,10 +94,11 @@ def as_json(ceilings: Ceilings) -> dict[str, Any]:
         "peaks": {name: gemm.gflops for name, gemm in peaks.items() if gemm},
         "bandwidth": copy.gb_per_s if copy else None,
         "threads": ceilings.threads,
+        "gpu": ceilings.gpu,
         "date": ceilings.date,
         "contended": ceilings.contended,
     }
 
 
-def _key(host: Mapping[str, Any]) -> tuple[Any, Any]:
-    return (host.get("threads"), host.get("cpu_model"))
+def _gpu_of(result: Result) -> str | None:
+    return text(mapping(result.case.metrics, "program"), "device_name")

@@ -1,11 +1,13 @@
 """What an iteration costs, on its way from a reference to the share of the roof."""
 
+import copy
 import sys
 import types
 
 import pytest
 
 from comparative_benchmark import roofs
+from comparative_benchmark.doctor import ceilings
 from comparative_benchmark.doctor.ceilings import Ceilings, CeilingsError, Copy, Gemm
 from comparative_benchmark.harness import contributed_model
 from comparative_benchmark.results.records import metrics_of, to_record
@@ -74,7 +76,7 @@ def shares(make_trial, finished):
             for key, value in change.items():
                 metrics[key] = metrics.get(key, {}) | value
             records.append(record)
-        return roofs.shares_of_roof(records, ROOF)
+        return roofs.shares_of_roof(records, [ROOF])
 
     return of
 
@@ -117,9 +119,9 @@ def test_a_cost_is_whole_numbers_and_texts(fields):
 def test_a_result_of_another_device_has_no_share(make_trial, finished):
     record = to_record(make_trial(NAME.format("PT"), "pt_inductor:eager"), finished(), run_id="1")
     metrics_of(record).update({"median_latency_ms": 20.0, **COUNTED})
-    assert roofs.shares_of_roof([record], ROOF) == ["50%"]
+    assert roofs.shares_of_roof([record], [ROOF]) == ["50%"]
     record["definition"]["device"] = "host-gpu"
-    assert roofs.shares_of_roof([record], ROOF) == [None]
+    assert roofs.shares_of_roof([record], [ROOF]) == [None]
 
 
 @pytest.fixture
@@ -131,10 +133,11 @@ def counted(make_trial, finished):
 
 def _ceilings(records, monkeypatch, *, measure, found=None, result=ROOF):
     said, saved = [], []
-    monkeypatch.setattr(roofs, "load_ceilings", lambda threads: found)
+    monkeypatch.setattr(roofs, "load_ceilings", lambda threads, gpu: found)
     monkeypatch.setattr(roofs, "save_ceilings", saved.append)
 
-    def measured(threads):
+    def measured(threads, device):
+        assert device == records[0]["definition"]["device"]
         if isinstance(result, Exception):
             raise result
         return result
@@ -146,24 +149,117 @@ def _ceilings(records, monkeypatch, *, measure, found=None, result=ROOF):
 
 def test_ceilings_are_measured_once_where_they_are_of_use(counted, monkeypatch):
     answer, said, saved = _ceilings(counted, monkeypatch, measure=True)
-    assert (answer, saved) == (ROOF, [ROOF])
+    assert (answer, saved) == ((ROOF,), [ROOF])
     assert said
-    assert _ceilings(counted, monkeypatch, measure=True, found=ROOF) == (ROOF, [], [])
+    assert _ceilings(counted, monkeypatch, measure=True, found=ROOF) == ((ROOF,), [], [])
 
 
 def test_a_first_look_is_told_how_to_measure_them(counted, monkeypatch):
     answer, (said,), saved = _ceilings(counted, monkeypatch, measure=False)
-    assert (answer, saved) == (None, [])
+    assert (answer, saved) == ((), [])
     assert "cbs doctor --ceilings" in said
 
 
 def test_nobody_waits_for_ceilings_of_no_use(counted, monkeypatch):
     metrics_of(counted[0]).pop("workload_cost")
-    assert _ceilings(counted, monkeypatch, measure=True) == (None, [], [])
+    assert _ceilings(counted, monkeypatch, measure=True) == ((), [], [])
 
 
 def test_ceilings_that_can_not_be_measured_cost_only_the_share(counted, monkeypatch):
     failure = CeilingsError("no product")
     answer, said, saved = _ceilings(counted, monkeypatch, measure=True, result=failure)
-    assert (answer, saved) == (None, [])
+    assert (answer, saved) == ((), [])
     assert said[-1] == "no share of the roof: no product"
+
+
+H100 = "NVIDIA H100 80GB HBM3"
+# 50 TFLOP/s, 400 with TF32, and 2 TB/s.
+ROOF_OF_H100 = Ceilings(
+    cpu_model="CPU",
+    threads=None,
+    gpu=H100,
+    date="2026-01-01T00:00:00+00:00",
+    gemms=tuple(
+        Gemm(data_type=data_type, library="torch", version="1", size=8192, gflops=gflops)
+        for data_type, gflops in (("fp32", 5e4), ("tf32", 4e5), ("bf16", 8e5))
+    ),
+    copies=(Copy(threads=None, library="torch", buffer_bytes=1, version="1", gb_per_s=2e3),),
+)
+
+
+@pytest.fixture
+def on_gpu(counted):
+    """Makes records of a GPU: 1 GFLOP in 40 us, where fp32 needs 20 us and tf32 2.5."""
+
+    def make(**program):
+        record = copy.deepcopy(counted[0])
+        record["definition"]["device"] = "host-gpu"
+        metrics_of(record)["median_latency_ms"] = 0.04
+        metrics_of(record)["program"] |= {"device_name": H100, "notes": {}} | program
+        return record
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("notes", "precision", "share"),
+    [
+        ({"tf32": False}, "fp32", "50%"),
+        ({"tf32": None}, "fp32", "50%"),
+        ({}, "fp32", "50%"),
+        ({"tf32": True}, "fp32", "6.2%"),
+        ({"tf32": True}, "bf16", "3.1%"),
+        ({"tf32": True}, "int8", None),
+    ],
+)
+def test_an_fp32_result_is_judged_by_the_units_that_computed_it(on_gpu, notes, precision, share):
+    record = on_gpu(notes=notes)
+    record["definition"]["precision"] = precision
+    assert roofs.shares_of_roof([record], [ROOF, ROOF_OF_H100]) == [share]
+
+
+def test_each_result_is_judged_by_its_own_device(on_gpu, counted):
+    other = on_gpu(device_name="NVIDIA H200")
+    other["run_id"] = "2"
+    records = [*counted, on_gpu(), other]
+    assert roofs.shares_of_roof(records, [ROOF, ROOF_OF_H100]) == ["50%", "50%", None]
+    assert roofs.shares_of_roof(records, [ROOF]) == ["50%", None, None]
+    assert roofs.shares_of_roof(records, [ROOF_OF_H100]) == [None, "50%", None]
+    assert roofs.shares_of_roof(records, []) == [None, None, None]
+
+
+def test_a_backend_that_cannot_name_the_gpu_is_judged_by_what_others_say(on_gpu):
+    silent = on_gpu(device_name=None)
+    assert roofs.shares_of_roof([silent], [ROOF_OF_H100]) == [None]
+    assert roofs.shares_of_roof([silent, on_gpu()], [ROOF_OF_H100]) == ["50%", "50%"]
+    # Of another run nobody knows, and two names are none.
+    silent["run_id"] = "2"
+    assert roofs.shares_of_roof([silent, on_gpu()], [ROOF_OF_H100]) == [None, "50%"]
+    silent["run_id"] = "1"
+    two = [silent, on_gpu(), on_gpu(device_name="NVIDIA H200")]
+    assert roofs.shares_of_roof(two, [ROOF_OF_H100]) == [None, "50%", None]
+
+
+def test_the_ceilings_of_a_gpu_are_measured_once(on_gpu, monkeypatch):
+    records = [on_gpu(), on_gpu()]
+    answer, said, saved = _ceilings(records, monkeypatch, measure=True, result=ROOF_OF_H100)
+    assert (answer, saved) == ((ROOF_OF_H100,), [ROOF_OF_H100])
+    assert "two minutes" in said[0]
+    answer, (said,), _ = _ceilings(records, monkeypatch, measure=False)
+    assert "`cbs doctor --ceilings -device host-gpu`" in said
+
+
+def test_a_gpu_without_a_name_has_no_ceilings(on_gpu, monkeypatch):
+    found = _ceilings([on_gpu(device_name=None)], monkeypatch, measure=True)
+    assert found == ((), [], [])
+
+
+def test_ceilings_are_kept_by_device_and_found_again(on_gpu, counted):
+    host = {"threads": 2, "cpu_model": "CPU"}
+    records = [*counted, on_gpu()]
+    assert roofs.known_ceilings(records, host) == ()
+    for one in (ROOF, ROOF_OF_H100):
+        ceilings.save_ceilings(one)
+    assert roofs.known_ceilings(records, host) == (ROOF, ROOF_OF_H100)
+    assert roofs.known_ceilings([on_gpu()], {}) == (ROOF_OF_H100,)
+    assert roofs.known_ceilings(counted, host | {"threads": 1}) == ()

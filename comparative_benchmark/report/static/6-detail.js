@@ -119,12 +119,12 @@ function rooflinePart(item, width) {
   const cost = item.workload.cost;
   if (!cost || !item.ms || item.workload.quantity !== "latency") return null;
   const ceilings = value(item.index, "ceilings") === null ? null : DATA.ceilings[value(item.index, "ceilings")];
-  const peak = ceilings?.peaks[item.workload.data_type];
+  const peak = ceilings?.peaks[textOf(item.index, "peak") ?? item.workload.data_type];
   const base = baselineOf(item);
   const marks = [item, base !== item ? base : null].filter((other) => other?.ms).map((other) => ({ name: other.runnerName, ms: other.ms[0] }));
   const share = value(item.index, "share");
   return part("Roofline",
-    peak && ceilings.bandwidth && cost[0] && cost[1] ? figure(rooflinePlot(width, cost, ceilings, peak, marks), `Ceilings measured ${when(ceilings.date)} with ${ceilings.threads} threads${ceilings.contended ? ", while others disturbed" : ""}.`) : null,
+    peak && ceilings.bandwidth && cost[0] && cost[1] ? figure(rooflinePlot(width, cost, ceilings, peak, marks), `Ceilings measured ${when(ceilings.date)} ${ceilings.gpu ? `on ${ceilings.gpu}` : `with ${ceilings.threads} threads`}${ceilings.contended ? ", while others disturbed" : ""}.`) : null,
     facts([
       ["an iteration", `${large(cost[0])}flop, ${bytes(cost[1])}; counted from ${text(cost[2])}`],
       ["reached", `${digits(cost[0] / item.ms[0] / 1e6)} GFLOP/s, ${digits(cost[1] / item.ms[0] / 1e6)} GB/s`],
