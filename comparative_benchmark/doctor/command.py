@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     on_cpu = roofs.accelerator_of(options.device) == "cpu"
     measured = roofs.load_ceilings(threads) if on_cpu else None
     if options.ceilings:
-        measured = _measure(options.device, threads, errors)
+        measured = _measure(options, threads, errors)
         if measured is None:
             return EXIT_FAILED
     floor = None
@@ -80,11 +80,14 @@ def run(options: argparse.Namespace) -> int:
     return EXIT_UNFIT if options.strict and unfit else EXIT_OK
 
 
-def _measure(device: str, threads: int, errors: Console) -> roofs.Ceilings | None:
+def _measure(options: argparse.Namespace, threads: int, errors: Console) -> roofs.Ceilings | None:
     """Returns the ceilings, measured now and kept; None where that failed, which it says."""
     try:
         measured = roofs.measure_ceilings(
-            threads, say=lambda line: errors.print(Text(line)), device=device
+            threads,
+            say=lambda line: errors.print(Text(line)),
+            device=options.device,
+            budget_s=options.budget,
         )
         path = roofs.save_ceilings(measured)
     except roofs.CeilingsError as error:

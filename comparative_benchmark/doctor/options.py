@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from comparative_benchmark.cli_options import spellings
+from comparative_benchmark.cli_options import seconds, spellings
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 
@@ -31,6 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--threads", type=int, help="threads of the ceilings of a CPU (default: usable CPUs)"
+    )
+    parser.add_argument(
+        "--budget",
+        type=seconds,
+        metavar="S",
+        help="seconds that all ceilings may take; rates that do not fit are left out (default: "
+        "none)",
     )
     parser.add_argument(
         "--strict", action="store_true", help="exit with 2 on a warning or a problem"

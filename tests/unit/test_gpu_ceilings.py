@@ -543,6 +543,14 @@ def test_doctor_keeps_and_prints_the_ceilings_of_a_gpu(monkeypatch, capsys, root
     assert ceilings.load_ceilings(gpu=H100).best_gemm("bf16").gflops == 8e5
 
 
+def test_doctor_takes_no_longer_than_it_may(monkeypatch, capsys):
+    Children(monkeypatch, ALL)
+    monkeypatch.setattr(command, "examine", lambda _: [])
+    assert run_doctor("--ceilings", "-device", "host-gpu", "--budget", "60") == 0
+    assert "torch fp32: no time left" in capsys.readouterr().err
+    assert [gemm.data_type for gemm in ceilings.load_ceilings(gpu=H100).gemms] == ["bf16"]
+
+
 @pytest.mark.parametrize("device", ["pixel-6-pro", "host-tpu"])
 def test_doctor_has_no_ceilings_of_other_devices(capsys, device):
     assert run_doctor("-device", device) == 1
