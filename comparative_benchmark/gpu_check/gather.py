@@ -13,12 +13,14 @@ from xml.etree import ElementTree
 
 import attrs
 
+from comparative_benchmark.doctor.ceilings import Ceilings, load_ceilings
 from comparative_benchmark.gpu_check.driver import Ending, Outcome
 from comparative_benchmark.gpu_check.plan import Machine
 from comparative_benchmark.harness.host import describe, git_revision, usable_cpus
 from comparative_benchmark.results.compare import Comparison, compare_to_baseline
 from comparative_benchmark.results.records import Record, competitor_of, metrics_of
 from comparative_benchmark.results.store import ResultsFile, ResultsFileError
+from comparative_benchmark.roofs import shares_of_roof
 
 BASELINE = "pt_inductor:eager"
 _PACKAGES = (
@@ -49,6 +51,8 @@ class Found:
       cells: of the matrix, as `cbs parity` wrote them.
       records: of all races and runs.
       comparisons: of the races against `BASELINE`.
+      ceilings: of the device; None where they have not been measured.
+      shares: of the roof, one for each record; None where there is none.
       faults, pairs: what these steps answered; empty where they have not.
       tests: None where none were run.
       findings: what is not as it must be, a sentence each.
@@ -60,6 +64,8 @@ class Found:
     cells: Sequence[Mapping[str, Any]]
     records: Sequence[Record]
     comparisons: Sequence[Comparison]
+    ceilings: Ceilings | None
+    shares: Sequence[str | None]
     faults: Sequence[Mapping[str, Any]]
     pairs: Mapping[str, Any]
     tests: Tests | None
@@ -79,6 +85,7 @@ class Found:
             ],
             "faults": list(self.faults),
             "pairs": dict(self.pairs),
+            "ceilings": attrs.asdict(self.ceilings) if self.ceilings else None,
             "findings": list(self.findings),
         }
 
@@ -100,12 +107,16 @@ def gather(machine: Machine, outcomes: Sequence[Outcome], *, started: float) -> 
         *(f"test failed: {name}" for name in (tests.failed if tests else ())),
     ]
     statuses = [entry["status"] for entry in (*cells, *records)]
+    facts = _facts(machine)
+    ceilings = load_ceilings(gpu=facts.get("GPU"))
     return Found(
-        facts={**_facts(machine), "minutes": f"{(time.monotonic() - started) / 60:.1f}"},
+        facts={**facts, "minutes": f"{(time.monotonic() - started) / 60:.1f}"},
         outcomes=tuple(outcomes),
         cells=cells,
         records=records,
         comparisons=compare_to_baseline(raced, BASELINE),
+        ceilings=ceilings,
+        shares=shares_of_roof(records, [ceilings] if ceilings else []),
         faults=faults,
         pairs=pairs,
         tests=tests,

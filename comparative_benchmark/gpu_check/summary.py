@@ -20,6 +20,7 @@ def as_markdown(found: Found) -> str:
         ("## Right everywhere?", found.cells, _matrix),
         ("## Measured", found.records, _measured),
         ("## Verdicts", found.comparisons, _verdicts),
+        ("## Ceilings", found.ceilings, _ceilings),
         ("## Planted faults", found.faults, _faults),
         ("## Verdicts on pairs whose ratio is known", found.pairs, _pairs),
         ("## Tests", found.tests, _tests),
@@ -95,8 +96,13 @@ def _measured(found: Found) -> list[str]:
     headings = (
         *("model", "competitor", "status", "latency ms", "dispatch ms", "device clock ms"),
         *("device memory MB", "cold compile s", "warm compile s", "cache hits cold, warm", "TF32"),
+        "share of the roof",
     )
-    return table(headings, [_measured_row(record) for record in found.records])
+    rows = [
+        (*_measured_row(record), share or _DASH)
+        for record, share in zip(found.records, found.shares, strict=True)
+    ]
+    return table(headings, rows)
 
 
 def _measured_row(record: Record) -> tuple[str, ...]:
@@ -129,6 +135,26 @@ def _verdicts(found: Found) -> list[str]:
     ]
     headings = ("workload", "competitor", f"time by {BASELINE} (98 %)", "verdict", "reason")
     return table(headings, rows)
+
+
+def _ceilings(found: Found) -> list[str]:
+    ceilings = found.ceilings
+    if ceilings is None:
+        return []
+    rows = [
+        (
+            f"product {item.data_type}",
+            f"{item.library} {item.version}",
+            f"{item.gflops:.4g} GFLOP/s",
+        )
+        for item in ceilings.gemms
+    ]
+    rows += [
+        ("copy", f"{item.library} {item.version}", f"{item.gb_per_s:.4g} GB/s")
+        for item in ceilings.copies
+    ]
+    skipped = [f"- not measured: {_cell(reason)}" for reason in ceilings.skipped]
+    return [*table(("what", "through", "best"), rows), *([""] if skipped else []), *skipped]
 
 
 def _faults(found: Found) -> list[str]:

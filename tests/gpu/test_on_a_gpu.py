@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+from comparative_benchmark.doctor import ceilings
 from comparative_benchmark.harness import gpu_clocks
 
 COMPETITORS = (
@@ -99,3 +100,15 @@ def test_conditions_of_each_block_hold_the_gpu(measured, competitor):
     for process in found["processes"]:
         for block in process["blocks"]:
             assert block["conditions"]["gpus_at_end"][0]["sm_mhz"] > 0
+
+
+def test_ceilings_of_this_gpu(torch, tmp_path, monkeypatch):
+    monkeypatch.setenv("CBS_ROOT_DIR", str(tmp_path))
+    found = ceilings.measure_ceilings(device="host-gpu", budget_s=60)
+    assert found.gpu == torch.cuda.get_device_name(0)
+    assert found.best_copy() is not None
+    fp32, bf16 = (found.best_gemm(name) for name in ("fp32", "bf16"))
+    assert fp32 is not None
+    assert bf16 is not None
+    if torch.cuda.get_device_capability() >= (8, 0):
+        assert bf16.gflops > 2 * fp32.gflops

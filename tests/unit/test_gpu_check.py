@@ -12,6 +12,7 @@ import pytest
 from report_support import document, record
 from tests_support import processes_of
 
+from comparative_benchmark.doctor.ceilings import Ceilings, Copy, Gemm
 from comparative_benchmark.gpu_check import __main__ as command
 from comparative_benchmark.gpu_check import driver, plan
 from comparative_benchmark.gpu_check.driver import Ending
@@ -41,6 +42,20 @@ def records(tmp_path_factory):
     fields = {"device": "host-gpu", "model": "later"}
     made = {
         "document": document(),
+        "ceilings": attrs.asdict(
+            Ceilings(
+                cpu_model="A CPU",
+                gpu="NVIDIA Double",
+                threads=None,
+                date="2026-01-01",
+                # The records' thousand operations take 2 and 1 ms.
+                gemms=[Gemm(data_type="fp32", library="torch", version="3", size=8, gflops=2e-3)],
+                copies=[
+                    Copy(threads=None, buffer_bytes=8, version="3", gb_per_s=1.0, library="torch")
+                ],
+                skipped=("torch fp8: no unit",),
+            )
+        ),
         "good": [
             record("w", "pt_inductor:eager", scale=2.0, metrics=metrics, **fields),
             record("w", "jax_xla:xla", scale=1.0, metrics=metrics, **fields),
@@ -115,9 +130,11 @@ def test_the_summary_of_a_good_gpu(check):
     # A reason keeps to its line, whatever a framework printed.
     assert "iree:cuda (jax) is unsupported: IREE finds no cuda device \\| &lt;b>" in text
     measured = next(line for line in text.splitlines() if line.startswith("| W0 | jax_xla:xla |"))
-    assert measured.endswith("| 0.2 | 0.9 | 512.5 | 0.9 | 0.09 | 0, 3 | off |")
+    assert measured.endswith("| 0.2 | 0.9 | 512.5 | 0.9 | 0.09 | 0, 3 | off | 50% |")
     assert "| label-w | jax_xla:xla |" in text
     assert "| faster |" in text
+    assert "| product fp32 | torch 3 | 0.002 GFLOP/s |" in text
+    assert "- not measured: torch fp8: no unit" in text
     assert "| hang | timeout | timeout | right | too long |" in text
     assert "| equal | 1 | 1 | 0 | 1.00% (median), 1.00% at most |" in text
     assert "2 passed, 0 failed, 1 skipped" in text

@@ -1,0 +1,61 @@
+"""The check's own steps for real, on the CPU: planted faults, and a pair whose ratio is known."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = [pytest.mark.alone, pytest.mark.frameworks]
+
+
+def _run(module, *arguments, environment, directory):
+    return subprocess.run(
+        [sys.executable, "-P", "-m", f"comparative_benchmark.gpu_check.{module}", *arguments],
+        env=environment,
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+
+
+def test_each_planted_fault_costs_its_own_trial(tmp_path, environment):
+    answer = tmp_path / "answer.json"
+    done = _run(
+        "planted.faults",
+        *("--device", "host-cpu", "--scratch", str(tmp_path), "--answer", str(answer)),
+        *("--first-run", "6"),
+        environment=environment,
+        directory=tmp_path,
+    )
+    found = json.loads(answer.read_text())["faults"]
+    assert {item["fault"]: item["status"] for item in found} == {
+        "good": "ok",
+        "memory": "out_of_memory",
+        "kernel-error": "failed",
+        "broken-context": "failed",
+        "killed-in-kernel": "crashed",
+        "hang": "timeout",
+        "none": "ok",
+        "foreign-process": "ok, contended",
+    }
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_race_of_three_whose_workers_start_together(tmp_path, environment):
+    answer = tmp_path / "answer.json"
+    done = _run(
+        "pairs",
+        *("--device", "host-cpu", "--backend", "jax_xla:xla", "--pairs", "1", "--seconds", "200"),
+        *("--model", "BERT_TINY_FP32_JAX_32XI32_BATCH1", "--answer", str(answer)),
+        environment=environment,
+        directory=tmp_path,
+    )
+    assert answer.exists(), done.stderr
+    equal, slower = json.loads(answer.read_text())["verdicts"]
+    # Which verdicts a noisy machine gives is not what this tests, but that there are ratios.
+    assert (equal["kind"], slower["kind"]) == ("equal", "slowed")
+    assert equal["ratio"] > 0
+    assert slower["ratio"] > 0
