@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from comparative_benchmark import tf32
 from comparative_benchmark.backend_api import (
     Array,
     Backend,
@@ -38,11 +39,13 @@ class JaxXla(Backend):
     def __init__(self, context: BackendContext) -> None:
         super().__init__(context)
         self._device = _device(context)
+        self._on_gpu = context.device.accelerator_type == "gpu"
         self._apply: Callable[..., Any] = lambda *_: None
         self._params: Any = ()
         self._model: Any = None
         self._inputs: tuple[Any, ...] = ()
         self._compiled: Any = None
+        self._types: frozenset[str] = frozenset()
         self._cache_hits = self._cache_misses = 0
         jax.monitoring.register_event_listener(self._count_cache_event)
 
@@ -55,12 +58,14 @@ class JaxXla(Backend):
         with self.context.phase("h2d"):
             resident = jax.device_put(tuple(inputs), self._device)
             self._inputs = jax.block_until_ready(resident)
+        arrays = jax.tree.leaves((self._params, self._inputs))
+        self._types = frozenset(str(leaf.dtype) for leaf in arrays)
 
     def compile(self) -> None:
         """Traces to a jaxpr, lowers to StableHLO, compiles with XLA: JAX tells them apart."""
-        with self.context.phase("trace"):
+        with self.context.phase("trace"), self._precision():
             traced = jax.jit(self._apply).trace(self._params, *self._inputs)
-        with self.context.phase("lower"):
+        with self.context.phase("lower"), self._precision():
             lowered = traced.lower()
         with self.context.phase("compile"):
             self._compiled = lowered.compile()
@@ -100,16 +105,21 @@ class JaxXla(Backend):
         facts.artifact_size_bytes = program.size_bytes(self._compiled)
         if statistics := self._device.memory_stats():
             facts.device_memory_peak_bytes = statistics.get("peak_bytes_in_use")
+        facts.notes["tf32"] = tf32.note(
+            on_gpu=self._on_gpu, types=self._types, allowed=not tf32.is_float32(self._types)
+        )
         return facts
 
     def run_with(self, inputs: Sequence[Array]) -> list[Any] | None:
         """Compiles for these inputs, on the weights that are there, and runs once."""
         resident = jax.device_put(tuple(inputs), self._device)
-        return self.fetch(jax.jit(self._apply)(self._params, *resident))
+        with self._precision():
+            return self.fetch(jax.jit(self._apply)(self._params, *resident))
 
     def generation_parts(self) -> GenerationParts:
         """Prefill and decode, each a program of its own, on the weights that are there."""
-        return JaxGenerationParts(self._model, self._params, self._inputs)
+        with self._precision():
+            return JaxGenerationParts(self._model, self._params, self._inputs)
 
     def release(self) -> None:
         """Stops counting cache events; the listener would keep the weights alive."""
@@ -124,6 +134,16 @@ class JaxXla(Backend):
             iterations,
             work_dir=self.context.work_dir,
         )
+
+    def _precision(self) -> Any:
+        """Returns a context to trace in: no TF32 for a model of float32 on a GPU.
+
+        What is traced keeps it, in products and convolutions alike. A 16-bit model is traced as its
+        users trace it.
+        """
+        if self._on_gpu and tf32.is_float32(self._types):
+            return jax.default_matmul_precision("highest")
+        return contextlib.nullcontext()
 
     def _count_cache_event(self, event: str, **_: Any) -> None:
         self._cache_hits += event == "/jax/compilation_cache/cache_hits"

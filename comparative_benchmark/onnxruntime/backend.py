@@ -8,7 +8,7 @@ from typing import Any
 
 import onnxruntime as ort
 
-from comparative_benchmark import onnx_export, torch_export
+from comparative_benchmark import onnx_export, tf32, torch_export
 from comparative_benchmark.backend_api import (
     Array,
     Backend,
@@ -43,6 +43,7 @@ class OnnxRuntime(Backend):
         self._paths: tuple[Path, ...] = ()
         self._bound: SingleProgram | GenerationLoop | None = None
         self._run: Any = None
+        self._types: frozenset[str] = frozenset()
         self._graphs: list[optimized.OptimizedGraph] = []
 
     def load(self, model: Any, inputs: Sequence[Array]) -> None:
@@ -100,6 +101,9 @@ class OnnxRuntime(Backend):
             "inter_op_num_threads": 1,
             "intra_op_spinning": True,  # ONNX Runtime's default
         }
+        facts.notes["tf32"] = tf32.note(
+            on_gpu=self._device == "cuda", types=self._types, allowed=False
+        )
         if self.context.exported:
             facts.notes["starts_from"] = sorted(self.context.exported)
         if self._graphs:
@@ -166,9 +170,11 @@ class OnnxRuntime(Backend):
             # The weights are in a file beside it.
             self._paths = tuple(p for p in self.context.exported["onnx"] if p.suffix == ".onnx")
             return None
-        # Imports PyTorch, which nothing else here needs.
+        # These import PyTorch, which nothing else here needs.
         from comparative_benchmark import generation_export
+        from comparative_benchmark.pt_inductor import modules
 
+        self._types = modules.element_types(model) | {value.dtype.name for value in self._arrays}
         plan: GenerationPlan | None = None
         if generation_export.is_generator(model):
             exported, plan = generation_export.export(model, self._arrays, self.context.phase)

@@ -21,6 +21,8 @@ _LEVELS: Mapping[str, Any] = {
     "cuda": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
 }
 PROVIDERS: Mapping[str, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+# Factors of float32 would be rounded to TF32.
+_PROVIDER_OPTIONS: Mapping[str, dict[str, str]] = {"cpu": {}, "cuda": {"use_tf32": "0"}}
 
 # Element types by ONNX Runtime's names, with the numbers of ONNX (`TensorProto.DataType`).
 _TYPES: Mapping[str, tuple[np.dtype[Any], int]] = {
@@ -68,7 +70,10 @@ def open_session(path: Path, device: str, chosen: ort.SessionOptions) -> ort.Inf
     try:
         # Without fallback an error is raised, not printed and followed by a run elsewhere.
         return ort.InferenceSession(
-            str(path), chosen, providers=[PROVIDERS[device]], enable_fallback=0
+            str(path),
+            chosen,
+            providers=[(PROVIDERS[device], _PROVIDER_OPTIONS[device])],
+            enable_fallback=0,
         )
     except (errors.NotImplemented, errors.InvalidGraph) as error:
         said = str(error).splitlines()[0].replace(str(path), path.name)

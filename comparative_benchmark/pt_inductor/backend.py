@@ -70,8 +70,7 @@ class PtInductor(Backend):
             self._inputs = tuple(as_tensor(value).to(self._device) for value in inputs)
             self._wait()
         self._model = model
-        tensors = (*modules.tensors_of(model), *self._inputs)
-        self._types = frozenset(str(value.dtype).removeprefix("torch.") for value in tensors)
+        self._types = modules.element_types(model) | {value.dtype.name for value in inputs}
         self._run = model if isinstance(model, torch.nn.Module) else model.forward
 
     def compile(self) -> None:

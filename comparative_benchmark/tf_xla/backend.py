@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
+from comparative_benchmark import tf32
 from comparative_benchmark.backend_api import (
     Array,
     Backend,
@@ -44,6 +45,7 @@ class TfXla(Backend):
         self._inputs: tuple[tf.Tensor, ...] = ()
         self._function: Any = None
         self._run: Any = None
+        self._types: frozenset[str] = frozenset()
         self._cache = cache.PersistentCache()
         self._cached = cache.CacheUse()
         self._facts: BackendFacts | None = None
@@ -52,6 +54,13 @@ class TfXla(Backend):
         """Puts the inputs on the device; the variables are there since the model was made."""
         with self.context.phase("load"):
             self._model = model
+            held = (*inputs, *_variables(model))
+            # Keras has types of its own for its variables: names.
+            self._types = frozenset(tf.as_dtype(value.dtype).name for value in held)
+            if self._on_gpu:
+                # TensorFlow allows it. A 16-bit model is compiled as its users compile it.
+                exact = tf32.is_float32(self._types)
+                tf.config.experimental.enable_tensor_float_32_execution(not exact)
             self._wait()
         with self.context.phase("h2d"):
             self._inputs = self._put(inputs)
@@ -126,7 +135,8 @@ class TfXla(Backend):
         )
 
     def _known_once(self) -> BackendFacts:
-        facts = BackendFacts(weights="parameters" if _has_variables(self._model) else "frozen")
+        has_variables = next(_variables(self._model), None) is not None
+        facts = BackendFacts(weights="parameters" if has_variables else "frozen")
         if self.context.compiler != "eager":
             facts.not_measurable = ("lower", "first_run")
             facts.notes["compile"] = "a call that compiles and then runs once"
@@ -140,10 +150,11 @@ class TfXla(Backend):
             [gpu, *_] = tf.config.list_physical_devices("GPU")
             details = tf.config.experimental.get_device_details(gpu)
             facts.device_name = details.get("device_name")
-            # On newer GPUs a product of float32 has ten bits of fraction unless this is off.
-            facts.notes["tensor_float_32"] = (
-                tf.config.experimental.tensor_float_32_execution_enabled()
-            )
+        facts.notes["tf32"] = tf32.note(
+            on_gpu=self._on_gpu,
+            types=self._types,
+            allowed=tf.config.experimental.tensor_float_32_execution_enabled(),
+        )
         return facts
 
     def _compiled(self, function: Callable[..., Any]) -> Any:
@@ -218,7 +229,10 @@ def _missing(error: tf.errors.OpError) -> str | None:
     return None
 
 
-def _has_variables(model: Any) -> bool:
-    """Tells whether a model, or anything that it holds, has variables."""
-    parts = (model, *vars(model).values())
-    return any(isinstance(part, tf.Variable) or getattr(part, "variables", ()) for part in parts)
+def _variables(model: Any) -> Iterator[Any]:
+    """Yields the variables of a model and of what it holds; some of them twice."""
+    for part in (model, *vars(model).values()):
+        if isinstance(part, tf.Variable):
+            yield part
+        elif not isinstance(part, type):  # a model may hold classes of layers
+            yield from getattr(part, "variables", ())

@@ -1,5 +1,6 @@
 """XLA without a framework: a program and its weights, compiled and run by jaxlib alone."""
 
+import functools
 import gzip
 import hashlib
 import json
@@ -11,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
 
+from comparative_benchmark import tf32
 from comparative_benchmark.backend_api import (
     Array,
     Backend,
@@ -18,7 +20,7 @@ from comparative_benchmark.backend_api import (
     BackendFacts,
     ModelDefinition,
 )
-from comparative_benchmark.xla_hlo import CACHE_VARIABLE, published
+from comparative_benchmark.xla_hlo import CACHE_VARIABLE, precision, published
 from comparative_benchmark.xla_hlo.cache import ExecutableCache, key_of
 from comparative_benchmark.xla_hlo.export_process import export
 from comparative_benchmark.xla_hlo.exported_program import (
@@ -128,6 +130,7 @@ class XlaHlo(Backend):
         facts.notes["export_ms"] = self._export_ms
         if self.context.exported:
             facts.notes["starts_from"] = sorted(self.context.exported)
+        facts.notes["tf32"] = self._tf32
         facts.notes["program_size_bytes"] = exported.path.stat().st_size
         if exported.form != "stablehlo":
             facts.notes["route"] = "the client takes StableHLO only: HLO is converted before"
@@ -153,6 +156,18 @@ class XlaHlo(Backend):
         shutil.rmtree(scratch)
         return files
 
+    @functools.cached_property
+    def _tf32(self) -> bool | None:
+        """Whether the program lets factors of float32 be rounded, whoever exported it."""
+        if self.context.device.accelerator_type != "gpu":
+            return None
+        exported = self._require_export()
+        text = hlo_of(exported.path.read_bytes(), exported.form).text()
+        exact = precision.is_exact(text)
+        return tf32.note(
+            on_gpu=True, types=() if exact is None else ("float32",), allowed=not exact
+        )
+
     def _require_export(self) -> ExportedProgram:
         if self._exported is None:
             raise RuntimeError("load must come first")
@@ -166,11 +181,16 @@ class XlaHlo(Backend):
 
 def stablehlo_of(content: bytes, form: str) -> str | bytes:
     """Returns the program as the client takes it."""
+    return content if form == "stablehlo" else hlo_of(content, form).stablehlo()
+
+
+def hlo_of(content: bytes, form: str) -> HloModule:
+    """Returns the program as an HLO module."""
     if form == "hlo-text":
-        return HloModule.from_text(content.decode()).stablehlo()
+        return HloModule.from_text(content.decode())
     if form == "hlo-proto":
-        return HloModule.from_proto(content).stablehlo()
-    return content
+        return HloModule.from_proto(content)
+    return HloModule.from_stablehlo(content)
 
 
 def _for_perfetto(trace: Path, target: Path) -> Path:

@@ -2,12 +2,14 @@
 
 import io
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import jax
 import numpy as np
 from jaxlib.mlir.dialects import stablehlo
 
+from comparative_benchmark import tf32
 from comparative_benchmark.backend_api import Array
 from comparative_benchmark.jax_xla.backend import split
 from comparative_benchmark.xla_hlo.exported_program import InputType
@@ -31,11 +33,13 @@ class JaxExporter:
         """Traces to a jaxpr."""
         # Unused arguments stay, so that parameters and arguments match one by one.
         function = jax.jit(self._apply, keep_unused=True)
-        self._traced = function.trace(self._params, *self._inputs)
+        with self._precision():
+            self._traced = function.trace(self._params, *self._inputs)
 
     def lower(self, form: str) -> bytes:
         """Lowers to StableHLO, and from there to HLO if that is asked for."""
-        lowered = self._traced.lower(lowering_platforms=(self._platform,))
+        with self._precision():
+            lowered = self._traced.lower(lowering_platforms=(self._platform,))
         module = lowered.compiler_ir("stablehlo")
         if form == "stablehlo":
             version = stablehlo.get_current_version()
@@ -56,3 +60,10 @@ class JaxExporter:
         """Returns what each parameter takes: a weight, or the number of an input."""
         weights = [np.asarray(leaf) for leaf in jax.tree.leaves(self._params)]
         return [*weights, *range(len(self._inputs))]
+
+    def _precision(self) -> Any:
+        """Returns a context to trace in, as `JaxXla` has it: the program keeps it."""
+        types = {str(leaf.dtype) for leaf in jax.tree.leaves((self._params, self._inputs))}
+        if self._platform == "cuda" and tf32.is_float32(types):
+            return jax.default_matmul_precision("highest")
+        return nullcontext()

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from comparative_benchmark import tf32
 from comparative_benchmark.backend_api import Array
 from comparative_benchmark.xla_hlo.exported_program import InputType
 from comparative_benchmark.xla_hlo.hlo_module import HloModule
@@ -32,6 +33,8 @@ class TensorFlowExporter:
 
     def lower(self, form: str) -> bytes:
         """Has TensorFlow's bridge lower the graph to HLO or StableHLO."""
+        if self._platform == "CUDA":
+            self._set_precision()
         # The trace above is found again: the types are the same.
         generate = self._function.experimental_get_compiler_ir(*self._inputs)
         self._stages = lambda stage: generate(stage=stage, platform_name=self._platform)
@@ -56,3 +59,9 @@ class TensorFlowExporter:
             for captured in self._concrete.captured_inputs
         ]
         return [*range(len(self._inputs)), *weights]
+
+    def _set_precision(self) -> None:
+        """Forbids TF32 to a model of float32; TensorFlow's bridge writes it into the program."""
+        held = (*self._inputs, *self._concrete.variables)
+        exact = tf32.is_float32(value.dtype.name for value in held)
+        tf.config.experimental.enable_tensor_float_32_execution(not exact)

@@ -11,7 +11,7 @@ pytest.importorskip("onnxruntime")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from comparative_benchmark.onnxruntime import graph, profiler  # noqa: E402
+from comparative_benchmark.onnxruntime import graph, profiler, session  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
 
@@ -283,6 +283,18 @@ def test_without_cuda_a_gpu_is_unsupported_with_a_reason(cbs_run):
     )
     assert list(run.statuses.values()) == ["unsupported"], run.out
     assert "onnxruntime-gpu" in run.out
+
+
+@pytest.mark.parametrize(("device", "options"), [("cuda", {"use_tf32": "0"}), ("cpu", {})])
+def test_a_session_on_a_gpu_is_told_to_use_no_tf32(device, options, monkeypatch, tmp_path):
+    import onnxruntime
+
+    opened = []
+    monkeypatch.setattr(
+        onnxruntime, "InferenceSession", lambda *_, **given: opened.append(given["providers"])
+    )
+    session.open_session(tmp_path, device, session.options("default", 1))
+    assert opened == [[(session.PROVIDERS[device], options)]]
 
 
 def test_the_profiler_tells_nodes(tiny):

@@ -19,13 +19,13 @@ from tests_support import run_cbs
 from comparative_benchmark.backend_api import ModelDefinition, UnsupportedError
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.comparative_suite import catalog
-from openxla.benchmark.devices import HOST_CPU
+from openxla.benchmark.devices import HOST_CPU, HOST_GPU
 
 pytestmark = pytest.mark.frameworks
 pytest.importorskip("jaxlib")
 
 from comparative_benchmark.xla_hlo import export_process, pjrt  # noqa: E402
-from comparative_benchmark.xla_hlo.backend import stablehlo_of  # noqa: E402
+from comparative_benchmark.xla_hlo.backend import XlaHlo, stablehlo_of  # noqa: E402
 from comparative_benchmark.xla_hlo.cache import ExecutableCache, key_of  # noqa: E402
 from comparative_benchmark.xla_hlo.export_process import export  # noqa: E402
 from comparative_benchmark.xla_hlo.exported_program import (  # noqa: E402
@@ -148,6 +148,30 @@ def _by_model(run):
         competitor = f"{definition['backend']}:{definition['compiler']}"
         found.setdefault(definition["model"], {})[competitor] = record
     return found
+
+
+@pytest.mark.parametrize(
+    ("asked", "device", "noted"),
+    [("highest", HOST_GPU, False), (None, HOST_GPU, True), (None, HOST_CPU, None)],
+)
+@pytest.mark.parametrize("form", FORMS)
+def test_the_program_says_whether_tf32_may_be_used(tmp_path, form, asked, device, noted):
+    def apply(x):
+        return jax.numpy.dot(x, x, precision=asked)
+
+    jax = pytest.importorskip("jax")
+    from comparative_benchmark.xla_hlo.from_jax import JaxExporter
+
+    exporter = JaxExporter(
+        SimpleNamespace(forward=apply), [InputType(shape=(4, 4), dtype="float32")], "cpu"
+    )
+    exporter.trace()
+    program = ExportedProgram(directory=tmp_path, form=form, inputs=[0], versions={})
+    program.path.write_bytes(exporter.lower(form))
+    backend = object.__new__(XlaHlo)
+    backend.context = SimpleNamespace(device=device)
+    backend._exported = program
+    assert backend._tf32 is noted
 
 
 def test_every_form_of_a_program_is_right(tiny):
