@@ -2,7 +2,7 @@
 
 What a lock file names is fetched, all else is made here, in workers of its own. All of it happens
 before the first trial, so that it neither disturbs a measurement nor counts towards the memory of
-one.
+one. It is made on the CPU, whatever is measured.
 """
 
 import shutil
@@ -181,7 +181,7 @@ class Preparation:
         if session is None or self._session_runs != (backend, environment):
             self._drop_session()
             log_file = self._settings.log_dir / f"prepare-{backend.name}.log"
-            session = self._settings.open_session(
+            session = self._settings.for_truth().open_session(
                 backend,
                 environment,
                 work_dir=self._work_dir,

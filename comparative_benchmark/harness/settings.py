@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Self
 
 import attrs
 
@@ -14,6 +15,7 @@ from comparative_benchmark.harness.sampling_rule import CompileOnly, FixedCounts
 from comparative_benchmark.harness.session import CPUS_VARIABLE, Limits, Session
 from comparative_benchmark.harness.trace import ProcessTrack
 from openxla.benchmark.def_types import DeviceSpec
+from openxla.benchmark.devices import HOST_CPU
 from openxla.benchmark.root import ROOT_DIR_VARIABLE, root_dir
 
 
@@ -54,23 +56,37 @@ class RunSettings:
     in_process: bool = False
 
     def environment(self, backend: BackendInfo, work_dir: Path, cache_dir: Path) -> dict[str, str]:
-        """Returns the environment variables of a worker of that backend."""
+        """Returns the environment variables of a worker of that backend.
+
+        One that measures the CPU sees no GPU: frameworks put weights on any that they find.
+        """
+        on_gpu = self.device.accelerator_type != "cpu"
         fields = {
             "work_dir": str(work_dir),
             "cache_dir": str(cache_dir),
             "threads": str(self.threads),
             "accelerator": self.device.accelerator_type,
+            # Not "gpu", which JAX takes for AMD's plug-in as well, and fails where that is missing.
+            # A GPU comes first, and so is the default; the CPU is there for what belongs there.
+            "jax_platforms": "cuda,cpu" if on_gpu else "cpu",
         }
         # Braces of other texts stay as they are: only our own fields are replaced.
         filled = {name: _fill(value, fields) for name, value in backend.environment.items()}
+        # In the process of this program, the next worker may be one that needs the GPU.
+        hidden = {} if on_gpu or self.in_process else {"CUDA_VISIBLE_DEVICES": ""}
         return {
             **filled,
+            **hidden,
             ROOT_DIR_VARIABLE: str(root_dir()),
             "PYTHONUNBUFFERED": "1",
             "TOKENIZERS_PARALLELISM": "false",
             "TMPDIR": str(work_dir),
             CPUS_VARIABLE: ",".join(map(str, self.cpus)),
         }
+
+    def for_truth(self) -> Self:
+        """Returns the settings of workers that compute truth: on the CPU, whatever is measured."""
+        return self if self.in_process else attrs.evolve(self, device=HOST_CPU)
 
     def open_session(
         self,

@@ -12,7 +12,7 @@ BACKEND = BackendInfo(
     compilers=(CompilerInfo(name="xla", description="jax.jit, ahead of time"),),
     reference="comparative_benchmark.jax_xla.reference:compute",
     environment={
-        "JAX_PLATFORMS": "{accelerator}",
+        "JAX_PLATFORMS": "{jax_platforms}",
         "JAX_COMPILATION_CACHE_DIR": "{cache_dir}/jax",
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
@@ -20,5 +20,7 @@ BACKEND = BackendInfo(
         "PJRT_NPROC": "{threads}",
         # The peak that XLA reports would otherwise be that of its own reservation.
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        # What the driver compiles from PTX; it would keep it in the user's home.
+        "CUDA_CACHE_PATH": "{cache_dir}/cuda",
     },
 )

@@ -16,18 +16,21 @@ __all__ = ["compute", "cost"]
 
 
 def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
-    """Returns the outputs of the model in float64, and op by op in its own type.
+    """Returns the outputs of the model in float64, and op by op in its own type, on the CPU.
 
     The float64 run takes the weights as the model holds them, so that for a 16-bit model only the
     computation differs, not the rounding of weights and inputs.
     """
     apply, params = split(model)
-    with jax.disable_jit():
-        same_type = [
-            np.asarray(value) for value in as_tuple(apply(params, *map(jnp.asarray, inputs)))
-        ]
-    with jax.enable_x64(True):
-        wide_params, wide_inputs = jax.tree.map(_widen, (params, tuple(inputs)))
+    # Where a GPU is the default, the model has put its weights there.
+    cpu = jax.devices("cpu")[0]
+    with jax.default_device(cpu), jax.disable_jit():
+        values = apply(*jax.device_put((params, *inputs), cpu))
+        same_type = [np.asarray(value) for value in as_tuple(values)]
+    with jax.default_device(cpu), jax.enable_x64(True):
+        wide_params, wide_inputs = jax.tree.map(
+            _widen, jax.device_put((params, tuple(inputs)), cpu)
+        )
         outputs = as_tuple(jax.jit(apply)(wide_params, *wide_inputs))
         truth = [np.asarray(value) for value in outputs]
     for value in truth:

@@ -31,5 +31,9 @@ BACKEND = BackendInfo(
         CompilerInfo(name="cuda", description="for NVIDIA GPUs", accelerator="gpu"),
     ),
     starts_from=dict.fromkeys(("default", "extended", "basic", "disabled"), (("onnx",),)),
-    environment={"OMP_NUM_THREADS": "{threads}"},  # of PyTorch, which only exports here
+    environment={
+        "OMP_NUM_THREADS": "{threads}",  # of PyTorch, which only exports here
+        # What the driver compiles from PTX; it would keep it in the user's home.
+        "CUDA_CACHE_PATH": "{cache_dir}/cuda",
+    },
 )

@@ -1,0 +1,57 @@
+"""Variables of workers: where frameworks may compute, and where drivers keep what they compile."""
+
+from pathlib import Path
+
+import pytest
+
+from comparative_benchmark.backend_api import BackendInfo, get_backend
+from comparative_benchmark.harness.preparation import Preparation
+from comparative_benchmark.harness.session import SessionEnded
+from comparative_benchmark.harness.settings import RunSettings
+from comparative_benchmark.harness.trial import Status
+from openxla.benchmark.devices import HOST_CPU, HOST_GPU
+
+ON_GPU = ("pt_inductor", "jax_xla", "tf_xla", "xla_hlo", "onnxruntime")
+
+
+def environment(settings, name):
+    return settings.environment(get_backend(name), Path("/work"), Path("/cache"))
+
+
+@pytest.mark.parametrize("name", ON_GPU)
+def test_the_drivers_cache_is_empty_in_a_cold_process(name):
+    assert environment(RunSettings(device=HOST_GPU), name)["CUDA_CACHE_PATH"] == "/cache/cuda"
+
+
+def test_jax_has_the_cpu_beside_a_gpu_and_asks_for_no_other_vendors_plug_in():
+    assert environment(RunSettings(device=HOST_GPU), "jax_xla")["JAX_PLATFORMS"] == "cuda,cpu"
+    assert environment(RunSettings(device=HOST_CPU), "jax_xla")["JAX_PLATFORMS"] == "cpu"
+
+
+@pytest.mark.parametrize("name", ON_GPU)
+def test_a_worker_for_the_cpu_sees_no_gpu(name):
+    assert environment(RunSettings(device=HOST_CPU), name)["CUDA_VISIBLE_DEVICES"] == ""
+    assert "CUDA_VISIBLE_DEVICES" not in environment(RunSettings(device=HOST_GPU), name)
+    # The next worker may need the GPU, and it is this process.
+    here = RunSettings(device=HOST_CPU, in_process=True)
+    assert "CUDA_VISIBLE_DEVICES" not in environment(here, name)
+
+
+def test_truth_is_computed_on_the_cpu(make_trial, monkeypatch):
+    opened = []
+
+    def open_session(self, backend: BackendInfo, *_, work_dir, cache_dir, **__):
+        opened.append(self.environment(backend, work_dir, cache_dir))
+        raise SessionEnded(Status.FAILED, "start", "seen enough")
+
+    monkeypatch.setattr(RunSettings, "open_session", open_session)
+    settings = RunSettings(device=HOST_GPU, use_locks=False)
+    Preparation(settings, lambda _: None).run([make_trial()])
+    [variables] = opened
+    assert variables["JAX_PLATFORMS"] == "cpu"
+    assert variables["CUDA_VISIBLE_DEVICES"] == ""
+
+
+def test_in_this_process_truth_takes_the_settings_of_what_follows():
+    settings = RunSettings(device=HOST_GPU, in_process=True)
+    assert settings.for_truth() is settings
