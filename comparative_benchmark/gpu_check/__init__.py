@@ -1,0 +1,1 @@
+"""One command that proves a GPU: `./scripts/gpu_check.sh`."""

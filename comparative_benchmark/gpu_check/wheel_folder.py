@@ -1,0 +1,251 @@
+"""The folder of wheels that a bare machine brings along: what it holds, and what to take from it.
+
+`./scripts/gpu_wheels.sh` makes it:
+
+    CONTENTS.json   {"python": "3.12", "groups": {"core": ["attrs-....whl", ...]}, "programs": true}
+    *.whl           one version of each package, the one of our locks
+    programs/       a store of tiny models that IREE compiled for CUDA
+
+pip is not asked what to take from it. Some packages declare dependencies that none of our code
+imports and that weigh more than all the rest (`UNUSED`); the folder leaves them out, and pip would
+refuse it. A bare machine may have no pip, either. The wheels come from locks that agree with each
+other, so there is one version of each package to choose from, and `choose` is all that it takes.
+
+Nothing but the standard library is imported until `import_packaging` was called, since this runs
+where no dependency of the suite is installed.
+"""
+
+import importlib.metadata
+import importlib.util
+import json
+import stat
+import sys
+import zipfile
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+CONTENTS = "CONTENTS.json"
+PROGRAMS = "programs"
+CORE = "core"
+
+# In order of use. The core's requirements are the `dependencies` of pyproject.toml; no pins, since
+# the machine's own versions are to be measured.
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    CORE: (),
+    "tests": ("pytest>=8.3",),
+    "page": ("jinja2>=3.1",),
+    "jax-models": ("jax", "flax"),
+    "torch-models": ("torch", "transformers"),
+    "iree": ("iree-base-runtime",),
+}
+
+# Declared by the package, imported neither by us nor on the way of our imports: flax's checkpoints,
+# downloads from the hub, the command line of transformers.
+UNUSED: Mapping[str, frozenset[str]] = {
+    "flax": frozenset({"orbax-checkpoint", "tensorstore"}),
+    "huggingface-hub": frozenset({"hf-xet"}),
+    "tokenizers": frozenset({"huggingface-hub"}),
+    "transformers": frozenset({"typer"}),
+}
+
+_MACHINES_OWN = frozenset({"numpy", "scipy", "torch", "triton", "jax", "jaxlib"})
+_MACHINES_OWN_PREFIXES = ("nvidia-", "jax-cuda", "cuda-")
+
+
+class FolderError(Exception):
+    """The folder cannot be used; the message says what to do."""
+
+
+class IncompleteError(Exception):
+    """Packages are missing; the message names them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wheel:
+    """A wheel file.
+
+    Attributes:
+      name: of the package, normalized.
+      version: of the package.
+      requires: what it declares, as texts of PEP 508.
+    """
+
+    path: Path
+    name: str
+    version: str
+    requires: tuple[str, ...]
+
+
+def is_machines_own(name: str) -> bool:
+    """Tells whether a package must be the machine's own: its version is what is to be proved."""
+    return name in _MACHINES_OWN or name.startswith(_MACHINES_OWN_PREFIXES)
+
+
+def groups_of(folder: Path) -> Mapping[str, Sequence[str]]:
+    """Returns the names of the wheels in a folder by group.
+
+    Raises:
+      FolderError: `./scripts/gpu_wheels.sh` did not make the folder.
+    """
+    try:
+        groups: dict[str, list[str]] = json.loads((folder / CONTENTS).read_text())["groups"]
+    except (OSError, ValueError, KeyError) as error:
+        raise FolderError(
+            f"{folder} is not a folder that ./scripts/gpu_wheels.sh made ({error})"
+        ) from error
+    return groups
+
+
+def import_packaging(folder: Path | None) -> bool:
+    """Imports `packaging`, out of its wheel if need be; returns whether it is there."""
+    wheels = sorted(map(str, folder.glob("packaging-*.whl"))) if folder else []
+    path = list(sys.path)
+    sys.path += wheels
+    try:
+        importlib.import_module("packaging")
+    except ImportError:
+        return False
+    finally:
+        # A package finds its modules without it, and must not count as installed.
+        sys.path[:] = path
+    return True
+
+
+def read_wheel(path: Path) -> Wheel:
+    """Returns what a wheel says of itself.
+
+    Raises:
+      FolderError: the file is damaged.
+    """
+    from packaging.utils import canonicalize_name
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            [name] = [name for name in archive.namelist() if _is_metadata(name)]
+            fields = HeaderParser().parsestr(archive.read(name).decode("utf-8"))
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise FolderError(f"{path} is damaged: make the folder again ({error})") from error
+    return Wheel(
+        path=path,
+        name=canonicalize_name(fields["Name"]),
+        version=fields["Version"],
+        requires=tuple(fields.get_all("Requires-Dist", [])),
+    )
+
+
+def usable_wheels(folder: Path, names: Iterable[str]) -> dict[str, Wheel]:
+    """Returns the wheels that this interpreter can use, by the names of their packages.
+
+    Raises:
+      FolderError: a file is missing or damaged.
+    """
+    from packaging.tags import sys_tags
+    from packaging.utils import parse_wheel_filename
+
+    tags = frozenset(sys_tags())
+    fitting = (name for name in names if parse_wheel_filename(name)[3] & tags)
+    wheels = (read_wheel(folder / name) for name in fitting)
+    return {wheel.name: wheel for wheel in wheels if not is_machines_own(wheel.name)}
+
+
+def installed_versions() -> dict[str, str]:
+    """Returns the versions of the packages that this interpreter finds, by normalized name."""
+    from packaging.utils import canonicalize_name
+
+    found: dict[str, str] = {}
+    for distribution in importlib.metadata.distributions():
+        # The first on the path is the one that is imported.
+        if name := distribution.metadata["Name"]:
+            found.setdefault(canonicalize_name(name), distribution.version)
+    return found
+
+
+def choose(
+    requirements: Iterable[str], wheels: Mapping[str, Wheel], installed: Mapping[str, str]
+) -> list[Wheel]:
+    """Returns the wheels that installed packages must be completed by.
+
+    What is installed is preferred wherever it satisfies all that asks for it.
+
+    Args:
+      requirements: texts of PEP 508.
+      wheels: to choose from.
+      installed: versions by normalized name.
+
+    Raises:
+      IncompleteError: something is neither installed nor in a wheel; names all such things.
+    """
+    from packaging.requirements import Requirement
+    from packaging.specifiers import SpecifierSet
+    from packaging.utils import canonicalize_name
+
+    specifiers: dict[str, SpecifierSet] = defaultdict(SpecifierSet)
+    chosen: dict[str, Wheel] = {}
+    missing: dict[str, str] = {}
+    waiting = deque((Requirement(text), "") for text in requirements)
+    while waiting:
+        requirement, by = waiting.popleft()
+        name = canonicalize_name(requirement.name)
+        specifiers[name] &= requirement.specifier
+        here, wheel = installed.get(name), wheels.get(name)
+        if name not in chosen and here and specifiers[name].contains(here, prereleases=True):
+            continue
+        if wheel is None or not specifiers[name].contains(wheel.version, prereleases=True):
+            asker = f" for {by}" if by else ""
+            missing[name] = f"{requirement}{asker} ({f'{here} is' if here else 'not'} installed)"
+        elif name not in chosen:
+            chosen[name] = wheel
+            waiting += ((needed, wheel.name) for needed in needs(wheel))
+    if missing:
+        raise IncompleteError(", ".join(missing[name] for name in sorted(missing)))
+    return list(chosen.values())
+
+
+def needs(wheel: Wheel, environment: Mapping[str, str] | None = None) -> list["Requirement"]:
+    """Returns the requirements of a wheel that apply, without those that nothing uses.
+
+    Args:
+      wheel: whose requirements.
+      environment: variables of markers that differ from this interpreter's.
+    """
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    unused = UNUSED.get(wheel.name, frozenset())
+    around = {**(environment or {}), "extra": ""}
+    declared = map(Requirement, wheel.requires)
+    return [
+        requirement
+        for requirement in declared
+        if canonicalize_name(requirement.name) not in unused
+        and (requirement.marker is None or requirement.marker.evaluate(around))
+    ]
+
+
+def unpack(wheel: Wheel, site: Path) -> None:
+    """Unpacks a wheel into a folder of packages.
+
+    Raises:
+      FolderError: the file is damaged, or holds what has to be installed elsewhere.
+    """
+    try:
+        with zipfile.ZipFile(wheel.path) as archive:
+            if any(name.split("/")[0].endswith(".data") for name in archive.namelist()):
+                raise FolderError(f"{wheel.path} can only be installed by pip")
+            for member in archive.infolist():
+                path = Path(archive.extract(member, site))
+                if member.external_attr >> 16 & stat.S_IXUSR and not member.is_dir():
+                    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise FolderError(f"{wheel.path} cannot be unpacked: {error}") from error
+
+
+def _is_metadata(name: str) -> bool:
+    return name.endswith(".dist-info/METADATA") and name.count("/") == 1

@@ -1,0 +1,311 @@
+#!/usr/bin/env python3
+"""Makes the folder that `./scripts/gpu_check.sh` takes along to a machine without a network.
+
+Wheels of what the suite needs beside torch, jax and numpy, in the versions of our locks, for one
+Python on x86-64 Linux; and, where IREE's runtime fits, tiny models that IREE compiled for CUDA.
+`comparative_benchmark.gpu_check.wheel_folder` says what the folder holds, and reads it.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from comparative_benchmark.gpu_check import wheel_folder
+from comparative_benchmark.gpu_check.wheel_folder import CORE, GROUPS, PROGRAMS, FolderError, Wheel
+
+ROOT = Path(__file__).resolve().parents[1]
+PYTHONS = ("3.11", "3.12", "3.13")
+IREE = "iree"
+PROGRAM_TYPES = ("vmfb_cuda", "irpa")
+# In the order in which they are left out last.
+MODELS = tuple(
+    name
+    for dtype, inputs in (("FP32", "F32"), ("FP16", "F16"), ("BF16", "BF16"))
+    for name in (
+        f"RESNET_TINY_{dtype}_JAX_3X32X32X{inputs}_BATCH1",
+        f"BERT_TINY_{dtype}_JAX_32XI32_BATCH1",
+        f"GPT2_TINY_GREEDY_{dtype}_JAX_1X16XI32_8XI32",
+    )
+)
+# pip takes a platform as it is named, without the older ones that it runs as well.
+_PLATFORMS = (
+    *("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014"),
+    *("manylinux_2_12", "manylinux2010", "manylinux1"),
+)
+_MB = 10**6
+
+
+class WheelsError(Exception):
+    """The folder cannot be made; the message says why."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Makes the folder; 1 with a sentence if it cannot."""
+    options = _parser().parse_args(arguments)
+    output = options.output.absolute()
+    try:
+        _refuse_foreign(output)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        # In its neighbourhood, since only a rename on one file system is all or nothing.
+        with tempfile.TemporaryDirectory(dir=output.parent, prefix=f"{output.name}-") as scratch:
+            draft = Path(scratch) / "folder"
+            draft.mkdir()
+            make(draft, Path(scratch), options)
+            if output.exists():
+                output.rename(Path(scratch) / "old")
+            draft.rename(output)
+    except (WheelsError, FolderError, OSError) as error:
+        print(f"gpu_wheels: {error}", file=sys.stderr)
+        return 1
+    print(f"{options.output}: {_size(output) / _MB:.1f} MB for Python {options.python}")
+    return 0
+
+
+def make(draft: Path, scratch: Path, options: argparse.Namespace) -> None:
+    """Fills a folder.
+
+    Raises:
+      WheelsError: a package cannot be had, or not even the core fits.
+      FolderError: a wheel is damaged.
+    """
+    index = Index(scratch / "wheels", options.python)
+    # First of all: it reads the others.
+    index.fetch(["packaging"])
+    if not wheel_folder.import_packaging(index.directory):
+        raise WheelsError("the wheel of packaging cannot be imported")
+    limit = int(options.limit_mb * _MB)
+    groups: dict[str, list[str]] = {}
+    taken: dict[str, Path] = {}
+    for group in GROUPS:
+        if group in options.without:
+            continue
+        wheels = index.closure(roots(group))
+        more = {wheel.name: wheel.path for wheel in wheels if wheel.name not in taken}
+        size, total = _size(*more.values()), _size(*taken.values())
+        if total + size > limit:
+            _say_left_out(group, size, total, limit)
+            if group == CORE:
+                raise WheelsError(f"the core does not fit into {options.limit_mb:g} MB")
+            continue
+        taken |= more
+        groups[group] = [path.name for path in more.values()]
+        print(f"{group:<13} {len(more):>3} wheels {size / _MB:6.1f} MB")
+    for path in taken.values():
+        shutil.copy(path, draft)
+    programs = options.programs and IREE in groups
+    if programs:
+        programs = add_programs(draft, scratch, limit)
+    contents = {"python": options.python, "groups": groups, "programs": programs}
+    (draft / wheel_folder.CONTENTS).write_text(json.dumps(contents, indent=2), encoding="utf-8")
+
+
+def roots(group: str) -> list[str]:
+    """Returns the names of the packages that a group is made for."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    texts = GROUPS[group] or project["dependencies"]
+    names = [canonicalize_name(Requirement(text).name) for text in texts]
+    return [name for name in names if not wheel_folder.is_machines_own(name)]
+
+
+class Index:
+    """The package index, as far as our locks name versions.
+
+    Args:
+      directory: where wheels are kept; made here.
+      python: the version that they are for.
+    """
+
+    def __init__(self, directory: Path, python: str) -> None:
+        self.directory = directory
+        directory.mkdir()
+        self._python = python
+        self._pins = locked_versions()
+        self._wheels: dict[str, Wheel] = {}
+        # What differs from this interpreter where markers ask for it.
+        self._around = {
+            "python_version": python,
+            "python_full_version": f"{python}.0",
+            "sys_platform": "linux",
+            "platform_system": "Linux",
+            "os_name": "posix",
+            "platform_machine": "x86_64",
+            "implementation_name": "cpython",
+            "platform_python_implementation": "CPython",
+        }
+
+    def closure(self, names: Iterable[str]) -> list[Wheel]:
+        """Returns the wheels of packages and of all that they use, but the machine's own.
+
+        Raises:
+          WheelsError: one cannot be had.
+          FolderError: one is damaged.
+        """
+        from packaging.utils import canonicalize_name
+
+        found: dict[str, Wheel] = {}
+        waiting = list(names)
+        while waiting:
+            self.fetch(name for name in waiting if name not in self._wheels)
+            wheels = {path: wheel_folder.read_wheel(path) for path in self.directory.glob("*.whl")}
+            self._wheels = {wheel.name: wheel for wheel in wheels.values()}
+            found |= {name: self._wheels[name] for name in waiting}
+            needed = [
+                canonicalize_name(requirement.name)
+                for name in waiting
+                for requirement in wheel_folder.needs(found[name], self._around)
+            ]
+            waiting = [
+                name
+                for name in dict.fromkeys(needed)
+                if name not in found and not wheel_folder.is_machines_own(name)
+            ]
+        return list(found.values())
+
+    def fetch(self, names: Iterable[str]) -> None:
+        """Brings wheels of packages into the directory.
+
+        Raises:
+          WheelsError: one is not locked, or pip cannot get it.
+        """
+        wanted = list(names)
+        if unlocked := [name for name in wanted if name not in self._pins]:
+            raise WheelsError(f"no lock names {', '.join(unlocked)}")
+        if not wanted:
+            return
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+        command += ["--disable-pip-version-check", "--only-binary=:all:"]
+        command += ["--python-version", self._python, "--implementation", "cp"]
+        for platform in _PLATFORMS:
+            command += ["--platform", f"{platform}_x86_64"]
+        command += ["--dest", str(self.directory)]
+        command += [f"{name}=={self._pins[name]}" for name in wanted]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            why = done.stderr.strip().splitlines() or ["it does not say why"]
+            raise WheelsError(f"pip cannot get {', '.join(wanted)}: {why[-1]}")
+
+
+def locked_versions() -> dict[str, str]:
+    """Returns the versions that the locks of the checkout name; they agree with each other."""
+    locks = [*ROOT.glob("comparative_benchmark/*/requirements.txt"), ROOT / "requirements/dev.txt"]
+    lines = (line for lock in locks for line in lock.read_text(encoding="utf-8").splitlines())
+    return dict(line.split("==") for line in lines if not line.startswith("#"))
+
+
+def add_programs(draft: Path, scratch: Path, limit: int) -> bool:
+    """Compiles tiny models for CUDA and publishes those that fit; returns whether there are any.
+
+    Raises:
+      WheelsError: the exporter does not run, or the store will not.
+    """
+    made = scratch / "models"
+    arguments = ["-name", "|".join(MODELS), "--types", ",".join(PROGRAM_TYPES), "-o", str(made)]
+    code, said = _cbs("generate", *arguments, "--root-dir", str(scratch / "root"))
+    if not made.is_dir():
+        raise WheelsError(f"no programs for CUDA were made (exit code {code}): {said}")
+    total, before = _size(draft), _size(draft)
+    kept = []
+    for name in MODELS:
+        size = _size(made / name)
+        failure = _failure(made / name)
+        if failure is None and total + size <= limit:
+            total += size
+            kept.append(name)
+            continue
+        shutil.rmtree(made / name, ignore_errors=True)
+        if failure:
+            print(f"{PROGRAMS:<13} {name} is left out: {failure}")
+        else:
+            _say_left_out(f"{PROGRAMS:<13} {name}", size, total, limit)
+    if not kept:
+        return False
+    code, said = _cbs("publish", str(made), str(draft / PROGRAMS))
+    if code:
+        raise WheelsError(f"the programs cannot be published: {said}")
+    print(f"{PROGRAMS:<13} {len(kept):>3} models {(total - before) / _MB:6.1f} MB")
+    return True
+
+
+def _failure(model: Path) -> str | None:
+    """Returns why a model has no program, from its manifest; None if it has one."""
+    path = model / "manifest.json"
+    if not path.is_file():
+        return "nothing was exported"
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    if set(PROGRAM_TYPES) <= {file["artifact_type"] for file in manifest["files"]}:
+        return None
+    reasons = "; ".join(failure["reason"] for failure in manifest["failures"])
+    return " ".join(reasons.split()) or "the manifest names no program"
+
+
+def _cbs(command: str, *arguments: str) -> tuple[int, str]:
+    """Runs `cbs artifacts`; returns exit code and last line."""
+    module = [sys.executable, "-m", "comparative_benchmark.cli", "artifacts", command]
+    done = subprocess.run([*module, *arguments], capture_output=True, text=True, check=False)
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    return done.returncode, lines[-1] if lines else ""
+
+
+def _refuse_foreign(output: Path) -> None:
+    """Protects what is not ours from being replaced.
+
+    Raises:
+      WheelsError: there is something else.
+    """
+    if output.exists() and not (output / wheel_folder.CONTENTS).is_file():
+        raise WheelsError(f"{output} is there and no wheel folder: name another with --output")
+
+
+def _say_left_out(what: str, size: int, total: int, limit: int) -> None:
+    print(
+        f"{what:<13} left out: {size / _MB:.1f} MB on top of {total / _MB:.1f} MB, over the limit "
+        f"of {limit / _MB:g} MB; take it with --limit-mb {-(-(size + total) // _MB)}, or leave out "
+        "what the machine has (--without torch-models where transformers is installed)"
+    )
+
+
+def _size(*paths: Path) -> int:
+    """Returns the bytes of files, and of all files in folders."""
+    files = (file for path in paths for file in (path.rglob("*") if path.is_dir() else [path]))
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def _python(text: str) -> str:
+    if text not in PYTHONS:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(PYTHONS)}")
+    return text
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="gpu_wheels", description=__doc__.partition("\n")[0])
+    add = parser.add_argument
+    add("--python", type=_python, required=True, help=f"of the machine: {', '.join(PYTHONS)}")
+    add("--output", type=Path, default=ROOT / ".gpu-wheels", help="folder (default .gpu-wheels)")
+    add("--limit-mb", type=float, default=40, help="of the whole folder (default %(default)g)")
+    add(
+        "--without",
+        action="append",
+        default=[],
+        choices=[group for group in GROUPS if group != CORE],
+        help="a group that the machine has, or that is not wanted; may be repeated",
+    )
+    add(
+        "--no-programs",
+        dest="programs",
+        action="store_false",
+        help="compile no models for CUDA with IREE",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
