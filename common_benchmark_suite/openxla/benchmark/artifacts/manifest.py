@@ -34,6 +34,8 @@ class ArtifactFile:
       size_bytes: of the content.
       producers: package to version, of all that made it.
       date: when it was made.
+      not_run: why nothing has run it yet, as a program for a device that its maker lacked; None if
+        it was read back and its outputs were right.
     """
 
     path: str = attrs.field(validator=strict_json.is_object_name)
@@ -42,6 +44,7 @@ class ArtifactFile:
     size_bytes: int = attrs.field(validator=strict_json.is_size)
     producers: Mapping[str, str] = attrs.field(converter=strict_json.sorted_copy, hash=False)
     date: str = attrs.field(validator=strict_json.is_date)
+    not_run: str | None = None
 
 
 @attrs.frozen(kw_only=True)

@@ -58,8 +58,8 @@ def parse(text: bytes, kind: type[T], *, where: str, version_key: str, version: 
 
 
 def to_bytes(record: Any) -> bytes:
-    """Returns a record as JSON: the same record gives the same bytes."""
-    document = _CONVERTER.unstructure(record)
+    """Returns a record as JSON, without what is None: the same record gives the same bytes."""
+    document = _without_none(_CONVERTER.unstructure(record))
     return (json.dumps(document, indent=2, sort_keys=True, ensure_ascii=True) + "\n").encode()
 
 
@@ -147,6 +147,12 @@ def _fail(instance: Any, attribute: "attrs.Attribute[Any]", reason: str, value: 
     label = getattr(instance, "path", None) or getattr(instance, "artifact_type", None)
     entry = f" of {label!r}" if isinstance(label, str) and attribute.name != "path" else ""
     raise ValueError(f"{attribute.name} {value!r}{entry} {reason}")
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    return [_without_none(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _without_duplicates(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
