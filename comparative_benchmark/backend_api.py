@@ -75,11 +75,15 @@ class BackendInfo:
       install: the command that installs them.
       compilers: the ways to compile.
       reference: `module:function` that computes truth and reference (see `Reference`), if offered.
-      environment: variables of the worker; `{work_dir}`, `{cache_dir}`, `{threads}` and
-        `{accelerator}` are filled in. Compile caches point into `cache_dir`, which is empty for the
-        first process of a trial (cold) and kept for the others (warm).
+      environment: variables of the worker; `{work_dir}`, `{cache_dir}`, `{threads}`,
+        `{accelerator}` and `{jax_platforms}` are filled in. Compile caches point into `cache_dir`,
+        which is empty for the first process of a trial (cold) and kept for the others (warm).
       starts_from: by compiler, the types of published artifacts that it can start from in place of
         the model; alternatives, of which each is complete in itself. Empty where it can not.
+        Those of a compiler for one type of accelerator are programs for that type, all others are
+        for CPUs.
+      program_modules: by compiler, the modules that must be installed where it starts from such an
+        artifact; those of the model's framework where the compiler is not named.
     """
 
     name: str
@@ -91,6 +95,7 @@ class BackendInfo:
     reference: str | None = None
     environment: Mapping[str, str] = attrs.field(factory=dict)
     starts_from: Mapping[str, tuple[tuple[str, ...], ...]] = attrs.field(factory=dict)
+    program_modules: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
 
     def compiler(self, name: str) -> CompilerInfo:
         """Returns the compiler of that name.
@@ -104,9 +109,25 @@ class BackendInfo:
         known = ", ".join(compiler.name for compiler in self.compilers)
         raise UnknownBackendError(f"{self.name} has no compiler {name!r}; choices are {known}")
 
-    def missing_modules(self, framework: ModelFrameworkType) -> list[str]:
-        """Returns the modules that are not installed beside this interpreter, without importing."""
-        return [name for name in self.modules.get(framework, ()) if not is_installed(name)]
+    def needed_modules(
+        self, framework: ModelFrameworkType, *, program_compiler: str | None = None
+    ) -> tuple[str, ...]:
+        """Returns the modules that must be installed.
+
+        Args:
+          framework: of the model.
+          program_compiler: the compiler that starts from a published program; None if it starts
+            from the model.
+        """
+        usual = self.modules.get(framework, ())
+        return self.program_modules.get(program_compiler, usual) if program_compiler else usual
+
+    def missing_modules(
+        self, framework: ModelFrameworkType, *, program_compiler: str | None = None
+    ) -> list[str]:
+        """Returns those that are not installed beside this interpreter, without importing any."""
+        needed = self.needed_modules(framework, program_compiler=program_compiler)
+        return [name for name in needed if not is_installed(name)]
 
 
 @attrs.frozen(kw_only=True)
@@ -150,7 +171,8 @@ class ModelDefinition:
 class BackendFacts:
     """What a backend can tell about the program that it made; None where it can not tell.
 
-    `graphs` and other details go to `notes`, with plain JSON values.
+    `graphs` and other details go to `notes`, with plain JSON values. Every backend that can use a
+    GPU notes `tf32` (see `tf32.note`).
     """
 
     weights: Literal["arguments", "parameters", "frozen"] | None = None

@@ -108,7 +108,7 @@ def execute(
     )
     pending = [trial for trial in trials if trial.key not in done]
     preparation = Preparation(settings, observer.preparing)
-    preparation.run([trial for trial in pending if not _missing(trial)])
+    preparation.run([trial for trial in pending if not _missing(trial, settings)])
     records: dict[TrialKey, Record] = dict(done)
     started, position, left = time.monotonic(), 0, len(pending)
     for group in _workload_groups(trials, settings):
@@ -173,7 +173,7 @@ def _outcomes(
     ready = []
     for trial in trials:
         artifacts = preparation.artifacts.get(trial.workload.digest)
-        if missing := _missing(trial):
+        if missing := _missing(trial, settings):
             outcomes[trial.key] = _ended(missing)
         elif artifacts is None:
             outcomes[trial.key] = _ended(preparation.failures[trial.case.name])
@@ -200,10 +200,12 @@ def _log_files(directory: Path) -> Callable[[Trial, int], Path]:
     return log_file
 
 
-def _missing(trial: Trial) -> SessionEnded | None:
+def _missing(trial: Trial, settings: RunSettings) -> SessionEnded | None:
     """Says what is not installed that a trial needs."""
     backend = trial.competitor.backend
-    missing = trial.competitor.missing_modules(trial.case.model.model_impl.framework_type)
+    missing = trial.competitor.missing_modules(
+        trial.case.model.model_impl.framework_type, from_program=settings.exported_programs
+    )
     if not missing:
         return None
     names, environment = ", ".join(missing), trial.competitor.environment

@@ -105,7 +105,11 @@ def _interpreter(name: str, path: Path) -> str:
 
 
 def _inspect(name: str, python: str) -> Environment:
-    wanted = (names for backend in backends().values() for names in backend.modules.values())
+    wanted = (
+        names
+        for backend in backends().values()
+        for names in (*backend.modules.values(), *backend.program_modules.values())
+    )
     modules = sorted({module for names in wanted for module in names})
     try:
         asked = subprocess.run(

@@ -65,8 +65,12 @@ def _files(fetched: FetchedModel, kind: str) -> dict[Path, str]:
 
 
 def _why_not(trial: Trial) -> str | None:
-    if trial.device.accelerator_type != "cpu":
-        return f"programs are exported for CPUs, not for {trial.device.name}"
+    accelerator = trial.competitor.compiler.accelerator or "cpu"
+    if trial.device.accelerator_type != accelerator:
+        return (
+            f"{trial.competitor} starts from programs for {accelerator.upper()}s, not for "
+            f"{trial.device.name}"
+        )
     if generated_tokens(trial.case) is not None:
         return (
             f"{trial.case.model.name} generates, and is verified by running the model on further "

@@ -64,11 +64,19 @@ class Competitor:
         where = f"@{self.environment.name}" if self.environment else ""
         return f"{self.backend.name}:{self.compiler_label}{where}"
 
-    def missing_modules(self, framework: ModelFrameworkType) -> list[str]:
-        """Returns the modules that are not installed where it would run."""
+    def missing_modules(
+        self, framework: ModelFrameworkType, *, from_program: bool = False
+    ) -> list[str]:
+        """Returns the modules that are not installed where it would run.
+
+        Args:
+          framework: of the model.
+          from_program: whether published programs are wanted; some backends start from none.
+        """
+        compiler = self.compiler.name if from_program and self.backend.starts_from else None
         if self.environment is None:
-            return self.backend.missing_modules(framework)
-        needed = self.backend.modules.get(framework, ())
+            return self.backend.missing_modules(framework, program_compiler=compiler)
+        needed = self.backend.needed_modules(framework, program_compiler=compiler)
         return [name for name in needed if name in self.environment.missing]
 
 
