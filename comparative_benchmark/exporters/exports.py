@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from comparative_benchmark.backend_api import get_backend
 from comparative_benchmark.exporters.export_settings import ExportSettings
 from comparative_benchmark.exporters.judging import judge
@@ -16,6 +18,7 @@ from comparative_benchmark.exporters.outcomes import Ending, MadeFile, Outcome, 
 from comparative_benchmark.harness.session import SessionEnded
 from comparative_benchmark.harness.trial import Status
 from comparative_benchmark.harness.verification import Verification
+from openxla.benchmark import devices
 from openxla.benchmark.artifacts.workload_store import MANIFEST_FILE
 
 _WORKER = "comparative_benchmark.exporters.job"
@@ -75,13 +78,16 @@ def make(
             kind,
             directory,
             log_file,
-            settings,
+            _for_consumer(kind, settings),
         )
-        outputs = [directory / "outputs" / name for name in answer["files"]]
-        verdict = judge(kind, subject, outputs)
-        error = verdict.relative_rmse
-        if not verdict.passed:
-            raise _NotRightError(verdict)
+        if "not_run" in answer:
+            ending, reason = Ending.NOT_RUN, _plain(answer["not_run"], directory)
+        else:
+            outputs = [directory / "outputs" / name for name in answer["files"]]
+            verdict = judge(kind, subject, outputs)
+            error = verdict.relative_rmse
+            if not verdict.passed:
+                raise _NotRightError(verdict)
         if _files(kind, directory / "files") != files:
             raise SessionEnded(Status.FAILED, phase, "its files changed while they were read")
     except _NotRightError as wrong:
@@ -95,7 +101,7 @@ def make(
     return Outcome(
         **facts,
         ending=ending,
-        files=files if ending is Ending.OK else (),
+        files=files if ending.leaves_files else (),
         reason=reason,
         versions=versions,
         date=settings.date(),
@@ -131,6 +137,13 @@ def _fields(
         "options": dict(kind.options),
         "threads": settings.run.threads,
     }
+
+
+def _for_consumer(kind: Kind, settings: ExportSettings) -> ExportSettings:
+    """Returns settings of a process that sees the device which the consumer runs on."""
+    if kind.accelerator == "cpu":
+        return settings
+    return attrs.evolve(settings, run=attrs.evolve(settings.run, device=devices.HOST_GPU))
 
 
 def _call(

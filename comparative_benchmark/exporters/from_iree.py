@@ -13,8 +13,9 @@ from typing import Any
 from iree.compiler import ir, passmanager
 
 from comparative_benchmark.backend_api import Array
-from comparative_benchmark.exporters.job import Job
-from comparative_benchmark.iree import backend, program, runtime
+from comparative_benchmark.exporters.job import Job, NotRunError
+from comparative_benchmark.iree import compilation, cuda, program, runtime
+from comparative_benchmark.iree.conventions import ENTRY
 
 PARAMETERS = "parameters.irpa"
 # Any machine of the last ten years: what is compiled for the host would differ from host to host.
@@ -66,8 +67,43 @@ def run_vmfb(job: Job) -> list[Array]:
     return _run(job, job.find(job.options["file"]))
 
 
+def export_vmfb_cuda(job: Job) -> None:
+    """Compiles a program for NVIDIA GPUs from A100 on, whether there is one here or not."""
+    compilation.compile_imported(
+        _imported(job),
+        job.directory / job.options["file"],
+        device="cuda",
+        data_tiling=False,
+        extra_flags=cuda.compile_flags(cuda.COMMON_TARGET),
+    )
+
+
+def run_vmfb_cuda(job: Job) -> list[Array]:
+    """Runs it with the published weights, where there is a GPU.
+
+    Raises:
+      NotRunError: there is none; the program was read, and has its entry and PTX for its target.
+      ValueError: it is not such a program.
+    """
+    vmfb = job.find(job.options["file"])
+    content = vmfb.read_bytes()
+    if ENTRY not in (names := runtime.function_names(content)):
+        raise ValueError(f"no function {ENTRY!r} in the program: {names}")
+    ptx = cuda.ptx_of(content)
+    if ptx is None or ptx.target != cuda.COMMON_TARGET:
+        raise ValueError(f"the program has no PTX for {cuda.COMMON_TARGET}: {ptx}")
+    try:
+        runtime.open_device("cuda")
+    except runtime.NoDeviceError as error:
+        raise NotRunError(
+            f"no CUDA device was there to run it: it was read, its entry {ENTRY!r} and its PTX for "
+            f"{ptx.target} are there, and its outputs are not verified"
+        ) from error
+    return _run(job, vmfb, device="cuda")
+
+
 def _imported(job: Job) -> program.ImportedProgram:
-    return backend.import_model(job.model(), job.arrays(), job.context("llvm-cpu"))
+    return compilation.import_model(job.model(), job.arrays(), job.context("llvm-cpu"))
 
 
 def _write(job: Job, lowered: Callable[[bytes], bytes]) -> None:
@@ -98,7 +134,7 @@ def _run_mlir(job: Job, input_type: str) -> list[Array]:
     return _run(job, job.scratch / "model.vmfb")
 
 
-def _run(job: Job, vmfb: Path) -> list[Array]:
-    loaded = runtime.LoadedProgram(vmfb, job.find(PARAMETERS), threads=job.threads)
+def _run(job: Job, vmfb: Path, *, device: str = "local") -> list[Array]:
+    loaded = runtime.LoadedProgram(vmfb, job.find(PARAMETERS), threads=job.threads, device=device)
     outputs: Any = loaded.invoke(*(loaded.put(value) for value in job.arrays()))
     return [loaded.fetch(output) for output in outputs]

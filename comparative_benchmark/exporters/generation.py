@@ -128,7 +128,7 @@ class Generation:
         ):
             for outcome in self._group(group, item.subject, work, dict(made)):
                 outcomes[outcome.kind] = outcome
-                if outcome.ending is Ending.OK:
+                if outcome.ending.leaves_files:
                     made[outcome.kind] = work / outcome.kind / "files"
         order = {kind.name: number for number, kind in enumerate(kinds.KINDS)}
         # Of some forms there is no exporter at all: they come last.
@@ -179,6 +179,7 @@ def manifest_of(model: str, outcomes: Sequence[Outcome]) -> Manifest:
             size_bytes=file.size_bytes,
             producers=outcome.versions,
             date=outcome.date,
+            not_run=outcome.reason if outcome.ending is Ending.NOT_RUN else None,
         )
         for outcome in outcomes
         for file in outcome.files
@@ -191,7 +192,7 @@ def manifest_of(model: str, outcomes: Sequence[Outcome]) -> Manifest:
             date=outcome.date,
         )
         for outcome in outcomes
-        if outcome.ending is not Ending.OK
+        if not outcome.ending.leaves_files
     ]
     return Manifest(model=model, files=tuple(files), failures=tuple(failures))
 

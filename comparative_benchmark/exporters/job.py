@@ -19,6 +19,10 @@ from openxla.benchmark.artifacts import arrays
 _SUITE = "common-benchmark-suite"
 
 
+class NotRunError(Exception):
+    """Raised by a consumer that has read a program which nothing here can run; says why."""
+
+
 @contextmanager
 def untimed(_: str) -> Iterator[None]:
     """A `PhaseTimer` where nobody wants to know."""
@@ -107,9 +111,12 @@ def read_back(consumer: str, outputs: str, **fields: Any) -> dict[str, Any]:
     """Reads an artifact, runs it where it is a program, and saves the outputs.
 
     Returns:
-      The names of the files of the outputs, in order.
+      The names of the files of the outputs, in order; or why it was not run.
     """
-    values = load_object(consumer)(Job(**fields))
+    try:
+        values = load_object(consumer)(Job(**fields))
+    except NotRunError as error:
+        return {"not_run": str(error)}
     return {"files": [saved["file"] for saved in arrays.save_all(Path(outputs), "output", values)]}
 
 

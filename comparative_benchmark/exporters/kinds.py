@@ -45,6 +45,8 @@ class Kind:
       judged_by: see `JudgedBy`.
       precision: what it quantises to; None where it keeps the model's data type.
       producers: packages whose versions decide its bytes.
+      accelerator: type of the device that its consumer runs on.
+      usual: whether it is made where nobody names types.
     """
 
     name: str
@@ -58,6 +60,8 @@ class Kind:
     judged_by: JudgedBy = "model"
     precision: str | None = None
     producers: tuple[str, ...] = ()
+    accelerator: Literal["cpu", "gpu"] = "cpu"
+    usual: bool = True
 
     @property
     def model_type(self) -> ModelArtifactType | None:
@@ -97,7 +101,14 @@ def _xla(
 _IREE = ("iree.compiler", "iree.runtime")
 
 
-def _iree(name: str, file: str, *, torch_only: bool = False, needs_weights: bool = True) -> Kind:
+def _iree(
+    name: str,
+    file: str,
+    *,
+    torch_only: bool = False,
+    needs_weights: bool = True,
+    accelerator: Literal["cpu", "gpu"] = "cpu",
+) -> Kind:
     modules: dict[ModelFrameworkType, tuple[str, ...]] = {_PT: (*_IREE, "torch")}
     if not torch_only:
         modules |= {_JAX: (*_IREE, "jax", "flax"), _TF: (*_IREE, "tensorflow", "keras")}
@@ -114,6 +125,9 @@ def _iree(name: str, file: str, *, torch_only: bool = False, needs_weights: bool
             *("iree-base-compiler", "iree-base-runtime", "torch", "transformers"),
             *("jax", "jaxlib", "flax", "tensorflow", "keras", "numpy"),
         ),
+        accelerator=accelerator,
+        # Few machines can run what is for a GPU, to see whether it is right.
+        usual=accelerator == "cpu",
     )
 
 
@@ -163,6 +177,7 @@ KINDS: tuple[Kind, ...] = (
     _iree("torch_mlir", "torch.mlirbc", torch_only=True),
     _iree("linalg_mlir", "linalg.mlirbc", torch_only=True),
     _iree("vmfb", "model_llvm-cpu.vmfb"),
+    _iree("vmfb_cuda", "model_cuda.vmfb", accelerator="gpu"),
     Kind(
         name="onnx",
         files=("model.onnx", "model.onnx.data"),
@@ -232,8 +247,8 @@ def of_model(model: Model, names: Sequence[str] = ()) -> tuple[list[Kind], dict[
 
     Args:
       model: of any framework.
-      names: types that are wanted; all that such a model can have where there are none. What a
-        consumer needs besides is made, too.
+      names: types that are wanted; all usual ones that such a model can have where there are none.
+        What a consumer needs besides is made, too.
 
     Returns:
       Kinds in the order in which they are to be made, and reasons by type.
@@ -260,7 +275,7 @@ def of_model(model: Model, names: Sequence[str] = ()) -> tuple[list[Kind], dict[
 
 
 def _is_usual(kind: Kind, model: Model, framework: ModelFrameworkType) -> bool:
-    if framework not in kind.modules:
+    if framework not in kind.modules or not kind.usual:
         return False
     if framework is _TFLITE and kind.model_type is not None:
         # The case is a file in one precision, which its definition names.

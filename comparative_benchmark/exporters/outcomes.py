@@ -10,12 +10,18 @@ from openxla.benchmark.def_types import BenchmarkCase, Workload
 
 
 class Ending(enum.Enum):
-    """How an export ended."""
+    """How an export ended; after `not_run` there is a file that nothing here can run."""
 
     OK = "ok"
+    NOT_RUN = "not_run"
     WRONG_OUTPUT = "wrong_output"
     UNSUPPORTED = "unsupported"
     FAILED = "failed"
+
+    @property
+    def leaves_files(self) -> bool:
+        """Whether the artifact is there."""
+        return self in (Ending.OK, Ending.NOT_RUN)
 
 
 @attrs.frozen(kw_only=True)
@@ -40,7 +46,7 @@ class Subject:
 
 @attrs.frozen(kw_only=True)
 class MadeFile:
-    """A file of an artifact that was read back and found right."""
+    """A file of an artifact that was read back, and found right if it could be run."""
 
     path: str
     sha256: str
@@ -54,7 +60,7 @@ class Outcome:
     Attributes:
       model, kind: names.
       ending: how it ended.
-      files: paths in the model's directory; none unless it is ok.
+      files: paths in the model's directory; none unless `ending.leaves_files`.
       reason: why it is not ok, with the process and phase where it ended.
       versions: of the packages that made it.
       date: when.

@@ -11,6 +11,7 @@ from openxla.benchmark.artifacts.progress import human_bytes
 
 _STYLES = {
     Ending.OK: "green",
+    Ending.NOT_RUN: "yellow",
     Ending.UNSUPPORTED: "yellow",
     Ending.WRONG_OUTPUT: "red",
     Ending.FAILED: "red",
@@ -38,7 +39,7 @@ class Screen:
         line = Text(f"[{position:>{len(str(total))}}/{total}] ")
         line.append(f"{outcome.ending.value:<13}", style=_STYLES[outcome.ending])
         line.append(f" {outcome.model}  {outcome.kind}")
-        if outcome.ending is Ending.OK:
+        if outcome.ending.leaves_files:
             line.append(f"  {human_bytes(outcome.size_bytes)}")
             if outcome.relative_error is not None:
                 line.append(f"  error {outcome.relative_error:.1e}")

@@ -4,6 +4,7 @@ from comparative_benchmark.backend_api import BackendInfo, CompilerInfo
 from openxla.benchmark.def_types import ModelFrameworkType
 
 _IREE = ("iree.compiler", "iree.runtime")
+_ON_CPU = ("llvm-cpu", "llvm-cpu-data-tiling")
 
 BACKEND = BackendInfo(
     name="iree",
@@ -27,13 +28,16 @@ BACKEND = BackendInfo(
         ),
         CompilerInfo(name="cuda", description="for NVIDIA GPUs", accelerator="gpu"),
     ),
-    starts_from=dict.fromkeys(
-        ("llvm-cpu", "llvm-cpu-data-tiling"),
-        (("torch_mlir", "irpa"), ("stablehlo_mlir", "xla_weights")),
-    ),
+    starts_from={
+        **dict.fromkeys(_ON_CPU, (("torch_mlir", "irpa"), ("stablehlo_mlir", "xla_weights"))),
+        "cuda": (("vmfb_cuda", "irpa"),),
+    },
+    program_modules={**dict.fromkeys(_ON_CPU, _IREE), "cuda": ("iree.runtime",)},
     environment={
         "JAX_PLATFORMS": "cpu",  # JAX only exports here
         "KERAS_BACKEND": "tensorflow",
         "OMP_NUM_THREADS": "{threads}",
+        # Where the driver keeps what it compiled from PTX; else in ~/.nv, which is never cold.
+        "CUDA_CACHE_PATH": "{cache_dir}/cuda",
     },
 )

@@ -1,17 +1,16 @@
-"""IREE: export from the framework, compile, then run without the framework."""
+"""IREE: export from the framework, compile, then run without the framework.
+
+What is compiled already, on a machine with IREE's compiler, is only run: that takes the runtime and
+neither the compiler nor a framework.
+"""
 
 import gc
 import hashlib
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from iree.compiler.tools import CompilerToolError
-
-from comparative_benchmark import torch_export
 from comparative_benchmark.backend_api import (
     Array,
     Backend,
@@ -19,11 +18,15 @@ from comparative_benchmark.backend_api import (
     BackendFacts,
     UnsupportedError,
 )
-from comparative_benchmark.iree import profiler, program, published, runtime, tensorflow_export
+from comparative_benchmark.iree import cuda, profiler, runtime
 
 _TARGETS = {"llvm-cpu": "local", "llvm-cpu-data-tiling": "local", "cuda": "cuda"}
-# The newest architecture that IREE 3.13 compiles for; the driver compiles its PTX for newer GPUs.
-_CUDA_FLAGS = ("--iree-cuda-target=sm_89",)
+# The type of published artifacts that needs no compiler.
+_COMPILED = "vmfb_cuda"
+_DRIVER_COMPILES = (
+    "the driver compiles the program's PTX for this GPU while it is loaded: that is part of the "
+    "phase `load`, and kept in the driver's cache"
+)
 
 
 class Iree(Backend):
@@ -37,44 +40,44 @@ class Iree(Backend):
             raise UnsupportedError(
                 f"the compiler {context.compiler} makes no program for {context.device.name}"
             )
-        tensorflow_export.hide_gpus()  # before TensorFlow puts a weight on one
+        self._is_compiled = _COMPILED in context.exported
+        if not self._is_compiled:
+            with context.phase("import"):
+                from comparative_benchmark.iree import tensorflow_export
+            tensorflow_export.hide_gpus()  # before TensorFlow puts a weight on one
         self._model: Any = None
         self._arrays: tuple[Array, ...] = ()
         self._program: runtime.LoadedProgram | None = None
         self._inputs: list[runtime.DeviceArray] = []
         self._has_weights = False
         self._not_measurable: tuple[str, ...] = ()
+        self._flags: tuple[str, ...] = ()
         self._vmfb = Path(context.work_dir) / "model.vmfb"
         self._archive = Path(context.work_dir) / "model.irpa"
 
     def load(self, model: Any, inputs: Sequence[Array]) -> None:
-        """Keeps model and inputs for `compile`: IREE has no device before it has a program."""
+        """Finds the GPU; keeps model and inputs for `compile`, as no program takes them yet.
+
+        Raises:
+          UnsupportedError: there is none here.
+        """
+        if self._target != "local":
+            with self.context.phase("load"):
+                self._open_device()
         self._model, self._arrays = model, tuple(inputs)
 
     def compile(self) -> None:
         """Exports (`trace`, `lower`), compiles, and loads program, weights and inputs."""
-        model, self._model = self._model, None
-        archive: Path | None = None
-        if self.context.exported:
-            with self.context.phase("load"):
-                imported, archive = published.imported(
-                    self.context.exported, Path(self.context.work_dir)
-                )
+        if self._is_compiled:
+            (self._vmfb,), (self._archive,) = (
+                self.context.exported[kind] for kind in (_COMPILED, "irpa")
+            )
+            self._has_weights = True
+            self._not_measurable = ("compile",)
         else:
-            imported = import_model(model, self._arrays, self.context)
-        if imported.input_type == "torch" and not self.context.exported:
-            # torch.export, decompositions and the importer go over the program in turns.
-            self._not_measurable = ("trace",)
-        self._has_weights = bool(imported.parameters) or archive is not None
-        with self.context.phase("compile"):
-            _compile(imported, self._vmfb, self.context.compiler, self._target)
+            self._compile()
         with self.context.phase("load"):
-            if archive is None:
-                runtime.write_parameters(imported.parameters, self._archive)
-            else:
-                self._archive = archive
             # The framework's copy of the weights would count towards the program's memory.
-            del model, imported
             gc.collect()
             self._program = self._load_program()
         with self.context.phase("h2d"):
@@ -107,6 +110,9 @@ class Iree(Backend):
         if self.context.exported:
             facts.notes["starts_from"] = sorted(self.context.exported)
         facts.notes["dispatch"] = "synchronous: the host waits inside the call"
+        facts.notes["tf32"] = None
+        if self._target == "cuda":
+            self._add_facts_of_gpu(facts, content)
         return facts
 
     def profile(self, directory: Path, iterations: int) -> list[Path]:
@@ -130,71 +136,83 @@ class Iree(Backend):
             work_dir=self.context.work_dir,
         )
 
-    def _load_program(self) -> runtime.LoadedProgram:
+    def _open_device(self) -> None:
         try:
-            return runtime.LoadedProgram(
-                self._vmfb, self._archive, threads=self.context.threads, device=self._target
+            runtime.open_device(self._target, threads=self.context.threads)
+        except runtime.NoDeviceError as error:
+            raise UnsupportedError(_no_device(self._target, error)) from error
+
+    def _compile(self) -> None:
+        """Makes a program of the model or of a published one; writes it and its weights."""
+        from comparative_benchmark.iree import compilation, published
+
+        model, self._model = self._model, None
+        archive: Path | None = None
+        if self.context.exported:
+            with self.context.phase("load"):
+                imported, archive = published.imported(
+                    self.context.exported, Path(self.context.work_dir)
+                )
+        else:
+            imported = compilation.import_model(model, self._arrays, self.context)
+        if imported.input_type == "torch" and not self.context.exported:
+            # torch.export, decompositions and the importer go over the program in turns.
+            self._not_measurable = ("trace",)
+        self._has_weights = bool(imported.parameters) or archive is not None
+        if self._target == "cuda":
+            self._flags = cuda.compile_flags(cuda.target_for(cuda.compute_capability()))
+        with self.context.phase("compile"):
+            compilation.compile_imported(
+                imported,
+                self._vmfb,
+                device=self._target,
+                data_tiling=self.context.compiler == "llvm-cpu-data-tiling",
+                extra_flags=self._flags,
             )
-        except RuntimeError as error:
-            if self._target == "local":
-                raise
-            raise UnsupportedError(
-                f"IREE finds no {self._target} device ({str(error).splitlines()[0]}): check "
-                "`nvidia-smi` and `iree-run-module --list_devices`"
-            ) from error
+        if archive is not None:
+            self._archive = archive
+            return
+        with self.context.phase("load"):
+            runtime.write_parameters(imported.parameters, self._archive)
 
-
-def import_model(
-    model: Any, inputs: Sequence[Array], context: BackendContext
-) -> program.ImportedProgram:
-    """Returns the program of a model in JAX, TensorFlow or PyTorch; phases `trace` and `lower`."""
-    if hasattr(model, "apply") and hasattr(model, "params"):
-        return _from_jax(model, inputs, context)
-    if tensorflow_export.is_model(model):
-        return tensorflow_export.export(model, inputs, context)
-    return _from_torch(model, inputs, context)
-
-
-def _from_jax(
-    model: Any, inputs: Sequence[Array], context: BackendContext
-) -> program.ImportedProgram:
-    import jax
-
-    leaves = jax.tree_util.tree_leaves_with_path(model.params)
-    names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in leaves]
-    with context.phase("trace"):
-        # Unused arguments stay, so that the leading ones are the weights, one by one.
-        traced = jax.jit(model.apply, keep_unused=True).trace(model.params, *inputs)
-    with context.phase("lower"):
-        text = traced.lower().as_text()
-        weights = [np.asarray(leaf) for _, leaf in leaves]
-        return program.from_stablehlo(text, names, weights)
-
-
-def _from_torch(
-    model: Any, inputs: Sequence[Array], context: BackendContext
-) -> program.ImportedProgram:
-    import torch
-
-    torch.set_num_threads(context.threads)
-    exported = torch_export.export(model, inputs, context.phase)
-    with context.phase("lower"):
-        return program.from_torch(exported)
-
-
-def _compile(imported: program.ImportedProgram, output: Path, compiler: str, target: str) -> None:
-    try:
-        program.compile_program(
-            imported,
-            output,
-            data_tiling=compiler == "llvm-cpu-data-tiling",
-            device=target,
-            extra_flags=_CUDA_FLAGS if target == "cuda" else (),
+    def _load_program(self) -> runtime.LoadedProgram:
+        if self._is_compiled:
+            _check_gpu(self._vmfb)
+        return runtime.LoadedProgram(
+            self._vmfb, self._archive, threads=self.context.threads, device=self._target
         )
-    except CompilerToolError as error:
-        # Hundreds of lines follow; the first error says most, the log file holds the rest.
-        print(error, flush=True)
-        # LLVM writes its own in capitals, and dies of it.
-        found = re.search(r"(?:error|ERROR): *(\S.*)", str(error))
-        reason = found[1].strip() if found else "no message"
-        raise RuntimeError(f"iree-compile failed: {reason}") from None
+
+    def _add_facts_of_gpu(self, facts: BackendFacts, program: bytes) -> None:
+        facts.device_name = runtime.device_name(self._target)
+        if self._program is not None:
+            facts.device_memory_peak_bytes = self._program.memory_peak_bytes()
+        ptx = cuda.ptx_of(program)
+        facts.notes["cuda_target"] = ptx.target if ptx else None
+        facts.notes["tf32"] = ptx.uses_tf32 if ptx else None
+        facts.notes["compile"] = _DRIVER_COMPILES
+        if self._flags:
+            facts.notes["compiler_flags"] = list(self._flags)
+
+
+def _no_device(target: str, error: runtime.NoDeviceError) -> str:
+    """Returns what to tell a user whose machine lacks a device."""
+    reason = str(error).splitlines()[0]
+    if target == "cuda" and cuda.compute_capability() is not None:
+        return (
+            f"IREE loads CUDA's driver by the name libcuda.so, and only libcuda.so.1 is here "
+            f"({reason}): link it to libcuda.so in a directory that LD_LIBRARY_PATH names"
+        )
+    return (
+        f"IREE finds no {target} device ({reason}): check `nvidia-smi` and "
+        "`iree-run-module --list_devices`"
+    )
+
+
+def _check_gpu(vmfb: Path) -> None:
+    """Raises `UnsupportedError` if a program was compiled for newer GPUs than the one here."""
+    ptx, here = cuda.ptx_of(vmfb.read_bytes()), cuda.compute_capability()
+    if ptx is not None and here is not None and not ptx.runs_on(here):
+        raise UnsupportedError(
+            f"the program was compiled for {ptx.target}, and this GPU has compute capability "
+            f"{here[0]}.{here[1]}: leave --exported-programs out to compile here"
+        )

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from comparative_benchmark.backend_api import UnsupportedError
-from comparative_benchmark.iree.program import ENTRY, PARAMETER_SCOPE
+from comparative_benchmark.iree.conventions import ENTRY, PARAMETER_SCOPE
 
 Array = npt.NDArray[Any]
 

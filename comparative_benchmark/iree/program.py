@@ -23,13 +23,10 @@ import numpy.typing as npt
 from iree.compiler import ir, tools
 from iree.compiler.dialects import func
 
+from comparative_benchmark.iree.conventions import ENTRY, PARAMETER_SCOPE
+
 if TYPE_CHECKING:
     import torch
-
-PARAMETER_SCOPE = "model"
-"""Scope under which a program looks its weights up; the runtime provides the archive under it."""
-
-ENTRY = "main"
 
 Weight = npt.NDArray[Any]
 
@@ -159,8 +156,7 @@ def compile_program(
         output: where to write; replaced as a whole, and left alone if compilation fails.
         data_tiling: whether weights and activations are packed for the matrix kernels; weights are
             packed once, at load time.
-        device: "local" for the CPU, "cuda" for NVIDIA GPUs: name the architecture by the flag
-            `--iree-cuda-target=sm_89`, the newest that IREE 3.13 compiles for.
+        device: "local" for the CPU, "cuda" for NVIDIA GPUs, with the flags of `cuda.compile_flags`.
         target_cpu: LLVM name, or "host"; ignored on other devices.
         extra_flags: appended, so they win over the flags above.
 

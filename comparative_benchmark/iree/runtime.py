@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,7 +17,7 @@ import iree.runtime as rt
 import numpy as np
 import numpy.typing as npt
 
-from comparative_benchmark.iree.program import ENTRY, PARAMETER_SCOPE
+from comparative_benchmark.iree.conventions import ENTRY, PARAMETER_SCOPE
 
 Array = npt.NDArray[Any]
 
@@ -25,6 +26,16 @@ DeviceArray: TypeAlias = Any
 
 Outlives the program that returned it.
 """
+
+
+# What IREE says where there is no driver or no GPU; whatever else it says is a GPU's failure.
+_NO_DEVICE = re.compile(
+    r"\b(?:UNAVAILABLE|NOT_FOUND|CUDA_ERROR_NO_DEVICE|CUDA_ERROR_STUB_LIBRARY)\b"
+)
+
+
+class NoDeviceError(RuntimeError):
+    """There is no such device here; the message is IREE's."""
 
 
 def write_parameters(parameters: Mapping[str, Array], path: Path) -> None:
@@ -69,9 +80,9 @@ class LoadedProgram:
         Raises:
             ValueError: for a thread count the process has no CPUs for, an unknown entry, or an
                 archive that lacks a weight.
-            RuntimeError: if the device does not exist here.
+            NoDeviceError: if the device does not exist here.
         """
-        self._device = _device(device, _available_cpus(threads) if device == "local" else ())
+        self._device = open_device(device, threads=threads)
         instance = rt.VmInstance()
         modules = [rt.create_hal_module(instance, self._device)]
         if irpa is not None:
@@ -106,6 +117,47 @@ class LoadedProgram:
     def fetch(self, buffer: DeviceArray) -> Array:
         """Copies a buffer to a host array that owns its memory; bfloat16 comes as `ml_dtypes`."""
         return np.array(rt.DeviceArray(self._device, buffer).to_host())
+
+    def memory_peak_bytes(self) -> int | None:
+        """Returns the most memory that was allocated on the device; None if IREE did not count.
+
+        The count is the device's, and begins when the process opens it.
+        """
+        allocator = self._device.allocator
+        return int(allocator.statistics["device_bytes_peak"]) if allocator.has_statistics else None
+
+
+def open_device(device: str, *, threads: int = 1) -> Any:
+    """Returns a device, see `LoadedProgram`; the same one each time, for the rest of the process.
+
+    Raises:
+        ValueError: for a thread count the process has no CPUs for.
+        NoDeviceError: if the device does not exist here.
+    """
+    if device == "local":
+        return _device(device, _available_cpus(threads))
+    try:
+        return _device(device, ())
+    except (RuntimeError, ValueError) as error:
+        if _NO_DEVICE.search(str(error)):
+            raise NoDeviceError(str(error)) from error
+        raise
+
+
+def device_name(device: str) -> str | None:
+    """Returns how the driver calls the first device of its kind, e.g. `NVIDIA H100 80GB HBM3`."""
+    found = rt.get_driver(device).query_available_devices()
+    return found[0]["name"] if found else None
+
+
+def function_names(vmfb: bytes) -> list[str]:
+    """Returns the functions that a compiled program exports; needs no device.
+
+    Raises:
+        ValueError: if it is no program that this runtime reads.
+    """
+    names: list[str] = rt.VmModule.copy_buffer(rt.VmInstance(), vmfb).function_names
+    return names
 
 
 def _available_cpus(threads: int) -> tuple[int, ...]:

@@ -1,11 +1,13 @@
 """Exporters and consumers that do right or wrong in all the ways that there are; for workers."""
 
 import ctypes
+import os
 import time
 
 import numpy as np
 
 from comparative_benchmark.backend_api import UnsupportedError
+from comparative_benchmark.exporters.job import NotRunError
 from openxla.benchmark.artifacts import arrays
 
 FILE = "program.txt"
@@ -75,6 +77,27 @@ def run_wider(job):
 
 def run_nothing(job):
     return []
+
+
+def run_nowhere(job):
+    """Reads the program, and finds nothing that could run it."""
+    run(job)
+    raise NotRunError(f"no such device, says {job.scratch}/log")
+
+
+def run_nowhere_and_change(job):
+    job.find(FILE).write_text("another program", encoding="utf-8")
+    raise NotRunError("no such device")
+
+
+def run_where_gpus_are_seen(job):
+    assert "CUDA_VISIBLE_DEVICES" not in os.environ
+    return run(job)
+
+
+def run_where_gpus_are_hidden(job):
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+    return run(job)
 
 
 def run_and_change(job):

@@ -93,6 +93,38 @@ def test_an_export_that_is_read_back_and_right_is_named(subject, tmp_path):
     assert 0 <= outcome.relative_error < 1e-6
 
 
+def test_what_nothing_here_can_run_is_there_and_not_called_right(subject, tmp_path, known):
+    (found,) = known(kind(consumer="run_nowhere"))
+    (outcome, _) = sorted(
+        generate(tmp_path / "out", subject, tmp_path, [found]), key=lambda item: item.kind != "toy"
+    )
+    assert outcome.ending is Ending.NOT_RUN
+    assert outcome.relative_error is None
+    manifest = manifests.read(tmp_path / "out" / "TOY_NONE")
+    (file,) = manifest.files
+    assert file.path == "program.txt"
+    assert file.not_run == "no such device, says scratch/log"
+    assert "toy" not in {failure.artifact_type for failure in manifest.failures}
+
+
+def test_of_what_was_run_the_manifest_says_nothing_more(subject, tmp_path, known):
+    generate(tmp_path / "out", subject, tmp_path, known(kind()))
+    text = (tmp_path / "out" / "TOY_NONE" / "manifest.json").read_text()
+    assert "program.txt" in text
+    assert "not_run" not in text
+
+
+def test_a_consumer_sees_the_device_that_its_kind_is_for(subject, tmp_path, monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for accelerator, consumer in (
+        ("cpu", "run_where_gpus_are_hidden"),
+        ("gpu", "run_where_gpus_are_seen"),
+    ):
+        found = kind(accelerator, consumer=consumer, accelerator=accelerator)
+        outcome = make(found, subject, tmp_path)
+        assert outcome.ending is Ending.OK, outcome.reason
+
+
 FAULTS = {
     ("export_nothing", "run"): (Ending.FAILED, "missing: program.txt"),
     ("export_nothing_in_it", "run"): (Ending.FAILED, "empty: program.txt"),
@@ -107,6 +139,7 @@ FAULTS = {
     ("export", "run_wider"): (Ending.WRONG_OUTPUT, "output 0"),
     ("export", "run_nothing"): (Ending.WRONG_OUTPUT, "0 outputs where"),
     ("export", "run_and_change"): (Ending.FAILED, "changed while they were read"),
+    ("export", "run_nowhere_and_change"): (Ending.FAILED, "changed while they were read"),
     ("no_such_function", "run"): (Ending.FAILED, "no_such_function"),
 }
 

@@ -76,6 +76,14 @@ def test_a_model_gets_what_its_framework_can(models):
     assert "torch-mlir" in refused["stablehlo_mlir"]
 
 
+def test_a_program_for_gpus_is_made_for_those_who_ask(models):
+    model = models["BERT_TINY_FP32_JAX_32XI32_BATCH1"]
+    assert "vmfb_cuda" not in names(kinds.of_model(model)[0])
+    assert names(kinds.of_model(model, ["vmfb_cuda"])[0]) == ["irpa", "vmfb_cuda"]
+    assert {kind.name for kind in KINDS if not kind.usual} == {"vmfb_cuda"}
+    assert kinds.find("vmfb_cuda").accelerator == "gpu"
+
+
 def test_a_case_that_is_a_file_gets_that_file(models):
     found, _ = kinds.of_model(models["BERT_TINY_INT8_TFLITE_32XI32_BATCH1"])
     assert [name for name in names(found) if name.startswith("tflite")] == ["tflite_int8"]

@@ -8,7 +8,8 @@ import numpy as np
 
 from comparative_benchmark.backend_api import Array
 from comparative_benchmark.iree import program, runtime
-from comparative_benchmark.iree.backend import import_model
+from comparative_benchmark.iree.compilation import import_model
+from comparative_benchmark.iree.conventions import ENTRY
 from comparative_benchmark.repro.exported import Command, Exported, ExportTask
 from openxla.benchmark.models.preprocessing import element_type_of
 
@@ -52,7 +53,7 @@ def _commands(task: ExportTask, input_type: str, flags: Sequence[str]) -> tuple[
     )
     run = (
         *("--module=model.vmfb", "--parameters=model=weights.irpa", *device),
-        f"--function={program.ENTRY}",
+        f"--function={ENTRY}",
         *_input_flags(task),
     )
     return (
