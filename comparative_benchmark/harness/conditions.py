@@ -9,15 +9,16 @@ import math
 import os
 import resource
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import attrs
 
-from comparative_benchmark.harness import gpu_clocks
+from comparative_benchmark.harness import gpu_clocks, gpu_contention
 from comparative_benchmark.harness.gpu_clocks import GpuClocks
+from comparative_benchmark.harness.gpu_contention import Ends, Finding
 
 ROOT = Path("/")
 
@@ -61,7 +62,7 @@ class Snapshot:
       thermal_throttles: how often these CPUs and their packages were slowed by heat.
       cgroup_throttles, cgroup_throttled_ms: how often and how long a CPU quota of this container,
         or of one around it, stopped CPUs.
-      gpus: clocks of the GPUs, where they were asked for.
+      gpus: clocks of the GPUs, where they were asked for, and who uses ours.
     """
 
     time_ns: int
@@ -114,8 +115,9 @@ class Conditions:
       throttled_ms: CPU time that a quota took.
       mean_mhz, start_mhz, end_mhz: mean frequency of some CPUs of the mask, at both ends and at
         each; None in most virtual machines.
-      gpus_at_start, gpus_at_end: clocks of the GPUs; empty where none is used.
-      contended: others took more than a limit; None where ticks are too coarse to say.
+      gpus_at_start, gpus_at_end: clocks of the GPUs, and who uses ours; empty where none is used.
+      contended: others took more than a limit, or the GPU was slowed down; None where the system
+        does not tell, or ticks are too coarse to say.
       reasons: why it is contended, or why that is not known.
       totals: what `together` adds up.
     """
@@ -141,7 +143,7 @@ def take(root: Path = ROOT, *, gpu: bool = False) -> Snapshot:
 
     Args:
       root: stands for `/`.
-      gpu: whether GPUs are used, so that the driver is asked for their clocks.
+      gpu: whether GPUs are used, so that the driver is asked for their clocks and users.
     """
     mask = frozenset(os.sched_getaffinity(0))
     usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -149,7 +151,7 @@ def take(root: Path = ROOT, *, gpu: bool = False) -> Snapshot:
     throttles, throttled_ms = _cgroup_throttling(root)
     load = _read(root / "proc/loadavg").split()
     # The kernel gives kHz; frequencies come first, as reading them takes longest.
-    gpus = gpu_clocks.read() if gpu else ()
+    gpus = gpu_clocks.read() or (gpu_clocks.UNKNOWN,) if gpu else ()
     mhz = tuple(_number(path) / 1e3 for path in _files(root, mask, "cpufreq/scaling_cur_freq"))
     return Snapshot(
         cpus=_ticks(_read(root / "proc/stat"), mask),
@@ -199,7 +201,12 @@ def between(
         involuntary_switches=after.involuntary_switches - before.involuntary_switches,
     )
     return attrs.evolve(
-        _judge(totals, after.load1, _mean([*before.mhz, *after.mhz])),
+        _judge(
+            totals,
+            after.load1,
+            _mean([*before.mhz, *after.mhz]),
+            gpu_contention.of_block(Ends(before.gpus, after.gpus)),
+        ),
         start_mhz=_mean(before.mhz),
         end_mhz=_mean(after.mhz),
         gpus_at_start=before.gpus,
@@ -212,7 +219,8 @@ def together(blocks: Iterable[Conditions]) -> Conditions | None:
 
     The errors of blocks are independent: theirs grows with the square root of the number of blocks,
     the time to be judged with the number. Load and frequency are plain means; clocks at the start
-    and the end are those of single blocks only.
+    and the end are those of single blocks only. Of a GPU, blocks are counted: in a few of them it
+    may be disturbed.
     """
     every = list(blocks)
     if not every:
@@ -224,6 +232,7 @@ def together(blocks: Iterable[Conditions]) -> Conditions | None:
         Totals(**sums),
         _mean([block.load1 for block in every]),
         _mean([block.mean_mhz for block in every]),
+        gpu_contention.of_blocks(Ends(b.gpus_at_start, b.gpus_at_end) for b in every),
     )
 
 
@@ -244,7 +253,9 @@ def cgroup_directories(root: Path = ROOT) -> Iterator[Path]:
             yield top / relative
 
 
-def _judge(totals: Totals, load1: float | None, mean_mhz: float | None) -> Conditions:
+def _judge(
+    totals: Totals, load1: float | None, mean_mhz: float | None, gpu: Sequence[Finding]
+) -> Conditions:
     foreign_ms, steal_ms = totals.foreign_ms, totals.steal_ms
     taken_ms = None if foreign_ms is None else foreign_ms - totals.spare_ms
     findings = [
@@ -252,6 +263,7 @@ def _judge(totals: Totals, load1: float | None, mean_mhz: float | None) -> Condi
         _over(steal_ms, STEAL_CPU_LIMIT, totals, "other virtual machines (steal)"),
         (bool(totals.throttled_ms), f"the CPU quota stopped CPUs for {totals.throttled_ms} ms"),
         (bool(totals.thermal_throttles), f"heat slowed CPUs {totals.thermal_throttles} times"),
+        *gpu,
     ]
     answers = [answer for answer, _ in findings]
     contended = True if True in answers else None if None in answers else False

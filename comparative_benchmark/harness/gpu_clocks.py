@@ -1,14 +1,13 @@
-"""Clocks of NVIDIA GPUs, and what holds them back, asked of the driver's library (NVML).
+"""NVIDIA GPUs at one moment: clocks, what holds them back, and who else uses ours."""
 
-nvidia-smi would tell the same, but starting it takes far longer than a block.
-"""
-
-import ctypes
-from collections.abc import Mapping
-from functools import cache
+import os
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import attrs
+
+from comparative_benchmark.harness import gpu_users, nvml
 
 # nvmlClocksEventReasons; what is not here is harmless: an idle GPU, or clocks that a user has set.
 SLOWDOWNS: Mapping[int, str] = {
@@ -20,9 +19,6 @@ SLOWDOWNS: Mapping[int, str] = {
     0x80: "power brake",
     0x100: "display clocks",
 }
-_NVML_CLOCK_SM = 1
-# The newer name first; drivers before 535 have the older one alone.
-_REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
 
 
 @attrs.frozen(kw_only=True)
@@ -33,11 +29,27 @@ class GpuClocks:
       index: as nvidia-smi counts, which `CUDA_VISIBLE_DEVICES` does not change.
       sm_mhz: clock of the multiprocessors.
       held_back_by: why it is not higher; empty for no reason of note.
+      used: whether it is the first that CUDA shows to this process. What follows is told of that
+        GPU only, and of the part that is used where it is divided.
+      mig: whether it is divided.
+      memory_used_bytes, memory_total_bytes: by anyone, and all of it.
+      busy_percent: of the second before, some kernel was running.
+      foreign_pids: processes with a context that do not belong to this run.
     """
 
     index: int
     sm_mhz: int | None
     held_back_by: tuple[str, ...] | None
+    used: bool | None = None
+    mig: bool | None = None
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    busy_percent: int | None = None
+    foreign_pids: tuple[int, ...] | None = None
+
+
+# What is known of the GPU that is used where nothing is.
+UNKNOWN = GpuClocks(index=0, sm_mhz=None, held_back_by=None)
 
 
 def slowdowns(bits: int) -> tuple[str, ...]:
@@ -47,33 +59,85 @@ def slowdowns(bits: int) -> tuple[str, ...]:
 
 def read(library: Any = None) -> tuple[GpuClocks, ...]:
     """Returns the clocks of all GPUs; none where there is no NVML."""
-    nvml = library or _nvml()
-    count = ctypes.c_uint()
-    if nvml is None or nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)):
+    source = library or nvml.library()
+    if source is None:
         return ()
-    return tuple(_read_one(nvml, index) for index in range(count.value))
+    visible, order = (
+        os.environ.get(f"CUDA_{name}") for name in ("VISIBLE_DEVICES", "DEVICE_ORDER")
+    )
+    return tuple(_read(source, gpu) for gpu in _found(source, visible, order))
 
 
-def _read_one(nvml: Any, index: int) -> GpuClocks:
-    device, mhz, bits = ctypes.c_void_p(), ctypes.c_uint(), ctypes.c_ulonglong()
-    if nvml.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(device)):
-        return GpuClocks(index=index, sm_mhz=None, held_back_by=None)
-    # All of NVML returns 0 for success.
-    no_clock = nvml.nvmlDeviceGetClockInfo(device, _NVML_CLOCK_SM, ctypes.byref(mhz))
-    reasons = next((getattr(nvml, name) for name in _REASONS if hasattr(nvml, name)), None)
-    no_reasons = reasons is None or reasons(device, ctypes.byref(bits))
-    return GpuClocks(
-        index=index,
-        sm_mhz=None if no_clock else mhz.value,
-        held_back_by=None if no_reasons else slowdowns(bits.value),
+def used(gpus: Sequence[GpuClocks]) -> GpuClocks | None:
+    """Returns the GPU that is used; None where that is not known."""
+    return next((gpu for gpu in gpus if gpu.used), None)
+
+
+@attrs.frozen(kw_only=True)
+class _Gpu:
+    """What does not change about a GPU.
+
+    Attributes:
+      handle: of the whole; clocks are asked of it.
+      part: of what is used of it; None where it is not used, or nobody knows.
+    """
+
+    index: int
+    handle: Any
+    used: bool | None
+    mig: bool | None
+    part: Any
+
+
+def _read(source: Any, gpu: _Gpu) -> GpuClocks:
+    if gpu.handle is None:
+        return attrs.evolve(UNKNOWN, index=gpu.index, used=gpu.used)
+    reasons = nvml.clock_reasons(source, gpu.handle)
+    found = GpuClocks(
+        index=gpu.index,
+        sm_mhz=nvml.sm_mhz(source, gpu.handle),
+        held_back_by=None if reasons is None else slowdowns(reasons),
+        used=gpu.used,
+    )
+    if gpu.part is None:
+        return found
+    memory = nvml.memory(source, gpu.part)
+    return attrs.evolve(
+        found,
+        mig=gpu.mig,
+        memory_used_bytes=memory[0] if memory else None,
+        memory_total_bytes=memory[1] if memory else None,
+        busy_percent=nvml.busy_percent(source, gpu.part),
+        foreign_pids=gpu_users.foreign(nvml.processes(source, gpu.part)),
     )
 
 
-@cache
-def _nvml() -> Any:
-    """Returns the library, loaded and initialised once for each process; None where it is not."""
-    try:
-        library = ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:
-        return None
-    return None if library.nvmlInit_v2() else library
+@lru_cache(maxsize=4)
+def _found(source: Any, visible: str | None, order: str | None) -> tuple[_Gpu, ...]:
+    """Returns all GPUs, asked for once: handles stay valid."""
+    handles = [nvml.device(source, index) for index in range(nvml.count(source))]
+    uuids = [nvml.uuid(source, handle) for handle in handles]
+    first = "0" if visible is None else visible.split(",")[0].strip()
+    chosen = index = None
+    if first.startswith("MIG-"):
+        chosen = nvml.device_of_uuid(source, first)
+        if chosen is not None and (whole := nvml.whole(source, chosen)) is not None:
+            first = nvml.uuid(source, whole) or ""
+    if first.startswith("GPU-"):
+        matches = [i for i, uuid in enumerate(uuids) if uuid and uuid.startswith(first)]
+        index = matches[0] if len(matches) == 1 else None
+    elif first.isdecimal() and int(first) < len(handles):
+        # CUDA puts the fastest first: its numbers are NVML's where all are alike, or if told so.
+        names = {nvml.name(source, handle) for handle in handles}
+        alike = len(names) == 1 and None not in names
+        if len(handles) == 1 or alike or order == "PCI_BUS_ID":
+            index = int(first)
+    gpus = []
+    for number, handle in enumerate(handles):
+        is_used = None if index is None else number == index
+        mig = nvml.has_parts(source, handle) if is_used else None
+        part = handle if is_used else None
+        if is_used and mig:
+            part = chosen or nvml.part(source, handle, 0)
+        gpus.append(_Gpu(index=number, handle=handle, used=is_used, mig=mig, part=part))
+    return tuple(gpus)

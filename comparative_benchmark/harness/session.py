@@ -22,13 +22,13 @@ from typing import Any, Self
 import attrs
 
 from comparative_benchmark.harness import memory
+from comparative_benchmark.harness.gpu_users import SESSION_VARIABLE
 from comparative_benchmark.harness.protocol import Decoder, Message, ProtocolError, encode
 from comparative_benchmark.harness.trace import ProcessTrack, Timeline
 from comparative_benchmark.harness.trial import Status
 
 # CPUs that a worker pins itself to before it imports anything: libraries count them at import.
 CPUS_VARIABLE = "CBS_CPUS"
-_SESSION_VARIABLE = "CBS_SESSION"
 _POLL_S = 0.1
 # Looking at a worker's memory takes time from a core that it may be using.
 _MEASURING_POLL_S = 0.25
@@ -103,7 +103,7 @@ class Session:
                     stderr=log,
                     pass_fds=(commands_read, answers_write),
                     process_group=0,  # Ctrl-C reaches the parent alone, which then ends us
-                    env={**os.environ, **environment, _SESSION_VARIABLE: self._id},
+                    env={**os.environ, **environment, SESSION_VARIABLE: self._id},
                 )
         finally:
             os.close(commands_read)
@@ -195,7 +195,7 @@ class Session:
         self._signal(signal.SIGKILL)
         self._process.wait()
         self._track.answered()
-        memory.kill_marked(_SESSION_VARIABLE, self._id)
+        memory.kill_marked(SESSION_VARIABLE, self._id)
         if self._pipes_open:
             self._pipes_open = False
             os.close(self._commands)

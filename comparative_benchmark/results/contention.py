@@ -1,4 +1,4 @@
-"""What others took of the CPUs while a trial was measured, over all of its blocks together.
+"""What others took of CPUs and GPU while a trial was measured, over all of its blocks together.
 
 A single block is too short for the ticks of the kernel: unless others took very much, they can not
 say. Blocks that are plainly disturbed are the only ones to be judged then, and counting those alone

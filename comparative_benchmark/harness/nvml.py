@@ -1,0 +1,163 @@
+"""Questions to the library of NVIDIA's driver (NVML); None where it does not tell.
+
+nvidia-smi would tell the same, but starting it takes far longer than a block.
+"""
+
+import ctypes
+from functools import cache
+from typing import Any
+
+_SUCCESS, _TOO_SMALL = 0, 7
+_CLOCK_SM = 1
+# The newer name first; drivers before 535 have the older one alone.
+_REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+_NAME_BYTES = 96
+_ROOM_FOR_PROCESSES = 64
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = (
+        ("total", ctypes.c_ulonglong),
+        ("free", ctypes.c_ulonglong),
+        ("used", ctypes.c_ulonglong),
+    )
+
+
+class _Utilization(ctypes.Structure):
+    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
+
+
+class _OldProcess(ctypes.Structure):
+    _fields_ = (("pid", ctypes.c_uint), ("memory", ctypes.c_ulonglong))
+
+
+class _Process(ctypes.Structure):
+    _fields_ = (
+        *_OldProcess._fields_,
+        ("gpu_instance", ctypes.c_uint),
+        ("compute_instance", ctypes.c_uint),
+    )
+
+
+_PROCESSES: tuple[tuple[str, type[ctypes.Structure]], ...] = (
+    ("nvmlDeviceGetComputeRunningProcesses_v3", _Process),
+    ("nvmlDeviceGetComputeRunningProcesses_v2", _Process),
+    ("nvmlDeviceGetComputeRunningProcesses", _OldProcess),
+)
+
+
+@cache
+def library() -> Any:
+    """Returns the library, loaded and initialised once for each process; None without it."""
+    try:
+        found = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return None
+    return found if found.nvmlInit_v2() == _SUCCESS else None
+
+
+def count(nvml: Any) -> int:
+    """Returns the number of GPUs."""
+    value = ctypes.c_uint()
+    return value.value if _ask(nvml, "nvmlDeviceGetCount_v2", ctypes.byref(value)) else 0
+
+
+def device(nvml: Any, index: int) -> Any:
+    """Returns a GPU's handle, by the number that nvidia-smi gives it."""
+    return _handle(nvml, "nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index))
+
+
+def device_of_uuid(nvml: Any, uuid: str) -> Any:
+    """Returns the handle of a GPU, or of a part of one (MIG)."""
+    return _handle(nvml, "nvmlDeviceGetHandleByUUID", ctypes.c_char_p(uuid.encode()))
+
+
+def part(nvml: Any, handle: Any, index: int) -> Any:
+    """Returns the handle of a part (MIG) of a GPU."""
+    return _handle(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, ctypes.c_uint(index))
+
+
+def whole(nvml: Any, handle: Any) -> Any:
+    """Returns the handle of the GPU that a part belongs to."""
+    return _handle(nvml, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle)
+
+
+def uuid(nvml: Any, handle: Any) -> str | None:
+    """Returns what tells a GPU from all others, as `CUDA_VISIBLE_DEVICES` takes it."""
+    return _text(nvml, "nvmlDeviceGetUUID", handle)
+
+
+def name(nvml: Any, handle: Any) -> str | None:
+    """Returns the name of the product."""
+    return _text(nvml, "nvmlDeviceGetName", handle)
+
+
+def has_parts(nvml: Any, handle: Any) -> bool | None:
+    """Tells whether a GPU is divided (MIG)."""
+    now, later = ctypes.c_uint(), ctypes.c_uint()
+    asked = _ask(nvml, "nvmlDeviceGetMigMode", handle, ctypes.byref(now), ctypes.byref(later))
+    return bool(now.value) if asked else None
+
+
+def sm_mhz(nvml: Any, handle: Any) -> int | None:
+    """Returns the clock of the multiprocessors."""
+    mhz = ctypes.c_uint()
+    asked = _ask(nvml, "nvmlDeviceGetClockInfo", handle, _CLOCK_SM, ctypes.byref(mhz))
+    return mhz.value if asked else None
+
+
+def clock_reasons(nvml: Any, handle: Any) -> int | None:
+    """Returns why clocks are as they are, as a mask (nvmlClocksEventReasons)."""
+    bits = ctypes.c_ulonglong()
+    known = (question for question in _REASONS if hasattr(nvml, question))
+    return bits.value if _ask(nvml, next(known, ""), handle, ctypes.byref(bits)) else None
+
+
+def memory(nvml: Any, handle: Any) -> tuple[int, int] | None:
+    """Returns the bytes that are used, by anyone, and all that there are."""
+    found = _Memory()
+    if not _ask(nvml, "nvmlDeviceGetMemoryInfo", handle, ctypes.byref(found)):
+        return None
+    return int(found.used), int(found.total)
+
+
+def busy_percent(nvml: Any, handle: Any) -> int | None:
+    """Returns how much of the time, a second or less, some kernel was running."""
+    found = _Utilization()
+    asked = _ask(nvml, "nvmlDeviceGetUtilizationRates", handle, ctypes.byref(found))
+    return int(found.gpu) if asked else None
+
+
+def processes(nvml: Any, handle: Any) -> tuple[int, ...] | None:
+    """Returns the processes with a compute context, by number.
+
+    The numbers are those of the namespace that the driver has in mind: inside a container often the
+    host's, or there are none.
+    """
+    for question, kind in _PROCESSES:
+        ask, room, code = getattr(nvml, question, None), _ROOM_FOR_PROCESSES, _TOO_SMALL
+        while ask is not None and code == _TOO_SMALL:
+            # Twice the room that NVML is told of: early drivers of 535 write longer entries.
+            found, number = (kind * (2 * room))(), ctypes.c_uint(room)
+            code = ask(handle, ctypes.byref(number), found)
+            room = max(2 * room, number.value)
+        if code == _SUCCESS:
+            return tuple(sorted({found[index].pid for index in range(number.value)}))
+    return None
+
+
+def _handle(nvml: Any, question: str, *arguments: Any) -> Any:
+    found = ctypes.c_void_p()
+    return found if _ask(nvml, question, *arguments, ctypes.byref(found)) else None
+
+
+def _text(nvml: Any, question: str, handle: Any) -> str | None:
+    found = ctypes.create_string_buffer(_NAME_BYTES)
+    asked = _ask(nvml, question, handle, found, ctypes.c_uint(_NAME_BYTES))
+    return found.value.decode(errors="replace") if asked else None
+
+
+def _ask(nvml: Any, question: str, *arguments: Any) -> bool:
+    """Tells whether NVML has answered; a driver may lack a function, or know it and fail."""
+    function = getattr(nvml, question, None) if question else None
+    return function is not None and function(*arguments) == _SUCCESS
