@@ -23,7 +23,7 @@ COMMON_TARGET = "sm_80"
 
 # Without this pass IREE 3.13 compiles no product of bf16 matrices ("failed to distribute"). With it
 # such products are summed in fp32, which the tensor cores do. Programs without bf16 stay the same,
-# byte for byte. IREE ignores a pipeline that it can not parse.
+# byte for byte. IREE ignores a pipeline that it cannot parse.
 _BF16_SUMS_IN_FP32 = (
     "--iree-preprocessing-pass-pipeline=builtin.module(util.func("
     "iree-preprocessing-promote-linalg-outputs{type=bf16 operation=all}))"

@@ -154,7 +154,7 @@ def test_a_published_program_runs_with_neither_compiler_nor_framework(run):
     found = run()
     assert found.outputs == [[1.0, 2.0, 3.0]]
     assert found.phases == ["load", "load", "h2d"]
-    # What the driver compiles can not be told from loading; no one else compiles.
+    # What the driver compiles cannot be told apart from loading; no one else compiles.
     assert found.not_measurable == ["compile"]
     assert "is loaded" in found.notes["compile"]
     assert found.notes["starts_from"] == ["irpa", "vmfb_cuda"]

@@ -50,6 +50,17 @@ def test_a_manifest_survives_the_round_trip_and_is_deterministic():
     assert MANIFEST.date == DATE
 
 
+def test_a_file_that_was_not_run_says_so_and_others_nothing():
+    first, second = MANIFEST.files
+    found = attrs.evolve(MANIFEST, files=(first, attrs.evolve(second, not_run="no such device")))
+    written = json.loads(found.to_bytes())["files"]
+    assert "not_run" not in written[0]
+    assert written[1]["not_run"] == "no such device"
+    assert manifests.parse(found.to_bytes(), where="m.json") == found
+    with pytest.raises(MalformedError, match="5 is no str"):
+        parsed(changed(not_run=5))
+
+
 def changed(**fields):
     found = document()
     found["files"][1].update(fields)
