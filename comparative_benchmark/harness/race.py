@@ -26,6 +26,7 @@ from pathlib import Path
 import attrs
 
 from comparative_benchmark.harness import memory
+from comparative_benchmark.harness.gpu_memory import GpuMemory
 from comparative_benchmark.harness.participant import Participant
 from comparative_benchmark.harness.sampling_rule import CompileOnly, FixedCounts, SamplingRule
 from comparative_benchmark.harness.settings import RunSettings
@@ -162,8 +163,10 @@ class Race:
         while waiting:
             started = time.monotonic()
             group: list[Participant] = []
+            on_gpu = self._settings.device.accelerator_type != "cpu"
+            gpu = GpuMemory() if on_gpu else None
             try:
-                while waiting and (not group or self._fits(group)):
+                while waiting and (not group or self._fits(group, gpu)):
                     group.append(self._participant(waiting.pop(0), replicate, folder))
                     self._start(group[-1], rule)
                 self._rounds(rule, group, order)
@@ -213,15 +216,21 @@ class Race:
         for outcome in self.outcomes.values():
             outcome.timeline = str(path)
 
-    def _fits(self, group: Sequence[Participant]) -> bool:
-        """Tells whether one more worker fits into memory beside those that are there."""
+    def _fits(self, group: Sequence[Participant], gpu: GpuMemory | None) -> bool:
+        """Tells whether one more worker fits beside those that are there, on host and GPU."""
         if self._settings.in_process:
             return False
         largest = max(participant.resident_bytes() for participant in group)
-        if largest * _MEMORY_MARGIN < memory.default_limit_bytes():
+        if largest * _MEMORY_MARGIN >= memory.default_limit_bytes():
+            lacking = "memory"
+        elif gpu is not None and not gpu.has_room(_MEMORY_MARGIN):
+            lacking = "the GPU's memory"
+        else:
             return True
         if self._interleaved:
-            self._say("the competitors do not fit into memory together: not all are interleaved")
+            self._say(
+                f"the competitors do not fit into {lacking} together: not all are interleaved"
+            )
         self._interleaved = False
         return False
 
