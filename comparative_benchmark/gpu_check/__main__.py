@@ -4,6 +4,7 @@ import argparse
 import importlib.util
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from comparative_benchmark.gpu_check import gather, summary
+from comparative_benchmark.gpu_check.bootstrap import WORK_VARIABLE
 from comparative_benchmark.gpu_check.driver import Driver, Ending
 from comparative_benchmark.gpu_check.plan import MODULES, Machine, Step, checkout, steps
 from comparative_benchmark.results.store import write_atomically
@@ -32,9 +34,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
       0 if every step that ran is ok, 2 if an output was wrong, 1 if something else was not as it
       must be, 130 if interrupted.
     """
-    options = _parser().parse_args(arguments)
+    scratch = Path(os.environ[WORK_VARIABLE])
+    try:
+        return _check(_parser().parse_args(arguments), scratch)
+    finally:
+        # The packages, checkpoints of gigabytes, and whatever the steps left.
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _check(options: argparse.Namespace, scratch: Path) -> int:
     started = time.monotonic()
-    scratch = Path(os.environ["CBS_GPU_CHECK_WORK"])
     output = options.output.absolute()
     output.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault(ROOT_DIR_VARIABLE, str(scratch / "root"))

@@ -1,6 +1,7 @@
 """Reads what the steps wrote and says what is not as it must be."""
 
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from xml.etree import ElementTree
 import attrs
 
 from comparative_benchmark.doctor.ceilings import Ceilings, load_ceilings
+from comparative_benchmark.gpu_check.bootstrap import BOOTSTRAP_VARIABLE
 from comparative_benchmark.gpu_check.driver import Ending, Outcome
 from comparative_benchmark.gpu_check.plan import Machine
 from comparative_benchmark.harness.host import describe, git_revision, usable_cpus
@@ -189,6 +191,12 @@ def _facts(machine: Machine) -> dict[str, str]:
     }
     if machine.on_gpu:
         facts |= _gpu()
+    made = _json(Path(os.environ.get(BOOTSTRAP_VARIABLE, "nowhere")))
+    carried = made.get("installed_from_wheels") or {}
+    if carried:
+        facts["from the wheel folder"] = ", ".join(f"{k} {v}" for k, v in sorted(carried.items()))
+    for group, reason in (made.get("missing_groups") or {}).items():
+        facts[f"missing: {group}"] = str(reason)
     for package in _PACKAGES:
         try:
             facts[package] = version(package)

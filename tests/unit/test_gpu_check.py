@@ -119,11 +119,15 @@ def test_all_steps_of_a_good_gpu(check):
     assert {step["ending"] for step in checks["steps"]} == {"ok"}
 
 
-def test_the_summary_of_a_good_gpu(check):
+def test_the_summary_of_a_good_gpu(check, monkeypatch, tmp_path):
+    made = {"installed_from_wheels": {"cattrs": "26"}, "missing_groups": {"iree": "too large"}}
+    (tmp_path / "bootstrap.json").write_text(json.dumps(made))
+    monkeypatch.setenv("CBS_GPU_CHECK_BOOTSTRAP", str(tmp_path / "bootstrap.json"))
     _, output = check()
     text = (output / "summary.md").read_text()
     assert text.startswith("# GPU check: NVIDIA Double")
     assert "Nothing, of what was run." in text
+    assert "- from the wheel folder: cattrs 26\n- missing: iree: too large" in text
     matrix = "| workload | pt_inductor:eager (pytorch) | jax_xla:xla (jax) | iree:cuda (jax) |"
     assert matrix in text
     assert "| bert | 3.0e-07 of 2.0e-06 | 3.0e-07 of 2.0e-06 | unsupported |" in text
@@ -334,6 +338,11 @@ def test_the_archive_has_the_end_of_long_logs(check, monkeypatch):
     with tarfile.open(output / "logs.tar.xz") as archive:
         content = archive.extractfile("logs/matrix.log").read()
     assert content == b"the double of matrix"[-19:] + b"\n"
+
+
+def test_nothing_is_left_but_the_output(check, tmp_path):
+    check("--steps", "matrix")
+    assert not (tmp_path / "scratch").exists()
 
 
 def test_an_interrupt_keeps_what_is_done(check, monkeypatch):
