@@ -16,11 +16,17 @@ _GPU_FIELDS = (
     "clocks.max.sm",
     "temperature.gpu",
     "utilization.gpu",
+    "memory.used",
+    "memory.total",
+    "mig.mode.current",
+    "driver_version",
 )
 _GPU_PROCESS_FIELDS = ("gpu_uuid", "pid", "process_name", "used_memory")
 # nvmlClocksEventReasons of NVML; newer drivers call the field clocks_event_reasons.
 _REASON_FIELDS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 _HARMFUL_REASONS = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
+# The driver itself holds some hundred MiB of a large GPU.
+_MEMORY_SHARE_IN_USE = 0.05
 
 
 def nvidia(system: System) -> Iterator[Finding]:
@@ -68,6 +74,34 @@ def _gpu_findings(row: Mapping[str, str | None], verify: str) -> Iterator[Findin
         fix=f"sudo nvidia-smi -i {row['index']} -lgc MHZ,MHZ  # a clock that it can hold"
         if harmful
         else "",
+        verify=verify,
+    )
+    yield _memory(name, row, verify)
+    mode = row["mig.mode.current"]
+    yield Finding(
+        name=f"{name} MIG",
+        status="warning" if mode == "Enabled" else "ok",
+        value=f"{mode or 'not supported'}; driver {row['driver_version'] or 'not told'}",
+        cost="parts of a divided GPU share its power and clocks, and CUDA sees one part alone",
+        fix=f"sudo nvidia-smi -i {row['index']} -mig 0  # nobody may be using it"
+        if mode == "Enabled"
+        else "",
+        verify=verify,
+    )
+
+
+def _memory(name: str, row: Mapping[str, str | None], verify: str) -> Finding:
+    """Memory that is held although nothing is measured: who holds it may be out of sight."""
+    used, total = row["memory.used"], row["memory.total"]
+    known = bool(used and total and used.isdecimal() and total.isdecimal())
+    held = known and int(used or 0) > _MEMORY_SHARE_IN_USE * int(total or 0)
+    return Finding(
+        name=f"{name} memory",
+        status="unknown" if not known else "warning" if held else "ok",
+        value=f"{used or '?'} of {total or '?'} MiB used",
+        cost="who holds memory may compute, too; and competitors that do not fit together are "
+        "measured in turns",
+        fix="end what holds it, or choose another GPU with CUDA_VISIBLE_DEVICES" if held else "",
         verify=verify,
     )
 

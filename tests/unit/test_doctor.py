@@ -9,11 +9,11 @@ from comparative_benchmark.harness import conditions
 
 CPU = "sys/devices/system/cpu"
 QUIET = """\
-0, NVIDIA H200, Enabled, 345, 1980, 31, 0, 0x0000000000000001
+0, NVIDIA H200, Enabled, 345, 1980, 31, 0, 4, 143771, Disabled, 580.95.05, 0x0000000000000001
 """
 HELD_BACK = """\
-0, NVIDIA H200, Disabled, 1200, 1980, 84, 100, 0x0000000000000064
-1, NVIDIA H200, [N/A], [Not Supported], 1980, 30, [N/A], [Not Supported]
+0, NVIDIA H200, Disabled, 1200, 1980, 84, 100, 9000, 143771, Enabled, 470.1, 0x0000000000000064
+1, NVIDIA T4, [N/A], [Not Supported], 1980, 30, [N/A], [N/A], 15360, [N/A], 470.1, [Not Supported]
 """
 PROCESSES = "GPU-6f1a, 4242, python3, 1024\nGPU-6f1a, 77, /usr/bin/a b, [N/A]\n"
 
@@ -203,10 +203,12 @@ def test_without_nvidia_smi_there_is_no_gpu(machine):
 
 def test_a_quiet_gpu(machine):
     run = gpu({"clocks_event_reasons": QUIET, "compute-apps": ""})
-    persistence, clocks, processes = checks.nvidia(machine(run=run))
+    persistence, clocks, memory, mig, processes = checks.nvidia(machine(run=run))
     assert (persistence.status, persistence.value) == ("ok", "NVIDIA H200: Enabled")
     assert (clocks.status, clocks.name) == ("ok", "GPU 0 clocks")
     assert clocks.value == "345 of 1980 MHz, 31 degrees C, 0 % busy; held back by: none"
+    assert (memory.status, memory.value) == ("ok", "4 of 143771 MiB used")
+    assert (mig.status, mig.value) == ("ok", "Disabled; driver 580.95.05")
     assert processes.status == "ok"
 
 
@@ -215,17 +217,20 @@ def test_gpus_that_are_held_back_and_shared(machine):
     run = gpu({"clocks_throttle_reasons": HELD_BACK, "compute-apps": PROCESSES})
     found = list(checks.nvidia(machine(run=run)))
     assert [item.status for item in found] == [
-        "warning",
-        "problem",
-        "unknown",
-        "unknown",
+        *("warning", "problem", "warning", "warning"),
+        *("unknown", "unknown", "unknown", "ok"),
         "problem",
     ]
     assert found[1].value.endswith("held back by: power cap, heat (software), heat (hardware)")
-    assert found[3].value.startswith("? of 1980 MHz")
-    assert found[4].value == "python3 (pid 4242, 1024 MiB); /usr/bin/a b (pid 77, ? MiB)"
+    assert found[2].value == "9000 of 143771 MiB used"
+    assert found[3].value == "Enabled; driver 470.1"
+    assert found[3].fix.startswith("sudo nvidia-smi -i 0 -mig 0")
+    assert found[5].value.startswith("? of 1980 MHz")
+    assert found[6].value == "? of 15360 MiB used"
+    assert found[7].value == "not supported; driver 470.1"
+    assert found[8].value == "python3 (pid 4242, 1024 MiB); /usr/bin/a b (pid 77, ? MiB)"
     assert "clocks_throttle_reasons.active" in found[1].verify
-    assert "noheader,nounits" in found[4].verify
+    assert "noheader,nounits" in found[8].verify
 
 
 def test_texts_that_are_no_table_give_no_rows():

@@ -150,7 +150,7 @@ NVIDIA_SMI = """\
 #!/bin/sh
 case "$1" in
   --query-gpu=*clocks_event_reasons*) exit 2 ;;
-  --query-gpu=*) echo "0, NVIDIA H200, Disabled, 1200, 1980, 84, 100, 0x0000000000000064" ;;
+  --query-gpu=*) echo "0, NVIDIA H200, Disabled, 1200, 1980, 84, 100, 1, 99, Disabled, 470, 0x4" ;;
   --query-compute-apps=*) echo "GPU-6f1a, 4242, python3, 1024" ;;
   *) exit 1 ;;
 esac
@@ -162,12 +162,14 @@ def test_the_commands_of_a_gpu_print_what_was_claimed(tmp_path, monkeypatch):
     tool.write_text(NVIDIA_SMI)
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    persistence, clocks, processes = checks.nvidia(System(artifact_root=tmp_path))
+    persistence, clocks, memory, mig, processes = checks.nvidia(System(artifact_root=tmp_path))
     assert persistence.value == "NVIDIA H200: Disabled"
     assert clocks.value.startswith("1200 of 1980 MHz, 84 degrees C, 100 % busy")
     cells = shell(clocks.verify).stdout.strip().split(", ")
     assert cells[1:7] == ["NVIDIA H200", "Disabled", "1200", "1980", "84", "100"]
-    assert int(cells[7], 16) == checks.throttle_reasons(cells[7])[0] == 0x64
+    assert memory.value == f"{cells[7]} of {cells[8]} MiB used"
+    assert mig.value == f"{cells[9]}; driver {cells[10]}"
+    assert int(cells[11], 16) == checks.throttle_reasons(cells[11])[0] == 0x4
     assert shell(persistence.verify).stdout.split(", ")[2] == "Disabled"
     _, pid, name, used = shell(processes.verify).stdout.strip().split(", ")
     assert processes.value == f"{name} (pid {pid}, {used} MiB)"
