@@ -30,7 +30,6 @@ MODELS = tuple(
     for name in (
         f"RESNET_TINY_{dtype}_JAX_3X32X32X{inputs}_BATCH1",
         f"BERT_TINY_{dtype}_JAX_32XI32_BATCH1",
-        f"GPT2_TINY_GREEDY_{dtype}_JAX_1X16XI32_8XI32",
     )
 )
 # pip takes a platform as it is named, without the older ones that it runs as well.

@@ -212,7 +212,20 @@ def environment_of(work: Path, made: SetUp) -> dict[str, str]:
         BOOTSTRAP_VARIABLE: str(work / "bootstrap.json"),
     }
     variables.pop("PYTHONDONTWRITEBYTECODE", None)
+    if library := nvidia_driver.loaded_library():
+        variables["LD_LIBRARY_PATH"] = _with_plain_name(library, work / "lib")
     return variables
+
+
+def _with_plain_name(library: Path, folder: Path) -> str:
+    """Returns a search path on which the driver is called `libcuda.so`, as IREE looks for it.
+
+    Where only the runtime of CUDA is installed there is no such name, but `libcuda.so.1` alone.
+    """
+    folder.mkdir()
+    (folder / "libcuda.so").symlink_to(library)
+    given = os.environ.get("LD_LIBRARY_PATH")
+    return os.pathsep.join([*([given] if given else []), str(folder)])
 
 
 def _split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str] | None]:

@@ -7,6 +7,7 @@ import ctypes
 import os
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 _DRIVER = "libcuda.so.1"
@@ -39,6 +40,15 @@ def problem(
     if code := driver.cuDeviceGetCount(ctypes.byref(count)):
         return _unusable(f"cuDeviceGetCount returned error {code}")
     return None if count.value else _no_device()
+
+
+def loaded_library(maps: Path = Path("/proc/self/maps")) -> Path | None:
+    """Returns the file of the driver library that this process has loaded; None if it has none."""
+    for line in maps.read_text(encoding="utf-8", errors="replace").splitlines():
+        path = Path(line.partition("/")[1] + line.partition("/")[2])
+        if path.name.startswith("libcuda.so"):
+            return path
+    return None
 
 
 def gpus_of_nvidia_smi() -> int:

@@ -30,7 +30,8 @@ def missing(name):
         return u.find_spec(name) is None
     except ModuleNotFoundError:
         return True
-found = {d.metadata["Name"]: d.version for d in m.distributions()}
+# Of a package that is there twice, the one that is imported: the first on the path.
+found = {d.metadata["Name"]: d.version for d in reversed(list(m.distributions()))}
 print(json.dumps({
     "version": list(sys.version_info[:3]),
     "packages": [{"name": name, "version": found[name]} for name in sorted(found, key=str.lower)],

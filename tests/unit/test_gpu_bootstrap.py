@@ -241,6 +241,27 @@ def test_our_own_code_comes_first_on_the_path(tmp_path, monkeypatch):
     assert variables["CBS_GPU_CHECK_BOOTSTRAP"] == str(tmp_path / "bootstrap.json")
 
 
+def test_the_driver_that_is_loaded_is_found(tmp_path):
+    maps = tmp_path / "maps"
+    line = "7f0000000000-7f0000001000 r-xp 00000000 08:01 42    "
+    maps.write_text(f"{line}/usr/lib/libc.so.6\n{line}\n{line}/opt/a b/libcuda.so.580.1\n")
+    assert nvidia_driver.loaded_library(maps) == Path("/opt/a b/libcuda.so.580.1")
+    maps.write_text(f"{line}/usr/lib/libcudart.so.13\n")
+    assert nvidia_driver.loaded_library(maps) is None
+    assert nvidia_driver.loaded_library() is None  # of this process: there is no GPU
+
+
+def test_the_driver_gets_the_name_by_which_iree_looks_for_it(tmp_path, monkeypatch):
+    driver = tmp_path / "libcuda.so.580.1"
+    driver.touch()
+    monkeypatch.setattr(nvidia_driver, "loaded_library", lambda: driver)
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/given")
+    made = bootstrap.SetUp(python="python", site="/site", wheels=None)
+    given, own = bootstrap.environment_of(tmp_path, made)["LD_LIBRARY_PATH"].split(os.pathsep)
+    assert given == "/given"
+    assert (Path(own) / "libcuda.so").resolve() == driver
+
+
 def test_the_wheel_folder_is_found(tmp_path, monkeypatch):
     named, variable, checkout = tmp_path / "named", tmp_path / "variable", tmp_path / "checkout"
     monkeypatch.setattr(bootstrap, "CHECKOUT", checkout)
