@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import attrs
 
@@ -148,6 +148,10 @@ class SharingSettings(RunSettings):
     """Settings whose sessions are the one worker of `slot`, as long as it is usable."""
 
     slot: WorkerSlot
+
+    def for_truth(self) -> Self:
+        """Returns these settings: the worker that makes a truth serves the next cell, too."""
+        return self
 
     def open_session(
         self,

@@ -9,6 +9,7 @@ from comparative_benchmark.harness.preparation import Preparation
 from comparative_benchmark.harness.session import SessionEnded
 from comparative_benchmark.harness.settings import RunSettings
 from comparative_benchmark.harness.trial import Status
+from comparative_benchmark.parity.shared_worker import SharingSettings, WorkerSlot
 from openxla.benchmark.devices import HOST_CPU, HOST_GPU
 
 ON_GPU = ("pt_inductor", "jax_xla", "tf_xla", "xla_hlo", "onnxruntime")
@@ -54,4 +55,10 @@ def test_truth_is_computed_on_the_cpu(make_trial, monkeypatch):
 
 def test_in_this_process_truth_takes_the_settings_of_what_follows():
     settings = RunSettings(device=HOST_GPU, in_process=True)
+    assert settings.for_truth() is settings
+
+
+def test_a_worker_that_serves_trials_as_well_is_one_for_the_gpu(tmp_path):
+    slot = WorkerSlot(log_dir=tmp_path, folder=tmp_path)
+    settings = SharingSettings(device=HOST_GPU, slot=slot)
     assert settings.for_truth() is settings
