@@ -224,9 +224,8 @@ def _iree_programs(machine: Machine) -> list[Step]:
     locks = machine.scratch / "locks"
     manifests = sorted(machine.programs.rglob("manifest.json"))
     folders = [str(path.parent) for path in manifests]
-    names = (
-        r"models/(BERT_TINY|RESNET_TINY|GPT2_TINY_GREEDY)_(FP32|FP16)_JAX_.+/INPUT_DATA_MODEL_.+"
-    )
+    # A model that generates cannot be verified by a program alone.
+    names = rf"models/(BERT_TINY|RESNET_TINY)_({'|'.join(_DATA_TYPES)})_JAX_.+_BATCH1/.+DEFAULT"
     return [
         Step(
             name="iree-programs",
