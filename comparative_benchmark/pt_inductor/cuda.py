@@ -52,19 +52,15 @@ def forbid_tf32() -> None:
         warnings.simplefilter("ignore")  # about the old names
         torch.backends.cuda.matmul.allow_tf32 = False
         torch.backends.cudnn.allow_tf32 = False
-    if _has_new_names():
-        torch.backends.cuda.matmul.fp32_precision = "ieee"
-        torch.backends.cudnn.conv.fp32_precision = "ieee"
-        torch.backends.cudnn.rnn.fp32_precision = "ieee"
+    for setting in _new_settings():
+        setting.fp32_precision = "ieee"
 
 
 def allows_tf32() -> bool:
     """Tells whether products, convolutions or recurrences of float32 may be rounded to TF32."""
-    if not _has_new_names():
-        return bool(torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32)
-    cudnn = torch.backends.cudnn
-    settings = (torch.backends.cuda.matmul, cudnn.conv, cudnn.rnn)
-    return any(setting.fp32_precision == "tf32" for setting in settings)
+    if settings := _new_settings():
+        return any(setting.fp32_precision == "tf32" for setting in settings)
+    return bool(torch.backends.cuda.matmul.allow_tf32 or torch.backends.cudnn.allow_tf32)
 
 
 def require_graphs(graphs: int) -> None:
@@ -96,5 +92,9 @@ def copies(outputs: Any) -> tuple[torch.Tensor, ...]:
     return tuple(value.clone() for value in as_tuple(outputs))
 
 
-def _has_new_names() -> bool:
-    return hasattr(torch.backends.cudnn, "conv")
+def _new_settings() -> list[Any]:
+    """Returns what has the new name, `fp32_precision`; nothing before PyTorch 2.9."""
+    cudnn = torch.backends.cudnn
+    parts = (getattr(cudnn, name, None) for name in ("conv", "rnn"))
+    named = (torch.backends.cuda.matmul, *parts)
+    return [part for part in named if hasattr(part, "fp32_precision")]

@@ -102,8 +102,12 @@ def test_whoever_reads_the_old_names_gets_an_answer():
     assert torch.get_float32_matmul_precision() == "highest"
 
 
+def test_the_new_names_are_those_of_products_convolutions_and_recurrences():
+    assert len(cuda._new_settings()) == 3
+
+
 def test_a_torch_that_has_the_old_names_alone(monkeypatch):
-    monkeypatch.setattr(cuda, "_has_new_names", lambda: False)
+    monkeypatch.setattr(cuda, "_new_settings", list)
     assert cuda.allows_tf32()
     cuda.forbid_tf32()
     assert not cuda.allows_tf32()
