@@ -24,6 +24,8 @@ _SHORTEST_S = 15.0
 # How long a command may take to keep its results when it is interrupted.
 _GRACE_S = 10.0
 _MARK = "CBS_GPU_CHECK_STEP"
+# How long a command has, for those that can do with less.
+LIMIT_VARIABLE = "CBS_GPU_CHECK_LIMIT_S"
 
 
 class Ending(enum.Enum):
@@ -140,6 +142,8 @@ class Driver:
         seconds = time.monotonic() - started
         self._collect(step)
         outcome = attrs.evolve(outcome, seconds=seconds, codes=tuple(codes))
+        if code is None and limit_s < step.limit_s:
+            return attrs.evolve(outcome, reason=f"the time was up after {limit_s:.0f} s of it")
         if code is None:
             reason = f"cut off after {limit_s:.0f} s; what was finished is kept"
             return attrs.evolve(outcome, ending=Ending.TIMEOUT, reason=reason)
@@ -165,7 +169,12 @@ class Driver:
                     stderr=log,
                     cwd=self._machine.scratch,
                     process_group=0,
-                    env={**os.environ, **step.variables, _MARK: mark},
+                    env={
+                        **os.environ,
+                        **step.variables,
+                        _MARK: mark,
+                        LIMIT_VARIABLE: str(max(limit_s, 0.0)),
+                    },
                 )
             except OSError as error:
                 log.write(f"{error}\n".encode())

@@ -1,7 +1,7 @@
 """How often verdicts are right on this device: a program against itself, and 3 % slower.
 
 `python -m comparative_benchmark.gpu_check.pairs --device D --backend B --model M --pairs 10
---seconds S --answer FILE` writes an object for each race: the verdict and the ratio
+--answer FILE` writes an object for each race: the verdict and the ratio
 of the equal pair, and those of the slowed one. Each race has three competitors: the program, the
 program again, and the program with a slow-down of 3 % planted into each iteration; all three go
 through the same wrapper. Counts of verdicts, not error rates: ten pairs bound no rate.
@@ -12,6 +12,7 @@ what takes a race's time otherwise is to start them one after the other.
 """
 
 import argparse
+import os
 import random
 import tempfile
 import time
@@ -23,6 +24,7 @@ from typing import Any
 import attrs
 
 from comparative_benchmark.cli_options import find_device
+from comparative_benchmark.gpu_check.driver import LIMIT_VARIABLE
 from comparative_benchmark.gpu_check.rivals import slowed, trial_of
 from comparative_benchmark.harness.host import usable_cpus
 from comparative_benchmark.harness.participant import Participant
@@ -39,6 +41,7 @@ from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 SLOW_DOWN = 0.03
 EQUAL, SLOWER = "equal", "slowed"
 _PROCESSES = 3
+_RESERVE_S = 10.0
 
 
 @attrs.frozen(kw_only=True)
@@ -112,10 +115,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--backend", required=True, help="backend:compiler")
     parser.add_argument("--model", required=True)
     parser.add_argument("--pairs", type=int, default=10)
-    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=float(os.environ.get(LIMIT_VARIABLE, "200")) - _RESERVE_S,
+        help="begin no race that would end later (default: what the check allows)",
+    )
     parser.add_argument("--answer", required=True, type=Path)
     options = parser.parse_args(arguments)
-    deadline = time.monotonic() + options.seconds
+    started = time.monotonic()
     backend, _, compiler = options.backend.partition(":")
     sides = {"a": 0.0, "a-again": 0.0, "a-slowed": SLOW_DOWN}
     trials = [
@@ -130,8 +138,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             write_atomically(options.answer, summary(found, options.pairs))
             print(number + 1, *map(str, verdicts), sep="\n  ", flush=True)
             # The next race takes about as long as the ones before.
-            spent = options.seconds - (deadline - time.monotonic())
-            if spent * (number + 2) / (number + 1) > options.seconds:
+            spent_s = time.monotonic() - started
+            if spent_s * (number + 2) / (number + 1) > options.seconds:
                 break
     return 1 if any(item.right is False for item in found) else 0
 

@@ -269,6 +269,16 @@ def test_when_the_time_is_up_no_step_is_begun(check):
     assert {step["reason"] for step in steps} == {"no time left"}
 
 
+def test_a_step_that_the_end_cuts_off_is_no_failure(check, monkeypatch):
+    monkeypatch.setattr(driver, "_GRACE_S", 1.0)
+    monkeypatch.setattr(driver, "_SHORTEST_S", 1.0)
+    code, output = check("--minutes", "0.45", "--steps", "matrix,faults", faults="matrix=hang")
+    assert code == 0
+    assert _ending(output, "matrix")["ending"] == "not run"
+    assert _ending(output, "matrix")["reason"] == "the time was up after 2 s of it"
+    assert _ending(output, "faults")["reason"] == "no time left"
+
+
 def test_an_unknown_step_gets_the_choices(check):
     with pytest.raises(SystemExit, match=r"no step races; choices are environment, matrix"):
         check("--steps", "races")
