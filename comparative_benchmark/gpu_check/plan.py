@@ -303,9 +303,7 @@ def _races(machine: Machine) -> list[Step]:
             name=f"{model.lower()}-tiny-{batch}",
             title=f"tiny {model} at batch {batch}: a race with verdicts",
             cases=rf"models/{model}_TINY_FP32_\w+_BATCH{batch}/inputs/INPUT_DATA_MODEL_DEFAULT",
-            competitors=[
-                name for name in _usual_competitors(machine) if "inductor:ind" not in name
-            ],
+            competitors=quick,
             limit_s=90,
         )
         for model, batch in (("BERT", 4), ("RESNET", 4))
