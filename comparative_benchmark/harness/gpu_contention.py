@@ -9,6 +9,7 @@ from comparative_benchmark.harness.gpu_clocks import GpuClocks, used
 # As for CPUs: what touches few of the blocks, a median survives.
 BLOCKS_LIMIT = 0.05
 # A clock under load wanders by its steps of 15 MHz, which is less than 1 % of it.
+NOT_KNOWN = "not known whether others use the GPU"
 CLOCK_FALL_LIMIT = 0.05
 
 # Whether something disturbed, None where that is not known; and what.
@@ -34,7 +35,7 @@ def of_block(ends: Ends) -> list[Finding]:
             True if pids else False if known else None,
             f"{_processes(pids)} the GPU"
             if pids
-            else "not known whether others use the GPU: the driver does not tell its processes",
+            else f"{NOT_KNOWN}: the driver does not tell its processes",
         ),
         (
             None if slow is None else bool(slow),

@@ -15,6 +15,7 @@ from comparative_benchmark.gpu_check.planted.suite import (
     model_name,
 )
 from comparative_benchmark.gpu_check.suite import ALL_BENCHMARKS as LARGE
+from comparative_benchmark.harness.gpu_contention import NOT_KNOWN
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.workloads import workload_of
 
@@ -54,6 +55,7 @@ def test_a_fault_without_a_result_is_not_right(fault):
         ("ok", {"contended": True, "reasons": ["another process (pid 7) uses the GPU"]}, True),
         ("ok", {"contended": None, "contended_blocks": 3, "reasons": []}, True),
         ("ok", {"contended": False, "contended_blocks": 0, "reasons": []}, False),
+        ("ok", {"contended": None, "reasons": [f"{NOT_KNOWN}: the driver is mute"]}, True),
         ("ok", {}, False),
         ("crashed", {"contended": True, "reasons": []}, False),
     ],

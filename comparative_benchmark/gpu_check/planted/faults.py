@@ -16,6 +16,7 @@ from typing import Any
 import attrs
 
 from comparative_benchmark.gpu_check.planted.suite import FAULTS, GOOD_CASE, model_name
+from comparative_benchmark.harness.gpu_contention import NOT_KNOWN
 from comparative_benchmark.results.records import metrics_of
 from comparative_benchmark.results.store import ResultsFile, write_atomically
 
@@ -101,18 +102,24 @@ def judge(records: Sequence[Mapping[str, Any]]) -> list[Found]:
 
 
 def judge_foreign(records: Sequence[Mapping[str, Any]]) -> Found:
-    """Returns whether a trial beside a busy process is ok, and known to have been disturbed."""
+    """Returns whether a trial beside a busy process is ok, and known to have been disturbed.
+
+    In a container the driver may not tell whose processes are on the GPU: then it must say that it
+    does not know.
+    """
     record = records[-1] if records else {"status": "lacking"}
     contention = metrics_of(record).get("contention", {}) if record.get("metrics") else {}
     noticed = contention.get("contended") is True or bool(contention.get("contended_blocks"))
     reasons = ", ".join(contention.get("reasons", ())) or record.get("reason")
+    unknowable = contention.get("contended") is None and NOT_KNOWN in str(reasons)
+    said = "contended" if noticed else "not known" if unknowable else "not noticed"
     return Found(
         fault=FOREIGN,
         expected="ok, contended",
-        status=f"{record['status']}, {'contended' if noticed else 'not noticed'}",
+        status=f"{record['status']}, {said}",
         phase=record.get("phase"),
         reason=reasons,
-        right=record["status"] == "ok" and noticed,
+        right=record["status"] == "ok" and (noticed or unknowable),
     )
 
 
