@@ -1,7 +1,6 @@
 """`python -m comparative_benchmark.gpu_check`, as `scripts/gpu_check.sh` starts it."""
 
 import argparse
-import importlib.util
 import io
 import os
 import shutil
@@ -14,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from comparative_benchmark.backend_api import is_installed
 from comparative_benchmark.gpu_check import gather, summary
 from comparative_benchmark.gpu_check.bootstrap import WORK_VARIABLE
 from comparative_benchmark.gpu_check.driver import Driver, Ending
@@ -52,7 +52,7 @@ def _check(options: argparse.Namespace, scratch: Path) -> int:
         device=options.device,
         output=output,
         scratch=scratch,
-        modules=frozenset(name for name in MODULES if _is_installed(name)),
+        modules=frozenset(name for name in MODULES if is_installed(name)),
         programs=programs if programs and programs.is_dir() else None,
     )
     chosen = _chosen(steps(machine), options.steps)
@@ -123,13 +123,6 @@ def _exit_code(found: gather.Found) -> int:
         return EXIT_WRONG
     bad = any(outcome.ending in (Ending.FAILED, Ending.TIMEOUT) for outcome in found.outcomes)
     return EXIT_FAILED if bad or found.findings else EXIT_OK
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:
-        return False
 
 
 def _page(output: Path) -> None:

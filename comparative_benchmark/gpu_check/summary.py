@@ -1,6 +1,7 @@
 """`summary.md`: what the check found, for a person who has a minute."""
 
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -208,7 +209,10 @@ def _tests(found: Found) -> list[str]:
     if tests is None:
         return []
     counts = f"{tests.passed} passed, {len(tests.failed)} failed, {len(tests.skipped)} skipped"
-    return [counts, "", *(f"- {_cell(text)}" for text in (*tests.failed, *tests.skipped))]
+    # Many tests are skipped for one reason.
+    reasons = Counter(text.partition(": ")[2] for text in tests.skipped)
+    skips = [f"- {count} skipped: {_cell(reason)}" for reason, count in reasons.items()]
+    return [counts, "", *(f"- {_cell(text)}" for text in tests.failed), *skips]
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
