@@ -16,6 +16,7 @@ from comparative_benchmark.bisection import options as bisection_options
 from comparative_benchmark.cli_options import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
+    EXIT_NO_READER,
     EXIT_OK,
     Parser,
     UsageError,
@@ -26,6 +27,7 @@ from comparative_benchmark.cli_options import (
     select,
     spellings,
 )
+from comparative_benchmark.cli_streams import hold_standard_streams, without_secrets
 from comparative_benchmark.doctor import options as doctor_options
 from comparative_benchmark.formats import options as formats_options
 from comparative_benchmark.history import options as history_options
@@ -43,6 +45,7 @@ _DISTRIBUTION = "common-benchmark-suite"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `cbs`; returns the exit code."""
+    hold_standard_streams()
     parser = Parser(
         prog="cbs",
         description="Compares machine-learning compilers on the same verified workloads.",
@@ -110,6 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run_backend_main(backend: str, arguments: Sequence[str] | None = None) -> int:
     """Runs the `run_benchmarks.py` of one backend; returns the exit code."""
+    hold_standard_streams()
     parser = Parser(prog="run_benchmarks.py", description=f"Runs benchmarks with {backend}.")
     parser.add_argument(
         *spellings("-c", "--compiler"),
@@ -130,11 +134,12 @@ def _guarded(options: argparse.Namespace) -> int:
         print("interrupted; finished results are kept", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # `cbs list | head`: the reader has enough. Python would complain again at its exit.
+        # `cbs list | head`: the reader has enough. Python would complain again at its exit. A gate
+        # whose reader died has not passed: the code is that of a program that the pipe ended.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_OK
+        return EXIT_NO_READER
     except (UsageError, DefinitionError, catalog.NoMatchError) as error:
-        print(f"cbs: {error}", file=sys.stderr)
+        print(f"cbs: {without_secrets(str(error))}", file=sys.stderr)
         return EXIT_FAILED
     return code
 

@@ -14,6 +14,8 @@ from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 EXIT_OK, EXIT_FAILED, EXIT_WRONG, EXIT_MISSING, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+# As a shell gives it for a program that SIGPIPE has ended.
+EXIT_NO_READER = 141
 
 _SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 

@@ -28,7 +28,8 @@ fi
 use_environment
 
 NIGHT="${NIGHT:-$(date -u +%Y%m%dT%H%M%SZ)}"
-HISTORY="${CBS_HISTORY:-sqlite:///$(mkdir -p "${FOLDER}" && cd "${FOLDER}" && pwd)/history.sqlite}"
+# In a variable, not on command lines: those are there for every process of the machine to read.
+export CBS_HISTORY="${CBS_HISTORY:-sqlite:///$(mkdir -p "${FOLDER}" && cd "${FOLDER}" && pwd)/history.sqlite}"
 EARLIER="${FOLDER}/nights"
 NEW="${FOLDER}/night"
 rm -rf "${NEW}"
@@ -43,20 +44,20 @@ done
 "${store[@]}" sync "${STORE}" nights/ "${EARLIER}" --suffix .json
 code=0
 mapfile -t every < <(find "${EARLIER}" -path '*/nights/*/*.json' | sort)
-cbs history import --db "${HISTORY}" "${every[@]}" || code=$?
+cbs history import "${every[@]}" || code=$?
 if ((code == 1)); then
   echo "nightly: the history can not be written; the results are in ${STORE}/nights/${NIGHT}" >&2
 fi
 
 looked=0
-cbs history regressions --db "${HISTORY}" --yaml "${NEW}/regressions.yaml" --issue "${NEW}/issue.md" \
+cbs history regressions --yaml "${NEW}/regressions.yaml" --issue "${NEW}/issue.md" \
   || looked=$?
 echo "nightly: regressions: $(meaning "${looked}")" >&2
 # An issue is for news; a text that says that there is none is no reason to open one.
 if ((looked == 0)); then rm -f "${NEW}/issue.md"; fi
 code="$(worse "${code}" "${looked}")"
 
-report=(--history "${HISTORY}" --title "Night ${NIGHT}" -o "${NEW}/report.html" --markdown "${NEW}/report.md")
+report=(--history default --title "Night ${NIGHT}" -o "${NEW}/report.html" --markdown "${NEW}/report.md")
 # What changed is told against the same shard of the night before.
 before="$(find "${EARLIER}/nights" -mindepth 1 -maxdepth 1 ! -name "${NIGHT}" | sort | tail -n 1)"
 if (($# == 1)) && [[ -n "${before}" && -f "${before}/$(basename "$1")" ]]; then

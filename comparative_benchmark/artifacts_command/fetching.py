@@ -6,6 +6,7 @@ import re
 from comparative_benchmark.artifacts_command.publishing import absolute
 from comparative_benchmark.artifacts_command.screen import Screen
 from comparative_benchmark.cli_options import EXIT_FAILED, EXIT_MISSING, EXIT_OK, UsageError
+from comparative_benchmark.cli_streams import without_secrets
 from openxla.benchmark.artifacts import fetch as fetching
 from openxla.benchmark.artifacts import lock_file
 from openxla.benchmark.artifacts.fetch import FetchError, FetchOptions, Source
@@ -49,7 +50,7 @@ def fetch(options: argparse.Namespace) -> int:
     for model in found:
         _show(model, types, screen)
     if failure is not None:
-        screen.say(f"cbs: {failure}", "red")
+        screen.say(f"cbs: {without_secrets(str(failure))}", "red")
         return EXIT_FAILED
     return EXIT_OK
 

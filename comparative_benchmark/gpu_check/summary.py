@@ -7,6 +7,7 @@ from typing import Any
 
 from comparative_benchmark.gpu_check.gather import BASELINE, Found, cold_and_warm
 from comparative_benchmark.results.compare_views import ratio_text
+from comparative_benchmark.results.markdown_text import escaped, row
 from comparative_benchmark.results.records import Record, competitor_of, metrics_of
 
 _DASH = "-"
@@ -38,7 +39,7 @@ def _facts(found: Found) -> list[str]:
 def _findings(found: Found) -> list[str]:
     if not found.findings:
         return ["Nothing, of what was run."]
-    return [f"- {_cell(finding)}" for finding in found.findings]
+    return [f"- {escaped(finding)}" for finding in found.findings]
 
 
 def _steps(found: Found) -> list[str]:
@@ -71,7 +72,7 @@ def _matrix(found: Found) -> list[str]:
         "",
         *table(("workload", *columns), body),
         *([""] if reasons else []),
-        *(f"- {name} is unsupported: {_cell(reason)}" for name, reason in reasons),
+        *(f"- {name} is unsupported: {escaped(reason)}" for name, reason in reasons),
     ]
 
 
@@ -154,7 +155,7 @@ def _ceilings(found: Found) -> list[str]:
         ("copy", f"{item.library} {item.version}", f"{item.gb_per_s:.4g} GB/s")
         for item in ceilings.copies
     ]
-    skipped = [f"- not measured: {_cell(reason)}" for reason in ceilings.skipped]
+    skipped = [f"- not measured: {escaped(reason)}" for reason in ceilings.skipped]
     return [*table(("what", "through", "best"), rows), *([""] if skipped else []), *skipped]
 
 
@@ -165,7 +166,7 @@ def _faults(found: Found) -> list[str]:
             item["expected"],
             item["status"],
             "right" if item["right"] else "WRONG",
-            str(item["reason"] or ""),
+            str(item["reason"] or "")[:300],
         )
         for item in found.faults
     ]
@@ -211,18 +212,13 @@ def _tests(found: Found) -> list[str]:
     counts = f"{tests.passed} passed, {len(tests.failed)} failed, {len(tests.skipped)} skipped"
     # Many tests are skipped for one reason.
     reasons = Counter(text.partition(": ")[2] for text in tests.skipped)
-    skips = [f"- {count} skipped: {_cell(reason)}" for reason, count in reasons.items()]
-    return [counts, "", *(f"- {_cell(text)}" for text in tests.failed), *skips]
+    skips = [f"- {count} skipped: {escaped(reason)}" for reason, count in reasons.items()]
+    return [counts, "", *(f"- {escaped(text)}" for text in tests.failed), *skips]
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Returns the lines of a Markdown table; what a framework printed stays in its cell."""
-    lines = [headings, ["---"] * len(headings), *rows]
-    return ["| " + " | ".join(map(_cell, line)) + " |" for line in lines]
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())[:400]
+    return [row(line) for line in (headings, ["---"] * len(headings), *rows)]
 
 
 def _compile_s(item: Mapping[str, Any]) -> float | None:

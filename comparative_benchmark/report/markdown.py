@@ -8,6 +8,7 @@ from comparative_benchmark.report.changes import Change
 from comparative_benchmark.report.inputs import Result
 from comparative_benchmark.report.standings import Contest, Standing
 from comparative_benchmark.report.summary import Summary
+from comparative_benchmark.results.markdown_text import escaped
 
 _MOST_ROWS = 20
 # GitHub refuses a comment of more than 65,536 characters.
@@ -18,10 +19,10 @@ _Item = TypeVar("_Item")
 
 def as_markdown(summary: Summary, *, title: str) -> str:
     """Returns the text: who wins, what is broken, what changed, whether the machine was fit."""
-    lines = [f"## {_escaped(title)}", "", f"**{_headline(summary)}**", ""]
+    lines = [f"## {escaped(title)}", "", f"**{_headline(summary)}**", ""]
     for contest in summary.contests:
         lines += [*_standings(contest, summary.baseline), ""]
-    lines += [f"- {_escaped(remark)}" for remark in summary.remarks]
+    lines += [f"- {escaped(remark)}" for remark in summary.remarks]
     lines += ["", *_broken(summary), "", *_changes(summary), "", *_machine(summary)]
     text = "\n".join(lines).rstrip() + "\n"
     if len(text) <= MOST_CHARACTERS:
@@ -43,7 +44,7 @@ def _headline(summary: Summary) -> str:
     if mean.low <= 1 <= mean.high:
         doubt = "; the interval holds 1: no winner"
     return (
-        f"{_code(leader.competitor)} ({_escaped(leader.framework)}) is {wording.speedup(mean)} as "
+        f"{_code(leader.competitor)} ({escaped(leader.framework)}) is {wording.speedup(mean)} as "
         f"fast as {_code(summary.baseline)} (98 % interval {wording.limits(mean)}, {over}{doubt})"
     )
 
@@ -51,7 +52,7 @@ def _headline(summary: Summary) -> str:
 def _standings(contest: Contest, baseline: str) -> list[str]:
     shared = f"{contest.common_cases} of {wording.plural(contest.cases, 'workload')} in common"
     lines = [
-        f"{_escaped(contest.name)}: {shared}",
+        f"{escaped(contest.name)}: {shared}",
         "",
         f"| competitor | speed-up against {_code(baseline)} | cases | geomean | verdicts |",
         "|---|---|---|---|---|",
@@ -65,7 +66,7 @@ def _standings(contest: Contest, baseline: str) -> list[str]:
 def _standing_row(standing: Standing) -> str:
     mean = standing.common or standing.own
     level = ", compiler level" if standing.level == "compiler_level" else ""
-    name = f"{_code(standing.competitor)} {_escaped(standing.framework)}{level}"
+    name = f"{_code(standing.competitor)} {escaped(standing.framework)}{level}"
     if standing.is_baseline:
         return f"| {name} | 1, baseline | {standing.cases} | | |"
     counts = [f"{count} {verdict}" for verdict, count in wording.verdicts(standing.verdicts)]
@@ -80,7 +81,7 @@ def _standing_row(standing: Standing) -> str:
 
 def _broken(summary: Summary) -> list[str]:
     counts = ", ".join(f"{count} {name}" for name, count in summary.statuses.items())
-    lines = [f"**Broken: {len(summary.broken)}** ({_escaped(counts)})"]
+    lines = [f"**Broken: {len(summary.broken)}** ({escaped(counts)})"]
     lines += _items(summary.broken, _broken_line)
     lines += [f"- not read: {_reason(reason)}" for reason in summary.inputs.refused[:_MOST_ROWS]]
     return lines
@@ -90,7 +91,7 @@ def _broken_line(result: Result) -> str:
     case = result.case
     return (
         f"- {case.status}: {_code(case.label)} {_code(case.competitor)} "
-        f"({_escaped(case.framework)}): {_reason(str(result.record.get('reason') or ''))}"
+        f"({escaped(case.framework)}): {_reason(str(result.record.get('reason') or ''))}"
     )
 
 
@@ -109,12 +110,12 @@ def _changes(summary: Summary) -> list[str]:
     lines = [f"**Changed since {_code(changes.name)}:** {told}; {passed} of {cases} cases compared"]
     for group in (changes.wrong, changes.slower, changes.faster, changes.missing):
         lines += _items(group, _change_line)
-    return lines + [f"- {_escaped(line)}" for line in changes.remarks.lines]
+    return lines + [f"- {escaped(line)}" for line in changes.remarks.lines]
 
 
 def _change_line(change: Change) -> str:
     item = change.comparison
-    name = f"{_code(item.label)} {_code(item.competitor)} ({_escaped(item.framework)})"
+    name = f"{_code(item.label)} {_code(item.competitor)} ({escaped(item.framework)})"
     if change.percent is None:
         return f"- {item.fate.value}: {name}: {_reason(item.reason)}"
     return f"- {item.verdict.value} {wording.percent(change.percent)}: {name}"
@@ -123,7 +124,7 @@ def _change_line(change: Change) -> str:
 def _machine(summary: Summary) -> list[str]:
     findings = summary.fitness.findings
     lines = [f"**Machine: {summary.fitness.headline.lower()}**"]
-    return lines + [f"- {finding.level}: {_escaped(finding.text)}" for finding in findings]
+    return lines + [f"- {finding.level}: {escaped(finding.text)}" for finding in findings]
 
 
 def _items(items: Sequence[_Item], line: Callable[[_Item], str]) -> list[str]:
@@ -133,17 +134,9 @@ def _items(items: Sequence[_Item], line: Callable[[_Item], str]) -> list[str]:
 
 def _reason(text: str) -> str:
     short = text if len(text) <= _LONGEST_REASON else f"{text[: _LONGEST_REASON - 3]}..."
-    return _escaped(short)
+    return escaped(short)
 
 
 def _code(text: str) -> str:
     # No character ends a code span but a backtick; a bar ends a cell even there.
     return "`" + " ".join(text.replace("`", "'").replace("|", "\\|").split()) + "`"
-
-
-def _escaped(text: str) -> str:
-    """Keeps a text, which may hold anything a framework printed, from being markup or a mention."""
-    for character in "\\`*_[]|#":
-        text = text.replace(character, f"\\{character}")
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace("@", "@\N{ZERO WIDTH SPACE}")
-    return " ".join(text.split())

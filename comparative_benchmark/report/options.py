@@ -29,9 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--history",
         action="append",
         default=[],
-        metavar="DB_URL|FILE",
+        metavar="DB_URL|FILE|default",
         help="how each case went over time: a history database, a JSON file of trends or older "
-        "results; may be repeated",
+        "results; `default` is the database of `cbs history` ($CBS_HISTORY); may be repeated",
     )
     add("--title", default="Benchmark report", help="heading of the page (default %(default)r)")
     add("--threshold", type=fraction, default=0.01, help="the noise threshold (default 0.01)")

@@ -21,6 +21,9 @@ from comparative_benchmark.results.store import ResultsFileError
 
 _HISTORY = "comparative_benchmark.history.trends"
 _DATABASE = "comparative_benchmark.history.database"
+# What `--history` calls the database of `cbs history`: its URL may hold a password, which no
+# command line should.
+OWN_HISTORY = "default"
 _SQLITE = b"SQLite format 3\0"
 
 
@@ -92,19 +95,21 @@ class ResultTrends:
 class DatabaseTrends:
     """What a history database holds of each case."""
 
-    def __init__(self, location: str) -> None:
+    def __init__(self, location: str | None) -> None:
+        """Opens a history; the user's own where None."""
+        name = location or OWN_HISTORY
         try:
             module = importlib.import_module(_HISTORY)
             self._failure: type[Exception] = importlib.import_module(_DATABASE).HistoryError
         except ImportError as error:
             raise ReportError(
-                f"--history {location}: no history database can be read ({error}); "
+                f"--history {name}: no history database can be read ({error}); "
                 "pip install 'common-benchmark-suite[history]', or give files"
             ) from error
         try:
             self._trends = module.open_trends(location)
         except self._failure as error:
-            raise ReportError(f"--history {location}: {error}") from error
+            raise ReportError(f"--history {name}: {error}") from error
 
     def trend(
         self, case: str, competitor: str, *, device: str, machine: str
@@ -139,8 +144,8 @@ def open_trends(sources: Sequence[str]) -> Iterator[Trends]:
     with ExitStack() as stack:
         for source in sources:
             path = Path(source)
-            if "://" in source or _is_sqlite(path):
-                database = DatabaseTrends(source)
+            if source == OWN_HISTORY or "://" in source or _is_sqlite(path):
+                database = DatabaseTrends(None if source == OWN_HISTORY else source)
                 stack.callback(database.close)
                 found.append(database)
                 continue

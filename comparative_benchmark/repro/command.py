@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     recorded = selection.find(
         document, options.case, competitor=options.backend, device=options.device
     )
-    trial = selection.trial_of(recorded, options.suite)
+    trial = selection.trial_of(recorded, options.suite, run_recorded_python=options.recorded_python)
     target = _target(options.output, trial)
     console = Console()
     with _built(target) as directory, tempfile.TemporaryDirectory(prefix="cbs-repro-") as scratch:

@@ -30,6 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="directory to make (default: repro-<model>-<competitor>); it must be new or empty",
     )
     add(
+        *spellings("--recorded-python"),
+        dest="recorded_python",
+        action="store_true",
+        help="run the interpreter that the results file names, for a result of `cbs run --env`; "
+        "only for a file that you trust",
+    )
+    add(
         "--check",
         action="store_true",
         help="run the reproducer once here and write down what it gave",

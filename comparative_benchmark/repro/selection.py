@@ -111,23 +111,29 @@ def find(
     return Recorded(record=record, run=runs.get(record.get("run_id"), {}))
 
 
-def trial_of(recorded: Recorded, suites: Sequence[str] = ()) -> Trial:
+def trial_of(
+    recorded: Recorded, suites: Sequence[str] = (), *, run_recorded_python: bool = False
+) -> Trial:
     """Returns the trial of a result, as it would be run again.
 
     Args:
       recorded: the result.
       suites: further modules with cases.
+      run_recorded_python: whether the interpreter that the file names may be run.
 
     Raises:
-      UsageError: the case, backend or environment is not what it was, or nothing is exported from
-        that backend or for that device.
+      UsageError: the file names an interpreter, which must not be run unasked; or the case, backend
+        or environment is not what it was, or nothing is exported from that backend or for that
+        device.
       DefinitionError: see `catalog`.
     """
     definition = recorded.definition
     device = find_device(definition["device"])
     if device.accelerator_type != "cpu":
         raise UsageError(f"reproducers are made for CPUs, and this was measured on {device.name}")
-    competitor = _competitor(definition, device.accelerator_type)
+    competitor = _competitor(
+        definition, device.accelerator_type, run_recorded_python=run_recorded_python
+    )
     case = _case(definition, suites)
     workload = workload_of(case)
     if workload.digest != definition["workload"]["digest"]:
@@ -179,7 +185,9 @@ def _chosen(choices: Sequence[str], asked: str | None) -> list[str]:
     return exact or [choice for choice in choices if choice.partition(":")[0] == asked]
 
 
-def _competitor(definition: Mapping[str, Any], accelerator: str) -> Competitor:
+def _competitor(
+    definition: Mapping[str, Any], accelerator: str, *, run_recorded_python: bool
+) -> Competitor:
     name = definition["backend"]
     if name not in BACKENDS:
         raise UsageError(f"programs of {name} can not be exported; those of {_listed()} can")
@@ -188,6 +196,12 @@ def _competitor(definition: Mapping[str, Any], accelerator: str) -> Competitor:
         environment = definition.get("environment")
         if environment is None:
             return found
+        if not run_recorded_python:
+            raise UsageError(
+                f"it was measured in the environment {environment['name']!r} by the interpreter "
+                f"{environment['python']!r}, which the file may name as it likes: if you trust the "
+                "file, let it run by --recorded-python"
+            )
         [where] = parse_environments(f"{environment['name']}={environment['python']}")
     except UnknownBackendError as error:
         raise UsageError(str(error)) from error

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+from packaging.utils import InvalidName, canonicalize_name
+from packaging.version import InvalidVersion, Version
 
+from comparative_benchmark.cli_options import UsageError
 from comparative_benchmark.harness.session import SessionEnded
 from comparative_benchmark.harness.trial import Trial
 from comparative_benchmark.repro import limits
@@ -105,12 +108,35 @@ def _requirements(recorded: Recorded, outcome: Outcome) -> list[str]:
     for name in names:
         version = version_in(measured, name) or outcome.versions.get(name)
         if version is None:
-            lines.append(f"{name}  # no version is known\n")
+            lines.append(f"{_checked_name(name)}  # no version is known\n")
             continue
+        parsed = _checked_version(name, version)
         # A local label names a build that no index has.
-        public, label, _ = version.partition("+")
-        lines.append(f"{name}=={public}" + (f"  # {version}" if label else "") + "\n")
+        build = f"  # {parsed}" if parsed.local else ""
+        lines.append(f"{_checked_name(name)}=={parsed.public}{build}\n")
     return lines
+
+
+def _checked_name(name: str) -> str:
+    """Returns the name of a package, which a results file may give as anything.
+
+    Raises:
+      UsageError: it is not one, and would be another line of requirements.txt.
+    """
+    try:
+        canonicalize_name(name, validate=True)
+        return name
+    except InvalidName:
+        raise UsageError(f"the results file names a package {name!r}, which is not one") from None
+
+
+def _checked_version(name: str, version: object) -> Version:
+    try:
+        return Version(str(version))
+    except InvalidVersion:
+        raise UsageError(
+            f"the results file gives {name} the version {version!r}, which is not one"
+        ) from None
 
 
 def version_in(versions: Mapping[str, str], name: str) -> str | None:

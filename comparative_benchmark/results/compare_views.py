@@ -13,6 +13,7 @@ import attrs
 from comparative_benchmark.harness.statistics import Interval
 from comparative_benchmark.results.compare_remarks import Remarks
 from comparative_benchmark.results.comparison import Comparison, Summary
+from comparative_benchmark.results.markdown_text import escaped, row
 
 HEADINGS = (
     *("workload", "competitor", "baseline ms", "candidate ms", "ratio (98 % interval)"),
@@ -47,10 +48,10 @@ def as_markdown(
     lines = [f"**{summary_line(summary)}**", ""]
     rows = table_rows([item for item in comparisons if item.ratio])
     if rows:
-        lines += [_row(HEADINGS), _row(["---"] * len(HEADINGS)), *map(_row, rows), ""]
+        lines += [row(HEADINGS), row(["---"] * len(HEADINGS)), *map(row, rows), ""]
     for title, names in _lists(summary):
-        lines += [f"{title}:", *(f"- {_escaped(name)}" for name in names), ""]
-    lines += [f"{_escaped(line)}\n" for line in remarks.lines] if remarks else []
+        lines += [f"{title}:", *(f"- {escaped(name)}" for name in names), ""]
+    lines += [f"{escaped(line)}\n" for line in remarks.lines] if remarks else []
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -144,12 +145,3 @@ def _lists(summary: Summary) -> list[tuple[str, tuple[str, ...]]]:
         ("Not comparable", summary.incomparable),
     ]
     return [(title, names) for title, names in lists if names]
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(_escaped(cell) for cell in cells) + " |"
-
-
-def _escaped(text: str) -> str:
-    """Keeps a reason, which may hold anything a framework printed, inside its cell."""
-    return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())

@@ -9,6 +9,7 @@ import attrs
 
 from comparative_benchmark.formats.result import FormatError
 from comparative_benchmark.formats.source import field
+from comparative_benchmark.results.markdown_text import escaped
 from comparative_benchmark.userbenchmarks.authoring import threshold_detector
 from comparative_benchmark.userbenchmarks.discovery import Userbenchmark, UserbenchmarkError
 from comparative_benchmark.userbenchmarks.metrics import Document, MetricsError
@@ -132,13 +133,13 @@ def issue_text(signals: Signals, owners: tuple[str, ...] = ()) -> str:
         f"Affected commit: {revision(signals.treatment_env)}",
         "",
         "Affected tests:",
-        *(f"- {_escaped(signal.metric)}: {_escaped(signal.change)}" for signal in signals.found),
+        *(f"- {escaped(signal.metric)}: {escaped(signal.change)}" for signal in signals.found),
         "",
         "Tests that were no longer run on the affected commit:",
-        *(f"- {_escaped(name)}: {value}" for name, value in signals.control_only.items()),
+        *(f"- {escaped(name)}: {value}" for name, value in signals.control_only.items()),
         "",
         "Tests that were newly added on the affected commit:",
-        *(f"- {_escaped(name)}: {value}" for name, value in signals.treatment_only.items()),
+        *(f"- {escaped(name)}: {value}" for name, value in signals.treatment_only.items()),
         "",
     ]
     if owners:
@@ -199,10 +200,3 @@ def _value(detail: Any, name: str) -> Value:
 
 def _only(one: Document, other: Document) -> dict[str, Value]:
     return {name: v for name, v in one["metrics"].items() if name not in other["metrics"]}
-
-
-def _escaped(text: str) -> str:
-    """Returns text that Markdown and HTML take for text, and that calls nobody."""
-    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    escaped = re.sub(r"([\\`*_\[\]|])", r"\\\1", escaped)
-    return escaped.replace("@", "@\N{ZERO WIDTH SPACE}").replace("\n", " ")

@@ -132,7 +132,7 @@ def test_the_summary_of_a_good_gpu(check, monkeypatch, tmp_path):
     assert matrix in text
     assert "| bert | 3.0e-07 of 2.0e-06 | 3.0e-07 of 2.0e-06 | unsupported |" in text
     # A reason keeps to its line, whatever a framework printed.
-    assert "iree:cuda (jax) is unsupported: IREE finds no cuda device \\| &lt;b>" in text
+    assert "iree:cuda (jax) is unsupported: IREE finds no cuda device \\| &lt;b&gt;" in text
     measured = next(line for line in text.splitlines() if line.startswith("| W0 | jax_xla:xla |"))
     assert measured.endswith("| 0.2 | 0.9 | 512.5 | 0.9 | 0.09 | 0, 3 | off | 50% |")
     assert "| label-w | jax_xla:xla |" in text

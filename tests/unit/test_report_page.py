@@ -218,7 +218,7 @@ def test_markdown_is_a_comment_that_nothing_in_it_can_break(tmp_path):
     row = next(line for line in text.splitlines() if line.startswith("| `jax_xla:xla`"))
     assert row.count("|") == 6
     assert "2 of 3" in row
-    assert "&lt;b>off" in text
+    assert "&lt;b&gt;off" in text
     assert "@team" not in text
     assert "- wrong_output: " in text
 

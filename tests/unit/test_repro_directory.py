@@ -209,6 +209,31 @@ def test_requirements_are_the_versions_that_were_measured(tmp_path):
     assert expected["recorded"] == "ok, median 1.235 ms"
 
 
+@pytest.mark.parametrize(
+    ("versions", "message"),
+    [
+        ({"numpy": "0.10.2\n--index-url http://h\nbackdoor==1.0"}, "gives numpy the version"),
+        ({"numpy": "1.0; import os"}, "gives numpy the version"),
+        ({"numpy": "@ http://h/x.whl"}, "gives numpy the version"),
+        ({"numpy": 7}, None),
+        ({"a\n--index-url http://h": "1.0"}, "names a package"),
+        ({"-r other.txt": "1.0"}, "names a package"),
+    ],
+)
+def test_a_results_file_adds_no_lines_to_the_requirements(tmp_path, versions, message):
+    # Without an export the names are those of the file.
+    ended = SessionEnded(Status.FAILED, "export", "it does not export")
+    outcome = writing.Outcome(exported=None, versions={}, ended=ended, task={})
+    (tmp_path / "expected.json").write_text("{}")
+    if message is None:
+        writing.write_scripts(tmp_path, recorded(versions=versions), outcome)
+        assert (tmp_path / "requirements.txt").read_text() == "numpy==7\n"
+        return
+    with pytest.raises(UsageError, match=message):
+        writing.write_scripts(tmp_path, recorded(versions=versions), outcome)
+    assert not (tmp_path / "requirements.txt").exists()
+
+
 def test_commands_can_be_pasted(tmp_path):
     commands = (
         Command(comment="Runs.", arguments=("tool", "--flag=a b", "--input=@x.npy", "--last")),

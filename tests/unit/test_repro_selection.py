@@ -140,8 +140,24 @@ def test_what_can_not_be_exported_is_refused(document):
         selection.trial_of(_changed(found, backend="nobody"))
     with pytest.raises(UsageError, match="made for CPUs"):
         selection.trial_of(_changed(found, device="host-gpu"))
+    elsewhere = _changed(found, environment={"name": "old", "python": "/nowhere"})
     with pytest.raises(UsageError, match="an environment that is gone"):
-        selection.trial_of(_changed(found, environment={"name": "old", "python": "/nowhere"}))
+        selection.trial_of(elsewhere, run_recorded_python=True)
+
+
+def test_an_interpreter_that_the_file_names_is_not_run_unasked(document, tmp_path):
+    mark = tmp_path / "ran"
+    script = tmp_path / "python"
+    script.write_text(f"#!/bin/sh\ntouch {mark}\n")
+    script.chmod(0o755)
+    found = selection.find(document((BERT, "jax_xla:xla", {})), BERT)
+    changed = _changed(found, environment={"name": "old", "python": str(script)})
+    with pytest.raises(UsageError, match=f"{script}.*--recorded-python"):
+        selection.trial_of(changed)
+    assert not mark.exists()
+    with pytest.raises(UsageError, match="does not run"):
+        selection.trial_of(changed, run_recorded_python=True)
+    assert mark.exists()
 
 
 def test_a_case_on_a_users_own_inputs_is_found_by_where_they_are(document, tmp_path, finished):

@@ -1,0 +1,22 @@
+"""Texts of others inside Markdown: reasons that a framework printed, names from a file."""
+
+import re
+from collections.abc import Sequence
+
+_SPECIAL = re.compile(r"[\\`*\[\]|~]")
+# Inside a word an underscore is one: names stay as they are.
+_UNDERSCORE = re.compile(r"(?<!\w)_|_(?!\w)")
+# A mention notifies a person, and a number links an issue, even behind a backslash.
+_CALL = re.compile(r"([@#])(?=\w)")
+
+
+def escaped(text: str) -> str:
+    """Returns a text in one line that is no markup, no link, no mention, and stays in its cell."""
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = _UNDERSCORE.sub(r"\_", _SPECIAL.sub(r"\\\g<0>", text))
+    return " ".join(_CALL.sub("\\1\N{ZERO WIDTH SPACE}", text).split())
+
+
+def row(cells: Sequence[str]) -> str:
+    """Returns a row of a table; the cells are escaped."""
+    return "| " + " | ".join(map(escaped, cells)) + " |"

@@ -1,0 +1,28 @@
+"""Texts of others in Markdown: nobody is called, nothing is a link, nothing leaves its cell."""
+
+import pytest
+
+from comparative_benchmark.results.markdown_text import escaped, row
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("@everyone", "@\u200beveryone"),
+        ("see #1", "see #\u200b1"),
+        ("[x](javascript:alert(1))", "\\[x\\](javascript:alert(1))"),
+        ("`code`", "\\`code\\`"),
+        ("a | b", "a \\| b"),
+        ("<b> & c", "&lt;b&gt; &amp; c"),
+        ("*bold* _so_ ~~out~~", "\\*bold\\* \\_so\\_ \\~\\~out\\~\\~"),
+        ("jax_xla:xla", "jax_xla:xla"),
+        ("two\nlines\t and  blanks", "two lines and blanks"),
+        ("\\| bar", "\\\\\\| bar"),
+    ],
+)
+def test_text_stays_text(text, expected):
+    assert escaped(text) == expected
+
+
+def test_a_row_has_its_cells_and_no_more():
+    assert row(["a|b", "c\nd"]) == "| a\\|b | c d |"
