@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from comparative_benchmark.gpu_check import wheel_folder
@@ -73,7 +73,7 @@ def make(draft: Path, scratch: Path, options: argparse.Namespace) -> None:
       WheelsError: a package cannot be had, or not even the core fits.
       FolderError: a wheel is damaged.
     """
-    index = Index(scratch / "wheels", options.python)
+    index = Index(scratch / "wheels", options.python, pins=locked_versions() | dict(options.take))
     # First of all: it reads the others.
     index.fetch(["packaging"])
     if not wheel_folder.import_packaging(index.directory):
@@ -121,13 +121,14 @@ class Index:
     Args:
       directory: where wheels are kept; made here.
       python: the version that they are for.
+      pins: versions by name.
     """
 
-    def __init__(self, directory: Path, python: str) -> None:
+    def __init__(self, directory: Path, python: str, pins: Mapping[str, str]) -> None:
         self.directory = directory
         directory.mkdir()
         self._python = python
-        self._pins = locked_versions()
+        self._pins = pins
         self._wheels: dict[str, Wheel] = {}
         # What differs from this interpreter where markers ask for it.
         self._around = {
@@ -284,6 +285,13 @@ def _python(text: str) -> str:
     return text
 
 
+def _version(text: str) -> tuple[str, str]:
+    name, separator, version = text.partition("==")
+    if not separator or not name or not version:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME==VERSION")
+    return name.strip().lower().replace("_", "-"), version.strip()
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="gpu_wheels", description=__doc__.partition("\n")[0])
     add = parser.add_argument
@@ -296,6 +304,14 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         choices=[group for group in GROUPS if group != CORE],
         help="a group that the machine has, or that is not wanted; may be repeated",
+    )
+    add(
+        "--take",
+        action="append",
+        default=[],
+        type=_version,
+        metavar="NAME==VERSION",
+        help="another version than that of our locks, e.g. the flax that the machine's jax needs",
     )
     add(
         "--no-programs",

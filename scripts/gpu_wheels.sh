@@ -6,6 +6,7 @@
 #   --output DIR     the folder (default .gpu-wheels of the checkout, where gpu_check.sh looks)
 #   --limit-mb N     largest size (default 40); groups beyond it are left out, by name
 #   --without GROUP  tests, page, jax-models, torch-models or iree: what the machine has already
+#   --take N==V      another version than that of our locks, e.g. the flax that the machine's jax needs
 #   --no-programs    compile no tiny models with IREE for CUDA; makes no environment then
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"

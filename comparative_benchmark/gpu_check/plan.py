@@ -141,7 +141,7 @@ def _matrix(machine: Machine) -> Step:
                 *("--jobs", str(max(1, min(8, machine.cpus // 2))) if machine.on_gpu else "2"),
             ),
         ),
-        limit_s=180,
+        limit_s=240,
         writes=("matrix.json",),
         beside=True,
     )

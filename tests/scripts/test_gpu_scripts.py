@@ -237,6 +237,19 @@ def test_the_folder_holds_its_groups_and_nothing_of_the_machine(make, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["wheels"]
 
 
+def test_another_version_than_that_of_the_locks_can_be_taken(make, index, tmp_path):
+    more = tmp_path.parent / f"{tmp_path.name}-more"
+    shutil.copytree(index, more)
+    make_wheel(more, "flax", "99.0", {}, requires=["msgpack"])
+    only_jax = [f"--without={group}" for group in ("tests", "page", "torch-models", "iree")]
+    done = make(*only_jax, "--take", "Flax==99.0", source=more)
+    assert done.returncode == 0, done.stderr
+    assert "flax-99.0-py3-none-any.whl" in _contents(tmp_path / "wheels")["groups"]["jax-models"]
+    refused = make(*only_jax, "--take", "flax")
+    assert refused.returncode == 2
+    assert "'flax' is not NAME==VERSION" in refused.stderr
+
+
 def test_a_folder_that_cannot_be_made_leaves_the_old_one(make, index, tmp_path):
     short = tmp_path.parent / f"{tmp_path.name}-short"
     shutil.copytree(index, short)
