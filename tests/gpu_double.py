@@ -96,16 +96,20 @@ def faults(path, *, wrong):
 
 
 def pairs(path, *, wrong):
-    verdicts = [{"kind": kind, "half_width": 0.01} for kind in ("equal", "slowed")]
-    kinds = {kind: {"pairs": 1, "right": 1, "wrong": 0} for kind in ("equal", "slowed")}
+    verdicts = [{"kind": kind, "half_width": 0.01, "verdict": "same"} for kind in KINDS]
+    kinds = {kind: {"pairs": 1, "right": 1, "wrong": 0, "incomparable": 0} for kind in KINDS}
     if wrong:
         kinds["equal"] |= {"right": 0, "wrong": 1}
+        kinds["slowed"] |= {"right": 0, "incomparable": 1}
+        verdicts.append({"kind": "slowed", "half_width": None, "verdict": "incomparable"})
+        verdicts[-1]["reason"] = "baseline: crashed"
     path.write_text(
         json.dumps({"wanted": 10, "kinds": kinds, "slow_down": 0.03, "verdicts": verdicts})
     )
     return 1 if wrong else 0
 
 
+KINDS = ("equal", "slowed")
 OUTPUTS = ("-o", "--answer")
 # Which step a command belongs to, by a text in it; the first that fits.
 SIGNS = (

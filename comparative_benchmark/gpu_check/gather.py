@@ -177,6 +177,10 @@ def _about_pairs(pairs: Mapping[str, Any]) -> Iterator[str]:
     for kind, counts in pairs.get("kinds", {}).items():
         if counts["wrong"]:
             yield f"{counts['wrong']} of {counts['pairs']} verdicts on {kind} pairs are wrong"
+        if counts["incomparable"]:
+            reason = next(v["reason"] for v in pairs["verdicts"] if v["verdict"] == "incomparable")
+            count = f"{counts['incomparable']} of {counts['pairs']} {kind} pairs"
+            yield f"{count} could not be compared: {_short(reason)}"
 
 
 def _facts(machine: Machine) -> dict[str, str]:

@@ -40,6 +40,7 @@ from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 
 SLOW_DOWN = 0.03
 EQUAL, SLOWER = "equal", "slowed"
+_INCOMPARABLE = "incomparable"
 _PROCESSES = 3
 _RESERVE_S = 10.0
 
@@ -109,7 +110,11 @@ class Volley(Race):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Races until there are enough pairs or the time is up; returns 1 on a wrong verdict."""
+    """Races until there are enough pairs or the time is up.
+
+    Returns:
+      1 if a verdict was wrong, or there was none since a worker failed.
+    """
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", required=True, type=find_device)
     parser.add_argument("--backend", required=True, help="backend:compiler")
@@ -141,7 +146,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             spent_s = time.monotonic() - started
             if spent_s * (number + 2) / (number + 1) > options.seconds:
                 break
-    return 1 if any(item.right is False for item in found) else 0
+    bad = [item for item in found if item.right is False or item.verdict == _INCOMPARABLE]
+    return 1 if bad else 0
 
 
 def races(
@@ -191,6 +197,7 @@ def summary(found: Sequence[Verdict], wanted: int) -> Mapping[str, Any]:
                 "pairs": len(of_kind),
                 "wrong": sum(item.right is False for item in of_kind),
                 "right": sum(item.right is True for item in of_kind),
+                "incomparable": sum(item.verdict == _INCOMPARABLE for item in of_kind),
             }
             for kind in (EQUAL, SLOWER)
             for of_kind in [[item for item in found if item.kind == kind]]

@@ -166,6 +166,12 @@ def test_what_a_step_finds_is_a_finding(check, step):
     assert "Nothing, of what was run." not in (output / "summary.md").read_text()
 
 
+def test_pairs_that_could_not_be_compared_are_a_finding(check):
+    _, output = check("--steps", "pairs", faults="pairs=wrong")
+    findings = json.loads((output / "checks.json").read_text())["findings"]
+    assert "1 of 1 slowed pairs could not be compared: baseline: crashed" in findings
+
+
 MUST_PASS = (
     "matrix",
     "tests",

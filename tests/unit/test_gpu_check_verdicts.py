@@ -105,9 +105,10 @@ def test_which_verdicts_are_right(kind, verdict, right):
 
 def test_pairs_are_counted_by_kind():
     found = [_verdict(EQUAL, "same"), _verdict(EQUAL, "slower"), _verdict(SLOWER, "unclear")]
+    found.append(_verdict(SLOWER, "incomparable"))
     counted = pairs.summary(found, 10)
     assert counted["kinds"] == {
-        EQUAL: {"pairs": 2, "wrong": 1, "right": 1},
-        SLOWER: {"pairs": 1, "wrong": 0, "right": 0},
+        EQUAL: {"pairs": 2, "wrong": 1, "right": 1, "incomparable": 0},
+        SLOWER: {"pairs": 2, "wrong": 0, "right": 0, "incomparable": 1},
     }
     assert json.loads(json.dumps(counted))["verdicts"][0] == attrs.asdict(found[0])
