@@ -6,8 +6,9 @@ from collections.abc import Sequence
 _SPECIAL = re.compile(r"[\\`*\[\]|~]")
 # Inside a word an underscore is one: names stay as they are.
 _UNDERSCORE = re.compile(r"(?<!\w)_|_(?!\w)")
-# A mention notifies a person, and a number links an issue, even behind a backslash.
-_CALL = re.compile(r"([@#])(?=\w)")
+# A mention notifies a person, and a number links an issue, even behind a backslash. Inside a word,
+# as in `jax_xla:xla@old`, there is no mention.
+_CALL = re.compile(r"((?<!\w)@|#)(?=\w)")
 
 
 def escaped(text: str) -> str:
