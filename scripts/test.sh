@@ -37,7 +37,7 @@ fast() {
   beside "contract" lint-imports --no-logo
   beside "locks" python scripts/lock.py --check
   echo "== unit tests"
-  .venv/bin/pytest --numprocesses auto --dist loadfile -m "not alone" -q tests/unit || failed=1
+  .venv/bin/pytest --numprocesses auto --dist loadfile -m "not alone and not slow" -q tests/unit || failed=1
   for name in style format types contract locks; do
     if wait "${started[${name}]}"; then
       echo "== ${name}: ok"

@@ -187,6 +187,7 @@ def test_a_process_has_what_is_left_of_the_budget(monkeypatch):
     assert Budget.of(3.9).timeout_s() == 0.0
 
 
+@pytest.mark.slow
 def test_the_children_measure():
     copied = ask("_copy", str(2**20), "1").values
     assert copied["gb_per_s"] > 0

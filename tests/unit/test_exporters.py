@@ -23,6 +23,8 @@ from openxla.benchmark.comparative_suite import exports as suite_exports
 from openxla.benchmark.def_types import ModelFrameworkType
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
+pytestmark = pytest.mark.slow
+
 DATE = "2026-11-21T12:00:00+00:00"
 TOY = "cbs_test_plugin.suite"
 

@@ -14,6 +14,8 @@ from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.comparative_suite import exports as suite_exports
 from openxla.benchmark.def_types import DefinitionError, ModelFrameworkType
 
+pytestmark = pytest.mark.slow
+
 TOY = ("--suite", "cbs_test_plugin.suite")
 PLAIN = ("--types", "inputs,outputs,truth,workload,checkpoint")
 

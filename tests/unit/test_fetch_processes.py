@@ -13,6 +13,8 @@ from fault_server import Fault, fault_server
 from openxla.benchmark.artifacts.cache import Cache
 from openxla.benchmark.artifacts.fetch import FetchOptions, Source, fetch
 
+pytestmark = pytest.mark.slow
+
 FILES = {"model.mlir": content(3_000_000, 1), "x/input_0.npy": content(10_000, 2)}
 OPTIONS = FetchOptions(backoff_s=0.01, deadline_s=30)
 

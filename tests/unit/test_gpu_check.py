@@ -199,6 +199,7 @@ def test_a_missing_tool_of_the_environment_fails_nothing(check):
     assert _ending(output, "environment")["codes"] == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_a_step_that_hangs_is_cut_off_with_all_it_started(check, monkeypatch, tmp_path):
     short = {"matrix": 3.0}
     real = plan.steps
@@ -275,6 +276,7 @@ def test_when_the_time_is_up_no_step_is_begun(check):
     assert {step["reason"] for step in steps} == {"no time left"}
 
 
+@pytest.mark.slow
 def test_a_step_that_the_end_cuts_off_is_no_failure(check, monkeypatch):
     monkeypatch.setattr(driver, "_GRACE_S", 1.0)
     monkeypatch.setattr(driver, "_SHORTEST_S", 1.0)
