@@ -77,7 +77,7 @@ def _matrix(found: Found) -> list[str]:
 
 
 def _is_foreign(cell: Mapping[str, Any]) -> bool:
-    """Whether the competitor takes no models of that framework, which is no news."""
+    """Whether the competitor takes no models of that framework, which everybody knows."""
     return cell["status"] == "unsupported" and "look there for this workload" in cell["reason"]
 
 

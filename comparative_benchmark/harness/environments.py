@@ -30,7 +30,7 @@ def missing(name):
         return u.find_spec(name) is None
     except ModuleNotFoundError:
         return True
-# Of a package that is there twice, the one that is imported: the first on the path.
+# A package may be there twice: the first on the path is the one that is imported.
 found = {d.metadata["Name"]: d.version for d in reversed(list(m.distributions()))}
 print(json.dumps({
     "version": list(sys.version_info[:3]),

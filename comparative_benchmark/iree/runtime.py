@@ -154,7 +154,7 @@ def function_names(vmfb: bytes) -> list[str]:
     """Returns the functions that a compiled program exports; needs no device.
 
     Raises:
-        ValueError: if it is no program that this runtime reads.
+        ValueError: if this runtime cannot read the program.
     """
     names: list[str] = rt.VmModule.copy_buffer(rt.VmInstance(), vmfb).function_names
     return names

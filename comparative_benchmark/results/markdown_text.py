@@ -12,7 +12,7 @@ _CALL = re.compile(r"((?<!\w)@|#)(?=\w)")
 
 
 def escaped(text: str) -> str:
-    """Returns a text in one line that is no markup, no link, no mention, and stays in its cell."""
+    """Returns the text as one line without markup, links and mentions, which stays in its cell."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     text = _UNDERSCORE.sub(r"\_", _SPECIAL.sub(r"\\\g<0>", text))
     return " ".join(_CALL.sub("\\1\N{ZERO WIDTH SPACE}", text).split())
