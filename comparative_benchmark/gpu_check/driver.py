@@ -85,6 +85,8 @@ class Driver:
         self._deadline = deadline
         self._keep = keep
         self._say = say
+        self._stopped = False
+        self._running: set[subprocess.Popen[bytes]] = set()
 
     @property
     def logs(self) -> Path:
@@ -100,8 +102,12 @@ class Driver:
                 continue
             # Workers die with the thread that started them: a step's thread lives as long as it.
             with ThreadPoolExecutor(len(group)) as pool:
-                for outcome in pool.map(self._run, group):
-                    self._finish(outcome)
+                try:
+                    for outcome in pool.map(self._run, group):
+                        self._finish(outcome)
+                except BaseException:
+                    self._stop()  # the pool waits for its threads, which wait for their commands
+                    raise
 
     def _groups(self, steps: Sequence[Step]) -> Iterator[list[Step]]:
         company = self._machine.cpus >= _FEWEST_CPUS_FOR_COMPANY
@@ -113,6 +119,12 @@ class Driver:
             group.append(step)
         if group:
             yield group
+
+    def _stop(self) -> None:
+        """Ends the commands of all threads, and begins no other."""
+        self._stopped = True
+        for process in tuple(self._running):
+            _end(process)
 
     def _finish(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
@@ -157,6 +169,8 @@ class Driver:
 
         A program that is not there has exit code 127, as a shell gives it.
         """
+        if self._stopped:
+            return None
         mark = uuid.uuid4().hex
         with (self.logs / f"{step.name}.log").open("ab") as log:
             log.write(f"$ {' '.join(command)}\n".encode())
@@ -179,11 +193,13 @@ class Driver:
             except OSError as error:
                 log.write(f"{error}\n".encode())
                 return 127
+            self._running.add(process)
             try:
                 return process.wait(timeout=max(limit_s, 0.0))
             except subprocess.TimeoutExpired:
                 return None
             finally:
+                self._running.discard(process)
                 _end(process)
                 # Workers have groups of their own, and nothing of a step may outlive it.
                 memory.kill_marked(_MARK, mark)

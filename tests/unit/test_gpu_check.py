@@ -2,6 +2,7 @@
 
 import copy
 import json
+import signal
 import sys
 import tarfile
 import time
@@ -348,6 +349,37 @@ def test_steps_that_nothing_is_timed_in_run_beside_each_other(tmp_path, cpus, to
     )
     running.run(steps)
     assert (running.outcomes[0].ending is Ending.OK) == together
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_steps_beside_each_other(tmp_path, monkeypatch):
+    monkeypatch.setattr(driver, "_GRACE_S", 1.0)
+    monkeypatch.setenv("CBS_TEST_MARKER", str(tmp_path))
+    machine = Machine(
+        device="host-cpu", output=tmp_path, scratch=tmp_path, modules=frozenset(), cpus=16
+    )
+    sleep = ("sleep", "3600.03125")
+    steps = [
+        # A second command shows that none is begun after the interrupt.
+        Step(name=name, title="", commands=(sleep, sleep), limit_s=3600, beside=True)
+        for name in ("a", "b")
+    ]
+    running = driver.Driver(
+        machine, deadline=time.monotonic() + 7200, keep=lambda: None, say=lambda _: None
+    )
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.alarm(1)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            running.run(steps)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    assert processes_of(f"CBS_TEST_MARKER={tmp_path}") == []
 
 
 def test_the_archive_has_the_end_of_long_logs(check, monkeypatch):
