@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from comparative_benchmark.backend_api import Array, Backend, BackendFacts
+from comparative_benchmark.backends.api import Array, Backend, BackendFacts
 
 
 class EmptyModel:

@@ -12,14 +12,15 @@ import numpy as np
 from _load import on_off_load
 from _usual_methods import USUAL_METHODS, middle_ratio, t_test
 
-from comparative_benchmark.harness.host import describe, usable_cpus
-from comparative_benchmark.harness.race import Race
-from comparative_benchmark.harness.sampling_rule import FixedCounts, SamplingRule
-from comparative_benchmark.harness.settings import RunSettings
-from comparative_benchmark.harness.statistics import Verdict
-from comparative_benchmark.harness.trial import Trial, TrialOutcome
+from comparative_benchmark.machine.host import describe, usable_cpus
 from comparative_benchmark.results.compare import compare_to_baseline
-from comparative_benchmark.results.records import to_record
+from comparative_benchmark.results.outcome import TrialOutcome
+from comparative_benchmark.run.race import Race
+from comparative_benchmark.run.recording import to_record
+from comparative_benchmark.run.settings import RunSettings
+from comparative_benchmark.run.trial import Trial
+from comparative_benchmark.stats.sampling_rule import FixedCounts, SamplingRule
+from comparative_benchmark.stats.statistics import Verdict
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 
 RACED = "raced"

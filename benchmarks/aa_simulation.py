@@ -24,7 +24,7 @@ from _timing import print_table
 from _usual_methods import t_test
 from numpy.typing import NDArray
 
-from comparative_benchmark.harness.statistics import (
+from comparative_benchmark.stats.statistics import (
     Interval,
     Verdict,
     latency_interval,

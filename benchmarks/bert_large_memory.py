@@ -20,7 +20,7 @@ from typing import Any
 
 from _timing import print_goal, print_table
 
-from comparative_benchmark.harness import memory
+from comparative_benchmark.machine import memory
 from openxla.benchmark.models import checkpoints
 from openxla.benchmark.models.architectures import bert
 from openxla.benchmark.root import ROOT_DIR_VARIABLE

@@ -21,7 +21,7 @@ FRAMEWORKS = ("torch", "transformers", "jax", "jaxlib", "flax", "tensorflow", "k
 
 _LOOK = """
 import contextlib, io, json, sys
-from comparative_benchmark.cli import main
+from comparative_benchmark.cli.command import main
 with contextlib.redirect_stdout(io.StringIO()) as listing:
     code = main(["list"])
 top = sorted({name.partition(".")[0] for name in sys.modules})
@@ -44,7 +44,7 @@ def main() -> None:
         {
             "python -c pass": _process(sys.executable, "-c", "pass"),
             "import of the command": _process(
-                sys.executable, "-c", "import comparative_benchmark.cli"
+                sys.executable, "-c", "import comparative_benchmark.cli.command"
             ),
             "cbs list": _process(str(cbs), "list"),
         },

@@ -16,9 +16,9 @@ from _timing import print_goal, print_table
 
 from comparative_benchmark.history.metric_trends import MetricTrends
 from comparative_benchmark.history.nights import Night
-from comparative_benchmark.history.piecewise import Array
 from comparative_benchmark.history.regressions import FALSE_RATE, THRESHOLDS
-from comparative_benchmark.history.steps import discoveries
+from comparative_benchmark.stats.piecewise import Array
+from comparative_benchmark.stats.steps import discoveries
 
 Noise = Callable[[np.random.Generator, tuple[int, int]], Array]
 

@@ -81,9 +81,9 @@ def _print(
 def _wrapped(output: Path, arguments: list[str]) -> int:
     """Runs the command with timers in it, and writes what they found."""
     began = time.time()
-    from comparative_benchmark import cli
+    from comparative_benchmark.cli import command as cli
 
-    importlib.import_module("comparative_benchmark.runner")  # the command imports it late
+    importlib.import_module("comparative_benchmark.run.runner")  # the command imports it late
 
     spans = Spans()
     imports = time.time() - began

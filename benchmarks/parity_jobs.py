@@ -67,7 +67,7 @@ def main() -> None:
 def _run(folder: Path, jobs: int, arguments: list[str]) -> dict[str, str]:
     """Returns the status of each cell, by workload, framework and competitor."""
     output = folder / "matrix.json"
-    command = [sys.executable, "-m", "comparative_benchmark.cli", "parity", "--jobs", str(jobs)]
+    command = [sys.executable, "-m", "comparative_benchmark", "parity", "--jobs", str(jobs)]
     done = subprocess.run(
         [*command, "-o", str(output), "--root-dir", str(folder / "root"), *arguments],
         capture_output=True,

@@ -249,7 +249,7 @@ def _failure(model: Path) -> str | None:
 
 def _cbs(command: str, *arguments: str) -> tuple[int, str]:
     """Runs `cbs artifacts`; returns exit code and last line."""
-    module = [sys.executable, "-m", "comparative_benchmark.cli", "artifacts", command]
+    module = [sys.executable, "-m", "comparative_benchmark", "artifacts", command]
     done = subprocess.run([*module, *arguments], capture_output=True, text=True, check=False)
     lines = (done.stdout + done.stderr).strip().splitlines()
     return done.returncode, lines[-1] if lines else ""

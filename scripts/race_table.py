@@ -20,9 +20,9 @@ from comparative_benchmark.results.compare import (
     read_document,
     summarize_comparisons,
 )
-from comparative_benchmark.results.compare_views import as_markdown
 from comparative_benchmark.results.records import Record, competitor_of
 from comparative_benchmark.results.store import ResultsFileError
+from comparative_benchmark.terminal.compare_views import as_markdown
 
 
 class UnpairedError(Exception):

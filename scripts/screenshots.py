@@ -57,7 +57,7 @@ def _report(folder: Path) -> Path:
         arguments = [path, "--cases", str(_CASES), "--night", str(number), *last]
         subprocess.run([*made, *arguments], check=True)
     page = folder / "report.html"
-    command: list[Any] = [sys.executable, "-m", "comparative_benchmark.cli", "report", nights[-1]]
+    command: list[Any] = [sys.executable, "-m", "comparative_benchmark", "report", nights[-1]]
     command += [option for night in nights[:-1] for option in ("--history", night)]
     command += ["--baseline", nights[-2], "-o", page]
     command += ["--title", "Nightly report (made-up figures)"]

@@ -11,8 +11,8 @@ from openxla.benchmark.artifacts import manifest as manifests
 
 _RUN = """
 import sys
-from comparative_benchmark.artifacts_command import generate
-from comparative_benchmark.cli_options import Parser
+from comparative_benchmark.artifacts import generate
+from comparative_benchmark.terminal.options import Parser
 parser = Parser()
 generate.add_arguments(parser)
 sys.exit(generate.run(parser.parse_args()))

@@ -12,10 +12,10 @@ import jsonschema
 from hypothesis import strategies as st
 
 from comparative_benchmark.formats.result import OK, STATUSES, Result
-from comparative_benchmark.harness.trial import ProcessRecord, Status, TrialOutcome
-from comparative_benchmark.harness.verification import Verification
-from comparative_benchmark.results.records import to_record
+from comparative_benchmark.judge.verification import Verification
+from comparative_benchmark.results.outcome import ProcessRecord, Status, TrialOutcome
 from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.run.recording import to_record
 
 PYTORCH_CASE = "models/EXAMPLE_FP32_PT_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"
 HOST = {

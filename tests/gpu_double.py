@@ -114,10 +114,10 @@ OUTPUTS = ("-o", "--answer")
 # Which step a command belongs to, by a text in it; the first that fits.
 SIGNS = (
     ("nvidia-smi", "environment"),
-    ("cli backends", "environment"),
+    ("comparative_benchmark backends", "environment"),
     ("--ceilings", "ceilings"),
-    ("cli doctor", "environment"),
-    ("cli parity", "matrix"),
+    ("comparative_benchmark doctor", "environment"),
+    ("comparative_benchmark parity", "matrix"),
     ("-m pytest", "tests"),
     ("gpu_check.prepare", "prepare"),
     ("planted.faults", "faults"),
@@ -125,7 +125,7 @@ SIGNS = (
     ("artifacts lock", "iree-programs"),
     ("--exported-programs", "iree-programs"),
     ("BERT_TINY_FP32", "measure"),
-    ("cli run", "races"),
+    ("comparative_benchmark run", "races"),
 )
 WRITERS = {"matrix": matrix, "tests": tests, "faults": faults, "pairs": pairs}
 WRITERS |= {"measure": races, "races": races, "ceilings": ceilings}

@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from importlib.metadata import distribution
 from pathlib import Path
 
-from comparative_benchmark.harness import trial as trials
 from comparative_benchmark.repro import limits
-from comparative_benchmark.results.records import to_record
+from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.run import trial as trials
+from comparative_benchmark.run.recording import to_record
 from openxla.benchmark import devices
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.comparative_suite import catalog
@@ -98,7 +99,7 @@ def results_file(path, name, competitor, suites=(), **changes):
     trial = trials.Trial(
         case=case, workload=workload_of(case), competitor=found, device=devices.HOST_CPU
     )
-    outcome = trials.TrialOutcome(processes=[trials.ProcessRecord()])
+    outcome = TrialOutcome(processes=[ProcessRecord()])
     results = ResultsFile(path)
     host = {"threads": 1, "cpu_model": "A CPU", "logical_cpus": 2, "system": "Linux 6"}
     run_id = results.start_run(
@@ -110,7 +111,7 @@ def results_file(path, name, competitor, suites=(), **changes):
 
 def make(results, target, *options, environment, timeout_s=600):
     """Runs `cbs repro` on the only case of a results file."""
-    command = [sys.executable, "-m", "comparative_benchmark.cli", "repro", str(results), "models/"]
+    command = [sys.executable, "-m", "comparative_benchmark", "repro", str(results), "models/"]
     return subprocess.run(
         [*command, "-o", str(target), *options],
         cwd=target.parent,

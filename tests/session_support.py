@@ -5,7 +5,7 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.backend_api import BackendInfo
+from comparative_benchmark.backends.api import BackendInfo
 from openxla.benchmark.def_types import BenchmarkCase
 from openxla.benchmark.devices import ALL_DEVICES
 

@@ -37,7 +37,7 @@ class Run:
 
 def cbs_command(*arguments: str, output: Path) -> list[str]:
     """Returns the command line of `cbs run` on host-cpu."""
-    module = [sys.executable, "-m", "comparative_benchmark.cli", "run", "-device", "host-cpu"]
+    module = [sys.executable, "-m", "comparative_benchmark", "run", "-device", "host-cpu"]
     return [*module, "-o", str(output), *arguments]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from comparative_benchmark.backend_api import UnknownBackendError
+from comparative_benchmark.backends.api import UnknownBackendError
 from comparative_benchmark.bisection import releases, story
 from comparative_benchmark.bisection.bisection import Bisection, Outcome, as_json
 from comparative_benchmark.bisection.commits import Repository
@@ -22,21 +22,21 @@ from comparative_benchmark.bisection.oracle import BisectError, Candidate, CaseA
 from comparative_benchmark.bisection.racing import RaceOracle
 from comparative_benchmark.bisection.recipes import Recipes, companions_of, lock_of
 from comparative_benchmark.bisection.releases import Installer, PipInstaller
-from comparative_benchmark.cli_options import (
+from comparative_benchmark.machine.host import usable_cpus
+from comparative_benchmark.machine.memory import default_limit_bytes
+from comparative_benchmark.results.store import ResultsFileError
+from comparative_benchmark.run.session import Limits
+from comparative_benchmark.run.settings import RunSettings
+from comparative_benchmark.run.trial import parse_competitors
+from comparative_benchmark.stats.sampling_rule import SamplingRule
+from comparative_benchmark.terminal.console import Console
+from comparative_benchmark.terminal.options import (
     EXIT_MISSING,
     EXIT_OK,
     UsageError,
     find_device,
     select,
 )
-from comparative_benchmark.console import Console
-from comparative_benchmark.harness.host import usable_cpus
-from comparative_benchmark.harness.memory import default_limit_bytes
-from comparative_benchmark.harness.sampling_rule import SamplingRule
-from comparative_benchmark.harness.session import Limits
-from comparative_benchmark.harness.settings import RunSettings
-from comparative_benchmark.harness.trial import parse_competitors
-from comparative_benchmark.results.store import ResultsFileError
 from openxla.benchmark.def_types import DeviceSpec
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
 

@@ -18,12 +18,12 @@ import attrs
 from comparative_benchmark.bisection.commits import Repository
 from comparative_benchmark.bisection.oracle import BisectError, Candidate, UnjudgeableError
 from comparative_benchmark.bisection.releases import Installer
-from comparative_benchmark.harness.environments import (
+from comparative_benchmark.results.store import write_atomically
+from comparative_benchmark.run.environments import (
     Environment,
     UnusableEnvironmentError,
     parse_environments,
 )
-from comparative_benchmark.results.store import write_atomically
 
 _STAMP = "environment.json"
 _PATIENCE_S = 300.0

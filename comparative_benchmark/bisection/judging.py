@@ -11,8 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from comparative_benchmark.bisection.oracle import CaseAnswer, Ratio
 from comparative_benchmark.bisection.search import Answer
-from comparative_benchmark.harness.resampling import SampleError
-from comparative_benchmark.harness.statistics import (
+from comparative_benchmark.results.compare import compare_to_baseline
+from comparative_benchmark.results.compare_pair import COMPILE_THRESHOLD
+from comparative_benchmark.results.compare_samples import listed, quotient
+from comparative_benchmark.results.records import Record, competitor_of, metrics_of
+from comparative_benchmark.stats.resampling import SampleError
+from comparative_benchmark.stats.statistics import (
     MIN_PROCESSES,
     NOISE_THRESHOLD,
     Interval,
@@ -20,10 +24,6 @@ from comparative_benchmark.harness.statistics import (
     unpaired_ratio_interval,
     verdict,
 )
-from comparative_benchmark.results.compare import compare_to_baseline
-from comparative_benchmark.results.compare_pair import COMPILE_THRESHOLD
-from comparative_benchmark.results.compare_samples import listed, quotient
-from comparative_benchmark.results.records import Record, competitor_of, metrics_of
 
 _SEED = 20_130_620
 # Peaks of resident memory move by pages, arenas and threads.

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from comparative_benchmark.cli_options import add_selection, fraction, seconds, size, spellings
+from comparative_benchmark.terminal.options import add_selection, fraction, seconds, size, spellings
 from openxla.benchmark import devices
 
 METRICS = ("latency", "compile", "memory", "output", "failure")

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import attrs
 
-from comparative_benchmark import runner
 from comparative_benchmark.bisection import judging
 from comparative_benchmark.bisection.environments import EnvironmentPool, Recipe
 from comparative_benchmark.bisection.judging import Metric
@@ -21,12 +20,13 @@ from comparative_benchmark.bisection.oracle import (
     Focus,
     UnjudgeableError,
 )
-from comparative_benchmark.harness.environments import Environment
-from comparative_benchmark.harness.sampling_rule import CompileOnly, FixedCounts, SamplingRule
-from comparative_benchmark.harness.settings import RunSettings
-from comparative_benchmark.harness.trial import Competitor, in_environments
 from comparative_benchmark.results.records import Record
 from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.run import runner
+from comparative_benchmark.run.environments import Environment
+from comparative_benchmark.run.settings import RunSettings
+from comparative_benchmark.run.trial import Competitor, in_environments
+from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
 from openxla.benchmark.def_types import BenchmarkCase
 
 # Where only the output or the end counts, samples cost time and tell nothing.

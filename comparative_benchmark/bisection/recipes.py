@@ -16,8 +16,8 @@ from comparative_benchmark.bisection.releases import (
     names_in,
     requirements_for,
 )
-from comparative_benchmark.cli_options import UsageError
-from comparative_benchmark.harness.trial import Competitor
+from comparative_benchmark.run.trial import Competitor
+from comparative_benchmark.terminal.options import UsageError
 
 
 class Recipes:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from comparative_benchmark.doctor.system import CPU_DIRECTORY, Finding, System
-from comparative_benchmark.harness import conditions
+from comparative_benchmark.machine import conditions
 
 
 def virtualisation(system: System) -> Finding:

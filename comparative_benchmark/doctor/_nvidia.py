@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from comparative_benchmark.doctor.system import Finding, System
-from comparative_benchmark.harness.gpu_clocks import slowdowns
+from comparative_benchmark.machine.gpu_clocks import slowdowns
 
 _CSV = "--format=csv,noheader,nounits"
 _GPU_FIELDS = (

@@ -10,7 +10,7 @@ import attrs
 import psutil
 
 from comparative_benchmark.doctor.system import Finding, Status, System
-from comparative_benchmark.harness import conditions
+from comparative_benchmark.machine import conditions
 
 # One runnable task half of the time: a tenth of that is normal on an idle machine.
 _LOAD_LIMIT = 0.5

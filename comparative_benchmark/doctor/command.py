@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from comparative_benchmark.doctor import ceilings as roofs
 from comparative_benchmark.doctor.checks import Finding, System, examine
-from comparative_benchmark.harness.host import usable_cpus
+from comparative_benchmark.machine.host import usable_cpus
 from comparative_benchmark.results import noise_floor as noise
 from comparative_benchmark.results.compare_cases import read_document
 from comparative_benchmark.results.store import ResultsFileError
+from comparative_benchmark.roofline import ceilings as roofs
 from openxla.benchmark.root import ROOT_DIR_VARIABLE, root_dir
 
 EXIT_OK, EXIT_FAILED, EXIT_UNFIT, EXIT_MISSING = 0, 1, 2, 3

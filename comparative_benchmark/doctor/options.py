@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from comparative_benchmark.cli_options import seconds, spellings
+from comparative_benchmark.terminal.options import seconds, spellings
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 

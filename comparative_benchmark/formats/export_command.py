@@ -6,13 +6,13 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from comparative_benchmark.cli_options import EXIT_MISSING, EXIT_OK, UsageError
 from comparative_benchmark.formats.checks import printable
 from comparative_benchmark.formats.exported import Exported
 from comparative_benchmark.formats.from_records import read_results
 from comparative_benchmark.formats.registry import exporter
 from comparative_benchmark.formats.result import FormatError, Result
 from comparative_benchmark.results.store import ResultsFileError
+from comparative_benchmark.terminal.options import EXIT_MISSING, EXIT_OK, UsageError
 
 _LATEST = "latest"
 _STANDARD_OUTPUT = "-"

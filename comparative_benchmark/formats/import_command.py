@@ -6,10 +6,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from comparative_benchmark.cli_options import EXIT_FAILED, EXIT_MISSING, EXIT_OK, UsageError
 from comparative_benchmark.formats.checks import printable
 from comparative_benchmark.formats.rows import FormatImporter, read_file
 from comparative_benchmark.history.rows import Refusal
+from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_MISSING, EXIT_OK, UsageError
 
 
 def run(options: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from comparative_benchmark.cli_options import spellings
+from comparative_benchmark.terminal.options import spellings
 
 AUTO = "auto"
 EXPORTS = (

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from comparative_benchmark.backend_api import is_installed
+from comparative_benchmark.backends.api import is_installed
 from comparative_benchmark.gpu_check import gather, summary
 from comparative_benchmark.gpu_check.bootstrap import WORK_VARIABLE
 from comparative_benchmark.gpu_check.driver import Driver, Ending
@@ -129,7 +129,7 @@ def _page(output: Path) -> None:
     """Makes the page of what was raced; without it the results are there all the same."""
     if not (output / "races.json").exists():
         return
-    command = [sys.executable, "-P", "-m", "comparative_benchmark.cli", "report"]
+    command = [sys.executable, "-P", "-m", "comparative_benchmark", "report"]
     command += [str(output / "races.json"), "-o", str(output / "page.html"), "--title", "GPU check"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

@@ -23,19 +23,19 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.cli_options import find_device
 from comparative_benchmark.gpu_check.driver import LIMIT_VARIABLE
 from comparative_benchmark.gpu_check.rivals import slowed, trial_of
-from comparative_benchmark.harness.host import usable_cpus
-from comparative_benchmark.harness.participant import Participant
-from comparative_benchmark.harness.preparation import Preparation
-from comparative_benchmark.harness.race import Race
-from comparative_benchmark.harness.sampling_rule import SamplingRule
-from comparative_benchmark.harness.settings import RunSettings
-from comparative_benchmark.harness.trial import Trial
+from comparative_benchmark.machine.host import usable_cpus
 from comparative_benchmark.results.compare import compare_to_baseline
-from comparative_benchmark.results.records import to_record
 from comparative_benchmark.results.store import write_atomically
+from comparative_benchmark.run.participant import Participant
+from comparative_benchmark.run.preparation import Preparation
+from comparative_benchmark.run.race import Race
+from comparative_benchmark.run.recording import to_record
+from comparative_benchmark.run.settings import RunSettings
+from comparative_benchmark.run.trial import Trial
+from comparative_benchmark.stats.sampling_rule import SamplingRule
+from comparative_benchmark.terminal.options import find_device
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 
 SLOW_DOWN = 0.03

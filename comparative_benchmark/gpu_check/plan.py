@@ -17,7 +17,7 @@ _LARGE = (
     *(("BERT_BASE", 1), ("RESNET50", 32), ("VIT_BASE", 32)),
     *(("BERT_BASE", 32), ("RESNET50", 1), ("VIT_BASE", 1)),
 )
-_CLI = ("-m", "comparative_benchmark.cli")
+_CLI = ("-m", "comparative_benchmark")
 _HERE = "comparative_benchmark.gpu_check"
 _SUITE = ("--suite", f"{_HERE}.suite")
 

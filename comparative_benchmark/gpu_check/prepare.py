@@ -10,11 +10,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from comparative_benchmark import runner
-from comparative_benchmark.cli_options import find_device
-from comparative_benchmark.harness.preparation import Preparation
-from comparative_benchmark.harness.settings import RunSettings
-from comparative_benchmark.harness.trial import parse_competitors
+from comparative_benchmark.run import runner
+from comparative_benchmark.run.preparation import Preparation
+from comparative_benchmark.run.settings import RunSettings
+from comparative_benchmark.run.trial import parse_competitors
+from comparative_benchmark.terminal.options import find_device
 from openxla.benchmark.comparative_suite import catalog
 
 SUITE = "comparative_benchmark.gpu_check.suite"

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from comparative_benchmark.gpu_check.gather import BASELINE, Found, cold_and_warm
-from comparative_benchmark.results.compare_views import ratio_text
-from comparative_benchmark.results.markdown_text import escaped, row
 from comparative_benchmark.results.records import Record, competitor_of, metrics_of
+from comparative_benchmark.terminal.compare_views import ratio_text
+from comparative_benchmark.terminal.markdown_text import escaped, row
 
 _DASH = "-"
 

@@ -12,14 +12,14 @@ from typing import IO
 
 from rich.console import Console
 
-from comparative_benchmark.cli_options import (
+from comparative_benchmark.history.options import FILTERS
+from comparative_benchmark.terminal.options import (
     EXIT_FAILED,
     EXIT_MISSING,
     EXIT_OK,
     EXIT_WRONG,
     UsageError,
 )
-from comparative_benchmark.history.options import FILTERS
 
 try:
     from comparative_benchmark.history import issue, output, queries, regressions

@@ -7,16 +7,16 @@ import attrs
 import numpy as np
 
 from comparative_benchmark.history.nights import Night, Window
-from comparative_benchmark.history.piecewise import (
+from comparative_benchmark.history.rows import METRICS, OK
+from comparative_benchmark.stats.piecewise import (
     Array,
     Mask,
     boundaries,
     noise_scale,
     penalties,
 )
-from comparative_benchmark.history.rows import METRICS, OK
-from comparative_benchmark.history.scatter import correlation, missed, tail
-from comparative_benchmark.history.steps import FEWEST_NIGHTS, Step, fit, rises
+from comparative_benchmark.stats.scatter import correlation, missed, tail
+from comparative_benchmark.stats.steps import FEWEST_NIGHTS, Step, fit, rises
 
 # An error below it is none, and a step from 0 needs a logarithm.
 _LEAST_ERROR = 1e-9

@@ -7,9 +7,9 @@ from collections.abc import Hashable, Mapping
 import numpy as np
 
 from comparative_benchmark.history.nights import Night, Window
-from comparative_benchmark.history.piecewise import Array
 from comparative_benchmark.history.rows import METRICS, OK
 from comparative_benchmark.results.noise_floor import FEWEST_FOR_95
+from comparative_benchmark.stats.piecewise import Array
 
 # All pairs of a year's nights would be millions, and those a year apart say little.
 _MOST_NIGHTS = 60

@@ -5,7 +5,7 @@ import datetime
 from pathlib import Path
 from typing import Any
 
-from comparative_benchmark.cli_options import spellings
+from comparative_benchmark.terminal.options import spellings
 
 # Option by column; a column's own name is the option where it has no other.
 FILTERS = {

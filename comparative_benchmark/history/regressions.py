@@ -11,7 +11,7 @@ from comparative_benchmark.history.metric_trends import Rise, metric_trends
 from comparative_benchmark.history.nights import Window, load
 from comparative_benchmark.history.queries import Filter
 from comparative_benchmark.history.rows import METRICS
-from comparative_benchmark.history.steps import discoveries
+from comparative_benchmark.stats.steps import discoveries
 
 DEFAULT_WINDOW = 60
 # Smaller rises are not worth a person's morning, however sure they are.

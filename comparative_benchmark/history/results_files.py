@@ -12,11 +12,11 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from comparative_benchmark.harness.resampling import checked, student_quantile
 from comparative_benchmark.history.rows import OK, STATUSES, Refusal, Row, RowError, canonical
 from comparative_benchmark.results.compare_samples import mapping, process_samples
 from comparative_benchmark.results.store import SCHEMA_VERSION
 from comparative_benchmark.results.unchanged import program_digest
+from comparative_benchmark.stats.resampling import checked, student_quantile
 
 # Of a single process the interval rests on medians of as many batches of consecutive samples.
 _BATCHES = 48

@@ -1,6 +1,6 @@
 """IREE, from JAX and TensorFlow through StableHLO, from PyTorch through torch-mlir."""
 
-from comparative_benchmark.backend_api import BackendInfo, CompilerInfo
+from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
 from openxla.benchmark.def_types import ModelFrameworkType
 
 _IREE = ("iree.compiler", "iree.runtime")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from comparative_benchmark.backend_api import (
+from comparative_benchmark.backends.api import (
     Array,
     Backend,
     BackendContext,

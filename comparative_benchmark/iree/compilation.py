@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from iree.compiler.tools import CompilerToolError
 
-from comparative_benchmark import torch_export
-from comparative_benchmark.backend_api import Array, BackendContext
+from comparative_benchmark.backends import torch_export
+from comparative_benchmark.backends.api import Array, BackendContext
 from comparative_benchmark.iree import program, tensorflow_export
 
 

@@ -18,7 +18,7 @@ import iree.runtime as rt
 import numpy as np
 import numpy.typing as npt
 
-from comparative_benchmark.backend_api import UnsupportedError
+from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.iree.conventions import ENTRY, PARAMETER_SCOPE
 
 Array = npt.NDArray[Any]

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from comparative_benchmark.backend_api import UnsupportedError
+from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.iree import program
 from openxla.benchmark.artifacts import archives, arrays
 

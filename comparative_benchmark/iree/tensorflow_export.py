@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from comparative_benchmark.backend_api import Array, BackendContext
+from comparative_benchmark.backends.api import Array, BackendContext
 from comparative_benchmark.iree import program
 
 # An operation of a dialect that IREE does not know: around loops, XLA writes it for its own sake.

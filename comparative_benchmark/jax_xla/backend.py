@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from comparative_benchmark import tf32
-from comparative_benchmark.backend_api import (
+from comparative_benchmark.backends import tf32
+from comparative_benchmark.backends.api import (
     Array,
     Backend,
     BackendContext,

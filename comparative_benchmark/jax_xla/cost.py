@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-from comparative_benchmark.backend_api import Array
+from comparative_benchmark.backends.api import Array
 from comparative_benchmark.jax_xla.backend import split
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 

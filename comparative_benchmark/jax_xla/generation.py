@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from comparative_benchmark.backend_api import Array, GenerationParts
+from comparative_benchmark.backends.api import Array, GenerationParts
 
 # Tokens that were chosen, i32[batch], and the logits that they were chosen by.
 Chosen = tuple[jax.Array, jax.Array]

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from comparative_benchmark.backend_api import Array
+from comparative_benchmark.backends.api import Array
 from comparative_benchmark.jax_xla.backend import split
 from comparative_benchmark.jax_xla.cost import cost
 from openxla.benchmark.models.shared_model import as_tuple

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """Runs benchmarks with jax_xla; see --help."""
 
-import sys
-
-from comparative_benchmark.cli import run_backend_main
+import runpy
 
 if __name__ == "__main__":
-    sys.exit(run_backend_main("jax_xla"))
+    # A program is started, not imported: no backend knows the command line.
+    runpy.run_module("comparative_benchmark.cli.run_benchmarks", run_name="__main__")

@@ -16,7 +16,7 @@ from types import MappingProxyType
 import attrs
 
 import openxla.benchmark
-from comparative_benchmark.cli_options import EXIT_OK, UsageError
+from comparative_benchmark.terminal.options import EXIT_OK, UsageError
 
 _SUITE = Path("common_benchmark_suite/openxla/benchmark")
 _TEMPLATES = Path(__file__).parent / "templates"

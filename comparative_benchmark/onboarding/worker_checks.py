@@ -9,14 +9,14 @@ from pathlib import Path
 import attrs
 import numpy as np
 
-from comparative_benchmark.backend_api import BackendInfo
-from comparative_benchmark.harness.in_process import InProcessSession
-from comparative_benchmark.harness.session import Session, SessionEnded
-from comparative_benchmark.harness.settings import RunSettings
-from comparative_benchmark.harness.verification import MIN_RELATIVE_SPREAD
+from comparative_benchmark.backends.api import BackendInfo
+from comparative_benchmark.judge.verification import MIN_RELATIVE_SPREAD
 from comparative_benchmark.onboarding import judging
 from comparative_benchmark.onboarding.findings import Finding, State
 from comparative_benchmark.onboarding.judging import Array
+from comparative_benchmark.run.in_process import InProcessSession
+from comparative_benchmark.run.session import Session, SessionEnded
+from comparative_benchmark.run.settings import RunSettings
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.def_types import BenchmarkCase
 

@@ -1,6 +1,6 @@
 """ONNX Runtime, from PyTorch through ONNX files."""
 
-from comparative_benchmark.backend_api import BackendInfo, CompilerInfo
+from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
 from openxla.benchmark.def_types import ModelFrameworkType
 
 # Computes a 16-bit model in float32 where the CPU has no kernels for its type.

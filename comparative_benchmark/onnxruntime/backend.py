@@ -8,8 +8,8 @@ from typing import Any
 
 import onnxruntime as ort
 
-from comparative_benchmark import onnx_export, tf32, torch_export
-from comparative_benchmark.backend_api import (
+from comparative_benchmark.backends import onnx_export, tf32, torch_export
+from comparative_benchmark.backends.api import (
     Array,
     Backend,
     BackendContext,
@@ -17,13 +17,13 @@ from comparative_benchmark.backend_api import (
     GenerationParts,
     UnsupportedError,
 )
-from comparative_benchmark.onnxruntime import WIDENED, graph, optimized, profiler, session
-from comparative_benchmark.resident_programs import (
+from comparative_benchmark.backends.resident_programs import (
     GenerationLoop,
     GenerationPlan,
     LoopParts,
     SingleProgram,
 )
+from comparative_benchmark.onnxruntime import WIDENED, graph, optimized, profiler, session
 
 _ONE, _TWO = ("model",), ("prefill", "decode")
 
@@ -171,8 +171,8 @@ class OnnxRuntime(Backend):
             self._paths = tuple(p for p in self.context.exported["onnx"] if p.suffix == ".onnx")
             return None
         # These import PyTorch, which nothing else here needs.
-        from comparative_benchmark import generation_export
-        from comparative_benchmark.pt_inductor import modules
+        from comparative_benchmark.backends import generation_export
+        from comparative_benchmark.backends import torch_modules as modules
 
         self._types = modules.element_types(model) | {value.dtype.name for value in self._arrays}
         plan: GenerationPlan | None = None

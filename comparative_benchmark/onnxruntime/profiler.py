@@ -8,9 +8,9 @@ from typing import Any
 
 import onnxruntime as ort
 
-from comparative_benchmark.backend_api import Array
+from comparative_benchmark.backends.api import Array
+from comparative_benchmark.backends.resident_programs import SingleProgram
 from comparative_benchmark.onnxruntime import session
-from comparative_benchmark.resident_programs import SingleProgram
 
 _ROWS = 30
 

@@ -11,7 +11,7 @@ import numpy as np
 import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as errors
 
-from comparative_benchmark.backend_api import Array, UnsupportedError
+from comparative_benchmark.backends.api import Array, UnsupportedError
 
 _LEVELS: Mapping[str, Any] = {
     "default": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,

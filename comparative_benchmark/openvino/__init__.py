@@ -1,6 +1,6 @@
 """OpenVINO, from PyTorch and TensorFlow through its own front ends."""
 
-from comparative_benchmark.backend_api import BackendInfo, CompilerInfo
+from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
 from openxla.benchmark.def_types import ModelFrameworkType
 
 # Computes in float32 what the CPU has no kernels for in the model's own type.

@@ -7,13 +7,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from comparative_benchmark.backend_api import (
+from comparative_benchmark.backends.api import (
     Array,
     Backend,
     BackendContext,
     BackendFacts,
     GenerationParts,
     UnsupportedError,
+)
+from comparative_benchmark.backends.resident_programs import (
+    GenerationLoop,
+    GenerationPlan,
+    LoopParts,
+    SingleProgram,
 )
 from comparative_benchmark.openvino import (
     CACHE_DIR_VARIABLE,
@@ -25,12 +31,6 @@ from comparative_benchmark.openvino import (
 )
 from comparative_benchmark.openvino.requests import CompiledProgram
 from comparative_benchmark.openvino.toolkit import VERSION, ov
-from comparative_benchmark.resident_programs import (
-    GenerationLoop,
-    GenerationPlan,
-    LoopParts,
-    SingleProgram,
-)
 
 
 class OpenVino(Backend):

@@ -4,10 +4,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from comparative_benchmark import torch_export
-from comparative_benchmark.backend_api import Array, PhaseTimer, UnsupportedError
+from comparative_benchmark.backends import torch_export
+from comparative_benchmark.backends.api import Array, PhaseTimer, UnsupportedError
+from comparative_benchmark.backends.resident_programs import GenerationPlan
 from comparative_benchmark.openvino.toolkit import ov
-from comparative_benchmark.resident_programs import GenerationPlan
 from openxla.benchmark.models.shared_model import as_tuple
 
 INPUT, OUTPUT = "input_{}", "output_{}"
@@ -55,7 +55,7 @@ def convert(
 
 
 def _holds_torch_modules(model: Any) -> bool:
-    from comparative_benchmark.pt_inductor import modules
+    from comparative_benchmark.backends import torch_modules as modules
 
     return next(modules.of(model), None) is not None
 
@@ -63,7 +63,7 @@ def _holds_torch_modules(model: Any) -> bool:
 def _from_torch(
     model: Any, inputs: Sequence[Array], phase: PhaseTimer
 ) -> tuple[list[Any], GenerationPlan | None]:
-    from comparative_benchmark import generation_export
+    from comparative_benchmark.backends import generation_export
 
     # Not the model itself: the TorchScript that OpenVINO would make of it has operations that it
     # can not convert (`aten::diff` in Llama).

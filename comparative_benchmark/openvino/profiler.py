@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from comparative_benchmark.backend_api import Array
+from comparative_benchmark.backends.api import Array
+from comparative_benchmark.backends.resident_programs import SingleProgram
 from comparative_benchmark.openvino.program import DEVICE
 from comparative_benchmark.openvino.requests import CompiledProgram
 from comparative_benchmark.openvino.toolkit import VERSION, ov
-from comparative_benchmark.resident_programs import SingleProgram
 
 _ROWS = 30
 

@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from comparative_benchmark.backend_api import Array
+from comparative_benchmark.backends.api import Array
 from comparative_benchmark.openvino.front_ends import INPUT, OUTPUT, TYPES
 from comparative_benchmark.openvino.toolkit import ov
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.harness.trial import ProcessRecord, Status, Trial
 from comparative_benchmark.parity.grid import Cell, CellKey
+from comparative_benchmark.results.outcome import ProcessRecord, Status
+from comparative_benchmark.run.trial import Trial
 
 
 @attrs.frozen(kw_only=True)

@@ -11,31 +11,15 @@ from pathlib import Path
 
 import attrs
 
-from comparative_benchmark import expected_failures
-from comparative_benchmark.backend_api import UnknownBackendError
-from comparative_benchmark.cli_options import (
-    EXIT_FAILED,
-    EXIT_MISSING,
-    EXIT_OK,
-    EXIT_WRONG,
-    UsageError,
-    find_device,
-)
-from comparative_benchmark.harness.host import (
+from comparative_benchmark.backends.api import UnknownBackendError
+from comparative_benchmark.backends.intermediates import RECORDERS
+from comparative_benchmark.machine.host import (
     describe,
     git_revision,
     python_environment,
     usable_cpus,
 )
-from comparative_benchmark.harness.memory import default_limit_bytes
-from comparative_benchmark.harness.session import Limits
-from comparative_benchmark.harness.settings import RunSettings
-from comparative_benchmark.harness.trial import (
-    Competitor,
-    installed_competitors,
-    parse_competitors,
-)
-from comparative_benchmark.intermediates import RECORDERS
+from comparative_benchmark.machine.memory import default_limit_bytes
 from comparative_benchmark.parity import grid, matrix
 from comparative_benchmark.parity.cell_result import CellResult
 from comparative_benchmark.parity.document import ParityFile, ParityFileError
@@ -45,6 +29,22 @@ from comparative_benchmark.parity.lanes import default_jobs
 from comparative_benchmark.parity.runner import Runner
 from comparative_benchmark.parity.screen import Screen
 from comparative_benchmark.parity.tracer import Tracer
+from comparative_benchmark.results import expected_failures
+from comparative_benchmark.run.session import Limits
+from comparative_benchmark.run.settings import RunSettings
+from comparative_benchmark.run.trial import (
+    Competitor,
+    installed_competitors,
+    parse_competitors,
+)
+from comparative_benchmark.terminal.options import (
+    EXIT_FAILED,
+    EXIT_MISSING,
+    EXIT_OK,
+    EXIT_WRONG,
+    UsageError,
+    find_device,
+)
 from openxla.benchmark.artifacts import locked_cases, workload_store
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec, ModelFrameworkType

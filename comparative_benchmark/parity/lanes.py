@@ -15,17 +15,18 @@ from pathlib import Path
 
 import attrs
 
-from comparative_benchmark.harness.host import usable_cpus
-from comparative_benchmark.harness.memory import default_limit_bytes
-from comparative_benchmark.harness.participant import Participant, note_end
-from comparative_benchmark.harness.preparation import Preparation
-from comparative_benchmark.harness.session import SessionEnded
-from comparative_benchmark.harness.settings import RunSettings
-from comparative_benchmark.harness.trace import Timeline
-from comparative_benchmark.harness.trial import ProcessRecord, Status, Trial
+from comparative_benchmark.machine.host import usable_cpus
+from comparative_benchmark.machine.memory import default_limit_bytes
 from comparative_benchmark.parity.cell_result import CellResult, result_of
 from comparative_benchmark.parity.grid import Cell
 from comparative_benchmark.parity.shared_worker import SharingSettings, WorkerSlot
+from comparative_benchmark.results.outcome import ProcessRecord, Status
+from comparative_benchmark.run.participant import Participant, note_end
+from comparative_benchmark.run.preparation import Preparation
+from comparative_benchmark.run.session import SessionEnded
+from comparative_benchmark.run.settings import RunSettings
+from comparative_benchmark.run.trace import Timeline
+from comparative_benchmark.run.trial import Trial
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 
 # What a tiny model and its compiler need at most; larger ones run again alone.

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from comparative_benchmark.cli_options import count, seconds, size, spellings
+from comparative_benchmark.terminal.options import count, seconds, size, spellings
 from openxla.benchmark import devices
 
 

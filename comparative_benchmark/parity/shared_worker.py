@@ -15,13 +15,13 @@ from typing import Any, Self
 
 import attrs
 
-from comparative_benchmark.backend_api import BackendInfo
-from comparative_benchmark.harness.environments import Environment
-from comparative_benchmark.harness.protocol import Message
-from comparative_benchmark.harness.session import Session, SessionEnded
-from comparative_benchmark.harness.settings import RunSettings
-from comparative_benchmark.harness.trace import ProcessTrack
-from comparative_benchmark.harness.trial import Status
+from comparative_benchmark.backends.api import BackendInfo
+from comparative_benchmark.results.outcome import Status
+from comparative_benchmark.run.environments import Environment
+from comparative_benchmark.run.session import Session, SessionEnded
+from comparative_benchmark.run.settings import RunSettings
+from comparative_benchmark.run.trace import ProcessTrack
+from comparative_benchmark.worker.protocol import Message
 
 # A worker that has grown by so much since its first cell gives way to a fresh one.
 _MAX_GROWTH_BYTES = 2**30

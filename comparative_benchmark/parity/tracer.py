@@ -7,14 +7,14 @@ from pathlib import Path
 
 import attrs
 
-from comparative_benchmark.backend_api import BackendInfo, backends
-from comparative_benchmark.harness.in_process import InProcessSession
-from comparative_benchmark.harness.session import Session, SessionEnded
-from comparative_benchmark.harness.settings import RunSettings
-from comparative_benchmark.harness.trial import Status
-from comparative_benchmark.intermediates import RECORDERS
+from comparative_benchmark.backends.api import BackendInfo, backends
+from comparative_benchmark.backends.intermediates import RECORDERS
 from comparative_benchmark.parity.drift import Drift, Trace, compare
 from comparative_benchmark.parity.grid import Row
+from comparative_benchmark.results.outcome import Status
+from comparative_benchmark.run.in_process import InProcessSession
+from comparative_benchmark.run.session import Session, SessionEnded
+from comparative_benchmark.run.settings import RunSettings
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
@@ -95,7 +95,7 @@ class Tracer:
         try:
             answer = self._session_for(backend).call(
                 "call",
-                function="comparative_benchmark.intermediates:save",
+                function="comparative_benchmark.backends.intermediates:save",
                 arguments={
                     "framework": framework.value,
                     "module_path": implementation.module_path,

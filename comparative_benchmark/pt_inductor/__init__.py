@@ -1,6 +1,6 @@
 """PyTorch, eager and compiled by Inductor."""
 
-from comparative_benchmark.backend_api import BackendInfo, CompilerInfo
+from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
 from openxla.benchmark.def_types import ModelFrameworkType
 
 BACKEND = BackendInfo(

@@ -17,8 +17,8 @@ from torch._inductor.cpp_builder import get_cpp_compiler
 from torch._inductor.exc import InvalidCxxCompiler
 from torch.utils import _pytree as pytree
 
-from comparative_benchmark.backend_api import BackendContext, BackendFacts, UnsupportedError
-from comparative_benchmark.pt_inductor import modules
+from comparative_benchmark.backends import torch_modules as modules
+from comparative_benchmark.backends.api import BackendContext, BackendFacts, UnsupportedError
 from openxla.benchmark.models.shared_model import as_tuple
 
 

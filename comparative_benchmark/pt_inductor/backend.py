@@ -9,8 +9,9 @@ import torch
 from torch._dynamo.utils import counters
 from torch._inductor.compile_fx import compile_fx
 
-from comparative_benchmark import tf32
-from comparative_benchmark.backend_api import (
+from comparative_benchmark.backends import tf32
+from comparative_benchmark.backends import torch_modules as modules
+from comparative_benchmark.backends.api import (
     Array,
     Backend,
     BackendContext,
@@ -19,7 +20,7 @@ from comparative_benchmark.backend_api import (
     GenerationParts,
     UnsupportedError,
 )
-from comparative_benchmark.pt_inductor import aot, cuda, modules, profiler
+from comparative_benchmark.pt_inductor import aot, cuda, profiler
 from comparative_benchmark.pt_inductor.generated import generated_code
 from comparative_benchmark.pt_inductor.generation import PtGenerationParts
 from comparative_benchmark.pt_inductor.tensors import to_numpy

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch._dynamo.utils import counters
 
-from comparative_benchmark.backend_api import DeviceTimer, UnsupportedError
+from comparative_benchmark.backends.api import DeviceTimer, UnsupportedError
 from openxla.benchmark.models.shared_model import as_tuple
 
 

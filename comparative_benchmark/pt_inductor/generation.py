@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from comparative_benchmark.backend_api import Array, GenerationParts
+from comparative_benchmark.backends.api import Array, GenerationParts
 from comparative_benchmark.pt_inductor.tensors import to_numpy
 
 # Tokens that were chosen, i32[batch], and the logits that they were chosen by.

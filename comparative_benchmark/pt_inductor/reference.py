@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from comparative_benchmark.backend_api import Array
-from comparative_benchmark.pt_inductor import modules
+from comparative_benchmark.backends import torch_modules as modules
+from comparative_benchmark.backends.api import Array
 from comparative_benchmark.pt_inductor.cost import cost
 from comparative_benchmark.pt_inductor.tensors import to_numpy
 from openxla.benchmark.models.pt.tensors import as_tensor

@@ -5,7 +5,7 @@ from typing import Any
 import ml_dtypes
 import torch
 
-from comparative_benchmark.backend_api import Array
+from comparative_benchmark.backends.api import Array
 
 
 def to_numpy(value: Any) -> Array:

@@ -6,7 +6,6 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.harness.statistics import NOISE_THRESHOLD, Verdict
 from comparative_benchmark.report.inputs import Result
 from comparative_benchmark.results.compare import (
     Comparison,
@@ -16,6 +15,7 @@ from comparative_benchmark.results.compare import (
     summarize_comparisons,
 )
 from comparative_benchmark.results.compare_remarks import Remarks, remarks
+from comparative_benchmark.stats.statistics import NOISE_THRESHOLD, Verdict
 
 
 @attrs.frozen(kw_only=True)

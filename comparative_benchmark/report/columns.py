@@ -10,8 +10,6 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.harness.resampling import SampleError
-from comparative_benchmark.phase_names import PHASES
 from comparative_benchmark.report.changes import Changes
 from comparative_benchmark.report.inputs import Result, number, text
 from comparative_benchmark.report.ratios import Judged, samples_of
@@ -22,6 +20,8 @@ from comparative_benchmark.results.compare_samples import (
     mapping,
 )
 from comparative_benchmark.results.unchanged import program_digest
+from comparative_benchmark.stats.resampling import SampleError
+from comparative_benchmark.worker.phase_names import PHASES
 
 _SIGNIFICANT = 5
 _LONGEST_REASON = 4_000

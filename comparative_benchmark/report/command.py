@@ -7,11 +7,11 @@ import os
 import sys
 from pathlib import Path
 
-from comparative_benchmark.cli_options import EXIT_OK, UsageError
 from comparative_benchmark.report import inputs, markdown
 from comparative_benchmark.report.inputs import ReportError
 from comparative_benchmark.report.summary import summarize
 from comparative_benchmark.report.trend_sources import open_trends
+from comparative_benchmark.terminal.options import EXIT_OK, UsageError
 
 _STDOUT = "-"
 

@@ -8,7 +8,7 @@ from comparative_benchmark.report.changes import Change
 from comparative_benchmark.report.inputs import Result
 from comparative_benchmark.report.standings import Contest, Standing
 from comparative_benchmark.report.summary import Summary
-from comparative_benchmark.results.markdown_text import escaped
+from comparative_benchmark.terminal.markdown_text import escaped
 
 _MOST_ROWS = 20
 # GitHub refuses a comment of more than 65,536 characters.

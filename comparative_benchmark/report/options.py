@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from comparative_benchmark.cli_options import fraction, spellings
+from comparative_benchmark.terminal.options import fraction, spellings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

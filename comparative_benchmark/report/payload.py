@@ -4,13 +4,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from comparative_benchmark.phase_names import PHASES
 from comparative_benchmark.report.changes import Changes
 from comparative_benchmark.report.columns import Json, Tables, columns_of, short
 from comparative_benchmark.report.ratios import Judged
 from comparative_benchmark.report.roofs import Roofs, as_json, costs, peak_of
 from comparative_benchmark.report.samples import dots_per_case
 from comparative_benchmark.report.trends import TrendPoint
+from comparative_benchmark.worker.phase_names import PHASES
 
 # Points of trends over all cases, so that a page of thousands stays small.
 _MOST_POINTS = 60_000

@@ -5,8 +5,6 @@ from collections.abc import Hashable, Sequence
 
 import attrs
 
-from comparative_benchmark.harness.resampling import SampleError
-from comparative_benchmark.harness.statistics import NOISE_THRESHOLD, Interval, latency_interval
 from comparative_benchmark.report.inputs import Result
 from comparative_benchmark.results.compare import DEFAULT_BASELINE
 from comparative_benchmark.results.compare_cases import Case
@@ -19,6 +17,8 @@ from comparative_benchmark.results.compare_samples import (
 )
 from comparative_benchmark.results.comparison import Comparison, Fate
 from comparative_benchmark.results.processes import answers, worth_it
+from comparative_benchmark.stats.resampling import SampleError
+from comparative_benchmark.stats.statistics import NOISE_THRESHOLD, Interval, latency_interval
 
 _SEED = 20_130_620
 # Starting processes takes about as long as judging so many cases.

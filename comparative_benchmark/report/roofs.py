@@ -6,15 +6,15 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.doctor.ceilings import (
+from comparative_benchmark.report.inputs import Result, number, text
+from comparative_benchmark.results.compare_samples import mapping
+from comparative_benchmark.results.roofs import gpu_names, peak_type
+from comparative_benchmark.roofline.ceilings import (
     Ceilings,
     accelerator_of,
     load_ceilings,
     share_of_roof,
 )
-from comparative_benchmark.report.inputs import Result, number, text
-from comparative_benchmark.results.compare_samples import mapping
-from comparative_benchmark.roofs import gpu_names, peak_type
 
 
 @attrs.frozen(kw_only=True)

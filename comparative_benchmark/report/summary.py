@@ -9,7 +9,6 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.harness.statistics import NOISE_THRESHOLD
 from comparative_benchmark.report.changes import Changes, find_changes
 from comparative_benchmark.report.environments import EnvironmentDiff, environment_diff
 from comparative_benchmark.report.fitness import Fitness, judge_machine
@@ -21,6 +20,7 @@ from comparative_benchmark.report.wording import BROKEN
 from comparative_benchmark.results.compare import read_document
 from comparative_benchmark.results.compare_samples import listed
 from comparative_benchmark.results.store import ResultsFileError
+from comparative_benchmark.stats.statistics import NOISE_THRESHOLD
 
 
 @attrs.frozen(kw_only=True)

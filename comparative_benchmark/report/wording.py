@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from comparative_benchmark.report.standings import Mean
-from comparative_benchmark.tables import digits
+from comparative_benchmark.terminal.tables import digits
 
 GLYPHS = {"faster": "▲", "slower": "▼", "same": "=", "unclear": "?"}
 # From the worst; what is not here ran to its end.

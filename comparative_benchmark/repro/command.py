@@ -14,19 +14,19 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.cli_options import EXIT_FAILED, EXIT_OK, UsageError
-from comparative_benchmark.console import Console
-from comparative_benchmark.harness.host import usable_cpus
-from comparative_benchmark.harness.memory import default_limit_bytes
-from comparative_benchmark.harness.preparation import Preparation
-from comparative_benchmark.harness.session import Limits, SessionEnded
-from comparative_benchmark.harness.settings import RunSettings
-from comparative_benchmark.harness.trial import Trial
+from comparative_benchmark.machine.host import usable_cpus
+from comparative_benchmark.machine.memory import default_limit_bytes
 from comparative_benchmark.repro import readme, selection, writing
 from comparative_benchmark.repro.exported import Exported
 from comparative_benchmark.repro.selection import Recorded
 from comparative_benchmark.repro.writing import Outcome
 from comparative_benchmark.results.store import ResultsFile, ResultsFileError
+from comparative_benchmark.run.preparation import Preparation
+from comparative_benchmark.run.session import Limits, SessionEnded
+from comparative_benchmark.run.settings import RunSettings
+from comparative_benchmark.run.trial import Trial
+from comparative_benchmark.terminal.console import Console
+from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_OK, UsageError
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
 

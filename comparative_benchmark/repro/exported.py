@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.backend_api import Array, BackendContext, ModelDefinition
+from comparative_benchmark.backends.api import Array, BackendContext, ModelDefinition
 
 
 @attrs.frozen(kw_only=True)

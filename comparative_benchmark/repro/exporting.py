@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.backend_api import BackendContext, ModelDefinition
+from comparative_benchmark.backends.api import BackendContext, ModelDefinition
 from comparative_benchmark.repro import exporters
 from comparative_benchmark.repro.exported import Exported, ExportTask
 from openxla.benchmark.artifacts import arrays

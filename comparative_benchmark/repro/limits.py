@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from comparative_benchmark.harness.generation_verification import limits_of
-from comparative_benchmark.harness.quantized_verification import MIN_SQNR, largest_error
-from comparative_benchmark.harness.verification import (
+from comparative_benchmark.judge.generation_verification import limits_of
+from comparative_benchmark.judge.quantized_verification import MIN_SQNR, largest_error
+from comparative_benchmark.judge.verification import (
     FLOORS,
     MAX_ERROR_FACTOR,
     RMSE_FACTOR,

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from comparative_benchmark.harness.quantized_verification import MIN_SQNR
-from comparative_benchmark.harness.trial import Trial
-from comparative_benchmark.harness.verification import RMSE_FACTOR
+from comparative_benchmark.judge.quantized_verification import MIN_SQNR
+from comparative_benchmark.judge.verification import RMSE_FACTOR
 from comparative_benchmark.repro.exported import Exported
 from comparative_benchmark.repro.selection import Recorded
 from comparative_benchmark.repro.writing import Outcome, filled, shell_lines, version_in
 from comparative_benchmark.results.records import metrics_of
+from comparative_benchmark.run.trial import Trial
 from openxla.benchmark.workloads import generated_tokens
 
 # What a status says of running the reproducer.

@@ -8,15 +8,15 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.backend_api import UnknownBackendError, get_backend
-from comparative_benchmark.cli_options import UsageError, find_device
-from comparative_benchmark.harness.environments import (
+from comparative_benchmark.backends.api import UnknownBackendError, get_backend
+from comparative_benchmark.repro import BACKENDS
+from comparative_benchmark.results.records import Record, competitor_of
+from comparative_benchmark.run.environments import (
     UnusableEnvironmentError,
     parse_environments,
 )
-from comparative_benchmark.harness.trial import Competitor, Trial, competitors_of
-from comparative_benchmark.repro import BACKENDS
-from comparative_benchmark.results.records import Record, competitor_of
+from comparative_benchmark.run.trial import Competitor, Trial, competitors_of
+from comparative_benchmark.terminal.options import UsageError, find_device
 from openxla.benchmark.artifacts import user_inputs
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase

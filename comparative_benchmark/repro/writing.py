@@ -13,13 +13,13 @@ import attrs
 from packaging.utils import InvalidName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from comparative_benchmark.cli_options import UsageError
-from comparative_benchmark.harness.session import SessionEnded
-from comparative_benchmark.harness.trial import Trial
 from comparative_benchmark.repro import limits
 from comparative_benchmark.repro.exported import Exported
 from comparative_benchmark.repro.selection import Recorded
 from comparative_benchmark.results.records import metrics_of
+from comparative_benchmark.run.session import SessionEnded
+from comparative_benchmark.run.trial import Trial
+from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 from openxla.benchmark.workloads import generated_tokens
 

@@ -12,7 +12,6 @@ from typing import Any
 import attrs
 import numpy as np
 
-from comparative_benchmark.harness.statistics import NOISE_THRESHOLD, Verdict
 from comparative_benchmark.results.compare_cases import Case, cases_of, matched, read_document
 from comparative_benchmark.results.compare_pair import compared, without_ratio
 from comparative_benchmark.results.compare_samples import LATENCY
@@ -27,6 +26,7 @@ from comparative_benchmark.results.noise_floor import FEWEST_FOR_95
 from comparative_benchmark.results.processes import answers, worth_it
 from comparative_benchmark.results.records import Record
 from comparative_benchmark.results.unchanged import same_program, surroundings
+from comparative_benchmark.stats.statistics import NOISE_THRESHOLD, Verdict
 
 __all__ = [
     "Comparison",

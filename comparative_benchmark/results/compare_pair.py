@@ -5,16 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from comparative_benchmark.harness.resampling import SampleError
-from comparative_benchmark.harness.statistics import (
-    Interval,
-    Verdict,
-    latency_interval,
-    mann_whitney_p,
-    ratio_interval,
-    unpaired_ratio_interval,
-    verdict,
-)
 from comparative_benchmark.results.compare_cases import Case
 from comparative_benchmark.results.compare_samples import (
     COLD_COMPILE,
@@ -26,6 +16,16 @@ from comparative_benchmark.results.compare_samples import (
     quotient,
 )
 from comparative_benchmark.results.comparison import Comparison, Fate
+from comparative_benchmark.stats.resampling import SampleError
+from comparative_benchmark.stats.statistics import (
+    Interval,
+    Verdict,
+    latency_interval,
+    mann_whitney_p,
+    ratio_interval,
+    unpaired_ratio_interval,
+    verdict,
+)
 
 # Compilers read files, start threads and allocate, and one compilation is one sample: their times
 # are noisier than latencies, which are medians of many.

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeGuard
 
-from comparative_benchmark.harness.resampling import SampleError
+from comparative_benchmark.stats.resampling import SampleError
 
 LATENCY, COLD_COMPILE = "latency", "cold compile"
 # What `stop_reason` says of a record without latencies.

@@ -8,8 +8,8 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.harness.statistics import Interval, Verdict
 from comparative_benchmark.results.compare_samples import COLD_COMPILE, LATENCY
+from comparative_benchmark.stats.statistics import Interval, Verdict
 
 
 class Fate(enum.Enum):

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import cattrs
 
-from comparative_benchmark.harness import conditions
+from comparative_benchmark.machine import conditions
 
 _STRUCTURED = cattrs.Converter(prefer_attrib_converters=True)
 

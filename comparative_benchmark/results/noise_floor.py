@@ -16,11 +16,11 @@ import attrs
 import cattrs
 import numpy as np
 
-from comparative_benchmark.harness.resampling import SampleError, checked
 from comparative_benchmark.results.compare_cases import Case, all_cases
 from comparative_benchmark.results.compare_samples import LATENCY, process_samples
 from comparative_benchmark.results.store import write_atomically
 from comparative_benchmark.results.unchanged import fingerprint, program_digest, unidentified
+from comparative_benchmark.stats.resampling import SampleError, checked
 from openxla.benchmark.root import root_dir
 
 _SCHEMA = 1

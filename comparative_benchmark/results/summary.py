@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from comparative_benchmark.harness.steadiness import tukey_outliers
+from comparative_benchmark.stats.steadiness import tukey_outliers
 
 # A percentile is given only if at least this many samples lie beyond it.
 _SAMPLES_BEYOND = 5

@@ -1,6 +1,6 @@
 """TensorFlow: compiled by XLA, as a graph, and eager."""
 
-from comparative_benchmark.backend_api import BackendInfo, CompilerInfo
+from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
 from openxla.benchmark.def_types import ModelFrameworkType
 
 BACKEND = BackendInfo(

@@ -10,8 +10,8 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from comparative_benchmark import tf32
-from comparative_benchmark.backend_api import (
+from comparative_benchmark.backends import tf32
+from comparative_benchmark.backends.api import (
     Array,
     Backend,
     BackendContext,

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from comparative_benchmark.backend_api import Array
+from comparative_benchmark.backends.api import Array
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 
 # Of the first operand of these, only what is taken is read.

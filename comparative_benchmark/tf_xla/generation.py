@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from comparative_benchmark.backend_api import Array, GenerationParts
+from comparative_benchmark.backends.api import Array, GenerationParts
 
 # Tokens that were chosen, i32[batch], and the logits that they were chosen by.
 Chosen = tuple[tf.Tensor, tf.Tensor]

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from comparative_benchmark.backend_api import Array
+from comparative_benchmark.backends.api import Array
 from comparative_benchmark.tf_xla.backend import to_numpy
 from comparative_benchmark.tf_xla.cost import cost
 from openxla.benchmark.models.shared_model import as_tuple

@@ -1,6 +1,6 @@
 """TFLite files in the LiteRT interpreter, given, or converted from JAX and TensorFlow."""
 
-from comparative_benchmark.backend_api import BackendInfo, CompilerInfo
+from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
 from openxla.benchmark.def_types import ModelFrameworkType
 
 _OPTIONS = ("no-xnnpack",)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from comparative_benchmark.backend_api import (
+from comparative_benchmark.backends.api import (
     Array,
     Backend,
     BackendContext,

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from comparative_benchmark.backend_api import PhaseTimer, UnsupportedError
+from comparative_benchmark.backends.api import PhaseTimer, UnsupportedError
 
 _MODULE = "comparative_benchmark.tflite.export"
 

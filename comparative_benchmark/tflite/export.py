@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from comparative_benchmark.backend_api import UnsupportedError
+from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.tflite import BACKEND
 from openxla.benchmark.def_types import TensorSpec
 from openxla.benchmark.models.checkpoints import CheckpointError

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from comparative_benchmark.backend_api import BackendContext
+from comparative_benchmark.backends.api import BackendContext
 from comparative_benchmark.tflite import BACKEND
 
 

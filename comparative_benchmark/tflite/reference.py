@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
-from comparative_benchmark.backend_api import Array
+from comparative_benchmark.backends.api import Array
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 from openxla.benchmark.models.tflite.tflite_model import TfLiteModel
 

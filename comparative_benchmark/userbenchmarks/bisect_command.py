@@ -19,7 +19,7 @@ from comparative_benchmark.bisection.environments import EnvironmentPool
 from comparative_benchmark.bisection.journal import Journal
 from comparative_benchmark.bisection.oracle import BisectError, Candidate, CaseAnswer
 from comparative_benchmark.bisection.releases import Installer, PipInstaller
-from comparative_benchmark.cli_options import EXIT_MISSING, EXIT_OK, UsageError
+from comparative_benchmark.terminal.options import EXIT_MISSING, EXIT_OK, UsageError
 from comparative_benchmark.userbenchmarks.bisecting import UserbenchmarkOracle
 from comparative_benchmark.userbenchmarks.discovery import Userbenchmark
 

@@ -22,9 +22,9 @@ from comparative_benchmark.bisection.oracle import (
     UnjudgeableError,
 )
 from comparative_benchmark.bisection.search import Answer
-from comparative_benchmark.harness.environments import Environment
-from comparative_benchmark.harness.resampling import SampleError
-from comparative_benchmark.harness.statistics import Verdict, unpaired_ratio_interval, verdict
+from comparative_benchmark.run.environments import Environment
+from comparative_benchmark.stats.resampling import SampleError
+from comparative_benchmark.stats.statistics import Verdict, unpaired_ratio_interval, verdict
 from comparative_benchmark.userbenchmarks.discovery import Userbenchmark, UserbenchmarkError
 from comparative_benchmark.userbenchmarks.metrics import MetricsError, read_metrics
 from comparative_benchmark.userbenchmarks.processes import run_benchmark

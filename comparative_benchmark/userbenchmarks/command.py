@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from comparative_benchmark.cli_options import EXIT_MISSING, EXIT_OK, EXIT_WRONG, UsageError
+from comparative_benchmark.terminal.options import EXIT_MISSING, EXIT_OK, EXIT_WRONG, UsageError
 from comparative_benchmark.userbenchmarks import discovery, signals
 from comparative_benchmark.userbenchmarks.ci import Ci, CiError
 from comparative_benchmark.userbenchmarks.discovery import Userbenchmark, UserbenchmarkError

@@ -11,8 +11,8 @@ from typing import Any
 from comparative_benchmark.formats.exported import CARRIER
 from comparative_benchmark.formats.result import FormatError, Result
 from comparative_benchmark.formats.torchbench import LATENCY, metric_key
-from comparative_benchmark.harness.resampling import SampleError
-from comparative_benchmark.harness.statistics import Verdict, unpaired_ratio_interval, verdict
+from comparative_benchmark.stats.resampling import SampleError
+from comparative_benchmark.stats.statistics import Verdict, unpaired_ratio_interval, verdict
 from comparative_benchmark.userbenchmarks.authoring import TorchBenchABTestResult, detector
 
 # What is worth waking someone, of quantities that scatter differently.

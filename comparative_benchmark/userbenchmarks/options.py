@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from comparative_benchmark.cli_options import fraction, seconds, spellings
+from comparative_benchmark.terminal.options import fraction, seconds, spellings
 
 
 def add_parser(commands: Any) -> None:

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import attrs
 
-from comparative_benchmark.cli_options import EXIT_MISSING, EXIT_OK, EXIT_WRONG
+from comparative_benchmark.terminal.options import EXIT_MISSING, EXIT_OK, EXIT_WRONG
 from comparative_benchmark.userbenchmarks import child
 from comparative_benchmark.userbenchmarks.authoring import OUTPUT_VARIABLE
 from comparative_benchmark.userbenchmarks.discovery import Userbenchmark, UserbenchmarkError

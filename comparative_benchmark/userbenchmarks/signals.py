@@ -9,7 +9,7 @@ import attrs
 
 from comparative_benchmark.formats.result import FormatError
 from comparative_benchmark.formats.source import field
-from comparative_benchmark.results.markdown_text import escaped
+from comparative_benchmark.terminal.markdown_text import escaped
 from comparative_benchmark.userbenchmarks.authoring import threshold_detector
 from comparative_benchmark.userbenchmarks.discovery import Userbenchmark, UserbenchmarkError
 from comparative_benchmark.userbenchmarks.metrics import Document, MetricsError

@@ -6,10 +6,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from comparative_benchmark.backend_api import backends
-from comparative_benchmark.cli_options import EXIT_FAILED, EXIT_INTERRUPTED
+from comparative_benchmark.backends.api import backends
 from comparative_benchmark.formats.from_records import read_results
 from comparative_benchmark.formats.torchbench import document_of
+from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_INTERRUPTED
 from comparative_benchmark.userbenchmarks.authoring import (
     get_default_debug_output_dir,
     get_default_output_json_path,
@@ -45,7 +45,7 @@ def run(name: str, arguments: Sequence[str], *fixed: str) -> int:
     cases = ["-name", chosen.name, "--backend", backend, "-device", chosen.device]
     code = subprocess.run(
         [
-            *(sys.executable, "-P", "-m", "comparative_benchmark.cli", "run"),
+            *(sys.executable, "-P", "-m", "comparative_benchmark", "run"),
             *(*cases, "-o", str(results), *fixed, *rest),
         ],
         check=False,

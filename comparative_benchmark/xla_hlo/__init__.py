@@ -1,6 +1,6 @@
 """XLA programs through the PJRT client of jaxlib, without a framework."""
 
-from comparative_benchmark.backend_api import BackendInfo, CompilerInfo
+from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
 from openxla.benchmark.def_types import ModelFrameworkType
 
 # Where compiled programs are kept for the next process.

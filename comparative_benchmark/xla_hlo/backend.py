@@ -12,8 +12,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
 
-from comparative_benchmark import tf32
-from comparative_benchmark.backend_api import (
+from comparative_benchmark.backends import tf32
+from comparative_benchmark.backends.api import (
     Array,
     Backend,
     BackendContext,

@@ -12,7 +12,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from comparative_benchmark.backend_api import UnsupportedError
+from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.xla_hlo.private_jaxlib import WRITTEN_FOR, XlaError, xla_client
 
 _PLUGINS = ("jax_plugins.xla_cuda13", "jax_plugins.xla_cuda12")

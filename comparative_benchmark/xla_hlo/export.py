@@ -17,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol
 
-from comparative_benchmark.backend_api import Array, UnsupportedError
+from comparative_benchmark.backends.api import Array, UnsupportedError
 from comparative_benchmark.xla_hlo.exported_program import (
     ExportedProgram,
     ExportRequest,

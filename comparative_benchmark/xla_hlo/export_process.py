@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from comparative_benchmark.backend_api import PhaseTimer, UnsupportedError
+from comparative_benchmark.backends.api import PhaseTimer, UnsupportedError
 from comparative_benchmark.xla_hlo.exported_program import ExportedProgram, ExportRequest
 
 _MODULE = "comparative_benchmark.xla_hlo.export"

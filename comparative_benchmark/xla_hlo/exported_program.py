@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from comparative_benchmark.backend_api import Array, ModelDefinition
+from comparative_benchmark.backends.api import Array, ModelDefinition
 from openxla.benchmark.artifacts import arrays
 
 # By compiler: the name of the file with the program.

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 from jaxlib.mlir.dialects import stablehlo
 
-from comparative_benchmark import tf32
-from comparative_benchmark.backend_api import Array
+from comparative_benchmark.backends import tf32
+from comparative_benchmark.backends.api import Array
 from comparative_benchmark.jax_xla.backend import split
 from comparative_benchmark.xla_hlo.exported_program import InputType
 from comparative_benchmark.xla_hlo.hlo_module import HloModule

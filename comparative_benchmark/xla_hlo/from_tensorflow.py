@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from comparative_benchmark import tf32
-from comparative_benchmark.backend_api import Array
+from comparative_benchmark.backends import tf32
+from comparative_benchmark.backends.api import Array
 from comparative_benchmark.xla_hlo.exported_program import InputType
 from comparative_benchmark.xla_hlo.hlo_module import HloModule
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import ml_dtypes  # noqa: F401  # numpy knows bfloat16 by it
 import numpy as np
 
-from comparative_benchmark.backend_api import Array
+from comparative_benchmark.backends.api import Array
 from comparative_benchmark.xla_hlo import cuda
 from comparative_benchmark.xla_hlo.private_jaxlib import (
     XlaError,

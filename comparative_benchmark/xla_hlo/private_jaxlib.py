@@ -7,7 +7,7 @@ devices.
 
 from importlib.metadata import version
 
-from comparative_benchmark.backend_api import UnsupportedError
+from comparative_benchmark.backends.api import UnsupportedError
 
 WRITTEN_FOR = "0.10.2"
 

@@ -26,7 +26,7 @@ def report(tmp_path_factory):
     ]
     latest = made_results(folder / "new.json", "--cases", 200, "--night", 4, "--slower")
     page = folder / "report.html"
-    command = [sys.executable, "-m", "comparative_benchmark.cli", "report", latest]
+    command = [sys.executable, "-m", "comparative_benchmark", "report", latest]
     command += [option for night in nights for option in ("--history", night)]
     command += ["--baseline", nights[-1], "-o", page, "--title", "Nightly"]
     subprocess.run(command, check=True, timeout=300, capture_output=True)

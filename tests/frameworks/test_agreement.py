@@ -13,7 +13,7 @@ from openxla.benchmark.artifacts import arrays
 SCRIPT = """
 import importlib, json, sys
 from pathlib import Path
-from comparative_benchmark.backend_api import load_object
+from comparative_benchmark.backends.api import load_object
 from openxla.benchmark.artifacts import arrays
 module, reference, target, parameters = sys.argv[1:]
 model = importlib.import_module(module).create_model(**json.loads(parameters))

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from framework_process import run_script
 
-from comparative_benchmark.harness import verification
+from comparative_benchmark.judge import verification
 from openxla.benchmark.artifacts import arrays
 
 SCRIPT = """
 import importlib, json, sys
 from pathlib import Path
 import numpy as np
-from comparative_benchmark.backend_api import load_object
+from comparative_benchmark.backends.api import load_object
 from openxla.benchmark.artifacts import arrays
 
 framework, module, reference, target, model_name = sys.argv[1:]

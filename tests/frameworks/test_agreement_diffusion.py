@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from agreement_support import load, need, relative, run_all
 
-from comparative_benchmark.harness import verification
+from comparative_benchmark.judge import verification
 
 CASES = {
     "clip-fp32": (

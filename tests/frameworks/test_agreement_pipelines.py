@@ -7,7 +7,7 @@ import pytest
 from agreement_support import load, need, relative
 from framework_process import run_script
 
-from comparative_benchmark.harness import verification
+from comparative_benchmark.judge import verification
 
 pytestmark = pytest.mark.frameworks
 

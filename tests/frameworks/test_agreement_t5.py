@@ -9,7 +9,7 @@ import pytest
 from framework_process import run_script
 from test_agreement import REFERENCES, SCRIPT
 
-from comparative_benchmark.harness.verification import verify
+from comparative_benchmark.judge.verification import verify
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.models import architectures
 from openxla.benchmark.models.architectures.t5 import relative_buckets
@@ -27,7 +27,7 @@ GENERATE = """
 import importlib, json, sys
 from pathlib import Path
 import numpy as np
-from comparative_benchmark.backend_api import load_object
+from comparative_benchmark.backends.api import load_object
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.models.shared_model import as_tuple
 module, reference, target, parameters = sys.argv[1:]

@@ -9,14 +9,14 @@ import pytest
 from agreement_support import load, need, relative
 from framework_process import run_script
 
-from comparative_benchmark.harness.verification import verify
+from comparative_benchmark.judge.verification import verify
 
 pytestmark = pytest.mark.frameworks
 
 SCRIPT = """
 import importlib, json, sys
 from pathlib import Path
-from comparative_benchmark.backend_api import load_object
+from comparative_benchmark.backends.api import load_object
 from openxla.benchmark.artifacts import arrays
 module, reference, target, parameters = sys.argv[1:]
 model = importlib.import_module(module).create_model(**json.loads(parameters))

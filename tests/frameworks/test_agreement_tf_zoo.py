@@ -7,7 +7,7 @@ import pytest
 from agreement_support import need, relative
 from framework_process import run_script
 
-from comparative_benchmark.harness.verification import verify
+from comparative_benchmark.judge.verification import verify
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.models import architectures
 from openxla.benchmark.models.preprocessing import element_type_of

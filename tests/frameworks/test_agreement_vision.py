@@ -9,7 +9,7 @@ import pytest
 from framework_process import run_script
 from test_agreement import REFERENCES, SCRIPT
 
-from comparative_benchmark.harness.verification import verify
+from comparative_benchmark.judge.verification import verify
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.models import architectures
 

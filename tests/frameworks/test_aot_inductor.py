@@ -8,8 +8,8 @@ import pytest
 from agreement_support import need
 from tests_support import run_cbs
 
-from comparative_benchmark.backend_api import get_backend
-from comparative_benchmark.harness.trial import competitors_of
+from comparative_benchmark.backends.api import get_backend
+from comparative_benchmark.run.trial import competitors_of
 
 pytestmark = pytest.mark.frameworks
 
@@ -21,7 +21,7 @@ import contextlib, json, sys, tempfile
 from pathlib import Path
 import numpy as np
 import torch
-from comparative_benchmark.backend_api import BackendContext, UnsupportedError
+from comparative_benchmark.backends.api import BackendContext, UnsupportedError
 from comparative_benchmark.pt_inductor import aot
 from comparative_benchmark.pt_inductor.backend import PtInductor
 from openxla.benchmark.devices import HOST_CPU

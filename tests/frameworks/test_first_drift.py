@@ -81,7 +81,7 @@ MISTAKES = {
 def _parity(tmp_path, environment, *arguments):
     output = tmp_path / "matrix.json"
     done = subprocess.run(
-        [sys.executable, "-m", "comparative_benchmark.cli", "parity", "-o", output, *arguments],
+        [sys.executable, "-m", "comparative_benchmark", "parity", "-o", output, *arguments],
         env=environment,
         cwd=tmp_path,
         capture_output=True,

@@ -4,7 +4,7 @@ import pytest
 from framework_process import run_script
 from tests_support import run_cbs
 
-from comparative_benchmark.harness.generation_verification import (
+from comparative_benchmark.judge.generation_verification import (
     verify_forced_run,
     verify_free_run,
 )

@@ -64,7 +64,7 @@ class Machine:
 
     def command(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "comparative_benchmark.cli", *arguments],
+            [sys.executable, "-m", "comparative_benchmark", *arguments],
             cwd=self.directory,
             env={**self.environment, **variables},
             capture_output=True,
@@ -203,7 +203,7 @@ def test_a_target_that_the_compiler_refuses_fails_in_one_line(tmp_path):
 
 
 def test_what_is_no_program_for_gpus_is_refused_where_it_is_read_back(tmp_path):
-    from comparative_benchmark.exporters import from_iree
+    from comparative_benchmark.artifacts.exporters import from_iree
 
     job = SimpleNamespace(options={"file": "model_cuda.vmfb"}, find=tmp_path.joinpath)
     vmfb = tmp_path / "model_cuda.vmfb"

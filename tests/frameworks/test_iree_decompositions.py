@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch.nn import functional
-from comparative_benchmark.backend_api import BackendContext
+from comparative_benchmark.backends.api import BackendContext
 from comparative_benchmark.iree.backend import Iree
 from openxla.benchmark.devices import HOST_CPU
 

@@ -14,7 +14,7 @@ import contextlib, sys
 from pathlib import Path
 import numpy as np
 import tensorflow as tf
-from comparative_benchmark.backend_api import BackendContext
+from comparative_benchmark.backends.api import BackendContext
 from comparative_benchmark.iree import tensorflow_export
 from comparative_benchmark.iree.backend import Iree
 from openxla.benchmark.devices import HOST_CPU

@@ -13,7 +13,7 @@ jax = pytest.importorskip("jax")
 
 import jax.numpy as jnp  # noqa: E402
 
-from comparative_benchmark.backend_api import BackendContext  # noqa: E402
+from comparative_benchmark.backends.api import BackendContext  # noqa: E402
 from comparative_benchmark.jax_xla import backend as jax_backend  # noqa: E402
 from comparative_benchmark.jax_xla.backend import JaxXla  # noqa: E402
 from comparative_benchmark.xla_hlo import precision  # noqa: E402

@@ -32,7 +32,7 @@ def new_model(tmp_path_factory, environment):
 
     def cbs(*arguments):
         return subprocess.run(
-            [sys.executable, "-m", "comparative_benchmark.cli", *arguments],
+            [sys.executable, "-m", "comparative_benchmark", *arguments],
             cwd=copy,
             env={**environment, "PYTHONPATH": path},
             capture_output=True,

@@ -13,7 +13,7 @@ import contextlib, json, sys
 from pathlib import Path
 from unittest import mock
 import ml_dtypes, numpy as np, tensorflow as tf
-from comparative_benchmark.backend_api import BackendContext
+from comparative_benchmark.backends.api import BackendContext
 from comparative_benchmark.tf_xla import backend
 from openxla.benchmark.devices import HOST_CPU, HOST_GPU
 

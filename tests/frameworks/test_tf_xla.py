@@ -13,10 +13,10 @@ from framework_process import run_script
 from session_support import bring_up
 from tests_support import run_cbs
 
-from comparative_benchmark.backend_api import get_backend
-from comparative_benchmark.harness import profiling
-from comparative_benchmark.harness.session import Limits, Session
-from comparative_benchmark.harness.settings import RunSettings
+from comparative_benchmark.backends.api import get_backend
+from comparative_benchmark.run import profiling
+from comparative_benchmark.run.session import Limits, Session
+from comparative_benchmark.run.settings import RunSettings
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.devices import ALL_DEVICES
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
@@ -132,7 +132,7 @@ ON_OTHER_INPUTS = """
 import contextlib, json, os, sys
 from pathlib import Path
 import numpy as np, tensorflow as tf
-from comparative_benchmark.backend_api import BackendContext, UnsupportedError
+from comparative_benchmark.backends.api import BackendContext, UnsupportedError
 from comparative_benchmark.tf_xla.backend import TfXla
 from openxla.benchmark.devices import ALL_DEVICES
 os.environ["TF_NUM_INTRAOP_THREADS"] = "1"

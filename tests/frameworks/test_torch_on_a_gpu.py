@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch")
 
 from torch._dynamo.utils import counters  # noqa: E402
 
-from comparative_benchmark.backend_api import BackendContext, UnsupportedError  # noqa: E402
-from comparative_benchmark.harness.sampling import (  # noqa: E402
+from comparative_benchmark.backends.api import BackendContext, UnsupportedError  # noqa: E402
+from comparative_benchmark.worker.sampling import (  # noqa: E402
     measure_block,
     with_device_times,
 )

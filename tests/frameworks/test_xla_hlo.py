@@ -16,7 +16,7 @@ import pytest
 from agreement_support import need
 from tests_support import run_cbs
 
-from comparative_benchmark.backend_api import ModelDefinition, UnsupportedError
+from comparative_benchmark.backends.api import ModelDefinition, UnsupportedError
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.devices import HOST_CPU, HOST_GPU
@@ -249,7 +249,7 @@ def test_types_and_outputs_of_all_kinds_are_right(cbs_run, name):
 WORKER = """
 import json, sys
 from pathlib import Path
-from comparative_benchmark.harness.executor import Executor
+from comparative_benchmark.worker.executor import Executor
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.models import architectures, checkpoints
 

@@ -38,7 +38,7 @@ def measured(tmp_path_factory):
     """Tiny BERT on the GPU by each framework that is there; metrics by competitor."""
     folder = tmp_path_factory.mktemp("measured")
     command = [
-        *(sys.executable, "-P", "-m", "comparative_benchmark.cli", "run", "--backend"),
+        *(sys.executable, "-P", "-m", "comparative_benchmark", "run", "--backend"),
         "pt_inductor:eager,pt_inductor:inductor,pt_inductor:inductor+cuda-graphs,jax_xla:xla",
         *("-name", r"models/BERT_TINY_FP32_(PT|JAX)_32XI32_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"),
         *("-device", "host-gpu", "-w", "5", "-iter", "50", "-o", "results.json"),

@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from comparative_benchmark.doctor import ceilings
-from comparative_benchmark.harness import gpu_clocks
+from comparative_benchmark.machine import gpu_clocks
+from comparative_benchmark.roofline import ceilings
 
 COMPETITORS = (
     "pt_inductor:eager",

@@ -137,7 +137,7 @@ def bisect(tmp_path_factory, environment):
     }
 
     def run(*arguments, backend="test_numpy", interrupted_after=None):
-        command = [sys.executable, "-m", "comparative_benchmark.cli", "bisect"]
+        command = [sys.executable, "-m", "comparative_benchmark", "bisect"]
         command += ["--suite", "bisected_suite", "-name", "models/BISECTED/.+"]
         command += ["--backend", backend, "--requirements", "requirements.txt"]
         process = subprocess.Popen(

@@ -50,7 +50,7 @@ def _compare(tmp_path, old, new, *options):
         path = tmp_path / f"{name}.json"
         path.write_text(json.dumps(document))
         paths.append(str(path))
-    command = [sys.executable, "-m", "comparative_benchmark.cli", "compare", *paths, *options]
+    command = [sys.executable, "-m", "comparative_benchmark", "compare", *paths, *options]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -127,7 +127,7 @@ def test_other_package_versions_keep_the_verdict(document, tmp_path):
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"benchmarks": 1}'])
 def test_what_is_no_results_file_is_refused_in_a_sentence(measured, tmp_path, content):
     (tmp_path / "bad.json").write_text(content)
-    command = [sys.executable, "-m", "comparative_benchmark.cli", "compare"]
+    command = [sys.executable, "-m", "comparative_benchmark", "compare"]
     done = subprocess.run(
         [*command, str(measured.output), str(tmp_path / "bad.json")],
         capture_output=True,

@@ -37,7 +37,7 @@ def cbs(checkout, environment):
 
     def run(*arguments, cwd=None):
         return subprocess.run(
-            [sys.executable, "-m", "comparative_benchmark.cli", *arguments],
+            [sys.executable, "-m", "comparative_benchmark", *arguments],
             cwd=cwd or checkout / "tests",
             env={**environment, "PYTHONPATH": path},
             capture_output=True,

@@ -52,7 +52,7 @@ class Parity:
 def run_parity(directory, environment, *arguments):
     output = directory / "matrix.json"
     done = subprocess.run(
-        [sys.executable, "-m", "comparative_benchmark.cli", "parity", "-o", output, *arguments],
+        [sys.executable, "-m", "comparative_benchmark", "parity", "-o", output, *arguments],
         env=environment,
         cwd=directory,
         capture_output=True,
@@ -267,7 +267,7 @@ def test_what_can_not_be_is_refused_in_a_sentence(parity, arguments, words):
 
 def test_resuming_needs_a_file(tmp_path, environment):
     done = subprocess.run(
-        [sys.executable, "-m", "comparative_benchmark.cli", "parity", "--resume"],
+        [sys.executable, "-m", "comparative_benchmark", "parity", "--resume"],
         env=environment,
         capture_output=True,
         text=True,

@@ -78,7 +78,7 @@ class Bench:
     def start(self, behaviour, *arguments):
         return subprocess.Popen(
             [
-                *(sys.executable, "-m", "comparative_benchmark.cli", "parity", "-o", self.output),
+                *(sys.executable, "-m", "comparative_benchmark", "parity", "-o", self.output),
                 *("--suite", "lanes_suite", "--backend", "test_numpy", "--framework", "pytorch"),
                 *("-name", "models/LANE_.+", *arguments),
             ],

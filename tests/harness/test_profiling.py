@@ -10,10 +10,10 @@ from cbs_test_plugin.backend import NumpyBackend
 from cbs_test_plugin.suite import ALL_BENCHMARKS
 from session_support import bring_up
 
-from comparative_benchmark.backend_api import Backend
-from comparative_benchmark.harness import profiling
-from comparative_benchmark.harness.in_process import InProcessSession
-from comparative_benchmark.harness.session import Limits, Session
+from comparative_benchmark.backends.api import Backend
+from comparative_benchmark.run import profiling
+from comparative_benchmark.run.in_process import InProcessSession
+from comparative_benchmark.run.session import Limits, Session
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 pytestmark = pytest.mark.alone

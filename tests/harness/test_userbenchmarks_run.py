@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests_support import processes_of
 
-from comparative_benchmark import cli
+from comparative_benchmark.cli import command as cli
 from comparative_benchmark.userbenchmarks import bisect_command
 from comparative_benchmark.userbenchmarks.discovery import Userbenchmark
 from comparative_benchmark.userbenchmarks.metrics import metrics_files
@@ -49,7 +49,7 @@ def cbs(tmp_path, environment):
 
     def run(*arguments, **variables):
         return subprocess.run(
-            [sys.executable, "-m", "comparative_benchmark.cli", "userbenchmark", *arguments],
+            [sys.executable, "-m", "comparative_benchmark", "userbenchmark", *arguments],
             cwd=tmp_path,
             env={**environment, **variables},
             capture_output=True,
@@ -186,7 +186,7 @@ def test_the_current_directory_stands_for_no_package(make, cbs, tmp_path):
     make("mine", WRITES)
     done = subprocess.run(
         [
-            *(sys.executable, "-P", "-m", "comparative_benchmark.cli"),
+            *(sys.executable, "-P", "-m", "comparative_benchmark"),
             *("userbenchmark", "run", "mine", "1.0"),
         ],
         cwd=tmp_path,

@@ -151,7 +151,7 @@ def test_a_bare_machine_runs_with_wheels_and_checkout(bare, checkout, tmp_path):
     def check(*arguments):
         return _run(
             *(checkout / "scripts" / "gpu_check.sh", "--device", "host-cpu", "--wheels", "wheels"),
-            *("--exec", "-m", "comparative_benchmark.cli", *arguments),
+            *("--exec", "-m", "comparative_benchmark", *arguments),
             cwd=tmp_path,
             PYTHON=str(bare),
             TMPDIR=str(temporary),
@@ -329,7 +329,7 @@ def _published(tmp_path):
 
 
 def test_models_are_those_of_the_suite(script):
-    done = _run(sys.executable, "-m", "comparative_benchmark.cli", "list", "--json")
+    done = _run(sys.executable, "-m", "comparative_benchmark", "list", "--json")
     assert set(script.MODELS) <= {case["model"] for case in json.loads(done.stdout)}
 
 

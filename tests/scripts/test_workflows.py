@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from comparative_benchmark.backend_api import backends
-from comparative_benchmark.harness.trial import parse_competitors
+from comparative_benchmark.backends.api import backends
+from comparative_benchmark.run.trial import parse_competitors
 from openxla.benchmark import devices
 
 ROOT = Path(__file__).resolve().parents[2]

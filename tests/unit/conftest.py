@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from comparative_benchmark.harness import trial as trials
-from comparative_benchmark.harness.trial import ProcessRecord, Trial, TrialOutcome
-from comparative_benchmark.harness.verification import Verification
+from comparative_benchmark.judge.verification import Verification
+from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
+from comparative_benchmark.run import trial as trials
+from comparative_benchmark.run.trial import Trial
 from openxla.benchmark import devices
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.root import ROOT_DIR_VARIABLE

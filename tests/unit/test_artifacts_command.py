@@ -7,9 +7,9 @@ import pytest
 from artifact_support import content, make_model, serve_model
 from fault_server import Fault, fault_server
 
-from comparative_benchmark import cli
-from comparative_benchmark.artifacts_command.screen import Screen
-from comparative_benchmark.harness.fetching import Occasionally
+from comparative_benchmark.artifacts.screen import Screen
+from comparative_benchmark.cli import command as cli
+from comparative_benchmark.run.fetching import Occasionally
 from openxla.benchmark.artifacts import fetch as fetching
 from openxla.benchmark.artifacts import lock_file
 from openxla.benchmark.artifacts.cache import Cache

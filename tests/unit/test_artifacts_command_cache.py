@@ -6,7 +6,7 @@ import os
 import pytest
 from artifact_support import content, make_model
 
-from comparative_benchmark import cli
+from comparative_benchmark.cli import command as cli
 from openxla.benchmark.artifacts import cache as caching
 from openxla.benchmark.artifacts import lock_file
 from openxla.benchmark.artifacts.cache import Cache

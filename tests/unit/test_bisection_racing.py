@@ -7,9 +7,9 @@ import pytest
 from comparative_benchmark.bisection.judging import Metric
 from comparative_benchmark.bisection.oracle import Focus
 from comparative_benchmark.bisection.racing import RaceOracle, other_packages
-from comparative_benchmark.harness.environments import Environment
-from comparative_benchmark.harness.sampling_rule import CompileOnly, FixedCounts, SamplingRule
-from comparative_benchmark.harness.settings import RunSettings
+from comparative_benchmark.run.environments import Environment
+from comparative_benchmark.run.settings import RunSettings
+from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
 from openxla.benchmark import devices
 
 

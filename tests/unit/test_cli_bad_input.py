@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from comparative_benchmark import cli, runner
+from comparative_benchmark.cli import command as cli
+from comparative_benchmark.run import runner
 
 NAME = "models/BERT_TINY_FP32_JAX_32XI32_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from comparative_benchmark import cli, run_command
-from comparative_benchmark.harness.sampling_rule import FixedCounts, SamplingRule
+from comparative_benchmark.cli import command as cli
+from comparative_benchmark.cli import run_command
+from comparative_benchmark.stats.sampling_rule import FixedCounts, SamplingRule
 
 SPELLINGS = [
     ("output", ["-o", "--output"], "x.json", Path("x.json")),

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from comparative_benchmark import cli
+from comparative_benchmark.cli import command as cli
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.workloads import workload_of
 
@@ -98,7 +98,7 @@ def test_backends_are_listed_with_compilers_options_and_state(cbs):
 
 
 def test_a_backend_that_is_not_installed_says_how_to_install_it(cbs, monkeypatch):
-    from comparative_benchmark import backend_api
+    from comparative_benchmark.backends import api as backend_api
 
     monkeypatch.setattr(backend_api, "is_installed", lambda name: name != "flax")
     output = cbs("backends")

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from comparative_benchmark.cli_streams import without_secrets
+from comparative_benchmark.terminal.streams import without_secrets
 
-CBS = [sys.executable, "-m", "comparative_benchmark.cli"]
+CBS = [sys.executable, "-m", "comparative_benchmark"]
 
 
 def _shell(command, environment, tmp_path):

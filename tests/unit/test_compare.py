@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 
-from comparative_benchmark.harness.statistics import Verdict
 from comparative_benchmark.results import compare
 from comparative_benchmark.results.compare import (
     Comparison,
@@ -19,6 +18,7 @@ from comparative_benchmark.results.compare import (
     summarize_comparisons,
 )
 from comparative_benchmark.results.store import ResultsFileError
+from comparative_benchmark.stats.statistics import Verdict
 
 HOST = {"cpu_model": "A CPU", "threads": 2}
 

@@ -3,8 +3,8 @@
 import pytest
 from test_compare import document, metrics, one, record
 
-from comparative_benchmark.harness.statistics import Verdict
 from comparative_benchmark.results.compare import Fate, compare_documents, compare_to_baseline
+from comparative_benchmark.stats.statistics import Verdict
 
 
 def inside(name, seed=0, **scale):

@@ -5,8 +5,8 @@ import copy
 import pytest
 from test_compare import HOST, code, document, metrics, one, record
 
-from comparative_benchmark.harness.statistics import Verdict
 from comparative_benchmark.results.compare import compare_documents, compare_to_baseline
+from comparative_benchmark.stats.statistics import Verdict
 
 DIGEST = "a" * 64
 

@@ -5,10 +5,11 @@ import json
 import pytest
 from test_compare import document, metrics, record
 
-from comparative_benchmark.harness.statistics import Interval
 from comparative_benchmark.results.compare import compare_documents, summarize_comparisons
 from comparative_benchmark.results.compare_remarks import Remarks
-from comparative_benchmark.results.compare_views import (
+from comparative_benchmark.results.noise_floor import Noise, NoiseFloor
+from comparative_benchmark.stats.statistics import Interval
+from comparative_benchmark.terminal.compare_views import (
     HEADINGS,
     as_json,
     as_markdown,
@@ -17,7 +18,6 @@ from comparative_benchmark.results.compare_views import (
     summary_line,
     table_rows,
 )
-from comparative_benchmark.results.noise_floor import Noise, NoiseFloor
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from comparative_benchmark.harness.conditions import Conditions, Totals
+from comparative_benchmark.machine.conditions import Conditions, Totals
 from comparative_benchmark.results.contention import contention_of, contention_warning
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from comparative_benchmark.doctor import checks
 from comparative_benchmark.doctor.checks import Observed, System
-from comparative_benchmark.harness import conditions
+from comparative_benchmark.machine import conditions
 
 CPU = "sys/devices/system/cpu"
 QUIET = """\

@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from comparative_benchmark.doctor import ceilings, command, options
+from comparative_benchmark.doctor import command, options
 from comparative_benchmark.doctor.checks import Finding
+from comparative_benchmark.roofline import ceilings
 
 pytestmark = pytest.mark.alone
 

@@ -10,7 +10,7 @@ from doctor_claims import inside_of, marks_of, shell, text_of
 
 from comparative_benchmark.doctor import checks
 from comparative_benchmark.doctor.checks import System
-from comparative_benchmark.harness import conditions
+from comparative_benchmark.machine import conditions
 
 pytestmark = pytest.mark.alone
 

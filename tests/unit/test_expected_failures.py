@@ -4,8 +4,13 @@ import datetime
 
 import pytest
 
-from comparative_benchmark import expected_failures
-from comparative_benchmark.expected_failures import Ending, ExpectedFailuresError, judge, load
+from comparative_benchmark.results import expected_failures
+from comparative_benchmark.results.expected_failures import (
+    Ending,
+    ExpectedFailuresError,
+    judge,
+    load,
+)
 
 TODAY = datetime.date(2026, 6, 15)
 ENTRY = """

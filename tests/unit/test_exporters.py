@@ -9,13 +9,19 @@ from pathlib import Path
 import attrs
 import pytest
 
-from comparative_benchmark.backend_api import get_backend
-from comparative_benchmark.exporters import exports, generation, kinds, recorded, selection
-from comparative_benchmark.exporters.export_settings import ExportSettings
-from comparative_benchmark.exporters.kinds import Kind
-from comparative_benchmark.exporters.outcomes import Ending, MadeFile, refused
-from comparative_benchmark.harness.session import Limits
-from comparative_benchmark.harness.settings import RunSettings
+from comparative_benchmark.artifacts.exporters import (
+    exports,
+    generation,
+    kinds,
+    recorded,
+    selection,
+)
+from comparative_benchmark.artifacts.exporters.export_settings import ExportSettings
+from comparative_benchmark.artifacts.exporters.kinds import Kind
+from comparative_benchmark.artifacts.exporters.outcomes import Ending, MadeFile, refused
+from comparative_benchmark.backends.api import get_backend
+from comparative_benchmark.run.session import Limits
+from comparative_benchmark.run.settings import RunSettings
 from openxla.benchmark import devices
 from openxla.benchmark.artifacts import manifest as manifests
 from openxla.benchmark.comparative_suite import catalog

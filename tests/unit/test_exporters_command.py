@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from comparative_benchmark.artifacts_command import generate
-from comparative_benchmark.backend_api import get_backend
-from comparative_benchmark.cli_options import Parser, UsageError
-from comparative_benchmark.exporters import selection
+from comparative_benchmark.artifacts import generate
+from comparative_benchmark.artifacts.exporters import selection
+from comparative_benchmark.backends.api import get_backend
+from comparative_benchmark.terminal.options import Parser, UsageError
 from openxla.benchmark.artifacts import manifest as manifests
 from openxla.benchmark.artifacts.publish import publish
 from openxla.benchmark.comparative_suite import catalog

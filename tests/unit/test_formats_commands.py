@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from formats_support import write_results
 
-from comparative_benchmark import cli
+from comparative_benchmark.cli import command as cli
 from comparative_benchmark.formats.from_records import read_results
 
 FORMATS = ("torchbench", "oss-v3", "google-benchmark")
@@ -155,7 +155,7 @@ def test_a_foreign_file_can_not_steer_the_terminal(tmp_path, capsys):
 
 def test_parents_load_no_format_and_no_framework(run_python):
     done = run_python(
-        "import sys, comparative_benchmark.cli\n"
+        "import sys, comparative_benchmark.cli.command\n"
         "bad = ('formats.torchbench', 'pyarrow', 'sqlalchemy', 'torch', 'jax', 'yaml')\n"
         "print([n for n in sys.modules if n.endswith(bad) or n.split('.')[0] in bad])"
     )

@@ -8,14 +8,19 @@ import jsonschema
 import pytest
 from rich.console import Console
 
-from comparative_benchmark.generation_table import generation_remarks, generation_table
-from comparative_benchmark.harness import generation_times
-from comparative_benchmark.harness.session import SessionEnded
-from comparative_benchmark.harness.trial import GenerationTimes, ProcessRecord, Status, TrialOutcome
-from comparative_benchmark.harness.verification import Divergence, Verification
-from comparative_benchmark.results.generation import generation_metrics
-from comparative_benchmark.results.records import to_record
+from comparative_benchmark.judge.verification import Divergence, Verification
+from comparative_benchmark.results.outcome import (
+    GenerationTimes,
+    ProcessRecord,
+    Status,
+    TrialOutcome,
+)
 from comparative_benchmark.results.store import SCHEMA_FILE
+from comparative_benchmark.run import generation_times
+from comparative_benchmark.run.generation_metrics import generation_metrics
+from comparative_benchmark.run.recording import to_record
+from comparative_benchmark.run.session import SessionEnded
+from comparative_benchmark.terminal.generation_table import generation_remarks, generation_table
 
 GREEDY = "models/GPT2_TINY_GREEDY_FP32_JAX_4X16XI32_8XI32/inputs/INPUT_DATA_MODEL_DEFAULT"
 RIGHT = Verification(passed=True, relative_rmse=1e-7)

@@ -13,11 +13,11 @@ import pytest
 from report_support import document, record
 from tests_support import processes_of
 
-from comparative_benchmark.doctor.ceilings import Ceilings, Copy, Gemm
 from comparative_benchmark.gpu_check import __main__ as command
 from comparative_benchmark.gpu_check import driver, plan
 from comparative_benchmark.gpu_check.driver import Ending
 from comparative_benchmark.gpu_check.plan import Machine, Step
+from comparative_benchmark.roofline.ceilings import Ceilings, Copy, Gemm
 
 DOUBLE = Path(__file__).parents[1] / "gpu_double.py"
 EVERYTHING = frozenset(plan.MODULES) - {"iree.compiler"}

@@ -15,7 +15,7 @@ from comparative_benchmark.gpu_check.planted.suite import (
     model_name,
 )
 from comparative_benchmark.gpu_check.suite import ALL_BENCHMARKS as LARGE
-from comparative_benchmark.harness.gpu_contention import NOT_KNOWN
+from comparative_benchmark.machine.gpu_contention import NOT_KNOWN
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.workloads import workload_of
 

@@ -6,8 +6,8 @@ import pytest
 from nvml_double import Gpu, Nvml
 
 from comparative_benchmark.doctor import checks
-from comparative_benchmark.harness import conditions, gpu_clocks, nvml
-from comparative_benchmark.harness.gpu_clocks import GpuClocks
+from comparative_benchmark.machine import conditions, gpu_clocks, nvml
+from comparative_benchmark.machine.gpu_clocks import GpuClocks
 
 GIB = 1 << 30
 ME = os.getpid()

@@ -5,8 +5,8 @@ import json
 import attrs
 import pytest
 
-from comparative_benchmark.harness.gpu_clocks import UNKNOWN, GpuClocks
-from comparative_benchmark.harness.gpu_contention import Ends, of_block, of_blocks
+from comparative_benchmark.machine.gpu_clocks import UNKNOWN, GpuClocks
+from comparative_benchmark.machine.gpu_contention import Ends, of_block, of_blocks
 from comparative_benchmark.results.contention import contention_of
 
 QUIET = GpuClocks(index=0, sm_mhz=1980, held_back_by=(), used=True, foreign_pids=())

@@ -6,12 +6,13 @@ from types import SimpleNamespace
 import attrs
 import pytest
 
-from comparative_benchmark.harness import gpu_clocks, race
-from comparative_benchmark.harness.gpu_clocks import UNKNOWN
-from comparative_benchmark.harness.gpu_memory import GpuMemory
-from comparative_benchmark.harness.race import Race
-from comparative_benchmark.harness.sampling_rule import SamplingRule
-from comparative_benchmark.harness.settings import RunSettings
+from comparative_benchmark.machine import gpu_clocks
+from comparative_benchmark.machine.gpu_clocks import UNKNOWN
+from comparative_benchmark.machine.gpu_memory import GpuMemory
+from comparative_benchmark.run import race
+from comparative_benchmark.run.race import Race
+from comparative_benchmark.run.settings import RunSettings
+from comparative_benchmark.stats.sampling_rule import SamplingRule
 from openxla.benchmark.devices import HOST_CPU, HOST_GPU
 
 GPU = attrs.evolve(UNKNOWN, used=True, memory_used_bytes=0, memory_total_bytes=80)

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from comparative_benchmark.harness import gpu_users
-from comparative_benchmark.harness.gpu_users import SESSION_VARIABLE, foreign
+from comparative_benchmark.machine import gpu_users
+from comparative_benchmark.machine.gpu_users import SESSION_VARIABLE, foreign
 
 ME, PARENT = os.getpid(), os.getppid()
 MARK = f"PATH=/bin\0{SESSION_VARIABLE}=abc\0"

@@ -10,7 +10,7 @@ from wheel_support import make_wheel
 
 from comparative_benchmark.gpu_check import bootstrap, wheel_folder
 from comparative_benchmark.gpu_check.wheel_folder import FolderError, IncompleteError
-from comparative_benchmark.harness.host import python_environment
+from comparative_benchmark.machine.host import python_environment
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import pytest
 from test_compare import metrics, record
 from test_history_regressions import cbs  # noqa: F401
 
-from comparative_benchmark.harness.statistics import latency_interval
 from comparative_benchmark.history.results_files import ResultsFiles
 from comparative_benchmark.history.rows import Refusal
 from comparative_benchmark.results.compare_samples import process_samples
+from comparative_benchmark.stats.statistics import latency_interval
 
 TIME = "2026-11-01T02:00:00+01:00"
 

@@ -9,7 +9,7 @@ import attrs
 import pytest
 from test_history_rows import NOISE, night, noisy_nights, row
 
-from comparative_benchmark import cli
+from comparative_benchmark.cli import command as cli
 from comparative_benchmark.history import issue
 from comparative_benchmark.history.database import Database
 from comparative_benchmark.history.findings import Kind

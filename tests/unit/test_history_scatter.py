@@ -8,8 +8,8 @@ import pytest
 from comparative_benchmark.history.metric_trends import MetricTrends
 from comparative_benchmark.history.nights import Night
 from comparative_benchmark.history.regressions import FALSE_RATE, THRESHOLDS
-from comparative_benchmark.history.scatter import correlation, inflation, missed, tail
-from comparative_benchmark.history.steps import discoveries
+from comparative_benchmark.stats.scatter import correlation, inflation, missed, tail
+from comparative_benchmark.stats.steps import discoveries
 
 NIGHTS = 30
 

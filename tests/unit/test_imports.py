@@ -57,7 +57,7 @@ def test_modules_of_the_contract_import_without_any_framework(run_python):
     assert done.returncode == 0, done.stderr
     imported = json.loads(done.stdout)
     assert set(names) <= set(imported)
-    assert "comparative_benchmark.harness.worker" in imported
+    assert "comparative_benchmark.worker" in imported
     assert "openxla.benchmark.models.architectures.bert" in imported
 
 

@@ -101,7 +101,7 @@ work, options = Path(sys.argv[2]), json.loads(sys.argv[3])
 iree_doubles.STATE |= options["state"]
 
 import numpy as np
-from comparative_benchmark.backend_api import BackendContext, ModelDefinition
+from comparative_benchmark.backends.api import BackendContext, ModelDefinition
 from comparative_benchmark.iree import cuda
 from comparative_benchmark.iree.backend import Iree
 from openxla.benchmark import devices

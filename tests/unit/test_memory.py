@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from comparative_benchmark.harness import memory
+from comparative_benchmark.machine import memory
 
 
 def test_the_default_limit_is_at_least_the_reserve_and_less_than_the_machine():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from comparative_benchmark.tables import package_differences
+from comparative_benchmark.terminal.tables import package_differences
 
 
 def record(environment, **versions):

@@ -3,9 +3,9 @@
 import attrs
 import pytest
 
-from comparative_benchmark import backend_api
-from comparative_benchmark.harness.trial import installed_competitors, parse_competitors
+from comparative_benchmark.backends import api as backend_api
 from comparative_benchmark.parity import grid
+from comparative_benchmark.run.trial import installed_competitors, parse_competitors
 from openxla.benchmark import devices, testdata
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase, Model, ModelFrameworkType

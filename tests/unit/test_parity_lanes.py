@@ -3,9 +3,9 @@
 import attrs
 import pytest
 
-from comparative_benchmark.harness.session import Limits
-from comparative_benchmark.harness.settings import RunSettings
 from comparative_benchmark.parity import lanes
+from comparative_benchmark.run.session import Limits
+from comparative_benchmark.run.settings import RunSettings
 from openxla.benchmark import devices
 
 GIB = 2**30

@@ -7,10 +7,10 @@ import json
 import pytest
 from rich.console import Console
 
-from comparative_benchmark.expected_failures import Ending, ExpectedFailure, judge
 from comparative_benchmark.parity import command, matrix
 from comparative_benchmark.parity.cell_result import CellResult
 from comparative_benchmark.parity.document import ParityFile, ParityFileError
+from comparative_benchmark.results.expected_failures import Ending, ExpectedFailure, judge
 
 LABELS = ("bert-tiny-fp32-1x32xi32", "resnet-tiny-fp32-1x3x32x32xf32")
 COMPETITORS = ("jax_xla:xla", "iree:llvm-cpu-data-tiling")

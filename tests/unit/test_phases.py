@@ -2,7 +2,7 @@
 
 import pytest
 
-from comparative_benchmark.harness.phases import PhaseClock, peak_memory_bytes
+from comparative_benchmark.worker.phases import PhaseClock, peak_memory_bytes
 
 
 def test_phases_are_announced_and_nested_ones_give_way_to_the_outer_one():

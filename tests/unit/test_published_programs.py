@@ -6,12 +6,12 @@ import attrs
 import pytest
 from artifact_support import artifact_file
 
-from comparative_benchmark import backend_api
-from comparative_benchmark.backend_api import backends
-from comparative_benchmark.harness import programs
-from comparative_benchmark.harness.environments import Environment
-from comparative_benchmark.harness.session import SessionEnded
-from comparative_benchmark.harness.trial import parse_competitors
+from comparative_benchmark.backends import api as backend_api
+from comparative_benchmark.backends.api import backends
+from comparative_benchmark.run import programs
+from comparative_benchmark.run.environments import Environment
+from comparative_benchmark.run.session import SessionEnded
+from comparative_benchmark.run.trial import parse_competitors
 from openxla.benchmark import devices
 from openxla.benchmark.artifacts.fetch_options import FetchedModel
 from openxla.benchmark.artifacts.manifest import Manifest

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from comparative_benchmark.harness import quantized_verification as quantized
-from comparative_benchmark.harness.statistics import Verdict
-from comparative_benchmark.harness.verification import verify
+from comparative_benchmark.judge import quantized_verification as quantized
+from comparative_benchmark.judge.verification import verify
 from comparative_benchmark.results.compare import Fate, compare_to_baseline
-from comparative_benchmark.results.records import to_record
-from comparative_benchmark.tables import results_table
+from comparative_benchmark.run.recording import to_record
+from comparative_benchmark.stats.statistics import Verdict
+from comparative_benchmark.terminal.tables import results_table
 
 RNG = np.random.default_rng(11)
 TRUTH = RNG.normal(size=(16, 64))

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from comparative_benchmark.harness.trial import Status
-from comparative_benchmark.results.records import key_of, to_record
+from comparative_benchmark.results.outcome import Status
+from comparative_benchmark.results.records import key_of
+from comparative_benchmark.run.recording import to_record
 
 SEEDS_DEFINITION = {
     "benchmark_name": "models/BERT_TINY_FP32_JAX_32XI32_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT",

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 from report_support import HOST, document, read, record, run, usual
 
-from comparative_benchmark import cli
+from comparative_benchmark.cli import command as cli
 from comparative_benchmark.report import markdown, trend_sources, trends
 from comparative_benchmark.report.inputs import ReportError
 from comparative_benchmark.report.summary import summarize

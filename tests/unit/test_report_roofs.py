@@ -8,9 +8,9 @@ import attrs
 import pytest
 from report_support import HOST, document, read, record
 
-from comparative_benchmark.doctor.ceilings import Ceilings, Copy, Gemm, save_ceilings
 from comparative_benchmark.report.roofs import Cost, Roofs, as_json, peak_of
 from comparative_benchmark.report.summary import summarize
+from comparative_benchmark.roofline.ceilings import Ceilings, Copy, Gemm, save_ceilings
 
 H100 = "NVIDIA H100 80GB HBM3"
 # 1 flop in 1 ms would be 1e-6 GFLOP/s; the results below take about that.

@@ -6,12 +6,12 @@ import math
 import pytest
 from report_support import HOST, document, metrics, read, record, run, usual
 
-from comparative_benchmark.harness.statistics import Interval, Verdict
 from comparative_benchmark.report import fitness, ratios, standings
 from comparative_benchmark.report.environments import environment_diff
 from comparative_benchmark.report.inputs import ReportError
 from comparative_benchmark.report.summary import summarize
 from comparative_benchmark.results.compare import compare_to_baseline
+from comparative_benchmark.stats.statistics import Interval, Verdict
 
 EAGER = "pt_inductor:eager"
 

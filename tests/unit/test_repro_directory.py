@@ -6,12 +6,12 @@ import attrs
 import pytest
 from repro_support import results_file
 
-from comparative_benchmark import cli
-from comparative_benchmark.cli_options import UsageError
-from comparative_benchmark.harness.session import SessionEnded
-from comparative_benchmark.harness.trial import Status
+from comparative_benchmark.cli import command as cli
 from comparative_benchmark.repro import command, selection, writing
 from comparative_benchmark.repro.exported import Command, Exported
+from comparative_benchmark.results.outcome import Status
+from comparative_benchmark.run.session import SessionEnded
+from comparative_benchmark.terminal.options import UsageError
 
 SUITE = "cbs_test_plugin.suite"
 TOY = "models/TOY_NONE/inputs/INPUT_DATA_MODEL_DEFAULT"

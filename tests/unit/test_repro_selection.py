@@ -5,9 +5,9 @@ import copy
 import numpy as np
 import pytest
 
-from comparative_benchmark.cli_options import UsageError
 from comparative_benchmark.repro import BACKENDS, selection
-from comparative_benchmark.results.records import to_record
+from comparative_benchmark.run.recording import to_record
+from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark.artifacts import user_inputs
 
 BERT = "BERT_TINY_FP32_JAX_32XI32_BATCH1"
@@ -181,7 +181,7 @@ def test_a_case_on_a_users_own_inputs_is_found_by_where_they_are(document, tmp_p
 
 
 def test_every_backend_of_the_suite_has_an_exporter():
-    from comparative_benchmark.backend_api import backends
+    from comparative_benchmark.backends.api import backends
 
     own = {name for name, info in backends().items() if info.implementation.startswith("compar")}
     assert set(BACKENDS) == own

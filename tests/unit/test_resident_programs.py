@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from comparative_benchmark.resident_programs import (
+from comparative_benchmark.backends.resident_programs import (
     GenerationLoop,
     GenerationPlan,
     LoopParts,

@@ -5,11 +5,11 @@ import json
 import jsonschema
 import pytest
 
-from comparative_benchmark.harness.host import describe, python_environment
-from comparative_benchmark.harness.trial import ProcessRecord, Status, TrialOutcome
-from comparative_benchmark.harness.verification import Verification
-from comparative_benchmark.results.records import to_record
+from comparative_benchmark.judge.verification import Verification
+from comparative_benchmark.machine.host import describe, python_environment
+from comparative_benchmark.results.outcome import ProcessRecord, Status, TrialOutcome
 from comparative_benchmark.results.store import SCHEMA_FILE, SCHEMA_VERSION, ResultsFile
+from comparative_benchmark.run.recording import to_record
 
 EXAMPLE = "models/EXAMPLE_FP32_PT_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"
 

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from comparative_benchmark.backend_api import DeviceTimer
-from comparative_benchmark.harness import sampling
-from comparative_benchmark.harness.executor import Executor
-from comparative_benchmark.harness.sampling import measure_block, with_device_times
+from comparative_benchmark.backends.api import DeviceTimer
+from comparative_benchmark.worker import sampling
+from comparative_benchmark.worker.executor import Executor
+from comparative_benchmark.worker.sampling import measure_block, with_device_times
 from openxla.benchmark.devices import HOST_CPU
 
 

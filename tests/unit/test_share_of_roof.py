@@ -6,11 +6,12 @@ import types
 
 import pytest
 
-from comparative_benchmark import roofs
-from comparative_benchmark.doctor import ceilings
-from comparative_benchmark.doctor.ceilings import Ceilings, CeilingsError, Copy, Gemm
-from comparative_benchmark.harness import contributed_model
-from comparative_benchmark.results.records import metrics_of, to_record
+from comparative_benchmark.results import roofs
+from comparative_benchmark.results.records import metrics_of
+from comparative_benchmark.roofline import ceilings
+from comparative_benchmark.roofline.ceilings import Ceilings, CeilingsError, Copy, Gemm
+from comparative_benchmark.run.recording import to_record
+from comparative_benchmark.worker import contributed_model
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 
 # 100 GFLOP/s and 10 GB/s.

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from comparative_benchmark.harness.planning import log_ratio_spread, processes_needed
-from comparative_benchmark.harness.resampling import SampleError, student_quantile
-from comparative_benchmark.harness.statistics import (
+from comparative_benchmark.stats.planning import log_ratio_spread, processes_needed
+from comparative_benchmark.stats.resampling import SampleError, student_quantile
+from comparative_benchmark.stats.statistics import (
     Interval,
     latency_interval,
     ratio_interval,

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from comparative_benchmark.harness.resampling import SampleError
-from comparative_benchmark.harness.statistics import (
+from comparative_benchmark.stats.resampling import SampleError
+from comparative_benchmark.stats.statistics import (
     Interval,
     Verdict,
     mann_whitney_p,
     ratio_interval,
     verdict,
 )
-from comparative_benchmark.harness.steadiness import (
+from comparative_benchmark.stats.steadiness import (
     noise_converged,
     precision_reached,
     relative_precision,

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from comparative_benchmark.harness.planning import processes_for_precision
-from comparative_benchmark.harness.sampling_rule import SamplingRule
-from comparative_benchmark.harness.sufficiency import pair_rounds, why_enough
-from comparative_benchmark.harness.trial import ProcessRecord, TrialOutcome
+from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
+from comparative_benchmark.run.sufficiency import pair_rounds, why_enough
+from comparative_benchmark.stats.planning import processes_for_precision
+from comparative_benchmark.stats.sampling_rule import SamplingRule
 
 RULE = SamplingRule()
 

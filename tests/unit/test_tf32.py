@@ -2,7 +2,7 @@
 
 import pytest
 
-from comparative_benchmark import tf32
+from comparative_benchmark.backends import tf32
 
 
 @pytest.mark.parametrize("allowed", [True, False, None])

@@ -2,8 +2,8 @@
 
 import pytest
 
-from comparative_benchmark import torch_export
-from comparative_benchmark.backend_api import UnsupportedError
+from comparative_benchmark.backends import torch_export
+from comparative_benchmark.backends.api import UnsupportedError
 
 
 def _refuse(error):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from comparative_benchmark import cli
+from comparative_benchmark.cli import command as cli
 
 FRAMEWORKS = {"pt": "pytorch", "jax": "jax", "tf": "tensorflow_v2", "tflite": "tflite"}
 

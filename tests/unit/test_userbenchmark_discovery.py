@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from comparative_benchmark import cli
+from comparative_benchmark.cli import command as cli
 from comparative_benchmark.userbenchmarks import authoring
 from comparative_benchmark.userbenchmarks.ci import CiError, read_ci
 from comparative_benchmark.userbenchmarks.discovery import (
@@ -154,7 +154,7 @@ def test_what_authors_write_is_what_is_read(tmp_path, monkeypatch):
 
 
 def test_what_torchbench_imports_from_utils_is_there():
-    path = Path(cli.__file__).parents[1] / "userbenchmark" / "utils.py"
+    path = Path(cli.__file__).parents[2] / "userbenchmark" / "utils.py"
     spec = importlib.util.spec_from_file_location("utils_of_userbenchmark", path)
     utils = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(utils)

@@ -6,7 +6,7 @@ import attrs
 import pytest
 from formats_support import write_results
 
-from comparative_benchmark import cli
+from comparative_benchmark.cli import command as cli
 from comparative_benchmark.formats.from_records import read_results
 from comparative_benchmark.formats.torchbench import document_of
 from comparative_benchmark.userbenchmarks import evidence, signals

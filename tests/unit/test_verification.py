@@ -5,8 +5,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from comparative_benchmark.harness import verification
-from comparative_benchmark.harness.verification import verify
+from comparative_benchmark.judge import verification
+from comparative_benchmark.judge.verification import verify
 
 RNG = np.random.default_rng(7)
 TRUTH = RNG.normal(size=(16, 64))

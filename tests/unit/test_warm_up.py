@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from comparative_benchmark.harness.participant import Participant
-from comparative_benchmark.harness.sampling_rule import SamplingRule
-from comparative_benchmark.harness.trial import ProcessRecord
+from comparative_benchmark.results.outcome import ProcessRecord
+from comparative_benchmark.run.participant import Participant
+from comparative_benchmark.stats.sampling_rule import SamplingRule
 
 
 class _Played(Participant):

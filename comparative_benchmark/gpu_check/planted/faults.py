@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from comparative_benchmark.gpu_check.planted.suite import FAULTS, GOOD_CASE, model_name
-from comparative_benchmark.harness.gpu_contention import NOT_KNOWN
+from comparative_benchmark.machine.gpu_contention import NOT_KNOWN
 from comparative_benchmark.results.records import metrics_of
 from comparative_benchmark.results.store import ResultsFile, write_atomically
 
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(device: str, cases: str, output: Path, *, first_run_s: int, iterations: int) -> None:
     """Runs cases eagerly on a device; their failures are what is asked for."""
     command = [
-        *(sys.executable, "-P", "-m", "comparative_benchmark.cli", "run"),
+        *(sys.executable, "-P", "-m", "comparative_benchmark", "run"),
         *("--backend", "pt_inductor:eager", "--suite", _SUITE, "-name", cases),
         *("-device", device, "-w", "2", "-iter", str(iterations), "-o", str(output)),
         *("--deadline", f"first_run={first_run_s}", "--verbose"),

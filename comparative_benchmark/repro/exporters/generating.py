@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from comparative_benchmark.resident_programs import GenerationPlan
+from comparative_benchmark.backends.resident_programs import GenerationPlan
 
 _ONE = """\
 program, inputs = opened("{name}"), check.inputs()

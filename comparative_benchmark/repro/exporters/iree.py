@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import ml_dtypes
 import numpy as np
 
-from comparative_benchmark.backend_api import Array
+from comparative_benchmark.backends.api import Array
 from comparative_benchmark.iree import program, runtime
 from comparative_benchmark.iree.compilation import import_model
 from comparative_benchmark.iree.conventions import ENTRY

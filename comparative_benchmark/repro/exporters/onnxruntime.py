@@ -1,6 +1,6 @@
 """ONNX Runtime: ONNX files, with the weights beside them."""
 
-from comparative_benchmark import generation_export, onnx_export, torch_export
+from comparative_benchmark.backends import generation_export, onnx_export, torch_export
 from comparative_benchmark.onnxruntime import session
 from comparative_benchmark.repro.exported import Exported, ExportTask
 from comparative_benchmark.repro.exporters import generating

@@ -1,6 +1,6 @@
 """OpenVINO: models in its own format, as its front ends convert them."""
 
-from comparative_benchmark.backend_api import BackendContext
+from comparative_benchmark.backends.api import BackendContext
 from comparative_benchmark.openvino import DEFAULT_PRECISION, WIDENED, front_ends, program
 from comparative_benchmark.repro.exported import Exported, ExportTask
 from comparative_benchmark.repro.exporters import generating

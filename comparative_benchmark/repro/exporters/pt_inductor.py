@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from comparative_benchmark import generation_export, torch_export
+from comparative_benchmark.backends import generation_export, torch_export
 from comparative_benchmark.repro.exported import Exported, ExportTask
 from comparative_benchmark.repro.exporters import generating
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from comparative_benchmark.backend_api import PhaseTimer, UnsupportedError
+from comparative_benchmark.backends.api import PhaseTimer, UnsupportedError
 from comparative_benchmark.repro.exported import Command, Exported, ExportTask
 from comparative_benchmark.tflite import conversion_process
 from openxla.benchmark.models.preprocessing import element_type_of

@@ -38,7 +38,7 @@ fi
 ensure_environment "${VENV_DIR}" "${LOCKS[@]}"
 
 VENV_PYTHON="${VENV_DIR}/bin/python"
-CBS=("${VENV_PYTHON}" -m comparative_benchmark.cli)
+CBS=("${VENV_PYTHON}" -m comparative_benchmark)
 # What follows a plus says how a package was built; it has no place in a URL.
 VERSION="$("${VENV_PYTHON}" -c \
   "from importlib.metadata import version; print(version('${PACKAGE}').partition('+')[0])")"

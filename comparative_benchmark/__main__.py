@@ -1,0 +1,8 @@
+"""`python -m comparative_benchmark` is `cbs`."""
+
+import sys
+
+from comparative_benchmark.cli.command import main
+
+if __name__ == "__main__":
+    sys.exit(main())

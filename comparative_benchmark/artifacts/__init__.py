@@ -1,0 +1,1 @@
+"""`cbs artifacts`: makes, publishes, locks and fetches artifacts."""

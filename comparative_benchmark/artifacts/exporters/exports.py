@@ -1,0 +1,214 @@
+"""One artifact of one model: made in a process, read back in another, judged here."""
+
+import hashlib
+import re
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from comparative_benchmark.artifacts.exporters.export_settings import ExportSettings
+from comparative_benchmark.artifacts.exporters.judging import judge
+from comparative_benchmark.artifacts.exporters.kinds import Kind
+from comparative_benchmark.artifacts.exporters.outcomes import Ending, MadeFile, Outcome, Subject
+from comparative_benchmark.backends.api import get_backend
+from comparative_benchmark.judge.verification import Verification
+from comparative_benchmark.results.outcome import Status
+from comparative_benchmark.run.session import SessionEnded
+from openxla.benchmark import devices
+from openxla.benchmark.artifacts.workload_store import MANIFEST_FILE
+
+_WORKER = "comparative_benchmark.artifacts.exporters.job"
+# Of an absolute path, all but the name of the file.
+_DIRECTORIES = re.compile(r"(?<![\w:/.])(?:/[\w.+@-]+)+/(?=[\w.])")
+
+
+class _NotRightError(Exception):
+    def __init__(self, verdict: Verification) -> None:
+        super().__init__(verdict.reason)
+        self.verdict = verdict
+
+
+def make(
+    kind: Kind,
+    subject: Subject,
+    directory: Path,
+    made: Mapping[str, Path],
+    settings: ExportSettings,
+) -> Outcome:
+    """Makes an artifact and reads it back; whatever goes wrong becomes the outcome.
+
+    Args:
+      kind: what to make.
+      subject: of which model.
+      directory: a new one: `files` in it are the artifact's, all else is scratch.
+      made: directories with the files of other kinds, by name.
+      settings: of the run.
+    """
+    started = time.monotonic()
+    name = re.sub(r"[^\w.+-]+", "-", subject.name)
+    log_file = settings.run.log_dir / f"{name}.{kind.name}.log"
+    facts: dict[str, Any] = {"model": subject.name, "kind": kind.name, "log_file": str(log_file)}
+    versions: dict[str, str] = {}
+    ending, reason, traceback, error = Ending.OK, None, None, None
+    files: tuple[MadeFile, ...] = ()
+    phase = "export"
+    try:
+        if lacking := [name for name in kind.companions if name not in made]:
+            raise SessionEnded(
+                Status.UNSUPPORTED, phase, f"it needs {', '.join(lacking)}, which could not be made"
+            )
+        fields = _fields(kind, subject, directory, made, settings)
+        versions = _call(
+            f"{_WORKER}:export",
+            {"exporter": kind.exporter, "producers": list(kind.producers), **fields},
+            kind,
+            directory,
+            log_file,
+            settings,
+        )["versions"]
+        files = _files(kind, directory / "files")
+        phase = "read back"
+        answer = _call(
+            f"{_WORKER}:read_back",
+            {"consumer": kind.consumer, "outputs": str(directory / "outputs"), **fields},
+            kind,
+            directory,
+            log_file,
+            _for_consumer(kind, settings),
+        )
+        if "not_run" in answer:
+            ending, reason = Ending.NOT_RUN, _plain(answer["not_run"], directory)
+        else:
+            outputs = [directory / "outputs" / name for name in answer["files"]]
+            verdict = judge(kind, subject, outputs)
+            error = verdict.relative_rmse
+            if not verdict.passed:
+                raise _NotRightError(verdict)
+        if _files(kind, directory / "files") != files:
+            raise SessionEnded(Status.FAILED, phase, "its files changed while they were read")
+    except _NotRightError as wrong:
+        ending, reason = Ending.WRONG_OUTPUT, f"read back, {wrong}"
+    except SessionEnded as ended:
+        is_unsupported = ended.status is Status.UNSUPPORTED
+        ending = Ending.UNSUPPORTED if is_unsupported else Ending.FAILED
+        how = "" if is_unsupported else f" ({ended.status.value})"
+        reason = f"in {phase}{how}: {_plain(ended.reason, directory)}"
+        traceback = ended.report.get("traceback")
+    return Outcome(
+        **facts,
+        ending=ending,
+        files=files if ending.leaves_files else (),
+        reason=reason,
+        versions=versions,
+        date=settings.date(),
+        relative_error=error,
+        wall_s=round(time.monotonic() - started, 3),
+        traceback=traceback,
+    )
+
+
+def _fields(
+    kind: Kind,
+    subject: Subject,
+    directory: Path,
+    made: Mapping[str, Path],
+    settings: ExportSettings,
+) -> dict[str, Any]:
+    """Returns the fields of the job, see `job.Job`, as JSON values."""
+    model, artifacts = subject.case.model, subject.artifacts
+    (directory / "scratch").mkdir(parents=True)
+    return {
+        "definition": {
+            "module_path": model.model_impl.module_path,
+            "parameters": dict(model.model_parameters),
+        },
+        "architecture": model.model_impl.architecture,
+        "inputs": list(map(str, artifacts.inputs)),
+        "truth": list(map(str, artifacts.truth)),
+        "reference": list(map(str, artifacts.reference)),
+        "workload": str(artifacts.directory / MANIFEST_FILE),
+        "directory": str(directory / "files"),
+        "companions": [str(made[name]) for name in kind.companions],
+        "scratch": str(directory / "scratch"),
+        "options": dict(kind.options),
+        "threads": settings.run.threads,
+    }
+
+
+def _for_consumer(kind: Kind, settings: ExportSettings) -> ExportSettings:
+    """Returns settings of a process that sees the device which the consumer runs on."""
+    if kind.accelerator == "cpu":
+        return settings
+    return attrs.evolve(settings, run=attrs.evolve(settings.run, device=devices.HOST_GPU))
+
+
+def _call(
+    function: str,
+    arguments: Mapping[str, Any],
+    kind: Kind,
+    directory: Path,
+    log_file: Path,
+    settings: ExportSettings,
+) -> dict[str, Any]:
+    """Calls a function in a process of its own.
+
+    Raises:
+      SessionEnded: it failed, or the process died, hung, or took too much memory.
+    """
+    work_dir = directory / "work"
+    shutil.rmtree(work_dir, ignore_errors=True)
+    work_dir.mkdir()
+    with (
+        settings.run.open_session(
+            get_backend(kind.backend),
+            None,
+            work_dir=work_dir,
+            cache_dir=work_dir,
+            log_file=log_file,
+        ) as session,
+        settings.running.holding(session),
+    ):
+        answer = session.call("call", function=function, arguments=dict(arguments))
+    value: dict[str, Any] = answer["value"]
+    return value
+
+
+def _files(kind: Kind, directory: Path) -> tuple[MadeFile, ...]:
+    """Returns the files of an artifact.
+
+    Raises:
+      SessionEnded: one is missing, empty, or not announced.
+    """
+    there = {
+        path.relative_to(directory).as_posix(): path
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+    folders = tuple(name for name in kind.files if name.endswith("/"))
+    missing = [name for name in kind.files if name not in there and name not in folders]
+    missing += [name for name in folders if not any(path.startswith(name) for path in there)]
+    strays = [name for name in there if name not in kind.files and not name.startswith(folders)]
+    empty = [name for name, path in there.items() if not path.stat().st_size]
+    if missing or strays or empty:
+        told = {"missing": missing, "not announced": strays, "empty": empty}
+        faults = "; ".join(f"{what}: {', '.join(names)}" for what, names in told.items() if names)
+        raise SessionEnded(Status.FAILED, "export", f"the exporter left other files: {faults}")
+    return tuple(
+        MadeFile(path=name, sha256=_sha256(path), size_bytes=path.stat().st_size)
+        for name, path in there.items()
+    )
+
+
+def _plain(reason: str, directory: Path) -> str:
+    """Returns a reason without this machine's directories, shortened: it will be published."""
+    said = reason.removeprefix("UnsupportedError: ").replace(f"{directory}/", "")
+    return _DIRECTORIES.sub("", said)[:600]
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,140 @@
+"""Programs and weights for IREE, from PyTorch, JAX and TensorFlow.
+
+The import is that of the backend `iree`: weights are parameters of an archive, and the program
+names them by `"model"::"<key>"`. The reader is IREE's compiler and runtime, without a framework.
+"""
+
+import io
+import platform
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from iree.compiler import ir, passmanager
+
+from comparative_benchmark.artifacts.exporters.job import Job, NotRunError
+from comparative_benchmark.backends.api import Array
+from comparative_benchmark.iree import compilation, cuda, program, runtime
+from comparative_benchmark.iree.conventions import ENTRY
+
+PARAMETERS = "parameters.irpa"
+# Any machine of the last ten years: what is compiled for the host would differ from host to host.
+_TARGET_CPUS = {"x86_64": "x86-64-v3"}
+# Linalg on tensors in the form that IREE takes: its calling convention, weights as its parameters.
+_TO_LINALG = "torch-to-iree"
+
+
+def export_irpa(job: Job) -> None:
+    """Writes the weights as an archive of parameters."""
+    imported = _imported(job)
+    runtime.write_parameters(imported.parameters, job.directory / PARAMETERS)
+    # What it is read back with.
+    _compile(imported, job.scratch / "model.vmfb")
+
+
+def run_irpa(job: Job) -> list[Array]:
+    """Runs the program that was imported together with the weights."""
+    return _run(job, job.scratch / "model.vmfb")
+
+
+def export_torch_mlir(job: Job) -> None:
+    """Writes a PyTorch model in torch-mlir's dialect."""
+    _write(job, lambda content: _passed(content, "strip-debuginfo"))
+
+
+def run_torch_mlir(job: Job) -> list[Array]:
+    """Compiles and runs it."""
+    return _run_mlir(job, "torch")
+
+
+def export_linalg_mlir(job: Job) -> None:
+    """Writes a PyTorch model in linalg on tensors, as torch-mlir and IREE lower it."""
+    _write(job, lambda content: _passed(content, f"strip-debuginfo,{_TO_LINALG}"))
+
+
+def run_linalg_mlir(job: Job) -> list[Array]:
+    """Compiles and runs it."""
+    return _run_mlir(job, "none")
+
+
+def export_vmfb(job: Job) -> None:
+    """Compiles a program for CPUs of this architecture."""
+    _compile(_imported(job), job.directory / job.options["file"])
+
+
+def run_vmfb(job: Job) -> list[Array]:
+    """Runs it with the published weights."""
+    return _run(job, job.find(job.options["file"]))
+
+
+def export_vmfb_cuda(job: Job) -> None:
+    """Compiles a program for NVIDIA GPUs from A100 on, whether there is one here or not."""
+    compilation.compile_imported(
+        _imported(job),
+        job.directory / job.options["file"],
+        device="cuda",
+        data_tiling=False,
+        extra_flags=cuda.compile_flags(cuda.COMMON_TARGET),
+    )
+
+
+def run_vmfb_cuda(job: Job) -> list[Array]:
+    """Runs it with the published weights, where there is a GPU.
+
+    Raises:
+      NotRunError: there is none; the program was read, and has its entry and PTX for its target.
+      ValueError: it is not such a program.
+    """
+    vmfb = job.find(job.options["file"])
+    content = vmfb.read_bytes()
+    if ENTRY not in (names := runtime.function_names(content)):
+        raise ValueError(f"no function {ENTRY!r} in the program: {names}")
+    ptx = cuda.ptx_of(content)
+    if ptx is None or ptx.target != cuda.COMMON_TARGET:
+        raise ValueError(f"the program has no PTX for {cuda.COMMON_TARGET}: {ptx}")
+    try:
+        runtime.open_device("cuda")
+    except runtime.NoDeviceError as error:
+        raise NotRunError(
+            f"no CUDA device was there to run it: it was read, its entry {ENTRY!r} and its PTX for "
+            f"{ptx.target} are there, and its outputs are not verified"
+        ) from error
+    return _run(job, vmfb, device="cuda")
+
+
+def _imported(job: Job) -> program.ImportedProgram:
+    return compilation.import_model(job.model(), job.arrays(), job.context("llvm-cpu"))
+
+
+def _write(job: Job, lowered: Callable[[bytes], bytes]) -> None:
+    content = lowered(_imported(job).mlir)
+    (job.directory / job.options["file"]).write_bytes(content)
+
+
+def _passed(content: bytes, passes: str) -> bytes:
+    """Returns a module as bytecode after some passes; one drops the paths of this machine."""
+    with ir.Context(), ir.Location.unknown():
+        module = ir.Module.parse(content)
+        passmanager.PassManager.parse(f"builtin.module({passes})").run(module.operation)
+        buffer = io.BytesIO()
+        module.operation.write_bytecode(buffer)
+        return buffer.getvalue()
+
+
+def _compile(imported: program.ImportedProgram, target: Path) -> None:
+    cpu = _TARGET_CPUS.get(platform.machine(), "generic")
+    # As IREE does by default. Tiled data would be faster, and not every model compiles with it.
+    program.compile_program(imported, target, data_tiling=False, target_cpu=cpu)
+
+
+def _run_mlir(job: Job, input_type: str) -> list[Array]:
+    content = job.find(job.options["file"]).read_bytes()
+    imported = program.ImportedProgram(mlir=content, input_type=input_type, parameters={})
+    _compile(imported, job.scratch / "model.vmfb")
+    return _run(job, job.scratch / "model.vmfb")
+
+
+def _run(job: Job, vmfb: Path, *, device: str = "local") -> list[Array]:
+    loaded = runtime.LoadedProgram(vmfb, job.find(PARAMETERS), threads=job.threads, device=device)
+    outputs: Any = loaded.invoke(*(loaded.put(value) for value in job.arrays()))
+    return [loaded.fetch(output) for output in outputs]

@@ -1,0 +1,57 @@
+"""ONNX of PyTorch models; the reader is ONNX Runtime."""
+
+from comparative_benchmark.artifacts.exporters.job import Job, untimed
+from comparative_benchmark.backends import generation_export, onnx_export, torch_export
+from comparative_benchmark.backends.api import Array, UnsupportedError
+
+_FILE = "model.onnx"
+
+
+def export_onnx(job: Job) -> None:
+    """Writes the graph, and its weights beside it.
+
+    Raises:
+      UnsupportedError: the model can not be exported, or is more than one graph.
+    """
+    model = job.model()
+    if generation_export.is_generator(model):
+        raise UnsupportedError(
+            "a model that generates is two graphs and a loop of the host's: export the model that "
+            "scores its input"
+        )
+    exported = torch_export.export(model, job.arrays(), untimed)
+    onnx_export.save(onnx_export.to_onnx(exported), job.directory / _FILE)
+    _strip(job)
+
+
+def run_onnx(job: Job) -> list[Array]:
+    """Runs the graph in a session, unoptimised.
+
+    Raises:
+      UnsupportedError: ONNX Runtime lacks a kernel.
+    """
+    from comparative_benchmark.backends.resident_programs import SingleProgram
+    from comparative_benchmark.onnxruntime import session
+
+    chosen = session.options("disabled", job.threads)
+    opened = session.open_session(job.find(_FILE), "cpu", chosen)
+    bound = SingleProgram(session.SessionProgram(opened, "cpu"), job.arrays())
+    bound.run()
+    return bound.fetch()
+
+
+def _strip(job: Job) -> None:
+    """Drops what the exporter notes down of the sources: paths and lines of this machine."""
+    import onnx
+
+    path = job.directory / _FILE
+    model = onnx.load(path, load_external_data=False)
+    parts = [model.graph, *model.functions]
+    for part in parts:
+        nodes = list(part.node)
+        values = [*part.value_info, *getattr(part, "input", ()), *getattr(part, "output", ())]
+        for item in (part, *nodes, *(v for v in values if not isinstance(v, str))):
+            item.ClearField("metadata_props")
+            item.ClearField("doc_string")
+    model.ClearField("metadata_props")
+    path.write_bytes(model.SerializeToString(deterministic=True))

@@ -1,0 +1,123 @@
+"""Inputs, expected outputs and checkpoint of a model; no framework has a part in it."""
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from comparative_benchmark.artifacts.exporters.job import Job
+from comparative_benchmark.backends.api import Array, UnsupportedError
+from openxla.benchmark.artifacts import archives, arrays, packing
+from openxla.benchmark.models import architectures, checkpoints
+
+_CHECKPOINT = "checkpoint"
+
+
+def export_inputs(job: Job) -> None:
+    """Packs `input_0.npy` and so on, as the seed's readers know them."""
+    _pack(job.directory / "inputs_npy.tgz", "input", job.inputs)
+
+
+def read_inputs(job: Job) -> list[Array]:
+    """Unpacks them as a reader of a published model does."""
+    return _unpack(job.find("inputs_npy.tgz"), "input")
+
+
+def export_outputs(job: Job) -> None:
+    """Packs the outputs in the model's own type as `output_0.npy` and so on."""
+    _pack(job.directory / "outputs_npy.tgz", "output", job.reference)
+
+
+def read_outputs(job: Job) -> list[Array]:
+    """Unpacks them."""
+    return _unpack(job.find("outputs_npy.tgz"), "output")
+
+
+def export_truth(job: Job) -> None:
+    """Packs the float64 outputs, which every run is judged by."""
+    _pack(job.directory / "truth_npy.tgz", "output", job.truth)
+
+
+def read_truth(job: Job) -> list[Array]:
+    """Unpacks them."""
+    return _unpack(job.find("truth_npy.tgz"), "output")
+
+
+def export_workload(job: Job) -> None:
+    """Writes what the inputs and outputs are of: the workload's manifest, without its date."""
+    manifest = json.loads(job.workload.read_text(encoding="utf-8"))
+    del manifest["date"]
+    text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
+    (job.directory / "workload.json").write_text(text, encoding="utf-8")
+
+
+def read_workload(job: Job) -> list[Array]:
+    """Checks that its digests are those of the arrays.
+
+    Raises:
+      ValueError: a file is another one, or is not named.
+    """
+    files = json.loads(job.find("workload.json").read_text(encoding="utf-8"))["files"]
+    for kind in ("inputs", "truth", "reference"):
+        for path in getattr(job, kind):
+            named = files.get(f"{kind}/{path.name}", {}).get("sha256")
+            if named != _sha256(path):
+                raise ValueError(f"workload.json does not describe {kind}/{path.name}")
+    return []
+
+
+def export_checkpoint(job: Job) -> None:
+    """Copies the checkpoint that all frameworks load.
+
+    Raises:
+      UnsupportedError: the model has none.
+    """
+    if job.architecture is None:
+        raise UnsupportedError(
+            "the model's weights come from its own code, by a seed: it has no checkpoint"
+        )
+    architecture = architectures.get(job.architecture)
+    parameters = architecture.complete(job.definition.parameters)
+    source = checkpoints.resolve(architecture, parameters)
+    shutil.copytree(source, job.directory / _CHECKPOINT)
+
+
+def read_checkpoint(job: Job) -> list[Array]:
+    """Opens it with the safetensors library, and compares each file with its manifest.
+
+    Raises:
+      ValueError: a file is not what the manifest says, or holds no tensors.
+    """
+    from safetensors import safe_open
+
+    directory = job.find(_CHECKPOINT)
+    described = json.loads((directory / checkpoints.MANIFEST_FILE).read_text(encoding="utf-8"))
+    for name, facts in described["files"].items():
+        if _sha256(directory / name) != facts["sha256"]:
+            raise ValueError(f"the file {name} of the checkpoint is not what its manifest says")
+    json.loads((directory / "config.json").read_text(encoding="utf-8"))
+    for path in sorted(directory.glob("*.safetensors")):
+        with safe_open(path, framework="numpy") as file:
+            shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118  # no mapping
+        if not shapes:
+            raise ValueError(f"{path.name} holds no tensors")
+    return []
+
+
+def _pack(target: Path, stem: str, paths: Sequence[Path]) -> None:
+    packing.pack(target, {f"{stem}_{index}.npy": path for index, path in enumerate(paths)})
+
+
+def _unpack(archive: Path, stem: str) -> list[Array]:
+    with tempfile.TemporaryDirectory() as directory:
+        target = Path(directory) / "unpacked"
+        archives.unpack(archive, target)
+        return [arrays.load(path) for path in arrays.numbered(target, stem)]
+
+
+def _sha256(path: Path) -> Any:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,129 @@
+"""What the processes of an exporter are told, and the two functions that they begin with.
+
+Runs in a worker (see `harness.executor.Executor`); values of both functions are plain JSON.
+"""
+
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from comparative_benchmark.backends.api import Array, BackendContext, ModelDefinition, load_object
+from openxla.benchmark import devices
+from openxla.benchmark.artifacts import arrays
+
+_SUITE = "common-benchmark-suite"
+
+
+class NotRunError(Exception):
+    """Raised by a consumer that has read a program which nothing here can run; says why."""
+
+
+@contextmanager
+def untimed(_: str) -> Iterator[None]:
+    """A `PhaseTimer` where nobody wants to know."""
+    yield
+
+
+def _as_definition(value: ModelDefinition | Mapping[str, Any]) -> ModelDefinition:
+    return value if isinstance(value, ModelDefinition) else ModelDefinition(**value)
+
+
+def _as_paths(paths: Sequence[str | Path]) -> tuple[Path, ...]:
+    return tuple(Path(path) for path in paths)
+
+
+@attrs.frozen(kw_only=True)
+class Job:
+    """One export, or the reading of one.
+
+    Attributes:
+      definition: of the model.
+      architecture: that it shares with other frameworks, if it does.
+      inputs: files of its inputs, in order.
+      truth: files of its float64 outputs.
+      reference: files of its outputs in its own type.
+      workload: the manifest of these.
+      directory: where the files of the artifact go, or are.
+      companions: directories with what other kinds have made.
+      scratch: for both processes of a kind, gone afterwards.
+      options: see `Kind.options`.
+      threads: to compute with.
+    """
+
+    definition: ModelDefinition = attrs.field(converter=_as_definition)
+    architecture: str | None
+    inputs: tuple[Path, ...] = attrs.field(converter=_as_paths)
+    truth: tuple[Path, ...] = attrs.field(converter=_as_paths)
+    reference: tuple[Path, ...] = attrs.field(converter=_as_paths)
+    workload: Path = attrs.field(converter=Path)
+    directory: Path = attrs.field(converter=Path)
+    companions: tuple[Path, ...] = attrs.field(converter=_as_paths)
+    scratch: Path = attrs.field(converter=Path)
+    options: Mapping[str, str]
+    threads: int
+
+    def model(self) -> Any:
+        """Makes the model."""
+        module = importlib.import_module(self.definition.module_path)
+        return module.create_model(**self.definition.parameters)
+
+    def arrays(self) -> list[Array]:
+        """Reads the inputs."""
+        return [arrays.load(path) for path in self.inputs]
+
+    def find(self, name: str) -> Path:
+        """Returns a file of the artifact or of a companion.
+
+        Raises:
+          FileNotFoundError: neither has it.
+        """
+        for directory in (self.directory, *self.companions):
+            if (directory / name).exists():
+                return directory / name
+        raise FileNotFoundError(f"neither the artifact nor what it needs has a file {name}")
+
+    def context(self, compiler: str) -> BackendContext:
+        """Returns what a backend is told that does a part of the work."""
+        return BackendContext(
+            compiler=compiler,
+            options=(),
+            device=devices.HOST_CPU,
+            threads=self.threads,
+            work_dir=self.scratch,
+            phase=untimed,
+        )
+
+
+def export(exporter: str, producers: Sequence[str], **fields: Any) -> dict[str, Any]:
+    """Writes the files of an artifact; returns the versions of what has made them."""
+    job = Job(**fields)
+    job.directory.mkdir(parents=True, exist_ok=True)
+    load_object(exporter)(job)
+    return {"versions": versions(producers)}
+
+
+def read_back(consumer: str, outputs: str, **fields: Any) -> dict[str, Any]:
+    """Reads an artifact, runs it where it is a program, and saves the outputs.
+
+    Returns:
+      The names of the files of the outputs, in order; or why it was not run.
+    """
+    try:
+        values = load_object(consumer)(Job(**fields))
+    except NotRunError as error:
+        return {"not_run": str(error)}
+    return {"files": [saved["file"] for saved in arrays.save_all(Path(outputs), "output", values)]}
+
+
+def versions(packages: Sequence[str]) -> dict[str, str]:
+    """Returns the versions of packages that are installed, and that of the suite."""
+    found = {}
+    for package in (_SUITE, *packages):
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found

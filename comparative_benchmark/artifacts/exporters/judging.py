@@ -1,0 +1,49 @@
+"""Are the outputs of what was read back right?"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+import numpy as np
+
+from comparative_benchmark.artifacts.exporters.kinds import Kind
+from comparative_benchmark.artifacts.exporters.outcomes import Subject
+from comparative_benchmark.judge import quantized_verification
+from comparative_benchmark.judge.generation_verification import verify_free_run
+from comparative_benchmark.judge.verification import Verification, failed, open_array, verify
+from openxla.benchmark.workloads import generated_tokens
+
+
+def judge(kind: Kind, subject: Subject, outputs: Sequence[Path]) -> Verification:
+    """Returns the verdict on the outputs of a consumer, by what its kind is judged by."""
+    artifacts = subject.artifacts
+    if kind.judged_by == "itself":
+        return Verification(passed=True)
+    if kind.judged_by in ("inputs", "truth"):
+        due = artifacts.inputs if kind.judged_by == "inputs" else artifacts.truth
+        return _judge_identity(outputs, due)
+    parameters = quantized_verification.parameters_for(
+        kind.precision, subject.workload.data_type, subject.case.verify_parameters
+    )
+    due_outputs = (artifacts.truth, artifacts.reference, parameters)
+    if generated_tokens(subject.case) is None:
+        return verify(outputs, *due_outputs)
+    verdict = verify_free_run(outputs, *due_outputs, data_type=subject.workload.data_type)
+    if verdict.passed and verdict.divergences:
+        # A file runs on its own inputs alone: it can not be fed with the truth's tokens.
+        return attrs.evolve(
+            verdict,
+            passed=False,
+            reason="it leaves the truth's tokens at a near-tie, behind which nothing can be judged",
+        )
+    return verdict
+
+
+def _judge_identity(found: Sequence[Path], due: Sequence[Path]) -> Verification:
+    if len(found) != len(due):
+        return failed(f"{len(found)} arrays where {len(due)} are due")
+    for index, (one, other) in enumerate(zip(map(open_array, found), map(open_array, due))):
+        same = one.dtype == other.dtype and one.shape == other.shape
+        if not same or np.ascontiguousarray(one).tobytes() != np.ascontiguousarray(other).tobytes():
+            return failed(f"array {index} is another one")
+    return Verification(passed=True)

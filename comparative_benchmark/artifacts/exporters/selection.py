@@ -1,0 +1,123 @@
+"""Models by name, and what their exports are judged by."""
+
+import re
+from collections.abc import Callable, Sequence
+
+from comparative_benchmark.artifacts.exporters.outcomes import Subject
+from comparative_benchmark.backends.api import BackendInfo, backends
+from comparative_benchmark.results.outcome import Status
+from comparative_benchmark.run.preparation import Preparation
+from comparative_benchmark.run.session import SessionEnded
+from comparative_benchmark.run.settings import RunSettings
+from comparative_benchmark.run.trial import Competitor, Trial
+from openxla.benchmark import testdata
+from openxla.benchmark.def_types import BenchmarkCase, DefinitionError, ModelFrameworkType
+from openxla.benchmark.workloads import workload_of
+
+# As the folders of the suite are called, beside the names that `cbs list --framework` knows.
+FRAMEWORKS = {
+    "pt": ModelFrameworkType.PYTORCH,
+    "jax": ModelFrameworkType.JAX,
+    "tf": ModelFrameworkType.TF_V2,
+    "tflite": ModelFrameworkType.TFLITE,
+}
+
+
+def framework(name: str) -> ModelFrameworkType:
+    """Returns the framework of that name, as folders or as results spell it.
+
+    Raises:
+      DefinitionError: there is none.
+    """
+    if name in FRAMEWORKS:
+        return FRAMEWORKS[name]
+    try:
+        return ModelFrameworkType(name)
+    except ValueError:
+        known = ", ".join([*FRAMEWORKS, *(f.value for f in FRAMEWORKS.values())])
+        raise DefinitionError(f"no framework {name!r}; choices are {known}") from None
+
+
+def cases(
+    every: Sequence[BenchmarkCase], *, name: str | None, of: ModelFrameworkType | None
+) -> list[BenchmarkCase]:
+    """Returns the default case of each model that is meant, in their order.
+
+    Args:
+      every: where to look.
+      name: regular expression for the whole name of a model, or of its case; None for all.
+      of: framework of the models; None for all.
+
+    Raises:
+      re.error: the expression is malformed.
+    """
+    pattern = re.compile(name) if name is not None else None
+    default = testdata.INPUT_DATA_MODEL_DEFAULT.name
+    return [
+        case
+        for case in every
+        if case.input_data.name == default
+        and of in (None, case.model.model_impl.framework_type)
+        and (
+            pattern is None
+            or any(
+                pattern.fullmatch(text)
+                for text in (case.model.name, f"models/{case.model.name}", case.name)
+            )
+        )
+    ]
+
+
+def subjects(
+    found: Sequence[BenchmarkCase],
+    settings: RunSettings,
+    announce: Callable[[str], None],
+    *,
+    reference: BackendInfo | None = None,
+) -> tuple[list[Subject], dict[str, SessionEnded]]:
+    """Makes or finds inputs, truth and reference of each model.
+
+    Args:
+      found: cases.
+      settings: of the processes that do so.
+      announce: is told what is being made.
+      reference: the backend whose framework computes them; the usual one where none is given.
+
+    Returns:
+      The models whose exports can be judged, and why others can not, by the name of the model.
+    """
+    trials, failures = [], {}
+    for case in found:
+        backend = reference or _reference_of(case)
+        if backend is None:
+            reason = (
+                f"no backend computes the truth of {case.model.model_impl.framework_type.value}"
+            )
+            failures[case.model.name] = SessionEnded(Status.FAILED, "artifacts", reason)
+            continue
+        competitor = Competitor(backend=backend, compiler=backend.compilers[0])
+        trials.append(
+            Trial(
+                case=case,
+                workload=workload_of(case),
+                competitor=competitor,
+                device=settings.device,
+            )
+        )
+    preparation = Preparation(settings, announce)
+    preparation.run(trials)
+    ready = []
+    for trial in trials:
+        artifacts = preparation.artifacts.get(trial.workload.digest)
+        if artifacts is None:
+            failures[trial.case.model.name] = preparation.failures[trial.case.name]
+        else:
+            ready.append(Subject(case=trial.case, workload=trial.workload, artifacts=artifacts))
+    return ready, failures
+
+
+def _reference_of(case: BenchmarkCase) -> BackendInfo | None:
+    """Returns the backend that computes truths of the framework, best one that is installed."""
+    kind = case.model.model_impl.framework_type
+    able = [info for info in backends().values() if info.reference and kind in info.modules]
+    return min(able, key=lambda info: bool(info.missing_modules(kind)), default=None)

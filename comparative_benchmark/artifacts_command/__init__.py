@@ -1,1 +1,0 @@
-"""`cbs artifacts`: make, publish, lock, fetch and look after the artifacts of models."""

@@ -1,0 +1,1 @@
+"""What a backend is, and what several backends share."""

@@ -1,0 +1,105 @@
+"""What each layer of a model gives, under names that all frameworks share. Runs in a worker.
+
+A layer is a module that holds weights of its own, and its name is what the checkpoint puts before
+the names of these weights: `encoder.layer.1.output.dense`. Modules that hold only other modules are
+left out: where one of them begins and ends is each framework's own choice, while a matrix product
+is one everywhere. The n-th call of a layer, from the second on, is `name@n`.
+
+Everything runs in float64: two implementations of one model then agree to many digits, and a layer
+where they do not computes something else.
+"""
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from comparative_benchmark.backends.api import UnsupportedError, load_object
+from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.models.shared_model import as_tuple
+
+Array = npt.NDArray[Any]
+Note = Callable[[str, Array], None]
+
+# By framework, the function that runs a model in float64 and notes what its layers give.
+RECORDERS: Mapping[str, str] = MappingProxyType(
+    {
+        "pytorch": f"{__name__}.torch_modules:run",
+        "jax": f"{__name__}.flax_modules:run",
+        "tensorflow_v2": f"{__name__}.keras_layers:run",
+    }
+)
+
+
+class Recording:
+    """Outputs of layers, by name, in the order of execution."""
+
+    def __init__(self) -> None:
+        self.layers: dict[str, Array] = {}
+        self._calls: dict[str, int] = {}
+
+    def note(self, name: str, value: Array) -> None:
+        """Adds what a call of a layer gave."""
+        number = self._calls[name] = self._calls.get(name, 0) + 1
+        # A copy: the framework may go on to write into its buffer.
+        self.layers[name if number == 1 else f"{name}@{number}"] = np.array(value)
+
+
+def record(
+    framework: str, model: Any, inputs: Sequence[Array]
+) -> tuple[Mapping[str, Array], list[Array]]:
+    """Returns what the layers of a model give in float64, and its outputs.
+
+    The model must not be used afterwards: it may have been widened in place.
+
+    Raises:
+      UnsupportedError: nothing is known of the layers of such a model.
+    """
+    if framework not in RECORDERS:
+        known = ", ".join(RECORDERS)
+        raise UnsupportedError(f"layers of {framework} models can not be seen, only of {known}")
+    recording = Recording()
+    outputs = load_object(RECORDERS[framework])(model, inputs, recording.note)
+    if not recording.layers:
+        raise UnsupportedError(
+            f"no layer of {type(model).__name__} could be told by the checkpoint's names"
+        )
+    return recording.layers, [np.asarray(value) for value in as_tuple(outputs)]
+
+
+def save(
+    *,
+    framework: str,
+    module_path: str,
+    parameters: Mapping[str, Any],
+    inputs: Sequence[str],
+    directory: str,
+) -> dict[str, Any]:
+    """Makes a model and writes what its layers give; the parent's way to `record`.
+
+    Returns:
+      `layers`, names in the order of execution: the n-th is in `layer_<n>.npy`. The outputs are
+      in `output_<n>.npy`.
+    """
+    model = importlib.import_module(module_path).create_model(**parameters)
+    values = [arrays.load(Path(path)) for path in inputs]
+    layers, outputs = record(framework, model, values)
+    arrays.save_all(Path(directory), "layer", list(layers.values()))
+    arrays.save_all(Path(directory), "output", outputs)
+    return {"layers": list(layers)}
+
+
+def widened(value: Array) -> Array:
+    """Returns floating-point numbers as float64, others as they are."""
+    # bfloat16 is no floating type to numpy; its kind is V.
+    is_float = value.dtype.kind == "f" or value.dtype.name == "bfloat16"
+    return value.astype(np.float64) if is_float else value
+
+
+def layer_of(weight_name: str) -> str:
+    """Returns the name of the layer that a weight belongs to."""
+    return weight_name.rpartition(".")[0]

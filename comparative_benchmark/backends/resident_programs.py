@@ -1,0 +1,224 @@
+"""Compiled programs run on buffers that stay: one program, or the two that generate text.
+
+What is the same for every runtime that runs exported programs. It knows neither framework nor
+runtime; those are behind `Program` and `Buffer`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import attrs
+import numpy as np
+
+from comparative_benchmark.backends.api import Array, GenerationParts
+
+
+class Buffer(Protocol):
+    """Memory of one input or output on the device."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def write(self, values: Array) -> None:
+        """Copies values in from the host."""
+
+    def copy_to(self, target: Array) -> None:
+        """Copies the content to an array on the host, of this shape and type."""
+
+
+class Program(Protocol):
+    """A program that a runtime has compiled."""
+
+    def inputs(self) -> list[Any]:
+        """Makes a buffer for each input."""
+
+    def outputs(self) -> list[Any]:
+        """Makes a buffer for each output."""
+
+    def bind(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[[], object]:
+        """Returns a function that runs the program from these buffers to those, to the end."""
+
+
+@attrs.frozen(kw_only=True)
+class GenerationPlan:
+    """How the two programs of a model that generates are to be called.
+
+    `prefill` takes the inputs, and gives the first tokens i32[batch], their logits and the state.
+    `decode` takes tokens, their position i64[1] and the state, and gives the next tokens, their
+    logits and what has changed of the state.
+
+    Attributes:
+      steps: how often `decode` is called after `prefill`.
+      first_position: of the first new token.
+      changes: of each part of the state, whether `decode` gives it anew.
+    """
+
+    steps: int
+    first_position: int
+    changes: tuple[bool, ...]
+
+
+class SingleProgram:
+    """A program with its inputs written once."""
+
+    def __init__(self, program: Program, inputs: Sequence[Array]) -> None:
+        """Makes buffers and writes the inputs.
+
+        Raises:
+          ValueError: the inputs are not those that the program takes.
+        """
+        given = program.inputs()
+        _write_all(given, inputs)
+        self._outputs = program.outputs()
+        self.run = program.bind(given, self._outputs)
+
+    def fetch(self) -> list[Array]:
+        """Returns copies of the outputs on the host."""
+        return [_read(buffer) for buffer in self._outputs]
+
+
+class GenerationLoop:
+    """Prefill once, then one token after the other; the host only passes the state on.
+
+    The state has two sets of buffers. Each step reads from one and writes to the other, so nothing
+    is copied between steps; prefill writes to the first. What never changes has one buffer.
+    """
+
+    def __init__(
+        self, prefill: Program, decode: Program, plan: GenerationPlan, inputs: Sequence[Array]
+    ) -> None:
+        """Makes buffers and writes the inputs of `prefill`.
+
+        Raises:
+          ValueError: the inputs are not those that the program takes.
+        """
+        self.plan = plan
+        self._given = prefill.inputs()
+        self._own_inputs = tuple(inputs)
+        self._set_inputs(inputs)
+        first = prefill.outputs()
+        second = decode.outputs()
+        position = decode.inputs()[1]
+        states = (first[2:], _merged(first[2:], second[2:], plan.changes))
+        self._tokens, self._logits = (first[0], second[0]), (first[1], second[1])
+        self._position = position
+        self._prefill = prefill.bind(self._given, first)
+        # A step from the first set to the second, and one back.
+        self._decode = (
+            decode.bind([first[0], position, *states[0]], second),
+            decode.bind(
+                [second[0], position, *states[1]],
+                [*first[:2], *_chosen(states[0], plan.changes)],
+            ),
+        )
+        self._side = 0
+        batch, *vocabulary = first[1].shape
+        count = 1 + plan.steps
+        self._all_tokens = np.empty((batch, count), first[0].dtype)
+        self._all_logits = np.empty((batch, count, *vocabulary), first[1].dtype)
+
+    def run(self) -> None:
+        """Generates."""
+        self._generate(None)
+
+    def fetch(self) -> list[Array]:
+        """Returns copies of the tokens [batch, count] and their logits [batch, count, vocab]."""
+        return [self._all_tokens.copy(), self._all_logits.copy()]
+
+    def run_with(self, inputs: Sequence[Array]) -> list[Array]:
+        """Generates from other inputs, and returns the outputs.
+
+        Args:
+          inputs: those of `prefill`, and the tokens to go on with instead of those chosen.
+        """
+        self._set_inputs(inputs[:-1])
+        self._generate(inputs[-1])
+        outputs = self.fetch()
+        self._set_inputs(self._own_inputs)
+        return outputs
+
+    def start(self) -> int:
+        """Reads the prompts; returns the set of buffers that holds the first tokens."""
+        self._prefill()
+        self._side = 0
+        return self._side
+
+    def step(self, index: int) -> int:
+        """Reads the tokens chosen last, as those of step `index`; returns where the next are."""
+        self._position.write(np.array([self.plan.first_position + index], np.int64))
+        self._decode[self._side]()
+        self._side = 1 - self._side
+        return self._side
+
+    def read(self, side: int) -> tuple[Array, Array]:
+        """Returns copies of the tokens and logits in a set of buffers."""
+        return _read(self._tokens[side]), _read(self._logits[side])
+
+    def _generate(self, forced_tokens: Array | None) -> None:
+        self._note(0, self.start())
+        for index in range(self.plan.steps):
+            if forced_tokens is not None:
+                self._tokens[self._side].write(np.ascontiguousarray(forced_tokens[:, index]))
+            self._note(index + 1, self.step(index))
+
+    def _note(self, index: int, side: int) -> None:
+        self._tokens[side].copy_to(self._all_tokens[:, index])
+        self._logits[side].copy_to(self._all_logits[:, index])
+
+    def _set_inputs(self, inputs: Sequence[Array]) -> None:
+        _write_all(self._given, inputs)
+
+
+class LoopParts(GenerationParts):
+    """Prefill and decode of a loop, called one by one."""
+
+    def __init__(self, loop: GenerationLoop) -> None:
+        self._loop = loop
+        self.steps = loop.plan.steps
+        self._index = 0
+
+    def prefill(self) -> Any:
+        """Reads the prompts."""
+        self._index = 0
+        return self._loop.start()
+
+    def decode(self) -> Any:
+        """Reads the tokens chosen last."""
+        side = self._loop.step(self._index)
+        self._index = (self._index + 1) % self.steps
+        return side
+
+    def synchronize(self, handle: Any) -> None:
+        """The calls were synchronous."""
+
+    def fetch(self, handle: Any) -> tuple[Array, Array]:
+        """Returns copies of tokens and logits."""
+        return self._loop.read(handle)
+
+
+def _chosen(state: Sequence[Any], changes: Sequence[bool]) -> list[Any]:
+    return [part for part, changed in zip(state, changes, strict=True) if changed]
+
+
+def _merged(state: Sequence[Any], anew: Sequence[Any], changes: Sequence[bool]) -> list[Any]:
+    """Returns the state with its changing parts replaced, in order, by those given anew."""
+    fresh = iter(anew)
+    return [next(fresh) if changed else part for part, changed in zip(state, changes, strict=True)]
+
+
+def _write_all(buffers: Sequence[Any], values: Sequence[Array]) -> None:
+    if len(buffers) != len(values):
+        raise ValueError(f"{len(values)} inputs where the program takes {len(buffers)}")
+    for index, (buffer, value) in enumerate(zip(buffers, values, strict=True)):
+        if (buffer.shape, buffer.dtype) != (value.shape, value.dtype):
+            raise ValueError(
+                f"input {index} is {value.dtype}{list(value.shape)} where "
+                f"{buffer.dtype}{list(buffer.shape)} is due"
+            )
+        buffer.write(value)
+
+
+def _read(buffer: Any) -> Array:
+    target: Array = np.empty(buffer.shape, buffer.dtype)
+    buffer.copy_to(target)
+    return target

@@ -1,1 +1,0 @@
-"""Taking one measurement: worker, session, sampling and verification. Knows no framework."""

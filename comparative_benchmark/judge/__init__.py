@@ -1,0 +1,1 @@
+"""Whether outputs are right: pure functions on files of arrays."""

@@ -1,0 +1,124 @@
+"""How a trial ended, and what its processes gave."""
+
+import enum
+from typing import Any
+
+import attrs
+
+from comparative_benchmark.judge.verification import Verification
+from openxla.benchmark.artifacts.workload_cost import WorkloadCost
+
+
+class Status(enum.Enum):
+    """How a trial ended; each but `ok` comes with a phase and evidence."""
+
+    OK = "ok"
+    UNSTEADY = "unsteady"
+    WRONG_OUTPUT = "wrong_output"
+    UNSUPPORTED = "unsupported"
+    FAILED = "failed"
+    OUT_OF_MEMORY = "out_of_memory"
+    TIMEOUT = "timeout"
+    CRASHED = "crashed"
+
+
+@attrs.frozen(kw_only=True)
+class GenerationTimes:
+    """Prefill and decode of a generating model, measured apart in one process.
+
+    Attributes:
+      prefill_ms: from the start of a prefill to the first new tokens, one for each prefill.
+      decode_ms: of each step, which gives one token to every sequence.
+      reason: why there are no times; None if there are.
+      verification: of the tokens and logits that the two give together.
+      phases: of the worker, theirs among them.
+    """
+
+    prefill_ms: list[float] = attrs.field(factory=list)
+    decode_ms: list[float] = attrs.field(factory=list)
+    reason: str | None = None
+    verification: Verification | None = None
+    phases: dict[str, dict[str, Any]] = attrs.field(factory=dict)
+
+
+@attrs.define(kw_only=True)
+class ProcessRecord:
+    """What one worker process gave.
+
+    Attributes:
+      status, phase, reason, traceback: how it ended; `phase` and the rest unless it is `ok`.
+      log_file: what the worker printed.
+      cold: whether it compiled with empty caches.
+      stop_reason: why it was measured for no more rounds.
+      timer_ns: smallest step of the worker's clock.
+      phases: time and peak memory by phase, as the worker reported.
+      verification: of the first run; `final_verification`: of the last timed output.
+      steadiness: of the warm-up, with the evidence; None where counts were fixed.
+      blocks: samples, see `sampling.Block`, each with its round.
+      generation: of a model that generates, its parts; None if they were not measured.
+      facts: see `backend_api.BackendFacts`.
+      versions: of the packages that the worker had imported.
+    """
+
+    status: Status = Status.OK
+    phase: str | None = None
+    reason: str | None = None
+    traceback: str | None = None
+    log_file: str = ""
+    cold: bool = False
+    stop_reason: str | None = None
+    timer_ns: float | None = None
+    phases: dict[str, dict[str, Any]] = attrs.field(factory=dict)
+    host_memory_peak_bytes: int | None = None
+    verification: Verification | None = None
+    final_verification: Verification | None = None
+    steadiness: dict[str, Any] | None = None
+    warmup_latencies_ms: list[float] = attrs.field(factory=list)
+    blocks: list[dict[str, Any]] = attrs.field(factory=list)
+    generation: GenerationTimes | None = None
+    facts: dict[str, Any] = attrs.field(factory=dict)
+    versions: dict[str, str] = attrs.field(factory=dict)
+
+    @property
+    def latencies_ms(self) -> list[float]:
+        """All samples in order."""
+        return [value for block in self.blocks for value in block["latencies_ms"]]
+
+
+@attrs.define(kw_only=True)
+class TrialOutcome:
+    """All that is known when a trial has ended: the records of its processes, and how it ended.
+
+    `artifact_source` is the publication that inputs and truth were fetched from, None if they were
+    made here; `program_source` the published program that it started from, if it did.
+    """
+
+    processes: list[ProcessRecord] = attrs.field(factory=list)
+    artifact_digests: dict[str, str] = attrs.field(factory=dict)
+    artifact_source: dict[str, str] | None = None
+    program_source: dict[str, Any] | None = None
+    workload_cost: WorkloadCost = attrs.field(factory=WorkloadCost)
+    race: dict[str, Any] = attrs.field(factory=dict)
+    profile: dict[str, Any] | None = None
+    timeline: str | None = None
+    stop_reason: str | None = None
+    wall_s: float = 0.0
+
+    def add(self, record: ProcessRecord) -> None:
+        """Adds the record of a process that has ended."""
+        self.processes.append(record)
+
+    @property
+    def ended_by(self) -> ProcessRecord | None:
+        """The process that ended the trial early."""
+        return next((p for p in self.processes if p.status is not Status.OK), None)
+
+    @property
+    def ended(self) -> bool:
+        """Whether a process has failed, so that no further one is worth its time."""
+        return self.ended_by is not None
+
+    @property
+    def status(self) -> Status:
+        """That of the process that ended the trial early, else `ok`."""
+        return self.ended_by.status if self.ended_by else Status.OK

@@ -1,0 +1,1 @@
+"""The parent's side of a trial: plan, preparation, sessions, races."""

@@ -1,0 +1,151 @@
+"""Other Python environments whose frameworks race against each other, or against ours.
+
+`--env old=PATH,new=PATH`: each PATH is a virtual environment, or its interpreter. The suite itself
+is not taken from there: workers of all environments run the same harness and the same models, ours,
+so that nothing differs but the packages.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+
+import comparative_benchmark
+import openxla.benchmark
+from comparative_benchmark.backends.api import backends
+
+# What the worker itself imports besides the standard library and frameworks.
+_HARNESS_MODULES = ("attrs", "numpy", "ml_dtypes")
+_OLDEST_PYTHON = (3, 11)
+_PATIENCE_S = 60
+
+_QUESTION = """
+import importlib.metadata as m, importlib.util as u, json, sys
+def missing(name):
+    try:
+        return u.find_spec(name) is None
+    except ModuleNotFoundError:
+        return True
+# A package may be there twice: the first on the path is the one that is imported.
+found = {d.metadata["Name"]: d.version for d in reversed(list(m.distributions()))}
+print(json.dumps({
+    "version": list(sys.version_info[:3]),
+    "packages": [{"name": name, "version": found[name]} for name in sorted(found, key=str.lower)],
+    "missing": [name for name in sys.argv[1:] if missing(name)],
+}))
+"""
+
+
+class UnusableEnvironmentError(ValueError):
+    """An environment can not be used; the message says why and what to type."""
+
+
+@attrs.frozen(kw_only=True)
+class Environment:
+    """A Python environment by a name of the user's choice.
+
+    Attributes:
+      name: how tables call it.
+      python: path of its interpreter.
+      python_version: e.g. `3.11.9`.
+      packages: what is installed there, as `host.python_environment` tells of our own.
+      missing: which of the modules that backends ask for are not.
+    """
+
+    name: str
+    python: str
+    python_version: str
+    packages: tuple[dict[str, str], ...] = attrs.field(eq=False)
+    missing: frozenset[str]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Variables of a worker that runs there: our own code comes first on its path."""
+        roots = [
+            Path(comparative_benchmark.__file__).parents[1],
+            Path(str(openxla.benchmark.__file__)).parents[2],
+        ]
+        given = os.environ.get("PYTHONPATH")
+        return {"PYTHONPATH": os.pathsep.join([*map(str, roots), *([given] if given else [])])}
+
+
+def parse_environments(text: str) -> list[Environment]:
+    """Returns the environments that `name=PATH,name=PATH` names.
+
+    Raises:
+      UnusableEnvironmentError: one can not be used.
+    """
+    found: dict[str, Environment] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, separator, path = item.partition("=")
+        if not separator or not name.isidentifier() or not path:
+            raise UnusableEnvironmentError(f"--env {item!r} is not NAME=PATH")
+        if name in found:
+            raise UnusableEnvironmentError(f"--env names {name!r} twice")
+        found[name] = _inspect(name, _interpreter(name, Path(path).expanduser()))
+    if not found:
+        raise UnusableEnvironmentError("--env names no environment: give NAME=PATH[,NAME=PATH]")
+    return list(found.values())
+
+
+def _interpreter(name: str, path: Path) -> str:
+    """Returns the interpreter of a virtual environment, or the path itself if it is one.
+
+    Links are not resolved: the interpreter of a virtual environment is one.
+    """
+    python = path / "bin" / "python" if path.is_dir() else path
+    if not shutil.which(python):
+        raise UnusableEnvironmentError(
+            f"--env {name}={path}: no interpreter there; make one with `python -m venv {path}`"
+        )
+    return str(python.absolute())
+
+
+def _inspect(name: str, python: str) -> Environment:
+    wanted = (
+        names
+        for backend in backends().values()
+        for names in (*backend.modules.values(), *backend.program_modules.values())
+    )
+    modules = sorted({module for names in wanted for module in names})
+    try:
+        asked = subprocess.run(
+            [python, "-c", _QUESTION, *_HARNESS_MODULES, *modules],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=_PATIENCE_S,
+        )
+        told = json.loads(asked.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        words = str(getattr(error, "stderr", "") or error).strip().splitlines()
+        raise UnusableEnvironmentError(
+            f"--env {name}: {python} does not run ({words[-1] if words else error})"
+        ) from error
+    version = ".".join(map(str, told["version"]))
+    if tuple(told["version"]) < _OLDEST_PYTHON:
+        oldest = ".".join(map(str, _OLDEST_PYTHON))
+        reason = f"--env {name}: Python {version} there, {oldest} is the oldest"
+        raise UnusableEnvironmentError(reason)
+    _check_harness(name, python, told["missing"])
+    return Environment(
+        name=name,
+        python=python,
+        python_version=version,
+        packages=tuple(told["packages"]),
+        missing=frozenset(told["missing"]),
+    )
+
+
+def _check_harness(name: str, python: str, missing: Sequence[str]) -> None:
+    lacking = [module for module in _HARNESS_MODULES if module in missing]
+    if lacking:
+        packages = " ".join(module.replace("_", "-") for module in lacking)
+        raise UnusableEnvironmentError(
+            f"--env {name}: workers need {', '.join(lacking)} there; "
+            f"run {python} -m pip install {packages}"
+        )

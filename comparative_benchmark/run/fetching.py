@@ -1,0 +1,238 @@
+"""What lock files name, brought here before a run: inputs, truth, checkpoints, exported programs.
+
+All that the trials of a run need is fetched at once, in parallel. What can not be had costs the
+trials of its workload alone, which end with the reason; nothing is made in the place of what is
+locked.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import attrs
+
+from comparative_benchmark.run.programs import program_of, types_for
+from comparative_benchmark.run.published_program import Program
+from comparative_benchmark.run.trial import Trial
+from openxla.benchmark.artifacts import lock_file, published_checkpoint, published_workload
+from openxla.benchmark.artifacts import manifest as manifests
+from openxla.benchmark.artifacts.cache import Cache
+from openxla.benchmark.artifacts.fetch import FetchError, FetchOptions, Source, fetch
+from openxla.benchmark.artifacts.fetch_options import FetchedModel
+from openxla.benchmark.artifacts.lock_file import LockedModel
+from openxla.benchmark.artifacts.progress import Progress, human_bytes
+from openxla.benchmark.artifacts.published_checkpoint import CHECKPOINT_TYPE
+from openxla.benchmark.artifacts.published_workload import WORKLOAD_TYPES
+from openxla.benchmark.artifacts.stores import StoreError
+from openxla.benchmark.artifacts.workload_store import ArtifactError, WorkloadArtifacts
+from openxla.benchmark.def_types import BenchmarkCase
+
+_SAY_EVERY_S = 5.0
+# A server that is down is down for all models: a run must not wait long to find that out.
+_ATTEMPTS = 3
+
+
+class Fetching:
+    """Fetches what is locked of the models of trials, and puts it where it belongs.
+
+    Args:
+      announce: is told of transfers.
+      locks: by model; None reads the lock files.
+      only_local: transfer nothing, take what is in the cache.
+      programs: fetch programs for the competitors that can start from them, too.
+      cache: where to keep what is fetched.
+
+    Attributes:
+      locks: by model.
+      locked: sha256 of their manifests.
+    """
+
+    def __init__(
+        self,
+        announce: Callable[[str], None],
+        *,
+        locks: Mapping[str, LockedModel] | None = None,
+        only_local: bool = False,
+        programs: bool = False,
+        cache: Cache | None = None,
+    ) -> None:
+        self.locks = lock_file.read_all() if locks is None else dict(locks)
+        self.locked = frozenset(lock.manifest_sha256 for lock in self.locks.values())
+        self._announce = announce
+        self._only_local = only_local
+        self._programs = programs
+        self._cache = cache or Cache()
+        self._fetched: dict[str, FetchedModel] = {}
+        self._errors: dict[str, str] = {}
+
+    def is_locked(self, case: BenchmarkCase) -> bool:
+        """Returns whether a case's artifacts are published; a user's own inputs never are."""
+        return case.model.name in self.locks and case.input_data.content_sha256 is None
+
+    def is_current(self, artifacts: WorkloadArtifacts) -> bool:
+        """Returns whether artifacts were fetched by a lock that still holds, of whatever model."""
+        origin = artifacts.origin
+        return origin is not None and origin["manifest_sha256"] in self.locked
+
+    def fetch(self, trials: Sequence[tuple[Trial, bool]]) -> None:
+        """Brings what trials lack into the cache, as far as can be.
+
+        Args:
+          trials: each with whether its inputs and truth are lacking.
+        """
+        wanted: dict[str, frozenset[str]] = {}
+        for trial, lacks_workload in trials:
+            if self.is_locked(trial.case):
+                types = WORKLOAD_TYPES if lacks_workload else frozenset()
+                if published_checkpoint.is_missing(trial.case):
+                    types |= {CHECKPOINT_TYPE}
+                if self._programs:
+                    types |= types_for(trial)
+                wanted[trial.case.model.name] = wanted.get(trial.case.model.name, types) | types
+        groups: dict[frozenset[str], list[str]] = {}
+        for model, types in wanted.items():
+            local = not self._only_local or self._is_cached(self.locks[model], types)
+            if types and local:
+                groups.setdefault(types, []).append(model)
+        for types, models in groups.items():
+            self._fetch(models, types)
+
+    def install_checkpoint(self, trial: Trial) -> None:
+        """Puts the checkpoint of a trial into its place, where it is published and not there.
+
+        Raises:
+          ArtifactError: it can not be had, or is another one.
+        """
+        if not published_checkpoint.is_missing(trial.case):
+            return
+        if (found := self._fetched_model(trial.case)) is not None:
+            url = self.locks[trial.case.model.name].url
+            published_checkpoint.install(found, url=url, case=trial.case)
+
+    def install(self, trial: Trial) -> WorkloadArtifacts | None:
+        """Puts inputs, truth and reference of a trial into their place.
+
+        Returns:
+          None where the model is not locked, or nothing was published for these inputs, or nothing
+          of it is here and nothing may be transferred.
+
+        Raises:
+          ArtifactError: they can not be had, or are of another workload.
+        """
+        case = trial.case
+        if (found := self._fetched_model(case)) is None:
+            return None
+        url = self.locks[case.model.name].url
+        installed = published_workload.install(found, url=url, case=case, workload=trial.workload)
+        if installed is None:
+            self._announce(
+                f"{trial.workload.label}: nothing that is locked at {url} is of these inputs and "
+                "of the versions that are installed here"
+            )
+        return installed
+
+    def program(self, trial: Trial) -> Program | None:
+        """Returns the published program that a trial starts from.
+
+        Returns:
+          None where programs are not wanted, or the backend starts from none.
+
+        Raises:
+          SessionEnded: there is none for it.
+          ArtifactError: it can not be had.
+        """
+        if not self._programs or not trial.competitor.backend.starts_from:
+            return None
+        lock = self.locks.get(trial.case.model.name)
+        return program_of(trial, self._fetched_model(trial.case), lock.url if lock else None)
+
+    def _fetched_model(self, case: BenchmarkCase) -> FetchedModel | None:
+        """Returns what was fetched for a case, if anything was.
+
+        Raises:
+          ArtifactError: it could not be.
+        """
+        model = case.model.name
+        if not self.is_locked(case):
+            return None
+        if reason := self._errors.get(model):
+            raise ArtifactError(
+                f"the artifacts of {model}, locked at {self.locks[model].url}, can not be had: "
+                f"{reason}. Run with --no-download to use what is here, or with "
+                "--generate-artifacts to make them"
+            )
+        return self._fetched.get(model)
+
+    def _fetch(self, models: Sequence[str], types: frozenset[str]) -> None:
+        sources = [Source.locked(self.locks[model]) for model in models]
+        size = sum(source.lock.size_bytes for source in sources if source.lock)
+        self._announce(
+            f"published artifacts of {len(models)} model{'s' if len(models) > 1 else ''} "
+            f"(up to {human_bytes(size)})"
+        )
+        options = FetchOptions(
+            artifact_types=types, attempts=_ATTEMPTS, on_progress=Occasionally(self._announce)
+        )
+        try:
+            fetched = fetch(sources, cache=self._cache, options=options)
+        except FetchError as error:
+            fetched = error.fetched
+            self._note(models, fetched, error.errors, str(error))
+        except (StoreError, OSError) as error:
+            fetched = []
+            self._note(models, fetched, {}, str(error))
+        by_manifest = {found.manifest_sha256: found for found in fetched}
+        for model in models:
+            found = by_manifest.get(self.locks[model].manifest_sha256)
+            if found is None:
+                continue
+            if found.manifest.model == model:
+                self._fetched[model] = found
+            else:
+                self._errors[model] = (
+                    f"what is there is {found.manifest.model}: the lock file is wrong, lock it anew"
+                )
+
+    def _note(
+        self,
+        models: Sequence[str],
+        fetched: Sequence[FetchedModel],
+        errors: Mapping[str, Exception],
+        message: str,
+    ) -> None:
+        """Keeps for each model that is not here the errors of its own objects, else all."""
+        here = {found.manifest_sha256 for found in fetched}
+        for model in models:
+            lock = self.locks[model]
+            if lock.manifest_sha256 in here:
+                continue
+            own = [str(e) for name, e in errors.items() if name.startswith(f"{lock.url}/")]
+            self._errors[model] = " ".join((own[0] if own else message).split())
+
+    def _is_cached(self, lock: LockedModel, types: frozenset[str]) -> bool:
+        """Returns whether nothing would have to be transferred."""
+        if not self._cache.holds(lock.manifest_sha256, lock.manifest_size_bytes):
+            return False
+        path = self._cache.object_path(lock.manifest_sha256)
+        try:
+            manifest = manifests.parse(path.read_bytes(), where=str(path))
+        except StoreError:
+            return True  # `fetch` says what is wrong with it
+        return all(
+            self._cache.holds(file.sha256, file.size_bytes)
+            for file in manifest.files
+            if file.artifact_type in types
+        )
+
+
+@attrs.define
+class Occasionally:
+    """Tells of progress now and then: a run's log is no place for a moving line."""
+
+    announce: Callable[[str], None]
+    _told_at: float = attrs.field(factory=time.monotonic)
+
+    def __call__(self, progress: Progress) -> None:
+        """Takes note of progress."""
+        if time.monotonic() - self._told_at >= _SAY_EVERY_S:
+            self._told_at = time.monotonic()
+            self.announce(f"published artifacts: {progress}")

@@ -1,0 +1,46 @@
+"""A session without a process, for debuggers: no deadlines, no isolation, same answers."""
+
+import os
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from comparative_benchmark.results.outcome import Status
+from comparative_benchmark.run.session import SessionEnded
+from comparative_benchmark.worker.executor import Executor
+from comparative_benchmark.worker.protocol import Message
+
+
+class InProcessSession:
+    """Runs commands right here; a crash takes the program with it."""
+
+    def __init__(self, *, environment: Mapping[str, str]) -> None:
+        os.environ.update(environment)
+        self._executor = Executor(announce=lambda _: None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        del self._executor
+
+    def call(self, command: str, **arguments: Any) -> Message:
+        """Runs a command and returns the answer.
+
+        Raises:
+          SessionEnded: the command failed.
+        """
+        answer = self._executor.handle({"command": command, "arguments": arguments})
+        if answer["type"] == "error":
+            raise SessionEnded(
+                Status(answer["kind"]), answer["phase"], answer["message"], report=answer
+            )
+        return answer
+
+    def renew(self) -> None:
+        """There are no deadlines to renew."""

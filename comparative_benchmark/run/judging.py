@@ -1,0 +1,69 @@
+"""Judges the outputs of a trial's runs, whatever kind of model it is."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import attrs
+
+from comparative_benchmark.judge.generation_verification import (
+    verify_forced_run,
+    verify_free_run,
+    verify_same_run,
+)
+from comparative_benchmark.judge.verification import Verification, verify
+from comparative_benchmark.run.trial import Trial
+from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
+from openxla.benchmark.models.generation import TOKENS
+from openxla.benchmark.workloads import generated_tokens
+
+# Runs the model once on input files and returns the files of its outputs; the name tells such runs
+# apart.
+RunWith = Callable[[Sequence[Path], str], Sequence[Path]]
+
+
+class Judge:
+    """Holds what the outputs of a trial are judged by.
+
+    Attributes:
+      generates: whether the model continues prompts, and is judged step by step.
+    """
+
+    def __init__(self, trial: Trial, artifacts: WorkloadArtifacts) -> None:
+        self.generates = generated_tokens(trial.case) is not None
+        self._artifacts = artifacts
+        self._due = (artifacts.truth, artifacts.reference, trial.verify_parameters)
+        self._data_type = trial.workload.data_type
+
+    def verify(self, outputs: Sequence[Path]) -> Verification:
+        """Judges the outputs of a run on the workload's inputs.
+
+        Of a model that generates, the steps behind the verdict's `divergences` are still open: see
+        `verify_rest`.
+        """
+        if self.generates:
+            return verify_free_run(outputs, *self._due, data_type=self._data_type)
+        return verify(outputs, *self._due)
+
+    def verify_rest(
+        self, outputs: Sequence[Path], verdict: Verification, run_with: RunWith
+    ) -> Verification:
+        """Judges what a run leaves open that left the truth's tokens at a near-tie.
+
+        Args:
+          outputs: of that run.
+          verdict: on it, see `verify`; returned as it is where nothing is open.
+          run_with: runs the model on the workload's inputs and the tokens to be fed.
+        """
+        if not verdict.passed or not verdict.divergences:
+            return verdict
+        inputs, truth_tokens = self._artifacts.inputs, self._artifacts.truth[TOKENS]
+        along_truth = run_with([*inputs, truth_tokens], "fed-with-the-truth")
+        fed = verify_forced_run(along_truth, *self._due, data_type=self._data_type)
+        if not fed.passed:
+            return attrs.evolve(fed, reason=f"fed with the truth's tokens, {fed.reason}")
+        along_own = run_with([*inputs, outputs[TOKENS]], "fed-with-its-own")
+        same = verify_same_run(outputs, along_own, *self._due, data_type=self._data_type)
+        if not same.passed:
+            return attrs.evolve(same, reason=f"fed with its own tokens, {same.reason}")
+        # Where the timed run left the truth's tokens is what a reader wants to know.
+        return attrs.evolve(fed, divergences=verdict.divergences)

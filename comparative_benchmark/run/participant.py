@@ -1,0 +1,285 @@
+"""One competitor of a race: a worker that is started, warmed up, measured in blocks, and ended.
+
+Nothing that happens to its worker raises: a participant that has failed says so by `alive`, and its
+`record` holds how it ended.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from comparative_benchmark.judge.verification import Verification
+from comparative_benchmark.results.outcome import ProcessRecord, Status
+from comparative_benchmark.run import generation_times, profiling
+from comparative_benchmark.run.in_process import InProcessSession
+from comparative_benchmark.run.judging import Judge
+from comparative_benchmark.run.session import Session, SessionEnded
+from comparative_benchmark.run.settings import RunSettings
+from comparative_benchmark.run.trace import ProcessTrack
+from comparative_benchmark.run.trial import Trial
+from comparative_benchmark.stats.sampling_rule import SamplingRule
+from comparative_benchmark.stats.steadiness import (
+    noise_converged,
+    relative_precision,
+    steadiness,
+)
+from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
+
+
+class Participant:
+    """Takes one worker of a trial through its phases."""
+
+    def __init__(
+        self,
+        trial: Trial,
+        artifacts: WorkloadArtifacts,
+        settings: RunSettings,
+        *,
+        work_dir: Path,
+        cache_dir: Path,
+        log_file: Path,
+        cold: bool,
+        track: ProcessTrack,
+    ) -> None:
+        self.trial = trial
+        self.record = ProcessRecord(log_file=str(log_file), cold=cold)
+        self.iterations_per_block = 1
+        self._precision: list[float] = []
+        self._artifacts = artifacts
+        self._settings = settings
+        self._work_dir = work_dir
+        self._cache_dir = cache_dir
+        self._track = track
+        self._judge = Judge(trial, artifacts)
+        # Files of what was verified last.
+        self._outputs: list[Path] = []
+        self._stack = ExitStack()
+        self._session: Session | InProcessSession | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be measured."""
+        return self._session is not None
+
+    def start(self) -> None:
+        """Starts the worker, loads, compiles, and verifies the first output."""
+        try:
+            session = self._settings.open_session(
+                self.trial.competitor.backend,
+                self.trial.competitor.environment,
+                work_dir=self._work_dir,
+                cache_dir=self._cache_dir,
+                log_file=Path(self.record.log_file),
+                track=self._track,
+            )
+            self._stack.push(session)
+            self._session = session
+            loaded = session.call("load", **self._load_arguments())
+            self.record.versions = loaded["versions"]
+            self.record.timer_ns = loaded["timer_ns"]
+            _note_report(self.record, loaded)
+            _note_report(self.record, session.call("compile"))
+            self.record.verification = self._verify(session, "first_run")
+        except SessionEnded as ended:
+            self._end(ended)
+
+    def warm_up(self, iterations: int) -> None:
+        """Runs a fixed number of iterations."""
+        if iterations and (block := self._measure(iterations, part="warm-up")):
+            self.record.warmup_latencies_ms += block["latencies_ms"]
+
+    def warm_up_until_steady(self, rule: SamplingRule) -> None:
+        """Runs until the half-split test finds no trend any more, or the warm-up's budget is spent.
+
+        However slow an iteration is, there are enough for the test. Then it decides how many
+        iterations make a block.
+        """
+        samples = self.record.warmup_latencies_ms
+        verdict = None
+        while self.alive and not rule.is_warm_up_spent(samples):
+            if not (block := self._measure(rule.warmup_iterations(samples), part="warm-up")):
+                return
+            samples += block["latencies_ms"]
+            verdict = steadiness(rule.warm_up_end(samples))
+            if verdict.steady and rule.is_warm_up_enough(samples):
+                break
+        if verdict is None:
+            return
+        self.record.steadiness = attrs.asdict(verdict)
+        if not verdict.steady:
+            reason = f"not steady after {sum(samples) / 1e3:.0f} s of warm-up: {verdict.reason}"
+            self._end(SessionEnded(Status.UNSTEADY, "warm_up", reason))
+            return
+        median_ms = statistics.median(rule.warm_up_end(samples))
+        self.iterations_per_block = rule.iterations_per_block(median_ms, self.record.timer_ns or 0)
+
+    def measure_block(self, round_index: int, iterations: int, *, refresh: bool = False) -> None:
+        """Measures one block; `refresh` runs one unmeasured iteration before it."""
+        if refresh:
+            self._measure(1, part="refresh")
+        note = {"part": "round", "round": round_index}
+        if block := self._measure(iterations, device_times=True, **note):
+            self.record.blocks.append({"round": round_index, **block})
+
+    def why_enough_rounds(self, rule: SamplingRule) -> str | None:
+        """Returns why further rounds of this process are not worth their time; None if they are.
+
+        Half of the goal is asked of a process: the spread between processes needs the other half.
+        """
+        samples = self.record.latencies_ms
+        self._precision.append(relative_precision(samples))
+        if self._precision[-1] <= rule.goal / 2:
+            return "precision"
+        return "noise" if noise_converged(self._precision) else None
+
+    def pause(self) -> None:
+        """Stops the worker, so that it can not take time from the one that is measured."""
+        if isinstance(self._session, Session):
+            self._session.pause()
+
+    def resume(self) -> None:
+        """Lets the worker go on."""
+        if isinstance(self._session, Session):
+            self._session.resume()
+
+    def finish(self) -> None:
+        """Verifies the last timed output; the worker is stopped until it is profiled or closed.
+
+        Of a model that generates, the rest of its verification and its parts follow: what they
+        compile must not disturb what was measured before.
+        """
+        if self._session is None:
+            return
+        try:
+            self.resume()
+            self.record.final_verification = self._verify(self._session, "last_run")
+            self.verify_rest()
+            self._measure_parts()
+        except SessionEnded as ended:
+            self._end(ended)
+        self.pause()
+
+    def verify_rest(self) -> None:
+        """Judges what a generating run leaves open that left the truth's tokens at a near-tie.
+
+        Nothing to do for any other run; see `Judge.verify_rest`.
+        """
+        session, verdict = self._session, self.record.final_verification or self.record.verification
+        if session is None or verdict is None or not verdict.divergences:
+            return
+
+        def run_with(inputs: Sequence[Path], name: str) -> list[Path]:
+            directory, paths = self._work_dir / name, [str(path) for path in inputs]
+            answer = session.call("run_with", inputs=paths, directory=str(directory))
+            self.record.phases = answer["phases"]
+            return [directory / file["file"] for file in answer["files"]]
+
+        try:
+            verdict = self._judge.verify_rest(self._outputs, verdict, run_with)
+        except SessionEnded as ended:
+            self._end(ended)
+            return
+        self.record.final_verification = verdict
+        if not verdict.passed:
+            reason = verdict.reason or "wrong output"
+            self._end(SessionEnded(Status.WRONG_OUTPUT, "verify_rest", reason))
+
+    def profile(self, directory: Path) -> profiling.Profile | None:
+        """Profiles a worker that has finished; None if it has failed. Its record stays as it is."""
+        if self._session is None:
+            return None
+        self.resume()
+        taken = profiling.take(self._session, directory, self.record.latencies_ms)
+        self.close()
+        return taken
+
+    def close(self) -> None:
+        """Ends the worker if it is still there."""
+        self._session = None
+        self._stack.close()
+
+    def resident_bytes(self) -> int:
+        """Returns the memory that the worker holds now."""
+        return self._session.resident_bytes() if isinstance(self._session, Session) else 0
+
+    def _measure(
+        self, iterations: int, *, device_times: bool = False, **note: Any
+    ) -> dict[str, Any] | None:
+        if self._session is None:
+            return None
+        self._track.note(**note)
+        try:
+            answer = self._session.call("measure", iterations=iterations, device_times=device_times)
+        except SessionEnded as ended:
+            self._end(ended)
+            return None
+        block: dict[str, Any] = answer["block"]
+        return block
+
+    def _load_arguments(self) -> Mapping[str, Any]:
+        competitor, model = self.trial.competitor, self.trial.case.model
+        return {
+            "implementation": competitor.backend.implementation,
+            "context": {
+                "compiler": competitor.compiler.name,
+                "options": list(competitor.options),
+                "device": attrs.asdict(self.trial.device, value_serializer=_plain),
+                "threads": self._settings.threads,
+                "work_dir": str(self._work_dir),
+                "exported": self.trial.program.paths if self.trial.program else {},
+            },
+            "module_path": model.model_impl.module_path,
+            "parameters": dict(model.model_parameters),
+            "inputs": [str(path) for path in self._artifacts.inputs],
+        }
+
+    def _verify(self, session: Session | InProcessSession, which: str) -> Verification:
+        """Judges the outputs of the last execution; a wrong one ends the participation."""
+        directory = self._work_dir / which
+        answer = session.call("outputs", directory=str(directory))
+        _note_report(self.record, answer)
+        self.record.facts = answer["facts"]
+        self._outputs = [directory / file["file"] for file in answer["files"]]
+        verification = self._judge.verify(self._outputs)
+        if not verification.passed:
+            reason = verification.reason or "wrong output"
+            self._end(SessionEnded(Status.WRONG_OUTPUT, f"verify_{which}", reason))
+        return verification
+
+    def _measure_parts(self) -> None:
+        """Measures prefill and decode of a model that generates."""
+        if self._session is None or not self._judge.generates:
+            return
+        self._track.note(part="generation")
+        found, ended = generation_times.take(
+            self._session, self._work_dir / "parts", self.record.latencies_ms, self._judge.verify
+        )
+        self.record.generation = found
+        self.record.phases = found.phases or self.record.phases
+        if ended is not None and ended.status in (Status.CRASHED, Status.TIMEOUT):
+            self.close()
+
+    def _end(self, ended: SessionEnded) -> None:
+        note_end(self.record, ended)
+        self.close()
+
+
+def note_end(record: ProcessRecord, ended: SessionEnded) -> None:
+    """Writes down how a session ended early."""
+    record.status, record.phase, record.reason = ended.status, ended.phase, ended.reason
+    record.traceback = ended.report.get("traceback")
+    _note_report(record, ended.report)
+
+
+def _note_report(record: ProcessRecord, report: Mapping[str, Any]) -> None:
+    record.phases = report.get("phases", record.phases)
+    peak = report.get("host_memory_peak_bytes")
+    record.host_memory_peak_bytes = peak or record.host_memory_peak_bytes
+
+
+def _plain(_: Any, __: Any, value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value

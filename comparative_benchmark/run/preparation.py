@@ -1,0 +1,268 @@
+"""Fetches or makes the inputs, truth and reference of each workload before anything is timed.
+
+What a lock file names is fetched, all else is made here, in workers of its own. All of it happens
+before the first trial, so that it neither disturbs a measurement nor counts towards the memory of
+one. It is made on the CPU, whatever is measured.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import attrs
+
+from comparative_benchmark.backends.api import BackendInfo, backends
+from comparative_benchmark.results.outcome import Status
+from comparative_benchmark.run.environments import Environment
+from comparative_benchmark.run.fetching import Fetching
+from comparative_benchmark.run.in_process import InProcessSession
+from comparative_benchmark.run.session import Session, SessionEnded
+from comparative_benchmark.run.settings import RunSettings
+from comparative_benchmark.run.trial import Trial
+from openxla.benchmark.artifacts import user_inputs, workload_store
+from openxla.benchmark.artifacts.user_inputs import UserInputError
+from openxla.benchmark.artifacts.workload_cost import WorkloadCost
+from openxla.benchmark.artifacts.workload_store import ArtifactError, WorkloadArtifacts
+from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType, TensorSpec
+from openxla.benchmark.models import architectures
+from openxla.benchmark.workloads import generated_tokens
+
+# JAX, op by op, compiles each operation for each shape: three quarters of the time of a truth.
+_QUICK_FIRST = (ModelFrameworkType.PYTORCH, ModelFrameworkType.TF_V2, ModelFrameworkType.JAX)
+
+
+class Preparation:
+    """Artifacts of each workload, or why a case has none.
+
+    `artifacts` is keyed by workload digest, `failures` by case name.
+    """
+
+    def __init__(self, settings: RunSettings, announce: Callable[[str], None]) -> None:
+        self.artifacts: dict[str, WorkloadArtifacts] = {}
+        self.failures: dict[str, SessionEnded] = {}
+        self._settings = settings
+        self._announce = announce
+        # What is under the root directory, and workloads whose locked artifacts can not be had.
+        self._local: dict[str, WorkloadArtifacts | ArtifactError | None] = {}
+        self._refused: dict[str, SessionEnded] = {}
+        self._fetching = Fetching(
+            announce,
+            locks=None if settings.use_locks and not settings.generate_artifacts else {},
+            only_local=settings.use_only_local,
+            programs=settings.exported_programs,
+        )
+        self._sessions = ExitStack()
+        self._session: Session | InProcessSession | None = None
+        self._session_runs: tuple[BackendInfo, Environment | None] | None = None
+        self._work_dir = Path()
+
+    def run(self, trials: Sequence[Trial]) -> None:
+        """Prepares the workloads of all trials; what fails is kept in `failures`."""
+        with tempfile.TemporaryDirectory(prefix="cbs-prepare-") as work_dir, self._sessions:
+            self._work_dir = Path(work_dir)
+            # What is locked comes first: it serves the models of other frameworks, too.
+            ordered = sorted(
+                _by_reference(trials), key=lambda trial: not self._fetching.is_locked(trial.case)
+            )
+            self._fetching.fetch([(trial, self._lacks(trial)) for trial in ordered])
+            for trial in ordered:
+                if trial.workload.digest not in self.artifacts:
+                    self._prepare(trial)
+
+    def with_program(self, trial: Trial) -> Trial:
+        """Returns a trial with the published program that it is to start from, if it is.
+
+        Raises:
+          SessionEnded: there is none, or it can not be had.
+        """
+        try:
+            return attrs.evolve(trial, program=self._fetching.program(trial))
+        except ArtifactError as error:
+            raise SessionEnded(Status.FAILED, "artifacts", str(error)) from error
+
+    def _prepare(self, trial: Trial) -> None:
+        case, workload = trial.case, trial.workload
+        if case.name in self.failures:
+            return
+        if workload.digest in self._refused:
+            self.failures[case.name] = self._refused[workload.digest]
+            return
+        try:
+            found = None if self._settings.generate_artifacts else self._found(trial)
+            self.artifacts[workload.digest] = found or self._generate(trial)
+        except SessionEnded as ended:
+            self._drop_session()
+            self.failures[case.name] = ended
+        except (ArtifactError, UserInputError, OSError) as error:
+            self.failures[case.name] = SessionEnded(Status.FAILED, "artifacts", str(error))
+
+    def _found(self, trial: Trial) -> WorkloadArtifacts | None:
+        """Returns what is here, or what is locked: that has precedence over what was made here."""
+        local = self._find(trial)
+        if not self._fetching.is_locked(trial.case):
+            if isinstance(local, ArtifactError):
+                raise local
+            return local
+        try:
+            self._fetching.install_checkpoint(trial)
+            if isinstance(local, WorkloadArtifacts) and self._fetching.is_current(local):
+                return local
+            installed = self._fetching.install(trial)
+        except (ArtifactError, OSError) as error:
+            # A truth made here must not take the place of one that is locked.
+            self._refused[trial.workload.digest] = SessionEnded(
+                Status.FAILED, "artifacts", str(error)
+            )
+            raise
+        if installed is not None:
+            return installed
+        if isinstance(local, ArtifactError):
+            raise local
+        return local
+
+    def _lacks(self, trial: Trial) -> bool:
+        """Returns whether inputs and truth that are locked for a trial are not in their place."""
+        if not self._fetching.is_locked(trial.case):
+            return False
+        local = self._find(trial)
+        return not (isinstance(local, WorkloadArtifacts) and self._fetching.is_current(local))
+
+    def _find(self, trial: Trial) -> WorkloadArtifacts | ArtifactError | None:
+        """Returns what is under the root directory, or what is wrong with it; looks once."""
+        digest = trial.workload.digest
+        if digest not in self._local:
+            try:
+                self._local[digest] = workload_store.find(
+                    trial.workload, locked=self._fetching.locked
+                )
+            except ArtifactError as error:
+                self._local[digest] = error
+        return self._local[digest]
+
+    def _generate(self, trial: Trial) -> WorkloadArtifacts:
+        case, workload = trial.case, trial.workload
+        if self._settings.use_only_local:
+            raise ArtifactError(
+                f"no artifacts of {workload.id} in {workload_store.directory_of(workload)}; "
+                "run without --no-download, or with --generate-artifacts"
+            )
+        self._announce(f"inputs and truth of {workload.label}")
+        backend, environment = _reference_backend(trial)
+        session = self._session_for(backend, environment)
+        directory = workload_store.new_directory(workload)
+        try:
+            answer = session.call(
+                "prepare",
+                module_path=case.model.model_impl.module_path,
+                parameters=dict(case.model.model_parameters),
+                reference=backend.reference,
+                directory=str(directory),
+                input_data=case.input_data.name,
+                input_files=_input_files(case),
+                generates=generated_tokens(case) is not None,
+            )
+            _check_outputs(case, answer["files"]["reference"])
+            return workload_store.publish(
+                directory,
+                workload=workload,
+                case=case,
+                versions=answer["versions"],
+                cost=WorkloadCost(**answer["cost"]),
+            )
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def _session_for(
+        self, backend: BackendInfo, environment: Environment | None
+    ) -> Session | InProcessSession:
+        """Returns a session for that reference; one serves all workloads of a framework."""
+        session = self._session
+        if session is None or self._session_runs != (backend, environment):
+            self._drop_session()
+            log_file = self._settings.log_dir / f"prepare-{backend.name}.log"
+            session = self._settings.for_truth().open_session(
+                backend,
+                environment,
+                work_dir=self._work_dir,
+                cache_dir=self._work_dir,
+                log_file=log_file,
+            )
+            self._sessions.push(session)
+            self._session, self._session_runs = session, (backend, environment)
+        session.renew()
+        return session
+
+    def _drop_session(self) -> None:
+        self._session = self._session_runs = None
+        self._sessions.close()
+
+
+def _by_reference(trials: Sequence[Trial]) -> list[Trial]:
+    """Returns the trials framework by framework, so that one worker serves each framework.
+
+    Those with the quickest op-by-op runs come first, and make what is shared; of a framework's
+    trials, those whose competitor brings its own reference.
+    """
+    return sorted(
+        trials,
+        key=lambda trial: (
+            _rank(trial.case.model.model_impl.framework_type),
+            trial.competitor.backend.reference is None,
+        ),
+    )
+
+
+def _rank(framework: ModelFrameworkType) -> int:
+    return _QUICK_FIRST.index(framework) if framework in _QUICK_FIRST else len(_QUICK_FIRST)
+
+
+def _reference_backend(trial: Trial) -> tuple[BackendInfo, Environment | None]:
+    """Returns who computes a trial's truth, and where: in our environment, if it can be there."""
+    framework = trial.case.model.model_impl.framework_type
+    own = trial.competitor.backend
+    for backend in (own, *backends().values()):
+        if backend.reference and framework in backend.modules:
+            missing = backend.missing_modules(framework)
+            if missing and not trial.competitor.missing_modules(framework):
+                return backend, trial.competitor.environment
+            if missing:
+                raise ArtifactError(
+                    f"the truth of a {framework.value} model needs {', '.join(missing)}: "
+                    f"run {backend.install}"
+                )
+            return backend, None
+    raise ArtifactError(f"no backend computes the truth of {framework.value} models")
+
+
+def _input_files(case: BenchmarkCase) -> list[str]:
+    """Returns the files of inputs that a user gave; none if the model makes its own.
+
+    Raises:
+      UserInputError: they are not any more what they were when the case was made.
+    """
+    data = case.input_data
+    if data.content_sha256 is None:
+        return []
+    directory = Path(data.source_url)
+    if user_inputs.read(directory).sha256 != data.content_sha256:
+        raise UserInputError(f"the inputs in {directory} have changed meanwhile")
+    return [str(path) for path in user_inputs.files_of(directory)]
+
+
+def _check_outputs(case: BenchmarkCase, files: Sequence[dict[str, object]]) -> None:
+    """Raises when a model's outputs are not what its architecture declares."""
+    implementation = case.model.model_impl
+    if implementation.architecture is None:
+        return
+    architecture = architectures.get(implementation.architecture)
+    due = list(architecture.output_specs(case.model.model_parameters))
+    got = [TensorSpec(shape=file["shape"], dtype=str(file["dtype"])) for file in files]
+    if got != due:
+        raise SessionEnded(
+            Status.WRONG_OUTPUT,
+            "reference",
+            f"the model gives {', '.join(map(str, got))} where {architecture.name} declares "
+            f"{', '.join(map(str, due))}",
+        )

@@ -1,0 +1,298 @@
+"""The scheduler: competitors of one workload measured against each other.
+
+A race has replicates; in each, a competitor gets one fresh process. A replicate goes through
+
+    start each (order shuffled) -> warm up each, alone -> rounds: a block of each (order shuffled)
+
+and all workers but the one at work are stopped (SIGSTOP), so that they can not take cycles from it.
+Interleaving makes the drift of the machine hit all competitors alike; fresh processes show the
+variance between processes, which more iterations in one process do not (Kalibera and Jones 2013,
+"Rigorous benchmarking in reasonable time"; measured here: 1.7 % for XLA).
+
+The first replicates are a pilot: from their spread follows how many more a competitor takes part in
+(see `sufficiency`), as far as its budget allows.
+
+Where the workers do not fit into memory together, a replicate goes through as many as do at a time,
+and the result says that not all were interleaved.
+"""
+
+import random
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import attrs
+
+from comparative_benchmark.machine import memory
+from comparative_benchmark.machine.gpu_memory import GpuMemory
+from comparative_benchmark.results.outcome import TrialOutcome
+from comparative_benchmark.run.participant import Participant
+from comparative_benchmark.run.settings import RunSettings
+from comparative_benchmark.run.sufficiency import why_enough
+from comparative_benchmark.run.trace import Timeline
+from comparative_benchmark.run.trial import Trial
+from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
+from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
+
+# A worker may grow by so much while it is measured.
+_MEMORY_MARGIN = 1.3
+
+LogFile = Callable[[Trial, int], Path]
+
+
+class Race:
+    """Runs the trials of one workload; `outcomes` holds what came of each, in their order."""
+
+    def __init__(
+        self,
+        trials: Sequence[Trial],
+        artifacts: WorkloadArtifacts,
+        settings: RunSettings,
+        log_file: LogFile,
+        say: Callable[[str], None],
+        profile_dir: Path | None = None,
+    ) -> None:
+        self.outcomes = {
+            trial.key: TrialOutcome(
+                artifact_digests=artifacts.digests,
+                artifact_source=artifacts.origin,
+                program_source=trial.program.source if trial.program else None,
+                workload_cost=artifacts.cost,
+            )
+            for trial in trials
+        }
+        self._trials = list(trials)
+        self._artifacts = artifacts
+        self._settings = settings
+        self._log_file = log_file
+        self._say = say
+        self._profile_dir = profile_dir
+        self._timeline = Timeline()
+        self._interleaved = len(self._trials) > 1 and not settings.in_process
+
+    def run(self) -> None:
+        """Runs replicates until the sampling rule is content."""
+        rule = self._settings.sampling
+        with tempfile.TemporaryDirectory(prefix="cbs-race-", ignore_cleanup_errors=True) as folder:
+            if isinstance(rule, FixedCounts):
+                self._run_fixed(rule, Path(folder))
+            elif isinstance(rule, CompileOnly):
+                self._compile_only(rule, Path(folder))
+            else:
+                self._race(rule, Path(folder))
+        self._write_timeline()
+
+    def _run_fixed(self, rule: FixedCounts, folder: Path) -> None:
+        for trial in self._trials:
+            started = time.monotonic()
+            participant = self._participant(trial, 0, folder)
+            participant.start()
+            participant.warm_up(rule.warmup_iterations)
+            participant.measure_block(0, rule.iterations)
+            participant.finish()
+            self._keep(participant, time.monotonic() - started)
+            self._profile(participant)
+            participant.close()
+            self.outcomes[trial.key].stop_reason = "fixed"
+
+    def _compile_only(self, rule: CompileOnly, folder: Path) -> None:
+        """Compiles with empty caches, then with those that this left, again and again."""
+        order = random.Random(rule.seed)  # noqa: S311  # an order, no secret
+        for pair in range(rule.pairs):
+            for trial in order.sample(self._trials, len(self._trials)):
+                for step in range(2):
+                    if self.outcomes[trial.key].ended:
+                        break
+                    started = time.monotonic()
+                    participant = self._participant(
+                        trial, 2 * pair + step, folder / f"pair-{pair}", cold=step == 0
+                    )
+                    participant.start()
+                    participant.verify_rest()
+                    participant.close()
+                    self._keep(participant, time.monotonic() - started)
+                self.outcomes[trial.key].stop_reason = "compile_only"
+
+    def _race(self, rule: SamplingRule, folder: Path) -> None:
+        for replicate in range(rule.max_processes):
+            pending = self._pending(rule, replicate)
+            if not pending:
+                break
+            self._replicate(rule, replicate, pending, folder)
+        self._note_race(rule)
+
+    def _pending(self, rule: SamplingRule, replicate: int) -> list[Trial]:
+        """Returns the trials that take part in that replicate.
+
+        The baseline goes on, whatever it needs itself, as long as it is needed to pair with.
+        """
+        good = [trial for trial in self._trials if not self.outcomes[trial.key].ended]
+        if replicate < rule.min_processes:
+            return good
+        baseline = self._baseline(good)
+        pending = []
+        for trial in good:
+            outcome = self.outcomes[trial.key]
+            if outcome.stop_reason is None:
+                paired = baseline is not None and trial is not baseline
+                other = self.outcomes[baseline.key] if baseline and paired else None
+                reason = why_enough(outcome, other, rule, alone=len(good) == 1)
+                if reason is None and outcome.wall_s > rule.trial_budget_s:
+                    reason = "budget"
+                outcome.stop_reason = reason
+            if outcome.stop_reason is None:
+                pending.append(trial)
+        if baseline and pending and baseline not in pending:
+            pending.append(baseline)
+        return pending
+
+    def _baseline(self, good: Sequence[Trial]) -> Trial | None:
+        """Returns the trial that ratios will be taken against; the first one if none was named."""
+        if not self._interleaved or len(good) < 2:
+            return None
+        named = (trial for trial in good if str(trial.competitor) == self._settings.baseline)
+        return next(named, good[0])
+
+    def _replicate(
+        self, rule: SamplingRule, replicate: int, trials: Sequence[Trial], folder: Path
+    ) -> None:
+        """Gives each trial one fresh process and measures them in turns."""
+        order = random.Random(f"{rule.seed}/{replicate}")  # noqa: S311  # an order, no secret
+        waiting = order.sample(list(trials), len(trials))
+        while waiting:
+            started = time.monotonic()
+            group: list[Participant] = []
+            on_gpu = self._settings.device.accelerator_type != "cpu"
+            gpu = GpuMemory() if on_gpu else None
+            try:
+                while waiting and (not group or self._fits(group, gpu)):
+                    group.append(self._participant(waiting.pop(0), replicate, folder))
+                    self._start(group[-1], rule)
+                self._rounds(rule, group, order)
+                for participant in group:
+                    participant.finish()
+                for participant in group:
+                    self._keep(participant, (time.monotonic() - started) / len(group))
+                if self._profile_dir is not None:
+                    self._profile_last(rule, replicate, group, is_all=not waiting)
+            finally:
+                for participant in group:
+                    participant.close()
+
+    def _profile_last(
+        self, rule: SamplingRule, replicate: int, group: Sequence[Participant], *, is_all: bool
+    ) -> None:
+        """Profiles the workers whose trials have had their last process.
+
+        While others of the replicate have not been measured yet nobody knows which these are:
+        then all are, and a later process's profile takes the place of this one.
+        """
+        following: list[Trial] = []
+        if replicate + 1 < rule.max_processes and (is_all or replicate + 1 < rule.min_processes):
+            following = self._pending(rule, replicate + 1)
+        for participant in group:
+            if participant.trial not in following:
+                self._profile(participant)
+
+    def _profile(self, participant: Participant) -> None:
+        if self._profile_dir is None:
+            return
+        trial = participant.trial
+        taken = participant.profile(self._profile_dir / self._log_file(trial, 0).stem)
+        if taken is not None:
+            self.outcomes[trial.key].profile = attrs.asdict(taken)
+
+    def _write_timeline(self) -> None:
+        """Writes when which worker did what; its loss costs no result."""
+        if self._profile_dir is None:
+            return
+        path = self._profile_dir / f"{self._log_file(self._trials[0], 0).stem}.timeline.json"
+        try:
+            self._timeline.write(path)
+        except OSError as error:
+            self._say(f"the time line can not be written: {error}")
+            return
+        for outcome in self.outcomes.values():
+            outcome.timeline = str(path)
+
+    def _fits(self, group: Sequence[Participant], gpu: GpuMemory | None) -> bool:
+        """Tells whether one more worker fits beside those that are there, on host and GPU."""
+        if self._settings.in_process:
+            return False
+        largest = max(participant.resident_bytes() for participant in group)
+        if largest * _MEMORY_MARGIN >= memory.default_limit_bytes():
+            lacking = "memory"
+        elif gpu is not None and not gpu.has_room(_MEMORY_MARGIN):
+            lacking = "the GPU's memory"
+        else:
+            return True
+        if self._interleaved:
+            self._say(
+                f"the competitors do not fit into {lacking} together: not all are interleaved"
+            )
+        self._interleaved = False
+        return False
+
+    def _start(self, participant: Participant, rule: SamplingRule) -> None:
+        """Starts and warms up; the worker is stopped before the next one starts."""
+        participant.start()
+        participant.warm_up_until_steady(rule)
+        participant.pause()
+
+    def _rounds(
+        self, rule: SamplingRule, participants: Sequence[Participant], order: random.Random
+    ) -> None:
+        deadline = time.monotonic() + rule.round_budget_s * len(participants)
+        for index in range(rule.max_rounds):
+            alive = [participant for participant in participants if participant.alive]
+            if index >= rule.min_rounds:
+                late = "budget" if time.monotonic() > deadline else None
+                for participant in alive:
+                    participant.record.stop_reason = late or participant.why_enough_rounds(rule)
+                if all(participant.record.stop_reason for participant in alive):
+                    return
+            for participant in order.sample(alive, len(alive)):
+                participant.resume()
+                participant.measure_block(
+                    index, participant.iterations_per_block, refresh=len(alive) > 1
+                )
+                participant.pause()
+        for participant in participants:
+            if participant.alive:
+                participant.record.stop_reason = participant.record.stop_reason or "rounds"
+
+    def _participant(
+        self, trial: Trial, replicate: int, folder: Path, *, cold: bool | None = None
+    ) -> Participant:
+        label = f"{self._trials.index(trial)}"
+        work_dir = folder / label / f"process-{replicate}"
+        cache_dir = folder / label / "cache"
+        for directory in (work_dir, cache_dir):
+            directory.mkdir(parents=True, exist_ok=True)
+        return Participant(
+            trial,
+            self._artifacts,
+            self._settings,
+            work_dir=work_dir,
+            cache_dir=cache_dir,
+            log_file=self._log_file(trial, replicate),
+            cold=replicate == 0 if cold is None else cold,
+            track=self._timeline.process(f"{trial}, process {replicate}"),
+        )
+
+    def _keep(self, participant: Participant, wall_s: float) -> None:
+        outcome = self.outcomes[participant.trial.key]
+        outcome.add(participant.record)
+        outcome.wall_s += wall_s
+
+    def _note_race(self, rule: SamplingRule) -> None:
+        """Writes down why sampling stopped, and whether rounds may be paired."""
+        race_id = uuid.uuid4().hex[:12]
+        for outcome in self.outcomes.values():
+            # What failed did not stop for any reason of ours; its status says why it ended.
+            outcome.stop_reason = None if outcome.ended else outcome.stop_reason or "processes"
+            outcome.race = {"interleaved": self._interleaved, "seed": rule.seed}
+            if self._interleaved:
+                outcome.race["id"] = race_id

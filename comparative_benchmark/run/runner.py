@@ -1,0 +1,218 @@
+"""A run: plan the trials, prepare their artifacts, run them one by one, keep each result."""
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import attrs
+
+from comparative_benchmark.machine.host import describe, git_revision, python_environment
+from comparative_benchmark.results.outcome import ProcessRecord, Status, TrialOutcome
+from comparative_benchmark.results.records import Record, TrialKey, key_of
+from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.run.participant import note_end
+from comparative_benchmark.run.preparation import Preparation
+from comparative_benchmark.run.race import Race
+from comparative_benchmark.run.recording import to_record
+from comparative_benchmark.run.session import SessionEnded
+from comparative_benchmark.run.settings import RunSettings
+from comparative_benchmark.run.trial import Competitor, Trial
+from comparative_benchmark.stats.sampling_rule import FixedCounts, SamplingRule
+from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
+from openxla.benchmark.workloads import workload_of
+
+
+class Observer(Protocol):
+    """Is told what happens while it happens."""
+
+    def preparing(self, what: str) -> None:
+        """Artifacts are being made."""
+
+    def say(self, message: str) -> None:
+        """Something that the user should know."""
+
+    def race_started(self, trials: Sequence[Trial], position: int, total: int) -> None:
+        """The trials of a workload begin; the first one has that position, counted from 1."""
+
+    def trial_finished(self, record: Record, position: int, total: int) -> None:
+        """A trial has ended, and its result is on disk."""
+
+
+@attrs.frozen(kw_only=True)
+class Plan:
+    """Trials in the order in which they run, and the competitors that no case fits."""
+
+    trials: list[Trial]
+    idle: list[Competitor]
+
+
+def plan(
+    cases: Sequence[BenchmarkCase], competitors: Sequence[Competitor], device: DeviceSpec
+) -> Plan:
+    """Pairs each case with each competitor that takes its framework, workload by workload.
+
+    Raises:
+      DefinitionError: a case is malformed.
+    """
+    workloads = {case.name: workload_of(case) for case in cases}
+    trials = [
+        Trial(case=case, workload=workloads[case.name], competitor=competitor, device=device)
+        for case in cases
+        for competitor in competitors
+        if case.model.model_impl.framework_type in competitor.backend.modules
+    ]
+    order = list(dict.fromkeys(trial.workload.digest for trial in trials))
+    trials.sort(key=lambda trial: order.index(trial.workload.digest))
+    used = {str(trial.competitor) for trial in trials}
+    return Plan(trials=trials, idle=[c for c in competitors if str(c) not in used])
+
+
+def execute(
+    trials: Sequence[Trial],
+    settings: RunSettings,
+    results: ResultsFile,
+    observer: Observer,
+    *,
+    command: Sequence[str],
+    resume: bool = False,
+) -> list[Record]:
+    """Runs trials and returns their records; each is on disk before the next trial starts.
+
+    Args:
+      trials: what to run, in order.
+      settings: of the run.
+      results: where results go.
+      observer: is told of progress.
+      command: what the user typed, kept with the results.
+      resume: leave out trials that have an `ok` result in the file; their records are returned.
+
+    Raises:
+      ResultsFileError: the file can not be written.
+    """
+    done = {key_of(r): r for r in results.records() if r["status"] == "ok"} if resume else {}
+    run_id = results.start_run(
+        execution_environment={
+            "python_environment": python_environment(),
+            "host": describe(threads=settings.threads, cpus=settings.cpus),
+            "git_revision": git_revision(),
+            "environments": _environments(trials),
+        },
+        command=command,
+    )
+    pending = [trial for trial in trials if trial.key not in done]
+    preparation = Preparation(settings, observer.preparing)
+    preparation.run([trial for trial in pending if not _missing(trial, settings)])
+    records: dict[TrialKey, Record] = dict(done)
+    started, position, left = time.monotonic(), 0, len(pending)
+    for group in _workload_groups(trials, settings):
+        racing = [trial for trial in group if trial.key not in done]
+        position += len(group) - len(racing)
+        if racing:
+            observer.race_started(racing, position + 1, len(trials))
+        rationed = _rationed(settings, time.monotonic() - started, left)
+        left -= len(racing)
+        outcomes = _outcomes(racing, preparation, rationed, run_id, observer)
+        for trial in racing:
+            position += 1
+            record = to_record(trial, outcomes[trial.key], run_id=run_id)
+            results.append(record)
+            records[trial.key] = record
+            observer.trial_finished(record, position, len(trials))
+    return [records[trial.key] for trial in trials]
+
+
+def _rationed(settings: RunSettings, spent_s: float, left: int) -> RunSettings:
+    """Returns settings where a trial has its even share of what is left of the run's budget."""
+    rule = settings.sampling
+    if not isinstance(rule, SamplingRule) or rule.run_budget_s is None or not left:
+        return settings
+    share_s = max(0.0, rule.run_budget_s - spent_s) / left
+    limited = attrs.evolve(rule, trial_budget_s=min(rule.trial_budget_s, share_s))
+    return attrs.evolve(settings, sampling=limited)
+
+
+def _environments(trials: Sequence[Trial]) -> dict[str, Any]:
+    """Returns what is installed in the other environments of a run, by their names."""
+    found = {trial.competitor.environment for trial in trials}
+    return {
+        environment.name: {
+            "python": environment.python,
+            "python_version": environment.python_version,
+            "python_environment": list(environment.packages),
+        }
+        for environment in sorted(filter(None, found), key=lambda item: item.name)
+    }
+
+
+def _workload_groups(trials: Sequence[Trial], settings: RunSettings) -> list[list[Trial]]:
+    """Returns the trials by workload; one by one where counts are fixed and nothing is raced."""
+    if isinstance(settings.sampling, FixedCounts):
+        return [[trial] for trial in trials]
+    groups: dict[str, list[Trial]] = {}
+    for trial in trials:
+        groups.setdefault(trial.workload.digest, []).append(trial)
+    return list(groups.values())
+
+
+def _outcomes(
+    trials: Sequence[Trial],
+    preparation: Preparation,
+    settings: RunSettings,
+    run_id: str,
+    observer: Observer,
+) -> dict[TrialKey, TrialOutcome]:
+    """Races the trials of one workload that can run, and says of the others why they can not."""
+    outcomes = {}
+    ready = []
+    for trial in trials:
+        artifacts = preparation.artifacts.get(trial.workload.digest)
+        if missing := _missing(trial, settings):
+            outcomes[trial.key] = _ended(missing)
+        elif artifacts is None:
+            outcomes[trial.key] = _ended(preparation.failures[trial.case.name])
+        else:
+            try:
+                ready.append(preparation.with_program(trial))
+            except SessionEnded as ended:
+                outcomes[trial.key] = _ended(ended)
+    if ready:
+        log_dir = settings.log_dir / run_id
+        artifacts = preparation.artifacts[ready[0].workload.digest]
+        profile_dir = settings.profile_dir / run_id if settings.profile else None
+        race = Race(ready, artifacts, settings, _log_files(log_dir), observer.say, profile_dir)
+        race.run()
+        outcomes |= race.outcomes
+    return outcomes
+
+
+def _log_files(directory: Path) -> Callable[[Trial, int], Path]:
+    def log_file(trial: Trial, replicate: int) -> Path:
+        name = re.sub(r"[^\w.+-]+", "-", "-".join((trial.case.model.name, *trial.key[1:])))
+        return directory / f"{name}{f'.{replicate}' if replicate else ''}.log"
+
+    return log_file
+
+
+def _missing(trial: Trial, settings: RunSettings) -> SessionEnded | None:
+    """Says what is not installed that a trial needs."""
+    backend = trial.competitor.backend
+    missing = trial.competitor.missing_modules(
+        trial.case.model.model_impl.framework_type, from_program=settings.exported_programs
+    )
+    if not missing:
+        return None
+    names, environment = ", ".join(missing), trial.competitor.environment
+    reason = f"{names} not installed; run {backend.install}"
+    if environment is not None:
+        reason = (
+            f"{names} not installed in the environment {environment.name}: {environment.python}"
+        )
+    return SessionEnded(Status.UNSUPPORTED, "import", reason)
+
+
+def _ended(ended: SessionEnded) -> TrialOutcome:
+    record = ProcessRecord()
+    note_end(record, ended)
+    return TrialOutcome(processes=[record])

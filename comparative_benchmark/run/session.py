@@ -1,0 +1,281 @@
+"""One worker process, from its start to its certain end.
+
+A session moves from `started` through any number of commands to `ended`. Each command has a
+deadline for each phase that the worker announces; the whole session has one, too. Whatever ends a
+session early is told by one exception, `SessionEnded`, with status, phase and evidence, and leaves
+no process behind: the worker's process group is killed, and so is whatever left the group.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import attrs
+
+from comparative_benchmark.machine import memory
+from comparative_benchmark.machine.gpu_users import SESSION_VARIABLE
+from comparative_benchmark.results.outcome import Status
+from comparative_benchmark.run.trace import ProcessTrack, Timeline
+from comparative_benchmark.worker.protocol import Decoder, Message, ProtocolError, encode
+
+# CPUs that a worker pins itself to before it imports anything: libraries count them at import.
+CPUS_VARIABLE = "CBS_CPUS"
+_POLL_S = 0.1
+# Looking at a worker's memory takes time from a core that it may be using.
+_MEASURING_POLL_S = 0.25
+
+
+class SessionEnded(Exception):  # noqa: N818  # an end is not always an error
+    """The worker failed or is gone."""
+
+    def __init__(
+        self, status: Status, phase: str, reason: str, report: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.phase = phase
+        self.reason = reason
+        self.report = dict(report or {})
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """What a session may use.
+
+    Attributes:
+      deadline_s: seconds for all of it.
+      phase_deadlines_s: seconds for a phase, by name; others have only the overall deadline.
+      memory_bytes: resident memory of the worker and its children.
+    """
+
+    deadline_s: float = 3600.0
+    phase_deadlines_s: Mapping[str, float] = attrs.field(factory=dict)
+    memory_bytes: int = attrs.field(factory=memory.default_limit_bytes)
+
+
+class Session:
+    """A worker process and the pipes to it; use as a context manager."""
+
+    def __init__(
+        self,
+        *,
+        limits: Limits,
+        log_file: Path,
+        environment: Mapping[str, str],
+        python: str = sys.executable,
+        track: ProcessTrack | None = None,
+    ) -> None:
+        self._limits = limits
+        # Without a time line that anyone asked for, what it records goes nowhere.
+        self._track = track or Timeline().process(log_file.stem)
+        self._log_file = log_file
+        self._decoder = Decoder()
+        self._id = uuid.uuid4().hex
+        self._phase = "start"
+        self._paused_at: float | None = None
+        self._started = self._phase_started = time.monotonic()
+        self._oom_kills = memory.oom_kill_count()
+        log_file.parent.mkdir(parents=True, exist_ok=True)
+        commands_read, self._commands = os.pipe()
+        self._answers, answers_write = os.pipe()
+        self._pipes_open = True
+        self._track.command("start")
+        try:
+            with log_file.open("ab") as log:
+                self._process = subprocess.Popen(
+                    [
+                        # Without the current directory on the path: in a checkout, folders of
+                        # backends are called like the packages that they import.
+                        *(python, "-P", "-m", "comparative_benchmark.worker"),
+                        *(str(commands_read), str(answers_write)),
+                    ],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=(commands_read, answers_write),
+                    process_group=0,  # Ctrl-C reaches the parent alone, which then ends us
+                    env={**os.environ, **environment, SESSION_VARIABLE: self._id},
+                )
+        finally:
+            os.close(commands_read)
+            os.close(answers_write)
+        try:
+            self._receive("hello")
+            self._track.answered()
+        except BaseException:
+            self.kill()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.resume()
+        if kind is None and self._process.poll() is None:
+            with contextlib.suppress(OSError):
+                os.write(self._commands, encode({"command": "exit", "arguments": {}}))
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=5)
+        self.kill()
+
+    def call(self, command: str, **arguments: Any) -> Message:
+        """Sends a command and returns the worker's answer.
+
+        Raises:
+          SessionEnded: the command failed, or the worker died, hung, or took too much memory.
+        """
+        self._phase, self._phase_started = command, time.monotonic()
+        self._track.command(command, **_shown(arguments))
+        data = encode({"command": command, "arguments": arguments})
+        try:
+            while data:
+                data = data[os.write(self._commands, data) :]
+        except BrokenPipeError:
+            raise self._ended_by_itself() from None
+        answer = self._receive("answer", "error")
+        self._track.answered()
+        if answer["type"] == "error":
+            raise SessionEnded(
+                Status(answer["kind"]), answer["phase"], answer["message"], report=answer
+            )
+        return answer
+
+    def renew(self) -> None:
+        """Starts the overall deadline anew, for a session that serves several workloads."""
+        self._started = time.monotonic()
+
+    def pause(self) -> None:
+        """Stops the worker and its children; deadlines stand still meanwhile."""
+        if self._paused_at is None:
+            self._signal(signal.SIGSTOP)
+            self._paused_at = time.monotonic()
+            self._track.paused()
+
+    def resume(self) -> None:
+        """Lets a stopped worker go on."""
+        if self._paused_at is not None:
+            self._signal(signal.SIGCONT)
+            self._track.resumed()
+            away = time.monotonic() - self._paused_at
+            self._started += away
+            self._phase_started += away
+            self._paused_at = None
+
+    def resident_bytes(self) -> int:
+        """Returns the memory that the worker and its children hold now."""
+        return memory.resident_bytes(self._process.pid)
+
+    def interrupt(self) -> None:
+        """Kills the worker from another thread; the one that waits for it is told, and cleans up.
+
+        The pipes stay open: that thread is reading them.
+        """
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+
+    def kill(self) -> None:
+        """Ends the worker and everything that it started; may be called again."""
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+        self._track.answered()
+        memory.kill_marked(SESSION_VARIABLE, self._id)
+        if self._pipes_open:
+            self._pipes_open = False
+            os.close(self._commands)
+            os.close(self._answers)
+
+    def _receive(self, *types: str) -> Message:
+        """Waits for a message of one of the types, watching deadlines and memory meanwhile."""
+        while True:
+            patience_s = _MEASURING_POLL_S if self._phase == "execute" else _POLL_S
+            readable, _, _ = select.select([self._answers], [], [], patience_s)
+            data = os.read(self._answers, 1 << 20) if readable else b""
+            if data:
+                for message in self._decode(data):
+                    if message["type"] == "phase":
+                        self._enter_phase(message["phase"])
+                    elif message["type"] in types:
+                        return message
+            elif readable or self._process.poll() is not None:
+                raise self._ended_by_itself()
+            self._check_limits()
+
+    def _decode(self, data: bytes) -> list[Message]:
+        try:
+            return self._decoder.feed(data)
+        except ProtocolError as error:
+            self.kill()
+            raise SessionEnded(
+                Status.FAILED, self._phase, f"the worker's answer is garbled: {error}"
+            ) from error
+
+    def _enter_phase(self, phase: str) -> None:
+        self._phase, self._phase_started = phase, time.monotonic()
+        self._track.phase(phase)
+
+    def _check_limits(self) -> None:
+        now, limits = time.monotonic(), self._limits
+        phase_limit = limits.phase_deadlines_s.get(self._phase, limits.deadline_s)
+        for elapsed, limit, what in (
+            (now - self._phase_started, phase_limit, f"the phase {self._phase}"),
+            (now - self._started, limits.deadline_s, "the trial"),
+        ):
+            if elapsed > limit:
+                self.kill()
+                reason = f"{what} took longer than {limit:g} s; allow more with --deadline"
+                raise SessionEnded(Status.TIMEOUT, self._phase, reason)
+        used = self.resident_bytes()
+        if used > limits.memory_bytes:
+            self.kill()
+            reason = (
+                f"the worker used {used / 2**30:.1f} GiB, more than the limit of "
+                f"{limits.memory_bytes / 2**30:.1f} GiB (--memory-limit)"
+            )
+            report = {"host_memory_peak_bytes": used}
+            raise SessionEnded(Status.OUT_OF_MEMORY, self._phase, reason, report)
+
+    def _ended_by_itself(self) -> SessionEnded:
+        """Says how a worker that we did not kill came to its end."""
+        try:
+            code = self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return SessionEnded(
+                Status.CRASHED, self._phase, "the worker closed its pipe and went on"
+            )
+        tail = self._log_tail()
+        if code == -signal.SIGKILL and memory.oom_kill_count() > self._oom_kills:
+            reason = "the kernel killed the worker because memory had run out"
+            return SessionEnded(Status.OUT_OF_MEMORY, self._phase, reason)
+        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        last = f"; its last words: {tail}" if tail else ""
+        return SessionEnded(Status.CRASHED, self._phase, f"the worker ended unasked, {how}{last}")
+
+    def _log_tail(self) -> str:
+        with self._log_file.open("rb") as log:
+            log.seek(max(0, self._log_file.stat().st_size - 2000))
+            lines = log.read().decode(errors="replace").strip().splitlines()
+        # The interpreter's stack dump is in the log; its first line says most.
+        return next((line for line in lines if "Fatal" in line), lines[-1] if lines else "")[:300]
+
+
+def _shown(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the arguments that a time line shows: numbers, not paths."""
+    return {name: value for name, value in arguments.items() if isinstance(value, int)}

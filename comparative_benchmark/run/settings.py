@@ -1,0 +1,121 @@
+"""What holds for all trials of a run, and how a session is opened under it."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+import attrs
+
+from comparative_benchmark.backends.api import BackendInfo
+from comparative_benchmark.machine.host import usable_cpus
+from comparative_benchmark.run.environments import Environment
+from comparative_benchmark.run.in_process import InProcessSession
+from comparative_benchmark.run.session import CPUS_VARIABLE, Limits, Session
+from comparative_benchmark.run.trace import ProcessTrack
+from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
+from openxla.benchmark.def_types import DeviceSpec
+from openxla.benchmark.devices import HOST_CPU
+from openxla.benchmark.root import ROOT_DIR_VARIABLE, root_dir
+
+
+@attrs.frozen(kw_only=True)
+class RunSettings:
+    """Settings of a run.
+
+    Attributes:
+      device: where to run.
+      sampling: how long to warm up and to sample.
+      threads: threads that each backend may use.
+      cpus: CPUs that workers are pinned to; empty for all that this process may use.
+      baseline: name of the competitor that ratios will be taken against, if that is known.
+      limits: of each worker.
+      log_dir: where the workers' output goes.
+      profile: whether the last process of each trial is profiled when it has been measured.
+      profile_dir: where profiles go.
+      generate_artifacts: make artifacts anew even where valid ones are there.
+      use_only_local: never make or fetch artifacts.
+      use_locks: fetch what lock files name; without, all is made here.
+      exported_programs: start backends that can from published programs.
+      in_process: no worker processes, for debugging.
+    """
+
+    device: DeviceSpec
+    sampling: CompileOnly | FixedCounts | SamplingRule = attrs.field(factory=SamplingRule)
+    threads: int = attrs.field(factory=usable_cpus)
+    cpus: tuple[int, ...] = ()
+    baseline: str | None = None
+    limits: Limits = attrs.field(factory=Limits)
+    log_dir: Path = Path("logs")
+    profile: bool = False
+    profile_dir: Path = Path("profiles")
+    generate_artifacts: bool = False
+    use_only_local: bool = False
+    use_locks: bool = True
+    exported_programs: bool = False
+    in_process: bool = False
+
+    def environment(self, backend: BackendInfo, work_dir: Path, cache_dir: Path) -> dict[str, str]:
+        """Returns the environment variables of a worker of that backend.
+
+        One that measures the CPU sees no GPU: frameworks put weights on any that they find.
+        """
+        on_gpu = self.device.accelerator_type != "cpu"
+        fields = {
+            "work_dir": str(work_dir),
+            "cache_dir": str(cache_dir),
+            "threads": str(self.threads),
+            "accelerator": self.device.accelerator_type,
+            # Not "gpu", which JAX takes for AMD's plug-in as well, and fails where that is missing.
+            # A GPU comes first, and so is the default; the CPU is there for what belongs there.
+            "jax_platforms": "cuda,cpu" if on_gpu else "cpu",
+        }
+        # Braces of other texts stay as they are: only our own fields are replaced.
+        filled = {name: _fill(value, fields) for name, value in backend.environment.items()}
+        # In the process of this program, the next worker may be one that needs the GPU.
+        hidden = {} if on_gpu or self.in_process else {"CUDA_VISIBLE_DEVICES": ""}
+        return {
+            **filled,
+            **hidden,
+            ROOT_DIR_VARIABLE: str(root_dir()),
+            "PYTHONUNBUFFERED": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+            "TMPDIR": str(work_dir),
+            CPUS_VARIABLE: ",".join(map(str, self.cpus)),
+        }
+
+    def for_truth(self) -> Self:
+        """Returns the settings of workers that compute truth: on the CPU, whatever is measured."""
+        return self if self.in_process else attrs.evolve(self, device=HOST_CPU)
+
+    def open_session(
+        self,
+        backend: BackendInfo,
+        environment: Environment | None,
+        *,
+        work_dir: Path,
+        cache_dir: Path,
+        log_file: Path,
+        track: ProcessTrack | None = None,
+    ) -> Session | InProcessSession:
+        """Starts a worker for a backend, in another Python environment if one is given.
+
+        Raises:
+          SessionEnded: it did not come up.
+        """
+        variables = self.environment(backend, work_dir, cache_dir)
+        if self.in_process:
+            return InProcessSession(environment=variables)
+        return Session(
+            limits=self.limits,
+            log_file=log_file,
+            environment={**variables, **(environment.variables if environment else {})},
+            python=environment.python if environment else sys.executable,
+            track=track,
+        )
+
+
+def _fill(template: str, fields: Mapping[str, str]) -> str:
+    for name, value in fields.items():
+        template = template.replace(f"{{{name}}}", value)
+    return template

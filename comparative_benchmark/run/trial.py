@@ -1,0 +1,189 @@
+"""A trial (case x backend x device) and how it ended."""
+
+from collections.abc import Sequence
+
+import attrs
+
+from comparative_benchmark.backends.api import (
+    BackendInfo,
+    CompilerInfo,
+    Level,
+    UnknownBackendError,
+    backends,
+    get_backend,
+)
+from comparative_benchmark.judge import quantized_verification
+from comparative_benchmark.run.environments import Environment
+from comparative_benchmark.run.published_program import Program
+from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec, ModelFrameworkType, Workload
+
+# What `--backend` calls all backends that are installed.
+ALL_BACKENDS = "all"
+
+# Case, competitor, device.
+TrialKey = tuple[str, str, str]
+
+
+@attrs.frozen(kw_only=True)
+class Competitor:
+    """A backend with one of its compilers, options of that compiler, and where it is installed."""
+
+    backend: BackendInfo
+    compiler: CompilerInfo
+    options: tuple[str, ...] = ()
+    environment: Environment | None = None
+
+    @property
+    def compiler_label(self) -> str:
+        """Compiler and options, e.g. `inductor+freezing`."""
+        return "+".join([self.compiler.name, *self.options])
+
+    @property
+    def level(self) -> Level:
+        """What it measures: the compiler's own word, or else its backend's."""
+        return self.compiler.level or self.backend.level
+
+    def __str__(self) -> str:
+        where = f"@{self.environment.name}" if self.environment else ""
+        return f"{self.backend.name}:{self.compiler_label}{where}"
+
+    def missing_modules(
+        self, framework: ModelFrameworkType, *, from_program: bool = False
+    ) -> list[str]:
+        """Returns the modules that are not installed where it would run.
+
+        Args:
+          framework: of the model.
+          from_program: whether published programs are wanted; some backends start from none.
+        """
+        compiler = self.compiler.name if from_program and self.backend.starts_from else None
+        if self.environment is None:
+            return self.backend.missing_modules(framework, program_compiler=compiler)
+        needed = self.backend.needed_modules(framework, program_compiler=compiler)
+        return [name for name in needed if name in self.environment.missing]
+
+
+@attrs.frozen(kw_only=True)
+class Trial:
+    """One case by one competitor on one device.
+
+    `program` is the published program that it starts from, None where the backend exports.
+    """
+
+    case: BenchmarkCase
+    workload: Workload
+    competitor: Competitor
+    device: DeviceSpec
+    program: Program | None = attrs.field(default=None, eq=False)
+
+    @property
+    def key(self) -> TrialKey:
+        """What tells it from other trials of a run; `--resume` goes by it."""
+        return (self.case.name, str(self.competitor), self.device.name)
+
+    @property
+    def precision(self) -> str | None:
+        """What it computes in: the data type, unless the compiler or the case quantises."""
+        return self.competitor.compiler.precision or self.workload.data_type or self.case.data_type
+
+    @property
+    def verify_parameters(self) -> dict[str, float]:
+        """Those of the case, with the limits of a quantised precision."""
+        return quantized_verification.parameters_for(
+            self.competitor.compiler.precision,
+            self.workload.data_type,
+            self.case.verify_parameters,
+        )
+
+    def __str__(self) -> str:
+        return f"{self.case.model.name} {self.competitor}"
+
+
+def parse_competitors(text: str, accelerator: str) -> list[Competitor]:
+    """Returns the competitors that `a,b:compiler,c:compiler+option` names.
+
+    A backend without a compiler stands for all its default compilers for that accelerator; `all`
+    for those of every installed backend.
+
+    Raises:
+      UnknownBackendError: a name is unknown; the message gives the choices.
+    """
+    found: dict[str, Competitor] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        if item == ALL_BACKENDS:
+            every, _ = installed_competitors(accelerator)
+            found |= {str(competitor): competitor for competitor in every}
+            continue
+        name, _, compiler = item.partition(":")
+        compilers = [compiler] if compiler else []
+        for competitor in competitors_of(get_backend(name), compilers, accelerator):
+            found[str(competitor)] = competitor
+    if not found:
+        raise UnknownBackendError(f"no backend given; choices are {', '.join(backends())}")
+    return list(found.values())
+
+
+def installed_competitors(
+    accelerator: str, *, variants: bool = True
+) -> tuple[list[Competitor], dict[str, str]]:
+    """Returns the usual competitors of all installed backends, and of the others how to get them.
+
+    A backend counts as installed when it can run models of one framework at least.
+
+    Args:
+      accelerator: type of the device.
+      variants: with those that are another setting of a compiler that is there, too.
+    """
+    installed: list[Competitor] = []
+    absent: dict[str, str] = {}
+    for backend in backends().values():
+        missing = {framework: backend.missing_modules(framework) for framework in backend.modules}
+        if all(missing.values()):
+            names = sorted({name for found in missing.values() for name in found})
+            absent[backend.name] = f"{', '.join(names)} not installed; run {backend.install}"
+        else:
+            usual = competitors_of(backend, [], accelerator)
+            installed += [item for item in usual if variants or not item.compiler.variant]
+    return installed, absent
+
+
+def in_environments(
+    competitors: Sequence[Competitor], environments: Sequence[Environment]
+) -> list[Competitor]:
+    """Returns each competitor once in each environment, or as it is if there are none."""
+    if not environments:
+        return list(competitors)
+    return [
+        attrs.evolve(competitor, environment=environment)
+        for competitor in competitors
+        for environment in environments
+    ]
+
+
+def competitors_of(
+    backend: BackendInfo, compilers: Sequence[str], accelerator: str
+) -> list[Competitor]:
+    """Returns the given compilers (`name+option`) of a backend, or its default ones.
+
+    Raises:
+      UnknownBackendError: the backend has no such compiler.
+    """
+    if not compilers:
+        return [
+            Competitor(backend=backend, compiler=compiler)
+            for compiler in backend.compilers
+            if compiler.default and compiler.accelerator in (None, accelerator)
+        ]
+    return [_competitor(backend, compiler) for compiler in compilers]
+
+
+def _competitor(backend: BackendInfo, text: str) -> Competitor:
+    name, *options = text.split("+")
+    compiler = backend.compiler(name)
+    for option in options:
+        if option not in compiler.options:
+            known = ", ".join(compiler.options) or "none"
+            raise UnknownBackendError(
+                f"{backend.name}:{name} has no option {option!r}; choices are {known}"
+            )
+    return Competitor(backend=backend, compiler=compiler, options=tuple(sorted(set(options))))

@@ -1,0 +1,106 @@
+"""How long to warm up and to sample: fixed counts, until the numbers are good enough, or not."""
+
+import math
+import statistics
+from collections.abc import Sequence
+
+import attrs
+
+from comparative_benchmark.stats.steadiness import FEWEST_SAMPLES
+
+_TIMER_STEPS = 10_000
+# Samples travel through a pipe and stay in the results.
+_MOST_ITERATIONS = 2000
+
+
+@attrs.frozen(kw_only=True)
+class FixedCounts:
+    """What `-w` and `-iter` ask for: one process, so many iterations."""
+
+    warmup_iterations: int
+    iterations: int
+
+
+@attrs.frozen(kw_only=True)
+class CompileOnly:
+    """What `--compile-only` asks for: pairs of a cold and a warm compile, and no latencies.
+
+    Each pair has a cache directory of its own, so that there are as many cold compiles as pairs.
+    """
+
+    pairs: int = 3
+    seed: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class SamplingRule:
+    """Sample until the numbers are good enough, or cannot become so, or the budget is spent.
+
+    Attributes:
+      goal: relative half-width of the 95 % interval of a latency at which to stop.
+      effect: relative difference that a race is to find with a probability of 90 %.
+      min_processes: fresh processes for each trial; fewer than 3 support no verdict. They are the
+        pilot that tells how many more it takes.
+      max_processes: where to stop although that is not reached.
+      min_rounds, max_rounds: rounds of one process; a round has a block of each competitor.
+      block_ms: how long a block should take; longer than the machine's short disturbances.
+      round_budget_s: measuring time of one process, after which no round is begun.
+      warmup_budget_ms: after which a trial that is not steady is `unsteady`, if it has had
+        enough iterations to look at.
+      steady_window: samples at the end of the warm-up that are tested for a trend.
+      trial_budget_s: time of a trial, start-up included, after which it gets no further process
+        beyond `min_processes`.
+      run_budget_s: the same for all trials of a run together; each gets an even share of what is
+        left. None for no such limit.
+      seed: decides the order of starts and of blocks; recorded with the results.
+    """
+
+    goal: float = 0.01
+    effect: float = 0.03
+    min_processes: int = 3
+    max_processes: int = 10
+    min_rounds: int = 10
+    max_rounds: int = 30
+    block_ms: float = 40.0
+    round_budget_s: float = 10.0
+    warmup_budget_ms: float = 10_000.0
+    steady_window: int = 20
+    trial_budget_s: float = 30.0
+    run_budget_s: float | None = None
+    seed: int = 0
+
+    def warmup_iterations(self, samples_ms: Sequence[float]) -> int:
+        """Returns how many iterations to run before looking again: some 20 ms, at least 5."""
+        if not samples_ms:
+            return 5
+        return max(5, min(200, math.ceil(20 / max(statistics.median(samples_ms), 1e-3))))
+
+    def warm_up_end(self, samples_ms: Sequence[float]) -> Sequence[float]:
+        """Returns the part of a warm-up that is tested for a trend.
+
+        That of a slow model ends with few samples, of which the first half are let go.
+        """
+        window = self.steady_window
+        if self._is_over_budget(samples_ms):
+            window = max(FEWEST_SAMPLES, min(window, len(samples_ms) // 2))
+        return samples_ms[-window:]
+
+    def is_warm_up_enough(self, samples_ms: Sequence[float]) -> bool:
+        """Returns whether a warm-up that looks steady may end."""
+        return self._is_over_budget(samples_ms) or len(samples_ms) >= self.steady_window
+
+    def is_warm_up_spent(self, samples_ms: Sequence[float]) -> bool:
+        """Returns whether a warm-up that is not steady has had its chance."""
+        return self._is_over_budget(samples_ms) and len(samples_ms) >= 1.5 * self.steady_window
+
+    def _is_over_budget(self, samples_ms: Sequence[float]) -> bool:
+        return sum(samples_ms) >= self.warmup_budget_ms
+
+    def iterations_per_block(self, median_ms: float, timer_ns: float = 0.0) -> int:
+        """Returns how many iterations make a block.
+
+        A block takes about `block_ms`, and never less than 10,000 steps of the timer, so that its
+        own time is known to 0.01 %.
+        """
+        block_ms = max(self.block_ms, _TIMER_STEPS * timer_ns / 1e6)
+        return max(1, min(_MOST_ITERATIONS, math.ceil(block_ms / max(median_ms, 1e-3))))

@@ -1,0 +1,147 @@
+"""Comparisons as JSON, as Markdown for a pull request, and as rows of a table.
+
+Numbers carry the digits that their intervals support, no more.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from comparative_benchmark.results.compare_remarks import Remarks
+from comparative_benchmark.results.comparison import Comparison, Summary
+from comparative_benchmark.stats.statistics import Interval
+from comparative_benchmark.terminal.markdown_text import escaped, row
+
+HEADINGS = (
+    *("workload", "competitor", "baseline ms", "candidate ms", "ratio (98 % interval)"),
+    *("verdict", "p", "measured", "compile", "memory", "why"),
+)
+_MOST_DECIMALS = 6
+
+
+def as_json(
+    comparisons: Sequence[Comparison], summary: Summary, remarks: Remarks | None = None
+) -> str:
+    """Returns everything that is known of the comparisons as a JSON text."""
+    value: dict[str, Any] = {
+        "comparisons": [
+            attrs.asdict(
+                item,
+                value_serializer=lambda _, __, field: getattr(field, "value", field),
+            )
+            for item in comparisons
+        ],
+        "summary": {**attrs.asdict(summary), "pass_rate": summary.pass_rate},
+    }
+    if remarks is not None:
+        value["remarks"] = attrs.asdict(remarks)
+    return json.dumps(value, indent=2, allow_nan=False, default=str)
+
+
+def as_markdown(
+    comparisons: Sequence[Comparison], summary: Summary, remarks: Remarks | None = None
+) -> str:
+    """Returns a Markdown text: the summary, a table, what has no ratio with its reason, remarks."""
+    lines = [f"**{summary_line(summary)}**", ""]
+    rows = table_rows([item for item in comparisons if item.ratio])
+    if rows:
+        lines += [row(HEADINGS), row(["---"] * len(HEADINGS)), *map(row, rows), ""]
+    for title, names in _lists(summary):
+        lines += [f"{title}:", *(f"- {escaped(name)}" for name in names), ""]
+    lines += [f"{escaped(line)}\n" for line in remarks.lines] if remarks else []
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def table_rows(comparisons: Sequence[Comparison]) -> list[tuple[str, ...]]:
+    """Returns a row of texts, as `HEADINGS`, for each comparison."""
+    return [
+        (
+            item.label,
+            f"{item.competitor} ({item.framework})",
+            latency_text(item.baseline_ms),
+            latency_text(item.candidate_ms),
+            ratio_text(item.ratio),
+            item.verdict.value,
+            "-" if item.p_value is None else f"{item.p_value:.2g}",
+            item.quantity if item.ratio else "-",
+            _plain(item.compile_ratio),
+            _plain(item.memory_ratio),
+            item.reason,
+        )
+        for item in comparisons
+    ]
+
+
+def summary_line(summary: Summary) -> str:
+    """Returns the geomean with its case count and pass rate, and the counts of verdicts."""
+    means = [
+        f"geomean {mean:.3g}{of} over {count} of {summary.cases} cases"
+        for mean, of, count in (
+            (summary.geomean, "", summary.passed - summary.compiled),
+            (summary.compile_geomean, " of cold compile times", summary.compiled),
+        )
+        if mean is not None
+    ]
+    counts = {
+        "faster": summary.faster,
+        "slower": summary.slower,
+        "wrong": summary.wrong,
+        "missing": summary.missing,
+        "incomparable": summary.incomparable,
+    }
+    means = means or ["no case could be compared"]
+    return ", ".join([*means, *(f"{len(names)} {name}" for name, names in counts.items() if names)])
+
+
+def ratio_text(interval: Interval | None) -> str:
+    """Returns e.g. `0.91 (0.88-0.95)`; `-` for None.
+
+    One more digit is given where rounding would move a limit, or the estimate, onto 1.
+    """
+    if interval is None:
+        return "-"
+    decimals = _decimals(interval)
+    values = (interval.estimate, interval.low, interval.high)
+    while decimals < _MOST_DECIMALS and any(
+        value != 1 and abs(value - 1) < 0.1 and float(f"{value:.{decimals}f}") == 1
+        for value in values[1:]
+    ):
+        decimals += 1
+    return _with_interval(interval, decimals)
+
+
+def latency_text(interval: Interval | None) -> str:
+    """Returns e.g. `1.23 (1.20-1.26)`; `-` for None."""
+    return "-" if interval is None else _with_interval(interval, _decimals(interval))
+
+
+def _decimals(interval: Interval) -> int:
+    """Returns how many decimals show the half-width with one digit."""
+    half_width = (interval.high - interval.low) / 2
+    # Without a width the clock's resolution is the limit, about four digits.
+    scale = half_width if half_width > 0 else abs(interval.estimate) * 1e-3
+    return min(max(0, -math.floor(math.log10(scale))), _MOST_DECIMALS)
+
+
+def _with_interval(interval: Interval, decimals: int) -> str:
+    estimate, low, high = (
+        f"{value:.{decimals}f}" if value < 1e6 else f"{value:.1e}"
+        for value in (interval.estimate, interval.low, interval.high)
+    )
+    return f"{estimate} ({low}-{high})"
+
+
+def _plain(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio:.2g}" if ratio < 10 else f"{ratio:.0f}"
+
+
+def _lists(summary: Summary) -> list[tuple[str, tuple[str, ...]]]:
+    lists = [
+        ("Wrong output, not ranked", summary.wrong),
+        ("Missing", summary.missing),
+        ("Not comparable", summary.incomparable),
+    ]
+    return [(title, names) for title, names in lists if names]

@@ -1,0 +1,92 @@
+"""What the worker asks of a model: it may be anyone's, so what it gives is checked.
+
+What a model has, and what of it is optional: `openxla.benchmark.models.model_interfaces`.
+"""
+
+import contextlib
+import importlib
+import inspect
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from comparative_benchmark.backends.api import Array, Reference
+from openxla.benchmark import testdata
+from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts.workload_cost import WorkloadCost
+from openxla.benchmark.models.generation import TOKENS
+from openxla.benchmark.models.shared_model import as_tuple
+
+
+def create_model(module: Any, parameters: dict[str, Any]) -> Any:
+    """Returns what `create_model(**parameters)` of the module makes."""
+    create = getattr(module, "create_model", None)
+    if create is None:
+        raise AttributeError(f"{module.__name__} has no function create_model(**parameters)")
+    return create(**parameters)
+
+
+def make_inputs(model: Any, input_data: str, files: Sequence[str]) -> list[Array]:
+    """Returns the arrays of files if there are any, else what the model makes of its raw input."""
+    if files:
+        return [arrays.load(Path(path)) for path in files]
+    if hasattr(model, "generate_inputs"):
+        raw = model.generate_inputs(input_data)
+    else:  # a model that inherits nothing of ours
+        raw = testdata.vary(model.generate_default_inputs(), input_data)
+    return [checked_array(value, "preprocess") for value in as_tuple(model.preprocess(raw))]
+
+
+def reference_along_truth(
+    compute: Reference, model: Any, inputs: Sequence[Array], truth: Sequence[Any]
+) -> list[Any]:
+    """Returns the outputs of the reference run that goes on with the truth's tokens.
+
+    Raises:
+      RuntimeError: the float64 run that is fed with its own tokens takes others: the model does not
+        go on with what it is fed, and nothing could be judged by it.
+    """
+    again, same_type = compute(model, model.verification_inputs(inputs, truth))
+    if not np.array_equal(again[TOKENS], truth[TOKENS]):
+        raise RuntimeError("the model takes other tokens when it is fed with those that it took")
+    return same_type
+
+
+def count_cost(reference: str, model: Any, inputs: Sequence[Array]) -> WorkloadCost:
+    """Returns what the model has to do, as `cost` beside a reference counts it, or why not.
+
+    A model that can not be counted has its truth all the same.
+    """
+    module = importlib.import_module(reference.partition(":")[0])
+    count: Callable[..., WorkloadCost] | None = getattr(module, "cost", None)
+    if count is None:
+        return WorkloadCost.unknown(f"{module.__name__} counts nothing")
+    try:
+        return count(model, inputs)
+    except Exception as error:
+        return WorkloadCost.unknown(f"not countable: {type(error).__name__}: {error}"[:300])
+
+
+def checked_array(value: Any, source: str) -> Array:
+    """Returns the value as an array of numbers, or raises TypeError naming where it is from."""
+    array = np.asarray(value)
+    if array.dtype == object or array.dtype.kind in "USmM":
+        raise TypeError(f"{source} gave a {type(value).__name__}, which is no array of numbers")
+    return array
+
+
+def check_arity(model: Any, inputs: Sequence[Any]) -> None:
+    """Raises TypeError when `forward` can not take that many inputs."""
+    signature: inspect.Signature | None = None
+    with contextlib.suppress(ValueError, TypeError):  # some callables hide their signature
+        signature = inspect.signature(model.forward)
+    if signature is None:
+        return
+    try:
+        signature.bind(*inputs)
+    except TypeError as error:
+        raise TypeError(
+            f"preprocess gives {len(inputs)} inputs, which forward{signature} can not take: {error}"
+        ) from error

@@ -1,0 +1,322 @@
+"""The worker's side of a trial: one method for each command, no pipes and no processes."""
+
+import contextlib
+import gc
+import importlib
+import re
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from comparative_benchmark.backends.api import (
+    Array,
+    Backend,
+    BackendContext,
+    ModelDefinition,
+    UnsupportedError,
+    load_object,
+)
+from comparative_benchmark.worker import generation_parts, sampling
+from comparative_benchmark.worker.contributed_model import (
+    check_arity,
+    checked_array,
+    count_cost,
+    create_model,
+    make_inputs,
+    reference_along_truth,
+)
+from comparative_benchmark.worker.phases import PhaseClock, peak_memory_bytes
+from comparative_benchmark.worker.protocol import Message
+from openxla.benchmark import testdata
+from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.def_types import DeviceSpec
+
+# How the stacks say that memory ran out, when they do not raise MemoryError.
+_OUT_OF_MEMORY = re.compile(
+    r"out of memory|can.t allocate memory|cannot allocate memory|RESOURCE_EXHAUSTED|bad_alloc"
+    r"|Unable to allocate",
+    re.IGNORECASE,
+)
+
+
+class Executor:
+    """Obeys `prepare`, `load`, `compile`, `measure`, `outputs` and so on; answers each.
+
+    A worker that serves several models, one after the other, gets `release` between them; `call`
+    runs any other function of ours in a worker.
+    """
+
+    def __init__(self, announce: Callable[[Message], None]) -> None:
+        self._announce = announce
+        self._phases = PhaseClock(announce)
+        self._backend: Backend | None = None
+        self._last_outputs: Any = None
+        # Module and parameters of the model that is loaded.
+        self._made_of: tuple[str, dict[str, Any]] = ("", {})
+
+    def handle(self, command: Message) -> Message:
+        """Runs a command; whatever it raises becomes an `error` message with its traceback."""
+        name = command["command"]
+        try:
+            answer = getattr(self, f"_{name}")(**command["arguments"])
+        except Exception as error:
+            return self._error(name, error)
+        return {"type": "answer", "command": name, **answer}
+
+    def _prepare(
+        self,
+        *,
+        module_path: str,
+        parameters: dict[str, Any],
+        reference: str,
+        directory: str,
+        input_data: str = testdata.INPUT_DATA_MODEL_DEFAULT.name,
+        input_files: Sequence[str] = (),
+        generates: bool = False,
+    ) -> Message:
+        """Makes inputs, truth and reference of a workload.
+
+        Args:
+          module_path: the module that offers `create_model`.
+          parameters: its arguments.
+          reference: `module:function` that computes both.
+          directory: where they go.
+          input_data: name of the raw input that the model preprocesses.
+          input_files: arrays to be taken as inputs instead.
+          generates: whether the model continues prompts; the reference then follows the truth.
+        """
+        self._phases = PhaseClock(self._announce)
+        target = Path(directory)
+        with self._phases("import"):
+            compute = load_object(reference)
+            module = importlib.import_module(module_path)
+        with self._phases("load"):
+            model = create_model(module, parameters)
+        with self._phases("preprocess"):
+            inputs = make_inputs(model, input_data, input_files)
+            check_arity(model, inputs)
+        with self._phases("reference"):
+            truth, same_type = compute(model, inputs)
+            if generates:
+                same_type = reference_along_truth(compute, model, inputs, truth)
+            cost = count_cost(reference, model, inputs)
+        files = {
+            "inputs": arrays.save_all(target / "inputs", "input", inputs),
+            "truth": arrays.save_all(target / "truth", "output", truth),
+            "reference": arrays.save_all(target / "reference", "output", same_type),
+        }
+        return {
+            "files": files,
+            "cost": attrs.asdict(cost),
+            "versions": _versions(),
+            **self._report(),
+        }
+
+    def _load(
+        self,
+        *,
+        implementation: str,
+        context: dict[str, Any],
+        module_path: str,
+        parameters: dict[str, Any],
+        inputs: list[str],
+    ) -> Message:
+        """Imports the framework and puts model, weights and inputs on the device."""
+        with self._phases("import"):
+            backend_class: type[Backend] = load_object(implementation)
+            exported = context.get("exported", {})
+            if not backend_class.takes_definition and not exported:
+                importlib.import_module(module_path)
+            # Modules stay until the end: no later collection need look at them again.
+            gc.freeze()
+        self._backend = backend_class(
+            BackendContext(
+                compiler=context["compiler"],
+                options=tuple(context["options"]),
+                device=DeviceSpec(**context["device"]),
+                threads=context["threads"],
+                work_dir=Path(context["work_dir"]),
+                phase=self._phases,
+                exported={
+                    kind: tuple(Path(path) for path in paths) for kind, paths in exported.items()
+                },
+            )
+        )
+        values = [arrays.load(Path(path)) for path in inputs]
+        model: Any = ModelDefinition(module_path=module_path, parameters=parameters)
+        if not exported:
+            model = self._model(backend_class, module_path, parameters, values)
+        self._backend.load(model, values)
+        self._made_of = (module_path, parameters)
+        timer_ns = sampling.timer_resolution_ns()
+        return {"versions": _versions(), "timer_ns": timer_ns, **self._report()}
+
+    def _compile(self) -> Message:
+        """Compiles, and runs once."""
+        backend = self._require_backend()
+        backend.compile()
+        with self._phases("first_run"):
+            self._last_outputs = backend.dispatch()
+            backend.synchronize(self._last_outputs)
+        return self._report()
+
+    def _measure(self, *, iterations: int, device_times: bool = False) -> Message:
+        """Runs a block of iterations, and some more for the device's own clock if asked for."""
+        with self._phases("execute"):
+            backend = self._require_backend()
+            context = backend.context
+            block = sampling.measure_block(
+                backend,
+                iterations,
+                threads=context.threads,
+                gpu=context.device.accelerator_type != "cpu",
+            )
+            if device_times:
+                block = sampling.with_device_times(backend, block)
+        self._last_outputs = block.outputs
+        return {"block": attrs.asdict(block, filter=attrs.filters.exclude("outputs"))}
+
+    def _outputs(self, *, directory: str) -> Message:
+        """Fetches and saves the outputs of the last execution."""
+        backend = self._require_backend()
+        with self._phases("d2h"):
+            values = backend.fetch(self._last_outputs)
+        checked = [checked_array(value, "forward") for value in values]
+        saved = arrays.save_all(Path(directory), "output", checked)
+        return {"files": saved, "facts": attrs.asdict(backend.facts()), **self._report()}
+
+    def _run_with(self, *, inputs: list[str], directory: str) -> Message:
+        """Runs the model on further inputs, by a second backend if need be; saves the outputs."""
+        backend = self._require_backend()
+        values = [arrays.load(Path(path)) for path in inputs]
+        with self._phases.whole("verification_compile"):
+            outputs = backend.run_with(values)
+            if outputs is None:
+                outputs = self._run_second_backend(backend, values)
+        checked = [checked_array(value, "forward") for value in outputs]
+        return {"files": arrays.save_all(Path(directory), "output", checked), **self._report()}
+
+    def _run_second_backend(self, first: Backend, values: Sequence[Array]) -> list[Any]:
+        """Returns the outputs of a program that is made as the first backend's was."""
+        work_dir = Path(tempfile.mkdtemp(dir=first.context.work_dir))
+        second = type(first)(attrs.evolve(first.context, work_dir=work_dir))
+        second.load(self._model(type(first), *self._made_of, values), values)
+        second.compile()
+        outputs = second.dispatch()
+        second.synchronize(outputs)
+        return second.fetch(outputs)
+
+    def _generation(self, *, directory: str, iterations: int) -> Message:
+        """Runs prefill and decode apart: once for their outputs, which it saves, then timed."""
+        backend = self._require_backend()
+        with self._phases.whole("generation_compile"):
+            parts = backend.generation_parts()
+            saved = generation_parts.run_through(parts, Path(directory))
+        with self._phases.whole("generation"):
+            times = generation_parts.measure(parts, backend, iterations)
+        return {"files": saved, "times": times, **self._report()}
+
+    def _profile(self, *, directory: str, iterations: int) -> Message:
+        """Runs iterations under the stack's profiler; answers with the names of its files."""
+        target = Path(directory)
+        files = self._require_backend().profile(target, iterations)
+        for path in files:
+            if path.parent != target or not path.is_file() or not path.stat().st_size:
+                raise RuntimeError(f"the profiler left no file {path.name!r} in {target}")
+        if not files:
+            raise RuntimeError("the profiler wrote nothing")
+        return {"files": [path.name for path in files]}
+
+    def _release(self) -> Message:
+        """Lets go of a model, so that this process can serve another one."""
+        if self._backend is not None:
+            self._backend.release()
+        self._backend = self._last_outputs = None
+        self._phases = PhaseClock(self._announce)
+        gc.unfreeze()
+        gc.collect()
+        return self._report()
+
+    def _call(self, *, function: str, arguments: dict[str, Any]) -> Message:
+        """Calls a function, `module:name`; answers with what it returns, a JSON value."""
+        self._phases = PhaseClock(self._announce)
+        return {"value": load_object(function)(**arguments), **self._report()}
+
+    def _model(
+        self,
+        backend_class: type[Backend],
+        module_path: str,
+        parameters: dict[str, Any],
+        values: Sequence[Array],
+    ) -> Any:
+        """Returns what a backend of that class loads: a model that takes these inputs."""
+        if backend_class.takes_definition:
+            return ModelDefinition(module_path=module_path, parameters=parameters)
+        with self._phases("load"):
+            model = create_model(importlib.import_module(module_path), parameters)
+        check_arity(model, values)
+        return model
+
+    def _require_backend(self) -> Backend:
+        if self._backend is None:
+            raise RuntimeError("the command `load` must come first")
+        return self._backend
+
+    def _report(self) -> Message:
+        return {
+            "phases": {name: attrs.asdict(record) for name, record in self._phases.records.items()},
+            "host_memory_peak_bytes": peak_memory_bytes(),
+        }
+
+    def _error(self, command: str, error: Exception) -> Message:
+        phase = self._phases.current or command
+        self._phases.abandon()
+        return {
+            "type": "error",
+            "command": command,
+            "kind": _kind_of(error),
+            "phase": phase,
+            "message": f"{type(error).__name__}: {error}".strip()[:4000],
+            "traceback": "".join(traceback.format_exception(error))[-20000:],
+            **self._report(),
+        }
+
+
+def _kind_of(error: Exception) -> str:
+    if isinstance(error, UnsupportedError):
+        return "unsupported"
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return "out_of_memory"
+    return "out_of_memory" if _OUT_OF_MEMORY.search(str(error)) else "failed"
+
+
+def _versions() -> dict[str, str]:
+    """Returns the versions of the frameworks that this process has imported."""
+    packages = {
+        "torch": "torch",
+        "transformers": "transformers",
+        "jax": "jax",
+        "jaxlib": "jaxlib",
+        "flax": "flax",
+        "tensorflow": "tensorflow",
+        "keras": "keras",
+        "iree.compiler": "iree-base-compiler",
+        "iree.runtime": "iree-base-runtime",
+        "ai_edge_litert": "ai-edge-litert",
+        "onnx": "onnx",
+        "onnxruntime": "onnxruntime",
+        "openvino": "openvino",
+        "numpy": "numpy",
+    }
+    found = {}
+    for module, package in packages.items():
+        if module in sys.modules:
+            with contextlib.suppress(PackageNotFoundError):
+                found[package] = version(package)
+    return found

@@ -1,0 +1,127 @@
+"""The timed loop. Everything in it is paid by every sample, so there is little in it."""
+
+import gc
+import itertools
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import attrs
+
+from comparative_benchmark.backends.api import Backend
+from comparative_benchmark.machine import conditions
+
+# Enough for a median; a block of thousands of short iterations is not run twice.
+DEVICE_ITERATIONS = 20
+
+
+@attrs.frozen(kw_only=True)
+class Block:
+    """Samples of consecutive iterations, and the outputs of the last one.
+
+    Attributes:
+      latencies_ms: start of dispatch to completed outputs, host clock.
+      dispatch_ms: the part of it until the call returned to the host.
+      device_ms: of further iterations right after these, by the device's own clock; fewer than the
+        others, and none without such a clock (see `with_device_times`).
+      cpu_ms, wall_ms: CPU time of the process, and wall time, over the whole block.
+      conditions: what the machine did meanwhile.
+      outputs: the backend's handle on the outputs of the last timed iteration.
+    """
+
+    latencies_ms: list[float]
+    dispatch_ms: list[float]
+    device_ms: list[float]
+    cpu_ms: float
+    wall_ms: float
+    conditions: conditions.Conditions
+    outputs: Any
+
+
+class Timed(Protocol):
+    """What can be timed: a backend, or a part of what it runs."""
+
+    def dispatch(self) -> Any:
+        """Starts one execution and returns a handle on its outputs."""
+
+    def synchronize(self, outputs: Any) -> None:
+        """Waits for outputs."""
+
+
+def measure_block(backend: Timed, iterations: int, *, threads: int = 1, gpu: bool = False) -> Block:
+    """Runs a number of iterations, garbage collector off, and returns the samples.
+
+    The clock is `time.perf_counter_ns` (CLOCK_MONOTONIC). Lists are made before the loop, so that
+    the loop itself allocates nothing but numbers. It is the same for every backend.
+    """
+    dispatch, synchronize, clock = backend.dispatch, backend.synchronize, time.perf_counter_ns
+    started, dispatched, finished = ([0] * iterations for _ in range(3))
+    outputs: Any = None
+    with _collector_off():
+        before = conditions.take(gpu=gpu)
+        cpu, wall = time.process_time_ns(), clock()
+        for index in range(iterations):
+            started[index] = clock()
+            outputs = dispatch()
+            dispatched[index] = clock()
+            synchronize(outputs)
+            finished[index] = clock()
+        cpu, wall = time.process_time_ns() - cpu, clock() - wall
+        after = conditions.take(gpu=gpu)
+    return Block(
+        latencies_ms=[(end - start) / 1e6 for start, end in zip(started, finished)],
+        dispatch_ms=[(end - start) / 1e6 for start, end in zip(started, dispatched)],
+        device_ms=[],
+        cpu_ms=cpu / 1e6,
+        wall_ms=wall / 1e6,
+        conditions=conditions.between(
+            before, after, own_cpu_ms=cpu / 1e6, wall_ms=wall / 1e6, threads=threads
+        ),
+        outputs=outputs,
+    )
+
+
+def with_device_times(backend: Backend, block: Block) -> Block:
+    """Returns a block with times of the device's own clock; the same block where there is none.
+
+    They are those of further iterations, as many as the block has, up to `DEVICE_ITERATIONS`: time
+    stamps cost the host a little, which only some backends would pay. The handle is still that of
+    the last timed iteration.
+    """
+    timer = backend.device_timer()
+    if timer is None:
+        return block
+    iterations = min(len(block.latencies_ms), DEVICE_ITERATIONS)
+    kept = backend.retain(block.outputs)
+    timer.reserve(iterations)
+    with _collector_off():
+        for _ in range(iterations):
+            timer.start()
+            outputs = backend.dispatch()
+            timer.stop()
+            backend.synchronize(outputs)
+            # Beside the kept ones there need be room for one set of outputs, as in the timed loop.
+            del outputs
+    return attrs.evolve(block, device_ms=timer.elapsed_ms(), outputs=kept)
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def timer_resolution_ns(readings: int = 1000) -> int:
+    """Returns the smallest step that two readings of the clock in a row were apart.
+
+    What is shorter the clock can not see; reading it costs about as much.
+    """
+    clock = time.perf_counter_ns
+    times = [clock() for _ in range(readings)]
+    return min(later - sooner for sooner, later in itertools.pairwise(times) if later > sooner)
