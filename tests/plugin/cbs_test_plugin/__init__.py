@@ -1,6 +1,6 @@
 """A backend that calls numpy models directly, and one whose framework is never installed."""
 
-from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
+from comparative_benchmark.backend_api import BackendInfo, CompilerInfo
 from openxla.benchmark.def_types import ModelFrameworkType
 
 BACKEND = BackendInfo(

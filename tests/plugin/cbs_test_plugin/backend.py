@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from comparative_benchmark.backends.api import (
+from comparative_benchmark.backend_api import (
     Array,
     Backend,
     BackendFacts,

@@ -1,0 +1,126 @@
+"""A result together with its run: what readers of results files look at."""
+
+import datetime
+from collections.abc import Hashable, Iterable
+
+import attrs
+
+from comparative_benchmark.results.record import Document, Host, Metrics, Result, Run, Status
+
+LATENCY, COLD_COMPILE = "latency", "cold compile"
+UNKNOWN = "unknown"
+
+
+@attrs.frozen(kw_only=True)
+class Case:
+    """One result and the run it belongs to; None where the file does not hold that run."""
+
+    result: Result
+    run: Run | None = None
+
+    @property
+    def workload(self) -> str:
+        """Digest of the workload."""
+        return self.result.definition.workload.digest
+
+    @property
+    def label(self) -> str:
+        """The workload's name for people."""
+        return self.result.definition.workload.label
+
+    @property
+    def data_type(self) -> str:
+        """What it computed in: its precision where a program is quantised."""
+        definition = self.result.definition
+        found = definition.precision or definition.data_type or definition.workload.data_type
+        return str(found)
+
+    @property
+    def competitor(self) -> str:
+        """`backend:compiler`, `backend:compiler@name` where it ran in an environment."""
+        return self.result.definition.competitor
+
+    @property
+    def framework(self) -> str:
+        """Of the model, in lower case."""
+        return self.result.definition.framework_name
+
+    @property
+    def device(self) -> str:
+        """Name of the device."""
+        return self.result.definition.device
+
+    @property
+    def status(self) -> Status:
+        """How it ended."""
+        return self.result.status
+
+    @property
+    def why(self) -> str:
+        """Status, phase and reason in one sentence."""
+        phase = f" in {self.result.phase}" if self.result.phase else ""
+        reason = f": {self.result.reason}" if self.result.reason else ""
+        return f"{self.result.status.value}{phase}{reason}"
+
+    @property
+    def metrics(self) -> Metrics:
+        """All numbers, whatever their level."""
+        return self.result.measured
+
+    @property
+    def quantity(self) -> str:
+        """What was measured: `LATENCY`, or `COLD_COMPILE` of a compile-only result."""
+        return COLD_COMPILE if self.metrics.compile_only else LATENCY
+
+    @property
+    def key(self) -> Hashable:
+        """What tells it from other cases."""
+        return (self.workload, *self.runner, self.quantity)
+
+    @property
+    def runner(self) -> tuple[str, str, str]:
+        """By what it was run."""
+        return (self.competitor, self.framework, self.device)
+
+    @property
+    def host(self) -> Host | None:
+        """The machine, if the run is known."""
+        return self.run.execution_environment.host if self.run else None
+
+    @property
+    def machine(self) -> str:
+        """CPU model of the machine; its architecture, or `unknown`, where that is not told."""
+        host = self.host
+        return (host.cpu_model or host.architecture if host else "") or UNKNOWN
+
+    @property
+    def started(self) -> datetime.datetime | None:
+        """When its run began."""
+        return self.run.trigger.time if self.run else None
+
+    @property
+    def revision(self) -> str | None:
+        """Of the harness."""
+        return self.run.execution_environment.git_revision if self.run else None
+
+    @property
+    def python(self) -> str | None:
+        """Version of the interpreter of its workers."""
+        if self.run is None:
+            return None
+        around, environment = self.run.execution_environment, self.result.definition.environment
+        if environment is None:
+            return around.host.python
+        other = around.environments.get(environment.name)
+        return (other.python_version or None) if other else None
+
+
+def cases_of(document: Document) -> list[Case]:
+    """Returns every result of a file with its run, in order."""
+    runs = {run.run_id: run for run in document.runs}
+    return [Case(result=result, run=runs.get(result.run_id)) for result in document.benchmarks]
+
+
+def latest(cases: Iterable[Case]) -> list[Case]:
+    """Returns the last of each case, in the order in which each was first met."""
+    return list({case.key: case for case in cases}.values())

@@ -1,0 +1,576 @@
+"""Results as everyone sees them: the worker's side, the file, and every reader.
+
+A file holds a `Document`: runs, and results (`Result`), each of which belongs to a run. The file's
+JSON is a superset of the OpenXLA suite's, so a result has the nesting of that one:
+
+{"definition": {...}, "status": ..., "metrics": {"framework_level" | "compiler_level": {...}}}
+
+Every class says what is valid; `codec` decodes, encodes and writes the JSON Schema by msgspec.
+What a field lacks in older files has a default. Times are in milliseconds unless the name says
+otherwise.
+"""
+
+import datetime
+import enum
+from typing import Annotated, Any, Literal, TypeAlias
+
+import attrs
+from msgspec import UNSET, Meta, UnsetType
+
+from comparative_benchmark.judge.verification import Verification
+from comparative_benchmark.machine.conditions import Conditions
+from comparative_benchmark.stats.steadiness import Steadiness
+from openxla.benchmark.artifacts.workload_cost import WorkloadCost
+
+SCHEMA_VERSION = 1
+NOT_MEASURABLE: Literal["not_measurable"] = "not_measurable"
+# What `stop_reason` says of a result without latencies.
+COMPILE_ONLY = "compile_only"
+
+# Anything larger is not a measurement; infinity is not JSON.
+_LARGEST = 1e300
+NonNegative = Annotated[float, Meta(ge=0, le=_LARGEST)]
+Positive = Annotated[float, Meta(gt=0, le=_LARGEST)]
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Text = Annotated[str, Meta(min_length=1)]
+Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+Samples = tuple[NonNegative, ...]
+Level: TypeAlias = Literal["framework_level", "compiler_level"]
+
+# Case, competitor, device.
+ResultKey = tuple[str, str, str]
+
+
+class Status(enum.Enum):
+    """How a trial ended; each but `ok` comes with a phase and evidence."""
+
+    OK = "ok"
+    UNSTEADY = "unsteady"
+    WRONG_OUTPUT = "wrong_output"
+    UNSUPPORTED = "unsupported"
+    FAILED = "failed"
+    OUT_OF_MEMORY = "out_of_memory"
+    TIMEOUT = "timeout"
+    CRASHED = "crashed"
+
+
+@attrs.frozen(kw_only=True)
+class Phase:
+    """What one phase of a worker took.
+
+    Attributes:
+      host_memory_peak_bytes: of the process until the phase ended.
+    """
+
+    ms: NonNegative
+    host_memory_peak_bytes: Count | None
+
+
+@attrs.frozen(kw_only=True)
+class Block:
+    """Consecutive iterations of one process in one round of a race.
+
+    Attributes:
+      round: counted over the race; None in files that have no rounds.
+      latencies_ms: start of dispatch to completed outputs, host clock.
+      dispatch_ms: the part of it until the call returned to the host.
+      device_ms: by the device's own clock, of further iterations right after these.
+      cpu_ms, wall_ms: CPU time of the process, and wall time, over the whole block.
+      cpu_wall_ratio: CPU time over wall time; n threads that never wait give n.
+      contended: whether others disturbed it; None where that cannot be told.
+      conditions: what the machine did meanwhile.
+    """
+
+    round: int | None = None
+    latencies_ms: Annotated[Samples, Meta(min_length=1)]
+    dispatch_ms: Samples = ()
+    device_ms: Samples = ()
+    cpu_ms: NonNegative | None = None
+    wall_ms: NonNegative | None = None
+    cpu_wall_ratio: NonNegative | None = None
+    contended: bool | None = None
+    conditions: Conditions | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Process:
+    """One worker process of a trial: what it measured.
+
+    Attributes:
+      stop_reason: why it was measured for no more rounds.
+      timer_ns: smallest step of its clock.
+      steadiness: of the warm-up, with the evidence; None where counts were fixed.
+    """
+
+    blocks: tuple[Block, ...] = ()
+    warmup_iterations: Count = 0
+    stop_reason: str | None = None
+    timer_ns: NonNegative | None = None
+    steadiness: Steadiness | None = None
+    compile_time_ms: NonNegative | None = None
+    artifact_sha256: Sha256 | None = None
+    cache_hits: Count | None = None
+    cache_misses: Count | None = None
+    host_memory_peak_mb: NonNegative | None = None
+
+    @property
+    def latencies_ms(self) -> list[float]:
+        """All samples in order."""
+        return [value for block in self.blocks for value in block.latencies_ms]
+
+
+@attrs.frozen(kw_only=True)
+class CompileProcess:
+    """What compiling took in one process; None where the stack cannot tell."""
+
+    cold: bool
+    trace_ms: NonNegative | None = None
+    lower_ms: NonNegative | None = None
+    compile_ms: NonNegative | None = None
+    cache_hits: Count | None = None
+    cache_misses: Count | None = None
+    artifact_sha256: Sha256 | None = None
+    artifact_size_bytes: Count | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Compile:
+    """Compile times with empty caches (cold), and with those that another process left (warm)."""
+
+    cold_ms: tuple[NonNegative | None, ...]
+    warm_ms: tuple[NonNegative | None, ...]
+    processes: tuple[CompileProcess, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class IntervalRecord:
+    """A confidence interval."""
+
+    low: NonNegative
+    high: NonNegative
+    level: Annotated[float, Meta(gt=0, lt=1)]
+    processes: Annotated[int, Meta(ge=2)]
+
+
+@attrs.frozen(kw_only=True)
+class GenerationProcess:
+    """Samples of prefill and decode of one process."""
+
+    prefill_ms: tuple[Positive, ...]
+    decode_ms: tuple[Positive, ...]
+
+
+@attrs.frozen(kw_only=True)
+class Generation:
+    """A model that generates: first tokens, further tokens, tokens per second.
+
+    Attributes:
+      tokens_per_s: all new tokens of the batch over the latency of the whole generation.
+      prefill_ms: time to the first new tokens.
+      decode_ms_per_token: of a step, which gives one token to every sequence.
+      not_measurable: why prefill and decode have no times of their own; None if they have.
+    """
+
+    batch_size: Annotated[int, Meta(ge=1)]
+    prompt_tokens: Annotated[int, Meta(ge=1)]
+    new_tokens: Annotated[int, Meta(ge=1)]
+    tokens_per_s: Positive | None
+    tokens_per_s_interval: IntervalRecord | None = None
+    prefill_ms: Positive | None
+    prefill_ms_interval: IntervalRecord | None = None
+    decode_ms_per_token: Positive | None
+    decode_ms_per_token_interval: IntervalRecord | None = None
+    not_measurable: str | None
+    processes: tuple[GenerationProcess, ...]
+    verification: Verification | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Program:
+    """What a backend tells about the program that it made; see `backends.api.BackendFacts`."""
+
+    weights: Literal["arguments", "parameters", "frozen"] | None = None
+    not_measurable: tuple[str, ...] = ()
+    flops: NonNegative | None = None
+    bytes_accessed: NonNegative | None = None
+    artifact_sha256: Sha256 | None = None
+    artifact_size_bytes: Count | None = None
+    cache_hits: Count | None = None
+    cache_misses: Count | None = None
+    device_memory_peak_bytes: Count | None = None
+    device_name: str | None = None
+    notes: dict[str, Any] = attrs.field(factory=dict)
+
+    @property
+    def tf32(self) -> bool:
+        """Whether factors of float32 may have been rounded to TF32."""
+        return self.notes.get("tf32") is True
+
+
+@attrs.frozen(kw_only=True)
+class ArtifactSource:
+    """The publication that inputs and truth were fetched from."""
+
+    model: str
+    url: str
+    manifest_sha256: Sha256
+
+
+@attrs.frozen(kw_only=True)
+class ProgramSource:
+    """The published program that a trial started from."""
+
+    model: str
+    url: str
+    manifest_sha256: Sha256
+    types: tuple[str, ...]
+    digests: dict[str, Sha256]
+
+
+@attrs.frozen(kw_only=True)
+class RaceNote:
+    """How a trial was interleaved with its rivals.
+
+    Attributes:
+      id: shared by the trials of a race whose rounds may be paired; None where they may not.
+    """
+
+    interleaved: bool = True
+    seed: int | None = None
+    id: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Contention:
+    """What others took of CPUs and GPU over all blocks together; counts are of single blocks.
+
+    Attributes:
+      contended: None where even together the blocks are too short to tell.
+    """
+
+    contended_blocks: Count = 0
+    clean_blocks: Count = 0
+    not_judged_blocks: Count = 0
+    contended: bool | None = None
+    reasons: tuple[str, ...] = ()
+    foreign_cpu_share: NonNegative | None = None
+    steal_share: NonNegative | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Outliers:
+    """Samples beyond 1.5 (mild) and 3 (severe) quartile ranges of their process; none dropped."""
+
+    mild: Count
+    severe: Count
+
+
+_Optional = NonNegative | UnsetType
+_MaybeNone = NonNegative | None | UnsetType
+
+
+@attrs.frozen(kw_only=True)
+class Metrics:
+    """All numbers of a result; what a result of its kind does not have is not in the file.
+
+    Attributes:
+      error: how it ended, where the OpenXLA suite's readers look for it; of `ok` results unset.
+      device_latencies_ms: by the device's own clock, of further iterations after those of each
+        block: fewer than `latencies_ms`, and not the same ones.
+      compile_time_ms: of the first, cold process; `phases` likewise.
+      stop_reason: why sampling stopped; `compile_only` where there was none.
+    """
+
+    min_latency_ms: _Optional = UNSET
+    max_latency_ms: _Optional = UNSET
+    mean_latency_ms: _Optional = UNSET
+    median_latency_ms: _Optional = UNSET
+    stddev_latency_ms: _MaybeNone = UNSET
+    mad_latency_ms: _Optional = UNSET
+    p90_latency_ms: _Optional = UNSET
+    p95_latency_ms: _Optional = UNSET
+    p99_latency_ms: _Optional = UNSET
+    min_warmup_latency_ms: _Optional = UNSET
+    max_warmup_latency_ms: _Optional = UNSET
+    mean_warmup_latency_ms: _Optional = UNSET
+    median_warmup_latency_ms: _Optional = UNSET
+    stddev_warmup_latency_ms: _MaybeNone = UNSET
+    mad_warmup_latency_ms: _Optional = UNSET
+    p90_warmup_latency_ms: _Optional = UNSET
+    p95_warmup_latency_ms: _Optional = UNSET
+    p99_warmup_latency_ms: _Optional = UNSET
+    warmup_iterations: Count | UnsetType = UNSET
+    benchmark_iterations: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
+    latencies_ms: Annotated[Samples, Meta(min_length=1)] | UnsetType = UNSET
+    warmup_latencies_ms: Samples | UnsetType = UNSET
+    dispatch_ms: Samples | UnsetType = UNSET
+    device_latencies_ms: Samples | UnsetType = UNSET
+    contention: Contention | UnsetType = UNSET
+    outliers: Outliers | UnsetType = UNSET
+    cpu_wall_ratio: _MaybeNone = UNSET
+    processes: tuple[Process, ...] | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    compile_time_ms: NonNegative | None
+    warm_compile_time_ms: tuple[NonNegative, ...] = ()
+    compile: Compile | UnsetType = UNSET
+    input_data_transfer_ms: NonNegative | None
+    output_data_transfer_ms: NonNegative | None
+    autotuning_enabled: bool | None
+    device_memory_peak_mb: NonNegative | None
+    host_memory_peak_mb: NonNegative | None
+    phases: dict[str, Phase | Literal["not_measurable"]]
+    verification: Verification | None
+    final_verification: Verification | None
+    program: Program
+    workload_cost: WorkloadCost = attrs.field(factory=WorkloadCost)
+    artifact_digests: dict[str, Sha256]
+    artifact_source: ArtifactSource | None = None
+    program_source: ProgramSource | None = None
+    race: RaceNote = attrs.field(factory=RaceNote)
+    stop_reason: str | None = None
+    generation: Generation | UnsetType = UNSET
+
+    @property
+    def median_ms(self) -> float | None:
+        """Median of all latencies; None where there are none."""
+        return self.median_latency_ms or None
+
+    @property
+    def verdict(self) -> Verification | None:
+        """The last verification that there was."""
+        return self.final_verification or self.verification
+
+    @property
+    def compile_only(self) -> bool:
+        """Whether nothing but compile times was wanted."""
+        return self.stop_reason == COMPILE_ONLY
+
+
+@attrs.frozen(kw_only=True)
+class Levels:
+    """The metrics of a result under the name of what they are of."""
+
+    framework_level: Metrics | UnsetType = UNSET
+    compiler_level: Metrics | UnsetType = UNSET
+
+    def __attrs_post_init__(self) -> None:
+        if bool(self.framework_level) == bool(self.compiler_level):
+            raise ValueError("one of framework_level and compiler_level is due")
+
+
+@attrs.frozen(kw_only=True)
+class WorkloadRecord:
+    """What models of different frameworks have in common; see `openxla.benchmark.workloads`."""
+
+    id: Text
+    digest: Sha256
+    label: Text
+    architecture: str
+    config_digest: Sha256
+    checkpoint: str
+    data_type: str | None
+    inputs: tuple[str, ...]
+    input_digest: Sha256
+
+
+@attrs.frozen(kw_only=True)
+class EnvironmentName:
+    """The Python environment that a trial ran in, where it was not the suite's own."""
+
+    name: Text
+    python: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Definition:
+    """What was run.
+
+    Attributes:
+      framework: the enumeration's name, e.g. `ModelFrameworkType.JAX`.
+      precision: what was computed in: the data type, or what a compiler quantises to.
+      compiler: with its options, e.g. `inductor+freezing`.
+      input_source: directory of the arrays that the user gave as inputs.
+    """
+
+    benchmark_name: Text
+    framework: Annotated[str, Meta(pattern=r"^ModelFrameworkType\.[A-Z0-9_]+$")]
+    data_type: str | None
+    precision: str | None = None
+    batch_size: Count | None
+    compiler: Text
+    device: Text
+    tags: tuple[str, ...]
+    backend: Text
+    level: Level
+    options: tuple[str, ...]
+    environment: EnvironmentName | None = None
+    model: Text
+    model_parameters: dict[str, str | int | float | bool | None]
+    verify_parameters: dict[str, NonNegative]
+    input_data: Text
+    input_source: str | None = None
+    workload: WorkloadRecord
+
+    @property
+    def competitor(self) -> str:
+        """As `str(Competitor)` gives it: `backend:compiler`, `@name` where it has an environment."""
+        where = f"@{self.environment.name}" if self.environment else ""
+        return f"{self.backend}:{self.compiler}{where}"
+
+    @property
+    def framework_name(self) -> str:
+        """Framework of the model, in lower case."""
+        return self.framework.rpartition(".")[2].lower()
+
+
+@attrs.frozen(kw_only=True)
+class ProfileRecord:
+    """What the profiler of a stack gave; see `run.profiling.Profile`."""
+
+    directory: str = ""
+    files: tuple[str, ...] = ()
+    iterations: int | None = None
+    error: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Result:
+    """One trial: a case by one competitor on one device, and how it came out."""
+
+    run_id: Text
+    definition: Definition
+    status: Status
+    metrics: Levels
+    wall_s: NonNegative
+    log_file: str | None
+    versions: dict[str, str]
+    profile: ProfileRecord | UnsetType = UNSET
+    timeline: str | UnsetType = UNSET
+    phase: str | None | UnsetType = UNSET
+    reason: str | None | UnsetType = UNSET
+    traceback: str | None | UnsetType = UNSET
+
+    def __attrs_post_init__(self) -> None:
+        found = self.measured
+        if self.status is Status.OK:
+            if found.error is not UNSET:
+                raise ValueError("an ok result has an error")
+            if found.compile_only:
+                if found.compile is UNSET or found.median_latency_ms is not UNSET:
+                    raise ValueError("a compile-only result has compile times and no latency")
+            elif found.latencies_ms is UNSET or found.median_latency_ms is UNSET:
+                raise ValueError("an ok result has no latencies")
+            elif found.verification is None or found.final_verification is None:
+                raise ValueError("an ok result has no verification")
+        elif not self.phase or not self.reason:
+            raise ValueError(f"a result that is {self.status.value} has no phase or reason")
+        elif found.error is UNSET:
+            raise ValueError(f"a result that is {self.status.value} has no error")
+        elif found.median_latency_ms is not UNSET or found.latencies_ms is not UNSET:
+            raise ValueError(f"a result that is {self.status.value} has a speed")
+
+    @property
+    def level(self) -> Level:
+        """What was measured."""
+        return "framework_level" if self.metrics.framework_level else "compiler_level"
+
+    @property
+    def measured(self) -> Metrics:
+        """The metrics, whatever their level."""
+        found = self.metrics.framework_level or self.metrics.compiler_level
+        assert isinstance(found, Metrics)
+        return found
+
+    @property
+    def key(self) -> ResultKey:
+        """What tells it from others, as `Trial.key` does."""
+        return (self.definition.benchmark_name, self.definition.competitor, self.definition.device)
+
+
+@attrs.frozen(kw_only=True)
+class Package:
+    """An installed package."""
+
+    name: str
+    version: str
+
+
+@attrs.frozen(kw_only=True)
+class Host:
+    """A machine, as `machine.host.describe` tells of it."""
+
+    cpu_model: str | None
+    architecture: str
+    logical_cpus: Count | None
+    physical_cpus: Count | None
+    usable_cpus: Annotated[int, Meta(ge=1)]
+    pinned_cpus: tuple[Count, ...] = ()
+    threads: Annotated[int, Meta(ge=1)]
+    governor: str | None
+    memory_bytes: Count
+    memory_available_bytes: Count
+    load_average: Annotated[tuple[NonNegative, ...], Meta(min_length=3, max_length=3)]
+    system: str
+    python: str
+    hostname: str
+
+
+@attrs.frozen(kw_only=True)
+class OtherEnvironment:
+    """What is installed in an environment that trials ran in (`--env`)."""
+
+    python: str = ""
+    python_version: str = ""
+    python_environment: tuple[Package, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class ExecutionEnvironment:
+    """Where a run took place."""
+
+    python_environment: tuple[Package, ...]
+    host: Host
+    git_revision: str | None
+    environments: dict[str, OtherEnvironment] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class Trigger:
+    """When a run began, and by which command."""
+
+    timestamp: Annotated[
+        str,
+        Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$"),
+    ]
+    command: tuple[str, ...]
+
+    def __attrs_post_init__(self) -> None:
+        datetime.datetime.fromisoformat(self.timestamp)
+
+    @property
+    def time(self) -> datetime.datetime:
+        """With its zone."""
+        return datetime.datetime.fromisoformat(self.timestamp)
+
+
+@attrs.frozen(kw_only=True)
+class Run:
+    """One command that measured."""
+
+    run_id: Text
+    trigger: Trigger
+    execution_environment: ExecutionEnvironment
+
+
+@attrs.frozen(kw_only=True)
+class Document:
+    """A results file: any number of runs and their results.
+
+    `trigger` and `execution_environment` are of the latest run: the OpenXLA suite knew one a file.
+    """
+
+    schema_version: Literal[1]
+    trigger: Trigger
+    execution_environment: ExecutionEnvironment
+    runs: Annotated[tuple[Run, ...], Meta(min_length=1)]
+    benchmarks: tuple[Result, ...]
