@@ -21,7 +21,7 @@ from comparative_benchmark.results.compare import (
     summarize_comparisons,
 )
 from comparative_benchmark.results.records import Record, competitor_of
-from comparative_benchmark.results.store import ResultsFileError
+from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.terminal.compare_views import as_markdown
 
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from comparative_benchmark.formats.result import OK, STATUSES, Result
 from comparative_benchmark.judge.verification import Verification
-from comparative_benchmark.results.outcome import ProcessRecord, Status, TrialOutcome
+from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
+from comparative_benchmark.results.record import Status
 from comparative_benchmark.results.store import ResultsFile
 from comparative_benchmark.run.recording import to_record
 

@@ -24,7 +24,7 @@ from comparative_benchmark.bisection.recipes import Recipes, companions_of, lock
 from comparative_benchmark.bisection.releases import Installer, PipInstaller
 from comparative_benchmark.machine.host import usable_cpus
 from comparative_benchmark.machine.memory import default_limit_bytes
-from comparative_benchmark.results.store import ResultsFileError
+from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.run.session import Limits
 from comparative_benchmark.run.settings import RunSettings
 from comparative_benchmark.run.trial import parse_competitors

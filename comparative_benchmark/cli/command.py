@@ -205,13 +205,13 @@ def _backends_command(_: argparse.Namespace) -> int:
 
 def _compare_command(options: argparse.Namespace) -> int:
     from comparative_benchmark.results import compare
+    from comparative_benchmark.results.codec import ResultsFileError, read_document
     from comparative_benchmark.results.compare_remarks import remarks
-    from comparative_benchmark.results.store import ResultsFileError
     from comparative_benchmark.terminal import compare_views
     from comparative_benchmark.terminal.console import Console
 
     try:
-        old, new = compare.read_document(options.old), compare.read_document(options.new)
+        old, new = read_document(options.old), read_document(options.new)
     except ResultsFileError as error:
         raise UsageError(str(error)) from error
     comparisons = compare.compare_documents(
@@ -266,18 +266,16 @@ def _report_command(options: argparse.Namespace) -> int:
 
 
 def _show_command(options: argparse.Namespace) -> int:
+    from comparative_benchmark.results.case import cases_of
+    from comparative_benchmark.results.codec import ResultsFileError, read_document
     from comparative_benchmark.results.roofs import known_ceilings
-    from comparative_benchmark.results.store import ResultsFile, ResultsFileError
     from comparative_benchmark.terminal.console import Console
 
     try:
-        if not options.results.exists():
-            raise UsageError(f"{options.results} does not exist")
-        document = ResultsFile(options.results).document()
+        document = read_document(options.results)
     except ResultsFileError as error:
         raise UsageError(str(error)) from error
-    records = document["benchmarks"]
     # Those of the machine that measured, if it has been this one.
-    ceilings = known_ceilings(records, document["execution_environment"].get("host") or {})
-    Console().results(records, baseline=options.baseline, ceilings=ceilings)
+    ceilings = known_ceilings(document.benchmarks, document.execution_environment.host)
+    Console().results(cases_of(document), baseline=options.baseline, ceilings=ceilings)
     return EXIT_OK

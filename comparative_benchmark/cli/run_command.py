@@ -10,9 +10,11 @@ from comparative_benchmark.backends.api import UnknownBackendError, get_backend
 from comparative_benchmark.machine.host import usable_cpus
 from comparative_benchmark.machine.memory import default_limit_bytes
 from comparative_benchmark.results import expected_failures
-from comparative_benchmark.results.records import Record, competitor_of
+from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.codec import ResultsFileError
+from comparative_benchmark.results.record import Result, ResultKey, Status
 from comparative_benchmark.results.roofs import ceilings_for
-from comparative_benchmark.results.store import ResultsFile, ResultsFileError
+from comparative_benchmark.results.store import ResultsFile
 from comparative_benchmark.run import runner
 from comparative_benchmark.run.environments import (
     UnusableEnvironmentError,
@@ -71,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("nothing to run: no selected backend takes a selected case")
     known = _known_failures(options)
     try:
-        records = runner.execute(
+        results = runner.execute(
             plan.trials,
             settings,
             ResultsFile(options.output),
@@ -80,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
             resume=options.resume,
         )
         ceilings = ceilings_for(
-            records,
+            results,
             settings.threads,
             measure=isinstance(settings.sampling, SamplingRule),
             say=console.say,
@@ -89,16 +91,17 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
     finally:
         console.close()
-    judgement = _judge(known, records)
-    shown = [_shown(record, judgement) for record in records]
-    console.results(shown, baseline=baseline, ceilings=ceilings)
+    judgement = _judge(known, results)
+    expected = _expected(results, judgement)
+    cases = [Case(result=result) for result in results]
+    console.results(cases, baseline=baseline, ceilings=ceilings, expected=expected)
     for complaint in judgement.complaints():
         console.say(f"expected failures: {complaint}", style="red")
     console.say(f"results: {options.output}")
     if options.profile:
         traces = options.output.with_suffix(".profiles")
         console.say(f"profiles: {traces} (open traces at https://ui.perfetto.dev)")
-    return _excused(exit_code([r for r in records if not _is_expected(r, judgement)]), judgement)
+    return _excused(exit_code([r for r in results if r.key not in expected]), judgement)
 
 
 def _cases(options: argparse.Namespace) -> list[BenchmarkCase]:
@@ -125,14 +128,14 @@ def _baseline(options: argparse.Namespace, competitors: list[Competitor]) -> str
     return "pt_inductor:eager" if "pt_inductor:eager" in names else names[0]
 
 
-def exit_code(records: Sequence[Record]) -> int:
+def exit_code(results: Sequence[Result]) -> int:
     """Returns 2 for a wrong output, 1 for another failure, 3 if nothing could be measured."""
-    statuses = {record["status"] for record in records}
-    if "wrong_output" in statuses:
+    statuses = {result.status for result in results}
+    if Status.WRONG_OUTPUT in statuses:
         return EXIT_WRONG
-    if statuses - {"ok", "unsupported"}:
+    if statuses - {Status.OK, Status.UNSUPPORTED}:
         return EXIT_FAILED
-    return EXIT_OK if "ok" in statuses else EXIT_MISSING
+    return EXIT_OK if Status.OK in statuses else EXIT_MISSING
 
 
 def _known_failures(options: argparse.Namespace) -> list[expected_failures.ExpectedFailure]:
@@ -145,33 +148,29 @@ def _known_failures(options: argparse.Namespace) -> list[expected_failures.Expec
 
 
 def _judge(
-    entries: Sequence[expected_failures.ExpectedFailure], records: Sequence[Record]
+    entries: Sequence[expected_failures.ExpectedFailure], results: Sequence[Result]
 ) -> expected_failures.Judgement:
     today = datetime.datetime.now(datetime.UTC).date()
-    return expected_failures.judge(entries, map(_ending, records), today=today)
+    return expected_failures.judge(entries, map(_ending, results), today=today)
 
 
-def _ending(record: Record) -> expected_failures.Ending:
-    definition = record["definition"]
+def _ending(result: Result) -> expected_failures.Ending:
+    case, competitor, device = result.key
     return expected_failures.Ending(
-        case_name=definition["benchmark_name"],
-        competitor=competitor_of(definition),
-        device=definition["device"],
-        status=record["status"],
+        case_name=case, competitor=competitor, device=device, status=result.status.value
     )
 
 
-def _is_expected(record: Record, judgement: expected_failures.Judgement) -> bool:
-    return _ending(record) in judgement.expected
-
-
-def _shown(record: Record, judgement: expected_failures.Judgement) -> Record:
-    """Returns a record as a person sees it: a known failure is `expected`, whatever it is."""
-    entry = judgement.expected.get(_ending(record))
-    if entry is None:
-        return record
-    reason = f"{record['status']}: {record['reason']} (known: {entry.reason}, {entry.link})"
-    return record | {"status": "expected", "reason": reason}
+def _expected(
+    results: Sequence[Result], judgement: expected_failures.Judgement
+) -> dict[ResultKey, str]:
+    """Returns what a person is told of each failure that is known."""
+    entries = ((result, judgement.expected.get(_ending(result))) for result in results)
+    return {
+        result.key: f"{result.status.value}: {result.reason} (known: {entry.reason}, {entry.link})"
+        for result, entry in entries
+        if entry is not None
+    }
 
 
 def _excused(code: int, judgement: expected_failures.Judgement) -> int:

@@ -14,8 +14,7 @@ from rich.text import Text
 from comparative_benchmark.doctor.checks import Finding, System, examine
 from comparative_benchmark.machine.host import usable_cpus
 from comparative_benchmark.results import noise_floor as noise
-from comparative_benchmark.results.compare_cases import read_document
-from comparative_benchmark.results.store import ResultsFileError
+from comparative_benchmark.results.codec import ResultsFileError, read_document
 from comparative_benchmark.roofline import ceilings as roofs
 from openxla.benchmark.root import ROOT_DIR_VARIABLE, root_dir
 

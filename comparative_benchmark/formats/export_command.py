@@ -11,7 +11,7 @@ from comparative_benchmark.formats.exported import Exported
 from comparative_benchmark.formats.from_records import read_results
 from comparative_benchmark.formats.registry import exporter
 from comparative_benchmark.formats.result import FormatError, Result
-from comparative_benchmark.results.store import ResultsFileError
+from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.terminal.options import EXIT_MISSING, EXIT_OK, UsageError
 
 _LATEST = "latest"

@@ -18,10 +18,11 @@ from comparative_benchmark.gpu_check.bootstrap import BOOTSTRAP_VARIABLE
 from comparative_benchmark.gpu_check.driver import Ending, Outcome
 from comparative_benchmark.gpu_check.plan import Machine
 from comparative_benchmark.machine.host import describe, git_revision, usable_cpus
+from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.compare import Comparison, compare_to_baseline
 from comparative_benchmark.results.records import Record, competitor_of, metrics_of
 from comparative_benchmark.results.roofs import shares_of_roof
-from comparative_benchmark.results.store import ResultsFile, ResultsFileError
+from comparative_benchmark.results.store import ResultsFile
 from comparative_benchmark.roofline.ceilings import Ceilings, load_ceilings
 
 BASELINE = "pt_inductor:eager"

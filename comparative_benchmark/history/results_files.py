@@ -14,7 +14,7 @@ import numpy as np
 
 from comparative_benchmark.history.rows import OK, STATUSES, Refusal, Row, RowError, canonical
 from comparative_benchmark.results.compare_samples import mapping, process_samples
-from comparative_benchmark.results.store import SCHEMA_VERSION
+from comparative_benchmark.results.record import SCHEMA_VERSION
 from comparative_benchmark.results.unchanged import program_digest
 from comparative_benchmark.stats.resampling import checked, student_quantile
 

@@ -6,7 +6,8 @@ from typing import Any
 import attrs
 
 from comparative_benchmark.parity.grid import Cell, CellKey
-from comparative_benchmark.results.outcome import ProcessRecord, Status
+from comparative_benchmark.results.outcome import ProcessRecord
+from comparative_benchmark.results.record import Status
 from comparative_benchmark.run.trial import Trial
 
 

@@ -20,7 +20,8 @@ from comparative_benchmark.machine.memory import default_limit_bytes
 from comparative_benchmark.parity.cell_result import CellResult, result_of
 from comparative_benchmark.parity.grid import Cell
 from comparative_benchmark.parity.shared_worker import SharingSettings, WorkerSlot
-from comparative_benchmark.results.outcome import ProcessRecord, Status
+from comparative_benchmark.results.outcome import ProcessRecord
+from comparative_benchmark.results.record import Status
 from comparative_benchmark.run.participant import Participant, note_end
 from comparative_benchmark.run.preparation import Preparation
 from comparative_benchmark.run.session import SessionEnded

@@ -16,7 +16,7 @@ from typing import Any, Self
 import attrs
 
 from comparative_benchmark.backends.api import BackendInfo
-from comparative_benchmark.results.outcome import Status
+from comparative_benchmark.results.record import Status
 from comparative_benchmark.run.environments import Environment
 from comparative_benchmark.run.session import Session, SessionEnded
 from comparative_benchmark.run.settings import RunSettings

@@ -11,7 +11,7 @@ from comparative_benchmark.backends.api import BackendInfo, backends
 from comparative_benchmark.backends.intermediates import RECORDERS
 from comparative_benchmark.parity.drift import Drift, Trace, compare
 from comparative_benchmark.parity.grid import Row
-from comparative_benchmark.results.outcome import Status
+from comparative_benchmark.results.record import Status
 from comparative_benchmark.run.in_process import InProcessSession
 from comparative_benchmark.run.session import Session, SessionEnded
 from comparative_benchmark.run.settings import RunSettings

@@ -14,11 +14,12 @@ from typing import Any
 
 import attrs
 
+from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.compare import read_document
 from comparative_benchmark.results.compare_cases import Case, all_cases
 from comparative_benchmark.results.compare_samples import listed, mapping
+from comparative_benchmark.results.record import SCHEMA_VERSION
 from comparative_benchmark.results.records import Record
-from comparative_benchmark.results.store import SCHEMA_VERSION, ResultsFileError
 
 _ID_DIGITS = 12
 _LONG_AGO = datetime.datetime.min.replace(tzinfo=datetime.UTC)

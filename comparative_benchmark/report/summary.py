@@ -17,9 +17,9 @@ from comparative_benchmark.report.ratios import Judged, choose_baseline, judge
 from comparative_benchmark.report.standings import Contest, contests
 from comparative_benchmark.report.trends import JoinedTrends, TrendPoint, Trends, trends_of
 from comparative_benchmark.report.wording import BROKEN
+from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.compare import read_document
 from comparative_benchmark.results.compare_samples import listed
-from comparative_benchmark.results.store import ResultsFileError
 from comparative_benchmark.stats.statistics import NOISE_THRESHOLD
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 from comparative_benchmark.report.inputs import ReportError, merge
 from comparative_benchmark.report.trends import JoinedTrends, TrendPoint, Trends, points_of
+from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.compare import read_document
 from comparative_benchmark.results.compare_samples import listed, mapping
-from comparative_benchmark.results.store import ResultsFileError
 
 _HISTORY = "comparative_benchmark.history.trends"
 _DATABASE = "comparative_benchmark.history.database"

@@ -20,7 +20,8 @@ from comparative_benchmark.repro import readme, selection, writing
 from comparative_benchmark.repro.exported import Exported
 from comparative_benchmark.repro.selection import Recorded
 from comparative_benchmark.repro.writing import Outcome
-from comparative_benchmark.results.store import ResultsFile, ResultsFileError
+from comparative_benchmark.results.codec import ResultsFileError
+from comparative_benchmark.results.store import ResultsFile
 from comparative_benchmark.run.preparation import Preparation
 from comparative_benchmark.run.session import Limits, SessionEnded
 from comparative_benchmark.run.settings import RunSettings

@@ -1,7 +1,8 @@
 """A result together with its run: what readers of results files look at."""
 
 import datetime
-from collections.abc import Hashable, Iterable
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 import attrs
 
@@ -94,6 +95,11 @@ class Case:
         return (host.cpu_model or host.architecture if host else "") or UNKNOWN
 
     @property
+    def threads(self) -> int | None:
+        """Of each worker."""
+        return self.host.threads if self.host else None
+
+    @property
     def started(self) -> datetime.datetime | None:
         """When its run began."""
         return self.run.trigger.time if self.run else None
@@ -124,3 +130,33 @@ def cases_of(document: Document) -> list[Case]:
 def latest(cases: Iterable[Case]) -> list[Case]:
     """Returns the last of each case, in the order in which each was first met."""
     return list({case.key: case for case in cases}.values())
+
+
+def matched(before: Sequence[Case], after: Sequence[Case]) -> list[tuple[Case | None, Case | None]]:
+    """Returns pairs, in the baseline's order, with None for what the other side has not."""
+    rules: list[Callable[[Case], Hashable]] = [
+        lambda case: case.key,
+        lambda case: (case.result.definition.benchmark_name, *case.runner),
+        lambda case: (
+            case.result.definition.workload.architecture,
+            case.result.definition.batch_size,
+            *case.runner,
+        ),
+    ]
+    partner: dict[int, Case] = {}
+    left, right = list(before), list(after)
+    for rule in rules:
+        counts = [Counter(map(rule, side)) for side in (left, right)]
+        by_rule = {rule(case): case for case in right}
+        for case in left:
+            name = rule(case)
+            # What is named twice could be paired with the wrong one.
+            if counts[0][name] == counts[1][name] == 1:
+                partner[id(case)] = by_rule[name]
+        taken = {id(case) for case in partner.values()}
+        left = [case for case in left if id(case) not in partner]
+        right = [case for case in right if id(case) not in taken]
+    pairs: list[tuple[Case | None, Case | None]] = [
+        (case, partner.get(id(case))) for case in before
+    ]
+    return pairs + [(None, case) for case in right]

@@ -6,15 +6,14 @@ verified, finished trials have a ratio, and nothing that goes wrong here becomes
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import attrs
 import numpy as np
 
-from comparative_benchmark.results.compare_cases import Case, cases_of, matched, read_document
+from comparative_benchmark.results.case import LATENCY, Case, cases_of, latest, matched
 from comparative_benchmark.results.compare_pair import compared, without_ratio
-from comparative_benchmark.results.compare_samples import LATENCY
 from comparative_benchmark.results.comparison import (
     Comparison,
     Fate,
@@ -24,7 +23,7 @@ from comparative_benchmark.results.comparison import (
 )
 from comparative_benchmark.results.noise_floor import FEWEST_FOR_95
 from comparative_benchmark.results.processes import answers, worth_it
-from comparative_benchmark.results.records import Record
+from comparative_benchmark.results.record import Document, Status
 from comparative_benchmark.results.unchanged import same_program, surroundings
 from comparative_benchmark.stats.statistics import NOISE_THRESHOLD, Verdict
 
@@ -35,7 +34,6 @@ __all__ = [
     "compare_documents",
     "compare_to_baseline",
     "exit_code",
-    "read_document",
     "summarize_comparisons",
 ]
 
@@ -46,8 +44,8 @@ _WORTH_PROCESSES = 500
 
 
 def compare_documents(
-    baseline: Mapping[str, Any],
-    candidate: Mapping[str, Any],
+    baseline: Document,
+    candidate: Document,
     *,
     threshold: float = NOISE_THRESHOLD,
     seed: int = _SEED,
@@ -69,15 +67,11 @@ def compare_documents(
         program and the packages are the same, or where programs that are the same differ by as much
         between these files (docs/design/0005-unchanged-programs.md).
     """
-    before, unreadable_before = cases_of(baseline, "the baseline")
-    after, unreadable_after = cases_of(candidate, "the candidate")
-    versions = [document.get("schema_version") for document in (baseline, candidate)]
-    differ = f"schema version {versions[0]} against {versions[1]}"
-    pairs = list(matched(before, after))
+    pairs = list(matched(latest(cases_of(baseline)), latest(cases_of(candidate))))
     jobs = {
         position: (old, new, threshold, seed)
         for position, (old, new) in enumerate(pairs)
-        if old and new and versions[0] == versions[1]
+        if old and new
     }
     count = worth_it(len(jobs), least=_WORTH_PROCESSES)
     items = answers(_compared, list(jobs.values()), processes=count)
@@ -85,9 +79,7 @@ def compare_documents(
     floor = _floor((*pairs[position], item) for position, item in both.items())
     found: list[Comparison] = []
     for position, (old, new) in enumerate(pairs):
-        if versions[0] != versions[1]:
-            found.append(without_ratio(new or old, Fate.INCOMPARABLE, differ))
-        elif old is None or new is None:
+        if old is None or new is None:
             side = "baseline" if old is None else "candidate"
             found.append(without_ratio(new or old, Fate.MISSING, f"not in the {side}"))
         elif count_unchanged:
@@ -95,7 +87,7 @@ def compare_documents(
         else:
             item = _judged_by_program(both[position], old, new)
             found.append(_judged_by_noise(item, floor))
-    return found + _unreadable([*unreadable_before, *unreadable_after])
+    return found
 
 
 def _compared(job: tuple[Case, Case, float, int]) -> Comparison:
@@ -104,7 +96,7 @@ def _compared(job: tuple[Case, Case, float, int]) -> Comparison:
 
 
 def compare_to_baseline(
-    records: Iterable[Record],
+    cases: Iterable[Case],
     baseline: str = DEFAULT_BASELINE,
     *,
     threshold: float = NOISE_THRESHOLD,
@@ -116,16 +108,14 @@ def compare_to_baseline(
     baseline ran in several frameworks is compared within the same framework; where that has no
     baseline, with the only other one.
     """
-    cases, unreadable = cases_of({"benchmarks": list(records)}, "the results")
-    found = _unreadable(unreadable)
+    found: list[Comparison] = []
     groups: defaultdict[Hashable, list[Case]] = defaultdict(list)
-    for case in cases:
+    for case in latest(cases):
         groups[case.workload, case.device, case.quantity].append(case)
     for group in groups.values():
         bases = [case for case in group if case.competitor == baseline]
-        for base in bases:
-            if base.status == "wrong_output":
-                found.append(without_ratio(base, Fate.WRONG, base.why))
+        wrong = (base for base in bases if base.status is Status.WRONG_OUTPUT)
+        found += [without_ratio(base, Fate.WRONG, base.why) for base in wrong]
         for case in group:
             if case in bases:
                 continue
@@ -197,7 +187,3 @@ def _floor(compared_cases: Iterable[tuple[Any, ...]]) -> float:
         return 0.0
     share = 0.95 if len(logs) >= FEWEST_FOR_95 else 1.0
     return math.expm1(float(np.quantile(logs, share)))
-
-
-def _unreadable(reasons: Iterable[str]) -> list[Comparison]:
-    return [without_ratio(None, Fate.INCOMPARABLE, reason) for reason in reasons]

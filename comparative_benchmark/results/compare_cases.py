@@ -11,9 +11,10 @@ from typing import Any
 
 import attrs
 
+from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.compare_samples import listed, mapping, quantity
 from comparative_benchmark.results.records import Record, competitor_of
-from comparative_benchmark.results.store import ResultsFile, ResultsFileError
+from comparative_benchmark.results.store import ResultsFile
 
 
 @attrs.frozen(kw_only=True)

@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from comparative_benchmark.results.compare_cases import Case
+from comparative_benchmark.results.case import COLD_COMPILE, Case
 from comparative_benchmark.results.compare_samples import (
-    COLD_COMPILE,
     compile_samples,
     compiles_nothing,
     contention,
@@ -16,6 +15,7 @@ from comparative_benchmark.results.compare_samples import (
     quotient,
 )
 from comparative_benchmark.results.comparison import Comparison, Fate
+from comparative_benchmark.results.record import Metrics, Status
 from comparative_benchmark.stats.resampling import SampleError
 from comparative_benchmark.stats.statistics import (
     Interval,
@@ -42,12 +42,12 @@ def compared(old: Case, new: Case, *, threshold: float, seed: int) -> Comparison
         `COMPILE_THRESHOLD`, unless this one is larger.
       seed: of the bootstrap.
     """
-    if new.status == "wrong_output":
+    if new.status is Status.WRONG_OUTPUT:
         return without_ratio(new, Fate.WRONG, new.why)
-    if old.status == new.status == "unsupported":
+    if old.status is new.status is Status.UNSUPPORTED:
         return without_ratio(new, Fate.UNSUPPORTED, new.why)
     for case, side in ((old, "baseline"), (new, "candidate")):
-        if case.status != "ok":
+        if case.status is not Status.OK:
             return without_ratio(new, Fate.MISSING, f"{side}: {case.why}")
     if differ := _differences(old, new):
         return without_ratio(new, Fate.INCOMPARABLE, differ)
@@ -87,11 +87,17 @@ def compared(old: Case, new: Case, *, threshold: float, seed: int) -> Comparison
         paired=paired,
         p_value=mann_whitney_p(*medians),
         # A compile-only result has a better figure than the quotient of two single times.
-        compile_ratio=None if compiling else quotient(new.metrics, old.metrics, "compile_time_ms"),
-        memory_ratio=quotient(
-            new.metrics, old.metrics, "device_memory_peak_mb", "host_memory_peak_mb"
-        ),
+        compile_ratio=None
+        if compiling
+        else quotient(new.metrics.compile_time_ms, old.metrics.compile_time_ms),
+        memory_ratio=_memory_ratio(new.metrics, old.metrics),
     )
+
+
+def _memory_ratio(new: Metrics, old: Metrics) -> float | None:
+    """Returns the ratio of the device's peaks; of the host's where the device has none."""
+    on_device = quotient(new.device_memory_peak_mb, old.device_memory_peak_mb)
+    return on_device or quotient(new.host_memory_peak_mb, old.host_memory_peak_mb)
 
 
 def without_ratio(case: Case | None, fate: Fate, reason: str) -> Comparison:
@@ -135,7 +141,7 @@ def _differences(old: Case, new: Case) -> str:
         return f"different measurements: {old.quantity} against {new.quantity}"
     if old.machine != new.machine:
         return f"different machines: {old.machine} against {new.machine}"
-    threads = [case.host.get("threads") for case in (old, new)]
+    threads = [case.threads for case in (old, new)]
     if threads[0] != threads[1]:
         return f"different thread counts: {threads[0]} against {threads[1]}"
     return ""

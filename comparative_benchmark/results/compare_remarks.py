@@ -1,12 +1,11 @@
 """What is to be known beside a comparison of two files: noise floor, verdicts withheld, drift."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import attrs
 
-from comparative_benchmark.results.compare_cases import UNKNOWN, Case, cases_of, matched
-from comparative_benchmark.results.compare_samples import is_positive, listed, mean_mhz
+from comparative_benchmark.results.case import UNKNOWN, Case, cases_of, latest, matched
+from comparative_benchmark.results.compare_samples import is_positive, mean_mhz
 from comparative_benchmark.results.comparison import Comparison
 from comparative_benchmark.results.noise_floor import (
     NoiseFloor,
@@ -15,11 +14,12 @@ from comparative_benchmark.results.noise_floor import (
     load_noise_floor,
     noise_floor,
 )
+from comparative_benchmark.results.record import Document
 
 # Runs that began within an hour of each other saw about the same machine.
 _APART_S = 3600.0
 _CONDITIONS = (
-    *("hostname", "system", "governor", "turbo", "usable_cpus", "pinned_cpus", "memory_bytes"),
+    *("hostname", "system", "governor", "usable_cpus", "pinned_cpus", "memory_bytes"),
     "python",
 )
 # Half a CPU that was busy before the run, and clocks 2 % apart, can be seen in latencies.
@@ -58,13 +58,9 @@ class Remarks:
         return found + ([self.drift] if self.drift else [])
 
 
-def remarks(
-    baseline: Mapping[str, Any],
-    candidate: Mapping[str, Any],
-    comparisons: Sequence[Comparison],
-) -> Remarks:
+def remarks(baseline: Document, candidate: Document, comparisons: Sequence[Comparison]) -> Remarks:
     """Returns what is to be known beside the comparisons of two documents."""
-    before, after = (cases_of(document, "the results")[0] for document in (baseline, candidate))
+    before, after = (latest(cases_of(document)) for document in (baseline, candidate))
     pairs = [(old, new) for old, new in matched(before, after) if old and new]
     try:
         floor = noise_floor([baseline, candidate])
@@ -98,15 +94,15 @@ def _drift(pairs: Sequence[tuple[Case, Case]]) -> str | None:
 
 
 def _conditions(old: Case, new: Case) -> Iterable[str]:
+    if old.host is None or new.host is None:
+        return
     for name in _CONDITIONS:
-        values = [case.host.get(name) for case in (old, new)]
+        values = [getattr(case.host, name) for case in (old, new)]
         if values[0] != values[1]:
             yield f"{name} {values[0]} against {values[1]}"
-    loads = [next(iter(listed(case.host, "load_average")), None) for case in (old, new)]
-    if all(isinstance(load, (int, float)) for load in loads):
-        before, after = (float(load) for load in loads if load is not None)
-        if abs(before - after) > _LOAD_APART:
-            yield f"load {before:.1f} against {after:.1f}"
+    before, after = old.host.load_average[0], new.host.load_average[0]
+    if abs(before - after) > _LOAD_APART:
+        yield f"load {before:.1f} against {after:.1f}"
 
 
 def _clocks(pairs: Sequence[tuple[Case, Case]]) -> Iterable[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.results.compare_samples import COLD_COMPILE, LATENCY
+from comparative_benchmark.results.case import COLD_COMPILE, LATENCY
 from comparative_benchmark.stats.statistics import Interval, Verdict
 
 

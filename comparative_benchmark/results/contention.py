@@ -5,56 +5,45 @@ say. Blocks that are plainly disturbed are the only ones to be judged then, and 
 would call each run disturbed; so a trial is judged by the sums over its blocks.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-import attrs
-import cattrs
+from collections.abc import Sequence
 
 from comparative_benchmark.machine import conditions
+from comparative_benchmark.results.record import Block, Contention
 
-_STRUCTURED = cattrs.Converter(prefer_attrib_converters=True)
 
-
-def contention_of(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns what a record keeps: verdicts on single blocks, and the one on all of them.
+def contention_of(blocks: Sequence[Block]) -> Contention:
+    """Returns the verdicts on single blocks, and the one on all of them.
 
     `contended` is None where even together they are too short to tell, or where the system does not
     say what others did; `reasons` then say why.
     """
-    verdicts = [block["conditions"]["contended"] for block in blocks]
-    return {
-        "contended_blocks": sum(verdict is True for verdict in verdicts),
-        "clean_blocks": sum(verdict is False for verdict in verdicts),
-        "not_judged_blocks": sum(verdict is None for verdict in verdicts),
-        **_together([block["conditions"] for block in blocks]),
-    }
+    verdicts = [block.conditions.contended if block.conditions else None for block in blocks]
+    known = [block.conditions for block in blocks if block.conditions]
+    # A source of another kind counts nothing.
+    counted = len(known) == len(blocks) and all(found.totals for found in known)
+    every = conditions.together(known) if counted else None
+    return Contention(
+        contended_blocks=sum(verdict is True for verdict in verdicts),
+        clean_blocks=sum(verdict is False for verdict in verdicts),
+        not_judged_blocks=sum(verdict is None for verdict in verdicts),
+        contended=every.contended if every else None,
+        reasons=every.reasons if every else (),
+        foreign_cpu_share=every.foreign_cpu_share if every else None,
+        steal_share=every.steal_share if every else None,
+    )
 
 
-def contention_warning(contentions: Sequence[Mapping[str, Any]]) -> str | None:
+def contention_warning(contentions: Sequence[Contention]) -> str | None:
     """Returns a warning if others disturbed trials of a run; None if not.
 
     Args:
-      contentions: of each trial, as `contention_of` gives it; of older results with no verdict.
+      contentions: of each trial; those of older results have no verdict.
     """
-    disturbed = [found for found in contentions if found.get("contended")]
+    disturbed = [found for found in contentions if found.contended and found.reasons]
     if not disturbed:
         return None
-    worst = max(disturbed, key=lambda found: found.get("foreign_cpu_share") or 0.0)
+    worst = max(disturbed, key=lambda found: found.foreign_cpu_share or 0.0)
     return (
         f"others disturbed {len(disturbed)} of {len(contentions)} trials "
-        f"({worst['reasons'][0]}): run `cbs doctor`, and again on a quiet machine"
+        f"({worst.reasons[0]}): run `cbs doctor`, and again on a quiet machine"
     )
-
-
-def _together(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    if not all("totals" in block for block in blocks):  # of a source that counts nothing
-        return {"contended": None, "reasons": []}
-    every = conditions.together(
-        _STRUCTURED.structure(block, conditions.Conditions) for block in blocks
-    )
-    if every is None:
-        return {"contended": None, "reasons": []}
-    kept = ("contended", "reasons", "foreign_cpu_share", "steal_share")
-    found = attrs.asdict(every, filter=lambda field, _: field.name in kept)
-    return {**found, "reasons": list(found["reasons"])}

@@ -16,8 +16,9 @@ import attrs
 import cattrs
 import numpy as np
 
-from comparative_benchmark.results.compare_cases import Case, all_cases
-from comparative_benchmark.results.compare_samples import LATENCY, process_samples
+from comparative_benchmark.results.case import LATENCY, Case, cases_of
+from comparative_benchmark.results.compare_samples import process_samples
+from comparative_benchmark.results.record import Document, Status
 from comparative_benchmark.results.store import write_atomically
 from comparative_benchmark.results.unchanged import fingerprint, program_digest, unidentified
 from comparative_benchmark.stats.resampling import SampleError, checked
@@ -65,7 +66,7 @@ class NoiseFloor:
     schema: int = _SCHEMA
 
 
-def noise_floor(documents: Iterable[Mapping[str, Any]]) -> NoiseFloor:
+def noise_floor(documents: Iterable[Document]) -> NoiseFloor:
     """Returns how far any two runs of unchanged programs lie apart.
 
     Pooled are all pairs of runs (of different files, or of different run ids) of one workload,
@@ -86,13 +87,13 @@ def noise_floor(documents: Iterable[Mapping[str, Any]]) -> NoiseFloor:
     runs: defaultdict[tuple[Any, ...], dict[tuple[int, str], float]] = defaultdict(dict)
     machines: dict[tuple[Any, ...], Case] = {}
     for position, document in enumerate(documents):
-        for case in all_cases(document, "the results")[0]:
+        for case in cases_of(document):
             digest, latency = program_digest(case.metrics), _log_latency(case)
             if digest is None or latency is None or unidentified(case):
                 continue
             program = (case.key, digest, fingerprint(case))
             # Of one run, the latest record counts.
-            runs[program][position, case.run_id] = latency
+            runs[program][position, case.result.run_id] = latency
             machines[program] = case
     found: defaultdict[str, list[list[float]]] = defaultdict(list)
     names = set()
@@ -157,7 +158,7 @@ def load_noise_floor(machine: str) -> NoiseFloor | None:
 
 def _log_latency(case: Case) -> float | None:
     """Returns the logarithm of the latency in ms; None where there is no sound measurement."""
-    if case.status != "ok" or case.quantity != LATENCY:
+    if case.status is not Status.OK or case.quantity != LATENCY:
         return None
     try:
         processes = checked(process_samples(case.metrics))

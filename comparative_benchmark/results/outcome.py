@@ -1,25 +1,20 @@
 """How a trial ended, and what its processes gave."""
 
-import enum
-from typing import Any
-
 import attrs
 
 from comparative_benchmark.judge.verification import Verification
+from comparative_benchmark.results.record import (
+    ArtifactSource,
+    Block,
+    Phase,
+    ProfileRecord,
+    Program,
+    ProgramSource,
+    RaceNote,
+    Status,
+)
+from comparative_benchmark.stats.steadiness import Steadiness
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
-
-
-class Status(enum.Enum):
-    """How a trial ended; each but `ok` comes with a phase and evidence."""
-
-    OK = "ok"
-    UNSTEADY = "unsteady"
-    WRONG_OUTPUT = "wrong_output"
-    UNSUPPORTED = "unsupported"
-    FAILED = "failed"
-    OUT_OF_MEMORY = "out_of_memory"
-    TIMEOUT = "timeout"
-    CRASHED = "crashed"
 
 
 @attrs.frozen(kw_only=True)
@@ -38,7 +33,7 @@ class GenerationTimes:
     decode_ms: list[float] = attrs.field(factory=list)
     reason: str | None = None
     verification: Verification | None = None
-    phases: dict[str, dict[str, Any]] = attrs.field(factory=dict)
+    phases: dict[str, Phase] = attrs.field(factory=dict)
 
 
 @attrs.define(kw_only=True)
@@ -54,9 +49,9 @@ class ProcessRecord:
       phases: time and peak memory by phase, as the worker reported.
       verification: of the first run; `final_verification`: of the last timed output.
       steadiness: of the warm-up, with the evidence; None where counts were fixed.
-      blocks: samples, see `sampling.Block`, each with its round.
+      blocks: samples, each with its round.
       generation: of a model that generates, its parts; None if they were not measured.
-      facts: see `backend_api.BackendFacts`.
+      program: what its backend told of what it compiled.
       versions: of the packages that the worker had imported.
     """
 
@@ -68,21 +63,21 @@ class ProcessRecord:
     cold: bool = False
     stop_reason: str | None = None
     timer_ns: float | None = None
-    phases: dict[str, dict[str, Any]] = attrs.field(factory=dict)
+    phases: dict[str, Phase] = attrs.field(factory=dict)
     host_memory_peak_bytes: int | None = None
     verification: Verification | None = None
     final_verification: Verification | None = None
-    steadiness: dict[str, Any] | None = None
+    steadiness: Steadiness | None = None
     warmup_latencies_ms: list[float] = attrs.field(factory=list)
-    blocks: list[dict[str, Any]] = attrs.field(factory=list)
+    blocks: list[Block] = attrs.field(factory=list)
     generation: GenerationTimes | None = None
-    facts: dict[str, Any] = attrs.field(factory=dict)
+    program: Program = attrs.field(factory=Program)
     versions: dict[str, str] = attrs.field(factory=dict)
 
     @property
     def latencies_ms(self) -> list[float]:
         """All samples in order."""
-        return [value for block in self.blocks for value in block["latencies_ms"]]
+        return [value for block in self.blocks for value in block.latencies_ms]
 
 
 @attrs.define(kw_only=True)
@@ -95,11 +90,11 @@ class TrialOutcome:
 
     processes: list[ProcessRecord] = attrs.field(factory=list)
     artifact_digests: dict[str, str] = attrs.field(factory=dict)
-    artifact_source: dict[str, str] | None = None
-    program_source: dict[str, Any] | None = None
+    artifact_source: ArtifactSource | None = None
+    program_source: ProgramSource | None = None
     workload_cost: WorkloadCost = attrs.field(factory=WorkloadCost)
-    race: dict[str, Any] = attrs.field(factory=dict)
-    profile: dict[str, Any] | None = None
+    race: RaceNote = attrs.field(factory=RaceNote)
+    profile: ProfileRecord | None = None
     timeline: str | None = None
     stop_reason: str | None = None
     wall_s: float = 0.0

@@ -266,7 +266,7 @@ class Outliers:
 
 
 _Optional = NonNegative | UnsetType
-_MaybeNone = NonNegative | None | UnsetType
+_MaybeNone = NonNegative | UnsetType | None
 
 
 @attrs.frozen(kw_only=True)
@@ -413,7 +413,7 @@ class Definition:
 
     @property
     def competitor(self) -> str:
-        """As `str(Competitor)` gives it: `backend:compiler`, `@name` where it has an environment."""
+        """As `str(Competitor)` has it: `backend:compiler`, with `@name` of an environment."""
         where = f"@{self.environment.name}" if self.environment else ""
         return f"{self.backend}:{self.compiler}{where}"
 
@@ -446,9 +446,9 @@ class Result:
     versions: dict[str, str]
     profile: ProfileRecord | UnsetType = UNSET
     timeline: str | UnsetType = UNSET
-    phase: str | None | UnsetType = UNSET
-    reason: str | None | UnsetType = UNSET
-    traceback: str | None | UnsetType = UNSET
+    phase: str | UnsetType | None = UNSET
+    reason: str | UnsetType | None = UNSET
+    traceback: str | UnsetType | None = UNSET
 
     def __attrs_post_init__(self) -> None:
         found = self.measured

@@ -13,19 +13,22 @@ from typing import Any, BinaryIO
 
 from filelock import FileLock, Timeout
 
-from comparative_benchmark.results.records import Record
+from comparative_benchmark.results import codec
+from comparative_benchmark.results.codec import ResultsFileError
+from comparative_benchmark.results.record import (
+    SCHEMA_VERSION,
+    Document,
+    ExecutionEnvironment,
+    Result,
+    Run,
+    Trigger,
+)
 
-SCHEMA_VERSION = 1
-SCHEMA_FILE = Path(__file__).parent / "schema" / "results.v1.schema.json"
 _LOCK_TIMEOUT_S = 60.0
 
 # Results come last, each on a line of its own, so that one more is a copy and a line: reading and
 # writing the JSON of all others for each would take more time than a long run's trials.
 _END = b"\n]}\n"
-
-
-class ResultsFileError(RuntimeError):
-    """A results file can not be read or written; the message says why and what to do."""
 
 
 class ResultsFile:
@@ -35,89 +38,77 @@ class ResultsFile:
         self.path = path.absolute()
         self._lock = FileLock(self.path.parent / f".{self.path.name}.lock")
 
-    def start_run(self, *, execution_environment: Mapping[str, Any], command: Sequence[str]) -> str:
+    def start_run(
+        self, *, execution_environment: ExecutionEnvironment, command: Sequence[str]
+    ) -> str:
         """Registers a run and returns its identifier; creates the file if there is none.
 
         Raises:
-          ResultsFileError: the file can not be written, or is not one of ours; it is untouched.
+          ResultsFileError: the file cannot be written, or is not one of ours; it is untouched.
         """
         now = datetime.datetime.now(datetime.UTC)
-        run = {
-            "run_id": f"{now:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}",
-            "trigger": {"timestamp": now.isoformat(timespec="seconds"), "command": list(command)},
-            "execution_environment": dict(execution_environment),
-        }
-        self._update(lambda document: document["runs"].append(run))
-        return str(run["run_id"])
+        run = Run(
+            run_id=f"{now:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}",
+            trigger=Trigger(timestamp=now.isoformat(timespec="seconds"), command=tuple(command)),
+            execution_environment=execution_environment,
+        )
+        self._update(lambda document: document["runs"].append(codec.plain(run)))
+        return run.run_id
 
-    def append(self, record: Record) -> None:
+    def append(self, result: Result) -> None:
         """Adds one result.
 
         Raises:
-          ResultsFileError: the file can not be written any more.
+          ResultsFileError: the file cannot be written any more.
         """
-        line = _encode(record)
+        line = codec.encode(result)
         with self._locked():
             if not _append_line(self.path, line):
                 # Not of this writer: read and write all of it.
-                self._change(lambda document: document["benchmarks"].append(record))
+                self._change(lambda document: document["benchmarks"].append(codec.plain(result)))
 
-    def records(self) -> list[Record]:
+    def results(self) -> tuple[Result, ...]:
         """Returns all results; none if there is no file yet.
 
         Raises:
           ResultsFileError: the file is not one of ours.
         """
-        return list(self.document()["benchmarks"]) if self.path.exists() else []
+        return self.document().benchmarks if self.path.exists() else ()
 
-    def document(self) -> Record:
+    def document(self) -> Document:
         """Returns the whole content of the file.
 
         Raises:
-          ResultsFileError: the file can not be read, or is not one of ours.
+          ResultsFileError: the file cannot be read, or is not one of ours.
         """
-        document: Record
-        try:
-            document = json.loads(self.path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ResultsFileError(f"{self.path} can not be read: {error}") from error
-        except (ValueError, RecursionError) as error:
-            raise ResultsFileError(
-                f"{self.path} is no JSON ({error}); it was left as it is. Move it away, or choose "
-                "another file with -o"
-            ) from error
-        version = document.get("schema_version") if isinstance(document, dict) else None
-        if type(version) is not int or version != SCHEMA_VERSION or not _has_lists(document):
-            what = (
-                f"schema version {version}, this program writes {SCHEMA_VERSION}"
-                if isinstance(version, int) and version != SCHEMA_VERSION
-                else "JSON of another kind"
-            )
-            raise ResultsFileError(
-                f"{self.path} is no results file of ours ({what}); it was left as it is. "
-                "Choose another file with -o"
-            )
-        return document
+        return codec.read_document(self.path)
 
-    def _update(self, change: Callable[[Record], None]) -> None:
+    def _update(self, change: Callable[[dict[str, Any]], None]) -> None:
         with self._locked():
             self._change(change)
 
-    def _change(self, change: Callable[[Record], None]) -> None:
-        document = self.document() if self.path.exists() else _empty()
+    def _change(self, change: Callable[[dict[str, Any]], None]) -> None:
+        document = self._plain() if self.path.exists() else _empty()
         change(document)
         latest = document["runs"][-1]
-        # Where the seed's readers look; it knew one run a file.
+        # Where the OpenXLA suite's readers look; it knew one run a file.
         document["trigger"] = latest["trigger"]
         document["execution_environment"] = latest["execution_environment"]
         with _replacing(self.path) as file:
             file.write(_encode_document(document))
 
+    def _plain(self) -> dict[str, Any]:
+        """Returns a valid file as it is, with what later versions may have added to it."""
+        content = self.path.read_bytes()
+        codec.decode_document(content, str(self.path))
+        document: dict[str, Any] = json.loads(content)
+        return document
+
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            # The lock waits where a file can not be made, as if another process held it.
+            # The lock waits where a file cannot be made, as if another process held it.
             tempfile.TemporaryFile(dir=self.path.parent).close()
             with self._lock.acquire(timeout=_LOCK_TIMEOUT_S):
                 yield
@@ -126,7 +117,7 @@ class ResultsFile:
                 f"{self.path}: another process has held its lock for {_LOCK_TIMEOUT_S:g} s"
             ) from error
         except OSError as error:
-            raise ResultsFileError(f"{self.path} can not be written: {error}") from error
+            raise ResultsFileError(f"{self.path} cannot be written: {error}") from error
 
 
 def _append_line(path: Path, line: bytes) -> bool:
@@ -150,23 +141,18 @@ def _append_line(path: Path, line: bytes) -> bool:
     return True
 
 
-def _encode(record: Record) -> bytes:
-    return json.dumps(record, allow_nan=False).encode()
+def _encode(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, allow_nan=False).encode()
 
 
-def _encode_document(document: Record) -> bytes:
+def _encode_document(document: Mapping[str, Any]) -> bytes:
     """Returns the document, its results last."""
     head = {key: value for key, value in document.items() if key != "benchmarks"}
     lines = b",".join(b"\n" + _encode(record) for record in document["benchmarks"])
     return _encode(head)[:-1] + b', "benchmarks": [' + lines + _END
 
 
-def _has_lists(document: Record) -> bool:
-    runs, benchmarks = document.get("runs"), document.get("benchmarks")
-    return isinstance(runs, list) and isinstance(benchmarks, list) and bool(runs)
-
-
-def _empty() -> Record:
+def _empty() -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "trigger": {},
@@ -180,7 +166,7 @@ def write_atomically(path: Path, document: Mapping[str, Any]) -> None:
     """Writes JSON beside the file, syncs, renames: a reader sees the old content or the new one.
 
     Raises:
-      OSError: the folder or the file can not be written; an old file is as it was.
+      OSError: the folder or the file cannot be written; an old file is as it was.
     """
     with _replacing(path) as file:
         file.write(_encode(dict(document)) + b"\n")

@@ -1,9 +1,11 @@
 """Simple summaries of samples."""
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
+from msgspec import UNSET, UnsetType
+
+from comparative_benchmark.results.record import Outliers
 from comparative_benchmark.stats.steadiness import tukey_outliers
 
 # A percentile is given only if at least this many samples lie beyond it.
@@ -34,7 +36,7 @@ def summarize(samples: Sequence[float], suffix: str) -> dict[str, float | None]:
     return summary
 
 
-def outlier_counts(processes: Iterable[Sequence[float]]) -> dict[str, int]:
+def outlier_counts(processes: Iterable[Sequence[float]]) -> Outliers:
     """Returns how many samples are mild and severe outliers of their own process, by Tukey.
 
     Each process has fences of its own: the processes of a trial may differ by more than the
@@ -42,13 +44,14 @@ def outlier_counts(processes: Iterable[Sequence[float]]) -> dict[str, int]:
     hide some. Counted, never dropped; see `tukey_outliers`.
     """
     counts = [tukey_outliers(samples) for samples in processes]
-    return {"mild": sum(mild for mild, _ in counts), "severe": sum(severe for _, severe in counts)}
+    return Outliers(
+        mild=sum(mild for mild, _ in counts), severe=sum(severe for _, severe in counts)
+    )
 
 
-def outliers_text(metrics: Mapping[str, Any]) -> str:
-    """Returns e.g. `12 mild, 3 severe`; `-` where a record has no counts."""
-    counts = metrics.get("outliers")
-    if not isinstance(counts, Mapping):
+def outliers_text(outliers: Outliers | UnsetType) -> str:
+    """Returns e.g. `12 mild, 3 severe`; `-` where a result has no counts."""
+    if outliers is UNSET:
         return "-"
-    named = [f"{counts[kind]} {kind}" for kind in ("mild", "severe") if counts.get(kind)]
-    return ", ".join(named) or "none"
+    counts = {"mild": outliers.mild, "severe": outliers.severe}
+    return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count) or "none"

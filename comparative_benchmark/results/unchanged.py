@@ -4,25 +4,23 @@ Why that matters, and where it can err: docs/design/0005-unchanged-programs.md.
 """
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
-from comparative_benchmark.results.compare_cases import UNKNOWN, Case
-from comparative_benchmark.results.compare_samples import listed, mapping
+from comparative_benchmark.results.case import UNKNOWN, Case
+from comparative_benchmark.results.codec import plain
+from comparative_benchmark.results.record import Metrics
 
 
-def program_digest(metrics: Mapping[str, Any]) -> str | None:
+def program_digest(metrics: Metrics) -> str | None:
     """Returns the SHA-256 of the program that all processes of a result compiled.
 
     None where the stack gives none, as eager execution, and where processes compiled different
     programs (autotuning, say): the result is then of a mixture, and the next one of another.
     """
-    digest = mapping(metrics, "program").get("artifact_sha256")
-    if not isinstance(digest, str) or not digest:
-        return None
-    processes = [item for item in listed(metrics, "processes") if isinstance(item, Mapping)]
-    told = [item["artifact_sha256"] for item in processes if "artifact_sha256" in item]
-    return digest if all(other == digest for other in told) else None
+    digest = metrics.program.artifact_sha256
+    told = [process.artifact_sha256 for process in metrics.processes or ()]
+    # Older files do not say it of each process.
+    return digest if not any(told) or set(told) == {digest} else None
 
 
 def same_program(old: Case, new: Case) -> bool:
@@ -53,10 +51,10 @@ def unidentified(case: Case) -> str | None:
     A development version does not say which build it is: two builds of a runtime, with a change
     between them that an engineer wants to measure, may call themselves the same.
     """
-    if not case.versions:
+    if not case.result.versions:
         return "package versions are not known"
-    for name, version in case.versions.items():
-        if "dev" in str(version):
+    for name, version in case.result.versions.items():
+        if "dev" in version:
             return f"{name} {version} may be several builds"
     return "the machine is not known" if case.machine == UNKNOWN else None
 
@@ -67,10 +65,12 @@ def fingerprint(case: Case) -> str:
 
 
 def _facts(case: Case) -> dict[str, Any]:
+    definition = case.result.definition
     return {
-        **case.versions,
-        **case.settings,
+        **case.result.versions,
+        "options": definition.options,
+        "environment": definition.environment and plain(definition.environment),
         "Python": case.python,
-        "threads": case.host.get("threads"),
+        "threads": case.threads,
         "machine": case.machine,
     }

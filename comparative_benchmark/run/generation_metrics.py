@@ -1,29 +1,19 @@
-"""What a results file says of a model that generates: first token, further tokens, tokens a second.
-
-{"batch_size": 4, "prompt_tokens": 512, "new_tokens": 128,
- "tokens_per_s": 850.0, "tokens_per_s_interval": {...},
- "prefill_ms": 61.0, "prefill_ms_interval": {...},
- "decode_ms_per_token": 4.4, "decode_ms_per_token_interval": {...},
- "not_measurable": null, "processes": [{"prefill_ms": [...], "decode_ms": [...]}],
- "verification": {...}}
-"""
+"""What a results file says of a model that generates: first token, further tokens, tokens/s."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import attrs
 
-from comparative_benchmark.judge.verification import Verification
 from comparative_benchmark.results.outcome import GenerationTimes, TrialOutcome
+from comparative_benchmark.results.record import Generation, GenerationProcess, IntervalRecord
 from comparative_benchmark.run.trial import Trial
 from comparative_benchmark.stats.resampling import SampleError
 from comparative_benchmark.stats.statistics import Interval, latency_interval
 from openxla.benchmark.workloads import generated_tokens
 
-Record = dict[str, Any]
 
-
-def generation_metrics(trial: Trial, outcome: TrialOutcome) -> Record | None:
+def generation_metrics(trial: Trial, outcome: TrialOutcome) -> Generation | None:
     """Returns the metrics of a generating model's trial; None for any other model.
 
     `tokens_per_s` counts all new tokens of the batch over the latency of the whole generation, the
@@ -40,38 +30,27 @@ def generation_metrics(trial: Trial, outcome: TrialOutcome) -> Record | None:
     processes = [] if outcome.ended else outcome.processes
     measured = [p.generation for p in processes if p.generation is not None]
     reasons = [times.reason for times in measured if times.reason]
-    verdict = next((times.verification for times in measured if times.verification), None)
     latency = _interval([process.latencies_ms for process in processes])
-    record: Record = {
-        "batch_size": batch,
-        "prompt_tokens": trial.workload.inputs[0].shape[1],
-        "new_tokens": new,
+    return Generation(
+        batch_size=batch,
+        prompt_tokens=trial.workload.inputs[0].shape[1],
+        new_tokens=new,
         **_per_second(latency, batch * new),
         **_named("prefill_ms", _part(measured, reasons, "prefill_ms")),
         **_named("decode_ms_per_token", _part(measured, reasons, "decode_ms")),
-        "not_measurable": reasons[0] if reasons else None,
-        "processes": [
-            {"prefill_ms": times.prefill_ms, "decode_ms": times.decode_ms} for times in measured
-        ],
-        "verification": verification_record(verdict),
-    }
-    return record
-
-
-def verification_record(verification: Verification | None) -> Record | None:
-    """Returns a verdict as JSON has it."""
-    if verification is None:
-        return None
-    return attrs.asdict(
-        verification,
-        value_serializer=lambda _, __, value: list(value) if isinstance(value, tuple) else value,
+        not_measurable=reasons[0] if reasons else None,
+        processes=tuple(
+            GenerationProcess(prefill_ms=tuple(times.prefill_ms), decode_ms=tuple(times.decode_ms))
+            for times in measured
+        ),
+        verification=next((t.verification for t in measured if t.verification), None),
     )
 
 
 def _part(
     measured: Sequence[GenerationTimes], reasons: Sequence[str], name: str
 ) -> Interval | None:
-    # A part that failed in one process is none that a number could stand for.
+    # One failed process invalidates the metric.
     return None if reasons else _interval([getattr(times, name) for times in measured])
 
 
@@ -82,8 +61,8 @@ def _interval(processes: Sequence[Sequence[float]]) -> Interval | None:
         return None
 
 
-def _per_second(latency: Interval | None, tokens: int) -> Record:
-    """Returns the tokens a second of a latency; no interval where that reaches down to zero."""
+def _per_second(latency: Interval | None, tokens: int) -> dict[str, Any]:
+    """Returns the tokens per second of a latency; no interval where that reaches down to zero."""
     if latency is None:
         return _named("tokens_per_s", None)
     rate = 1e3 * tokens
@@ -94,12 +73,16 @@ def _per_second(latency: Interval | None, tokens: int) -> Record:
     return _named("tokens_per_s", inverse, is_bounded=latency.low > 0)
 
 
-def _named(name: str, interval: Interval | None, *, is_bounded: bool = True) -> Record:
+def _named(name: str, interval: Interval | None, *, is_bounded: bool = True) -> dict[str, Any]:
     """Returns the estimate under a name, and its interval beside it."""
     if interval is None:
-        return {name: None, f"{name}_interval": None}
-    limits: Record | None = None
+        return {name: None}
+    limits = None
     if is_bounded and interval.processes > 1:
-        limits = {"low": interval.low, "high": interval.high, "level": interval.level}
-        limits["processes"] = interval.processes
+        limits = IntervalRecord(
+            low=interval.low,
+            high=interval.high,
+            level=interval.level,
+            processes=interval.processes,
+        )
     return {name: interval.estimate, f"{name}_interval": limits}

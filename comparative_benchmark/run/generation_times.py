@@ -8,7 +8,9 @@ from pathlib import Path
 import attrs
 
 from comparative_benchmark.judge.verification import Verification
-from comparative_benchmark.results.outcome import GenerationTimes, Status
+from comparative_benchmark.results.codec import converted
+from comparative_benchmark.results.outcome import GenerationTimes
+from comparative_benchmark.results.record import Phase, Status
 from comparative_benchmark.run.profiling import Callee
 from comparative_benchmark.run.session import SessionEnded
 
@@ -63,7 +65,8 @@ def take(
     found = GenerationTimes(
         prefill_ms=times["prefill_ms"], decode_ms=times["decode_ms"], verification=verdict
     )
-    return attrs.evolve(found, phases=answer["phases"]), None
+    phases = converted(answer["phases"], dict[str, Phase])
+    return attrs.evolve(found, phases=phases), None
 
 
 def _reason(ended: SessionEnded) -> str:

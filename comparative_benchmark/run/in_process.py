@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from comparative_benchmark.results.outcome import Status
+from comparative_benchmark.results.record import Status
 from comparative_benchmark.run.session import SessionEnded
 from comparative_benchmark.worker.executor import Executor
 from comparative_benchmark.worker.protocol import Message

@@ -8,12 +8,21 @@ import statistics
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
+from msgspec import ValidationError
 
 from comparative_benchmark.judge.verification import Verification
-from comparative_benchmark.results.outcome import ProcessRecord, Status
+from comparative_benchmark.results.codec import converted
+from comparative_benchmark.results.outcome import ProcessRecord
+from comparative_benchmark.results.record import (
+    Block,
+    Phase,
+    ProfileRecord,
+    Program,
+    Status,
+)
 from comparative_benchmark.run import generation_times, profiling
 from comparative_benchmark.run.in_process import InProcessSession
 from comparative_benchmark.run.judging import Judge
@@ -28,6 +37,8 @@ from comparative_benchmark.stats.steadiness import (
     steadiness,
 )
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
+
+T = TypeVar("T")
 
 
 class Participant:
@@ -90,7 +101,7 @@ class Participant:
     def warm_up(self, iterations: int) -> None:
         """Runs a fixed number of iterations."""
         if iterations and (block := self._measure(iterations, part="warm-up")):
-            self.record.warmup_latencies_ms += block["latencies_ms"]
+            self.record.warmup_latencies_ms += block.latencies_ms
 
     def warm_up_until_steady(self, rule: SamplingRule) -> None:
         """Runs until the half-split test finds no trend any more, or the warm-up's budget is spent.
@@ -103,13 +114,13 @@ class Participant:
         while self.alive and not rule.is_warm_up_spent(samples):
             if not (block := self._measure(rule.warmup_iterations(samples), part="warm-up")):
                 return
-            samples += block["latencies_ms"]
+            samples += block.latencies_ms
             verdict = steadiness(rule.warm_up_end(samples))
             if verdict.steady and rule.is_warm_up_enough(samples):
                 break
         if verdict is None:
             return
-        self.record.steadiness = attrs.asdict(verdict)
+        self.record.steadiness = verdict
         if not verdict.steady:
             reason = f"not steady after {sum(samples) / 1e3:.0f} s of warm-up: {verdict.reason}"
             self._end(SessionEnded(Status.UNSTEADY, "warm_up", reason))
@@ -123,7 +134,7 @@ class Participant:
             self._measure(1, part="refresh")
         note = {"part": "round", "round": round_index}
         if block := self._measure(iterations, device_times=True, **note):
-            self.record.blocks.append({"round": round_index, **block})
+            self.record.blocks.append(attrs.evolve(block, round=round_index))
 
     def why_enough_rounds(self, rule: SamplingRule) -> str | None:
         """Returns why further rounds of this process are not worth their time; None if they are.
@@ -175,7 +186,7 @@ class Participant:
         def run_with(inputs: Sequence[Path], name: str) -> list[Path]:
             directory, paths = self._work_dir / name, [str(path) for path in inputs]
             answer = session.call("run_with", inputs=paths, directory=str(directory))
-            self.record.phases = answer["phases"]
+            self.record.phases = phases_of(answer)
             return [directory / file["file"] for file in answer["files"]]
 
         try:
@@ -188,7 +199,7 @@ class Participant:
             reason = verdict.reason or "wrong output"
             self._end(SessionEnded(Status.WRONG_OUTPUT, "verify_rest", reason))
 
-    def profile(self, directory: Path) -> profiling.Profile | None:
+    def profile(self, directory: Path) -> ProfileRecord | None:
         """Profiles a worker that has finished; None if it has failed. Its record stays as it is."""
         if self._session is None:
             return None
@@ -206,19 +217,16 @@ class Participant:
         """Returns the memory that the worker holds now."""
         return self._session.resident_bytes() if isinstance(self._session, Session) else 0
 
-    def _measure(
-        self, iterations: int, *, device_times: bool = False, **note: Any
-    ) -> dict[str, Any] | None:
+    def _measure(self, iterations: int, *, device_times: bool = False, **note: Any) -> Block | None:
         if self._session is None:
             return None
         self._track.note(**note)
         try:
             answer = self._session.call("measure", iterations=iterations, device_times=device_times)
+            return _block(answer["block"])
         except SessionEnded as ended:
             self._end(ended)
             return None
-        block: dict[str, Any] = answer["block"]
-        return block
 
     def _load_arguments(self) -> Mapping[str, Any]:
         competitor, model = self.trial.competitor, self.trial.case.model
@@ -242,7 +250,7 @@ class Participant:
         directory = self._work_dir / which
         answer = session.call("outputs", directory=str(directory))
         _note_report(self.record, answer)
-        self.record.facts = answer["facts"]
+        self.record.program = told(answer["facts"], Program, "facts")
         self._outputs = [directory / file["file"] for file in answer["files"]]
         verification = self._judge.verify(self._outputs)
         if not verification.passed:
@@ -275,8 +283,34 @@ def note_end(record: ProcessRecord, ended: SessionEnded) -> None:
     _note_report(record, ended.report)
 
 
+def told(value: Any, kind: type[T], phase: str) -> T:
+    """Returns what a worker told as an object of a class.
+
+    Raises:
+      SessionEnded: it is not valid; a plug-in can tell anything.
+    """
+    try:
+        return converted(value, kind)
+    except ValidationError as error:
+        reason = f"the worker's answer is not valid: {error}"
+        raise SessionEnded(Status.FAILED, phase, reason) from error
+
+
+def phases_of(answer: Mapping[str, Any]) -> dict[str, Phase]:
+    """Returns the phases that a worker told of."""
+    return told(answer["phases"], dict[str, Phase], "phases")
+
+
+def _block(value: Any) -> Block:
+    block = told(value, Block, "measure")
+    ratio = block.cpu_ms / block.wall_ms if block.cpu_ms is not None and block.wall_ms else None
+    judged = block.conditions.contended if block.conditions else None
+    return attrs.evolve(block, cpu_wall_ratio=ratio, contended=judged)
+
+
 def _note_report(record: ProcessRecord, report: Mapping[str, Any]) -> None:
-    record.phases = report.get("phases", record.phases)
+    if "phases" in report:
+        record.phases = phases_of(report)
     peak = report.get("host_memory_peak_bytes")
     record.host_memory_peak_bytes = peak or record.host_memory_peak_bytes
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import attrs
 
 from comparative_benchmark.backends.api import BackendInfo, backends
-from comparative_benchmark.results.outcome import Status
+from comparative_benchmark.results.record import Status
 from comparative_benchmark.run.environments import Environment
 from comparative_benchmark.run.fetching import Fetching
 from comparative_benchmark.run.in_process import InProcessSession

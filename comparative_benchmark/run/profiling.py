@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import attrs
-
+from comparative_benchmark.results.record import ProfileRecord
 from comparative_benchmark.run.session import SessionEnded
 from comparative_benchmark.worker.protocol import Message
 
@@ -21,23 +20,6 @@ class Callee(Protocol):
         """Sends a command and returns the worker's answer."""
 
 
-@attrs.frozen(kw_only=True)
-class Profile:
-    """What the profiler of a stack gave.
-
-    Attributes:
-      directory: where the files are.
-      files: their names.
-      iterations: how many were profiled.
-      error: why there are none; None if all went well.
-    """
-
-    directory: str
-    files: list[str] = attrs.field(factory=list)
-    iterations: int = 0
-    error: str | None = None
-
-
 def iterations_for(latencies_ms: Sequence[float]) -> int:
     """Returns how many iterations take about a second, at least 3 and at most 50.
 
@@ -49,7 +31,7 @@ def iterations_for(latencies_ms: Sequence[float]) -> int:
     return min(max(fitting, _MIN_ITERATIONS), _MAX_ITERATIONS)
 
 
-def take(session: Callee, directory: Path, latencies_ms: Sequence[float]) -> Profile:
+def take(session: Callee, directory: Path, latencies_ms: Sequence[float]) -> ProfileRecord:
     """Profiles a worker that has nothing more to measure.
 
     Args:
@@ -62,5 +44,7 @@ def take(session: Callee, directory: Path, latencies_ms: Sequence[float]) -> Pro
         directory.mkdir(parents=True, exist_ok=True)
         answer = session.call("profile", directory=str(directory), iterations=iterations)
     except (SessionEnded, OSError) as error:
-        return Profile(directory=str(directory), iterations=iterations, error=str(error))
-    return Profile(directory=str(directory), files=answer["files"], iterations=iterations)
+        return ProfileRecord(directory=str(directory), iterations=iterations, error=str(error))
+    return ProfileRecord(
+        directory=str(directory), files=tuple(answer["files"]), iterations=iterations
+    )

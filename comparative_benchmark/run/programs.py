@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from comparative_benchmark.results.outcome import Status
+from comparative_benchmark.results.record import Status
 from comparative_benchmark.run.published_program import Program
 from comparative_benchmark.run.session import SessionEnded
 from comparative_benchmark.run.trial import Trial

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import attrs
+
+from comparative_benchmark.results.record import ProgramSource
 
 
 @attrs.frozen(kw_only=True)
@@ -25,7 +26,7 @@ class Program:
         return {kind: [str(path) for path in paths] for kind, paths in self.files.items()}
 
     @property
-    def source(self) -> dict[str, Any]:
+    def source(self) -> ProgramSource:
         """What a result says of it."""
         digests = {path.name: sha for paths in self.files.values() for path, sha in paths.items()}
-        return {**self.origin, "types": sorted(self.files), "digests": digests}
+        return ProgramSource(**self.origin, types=tuple(sorted(self.files)), digests=digests)

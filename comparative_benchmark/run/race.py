@@ -23,11 +23,11 @@ import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import attrs
-
 from comparative_benchmark.machine import memory
 from comparative_benchmark.machine.gpu_memory import GpuMemory
+from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.outcome import TrialOutcome
+from comparative_benchmark.results.record import ArtifactSource, RaceNote
 from comparative_benchmark.run.participant import Participant
 from comparative_benchmark.run.settings import RunSettings
 from comparative_benchmark.run.sufficiency import why_enough
@@ -57,7 +57,9 @@ class Race:
         self.outcomes = {
             trial.key: TrialOutcome(
                 artifact_digests=artifacts.digests,
-                artifact_source=artifacts.origin,
+                artifact_source=converted(artifacts.origin, ArtifactSource)
+                if artifacts.origin
+                else None,
                 program_source=trial.program.source if trial.program else None,
                 workload_cost=artifacts.cost,
             )
@@ -202,7 +204,7 @@ class Race:
         trial = participant.trial
         taken = participant.profile(self._profile_dir / self._log_file(trial, 0).stem)
         if taken is not None:
-            self.outcomes[trial.key].profile = attrs.asdict(taken)
+            self.outcomes[trial.key].profile = taken
 
     def _write_timeline(self) -> None:
         """Writes when which worker did what; its loss costs no result."""
@@ -293,6 +295,8 @@ class Race:
         for outcome in self.outcomes.values():
             # What failed did not stop for any reason of ours; its status says why it ended.
             outcome.stop_reason = None if outcome.ended else outcome.stop_reason or "processes"
-            outcome.race = {"interleaved": self._interleaved, "seed": rule.seed}
-            if self._interleaved:
-                outcome.race["id"] = race_id
+            outcome.race = RaceNote(
+                interleaved=self._interleaved,
+                seed=rule.seed,
+                id=race_id if self._interleaved else None,
+            )

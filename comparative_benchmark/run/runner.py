@@ -4,18 +4,19 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import attrs
 
 from comparative_benchmark.machine.host import describe, git_revision, python_environment
-from comparative_benchmark.results.outcome import ProcessRecord, Status, TrialOutcome
-from comparative_benchmark.results.records import Record, TrialKey, key_of
+from comparative_benchmark.results.codec import converted
+from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
+from comparative_benchmark.results.record import ExecutionEnvironment, Result, ResultKey, Status
 from comparative_benchmark.results.store import ResultsFile
 from comparative_benchmark.run.participant import note_end
 from comparative_benchmark.run.preparation import Preparation
 from comparative_benchmark.run.race import Race
-from comparative_benchmark.run.recording import to_record
+from comparative_benchmark.run.recording import to_result
 from comparative_benchmark.run.session import SessionEnded
 from comparative_benchmark.run.settings import RunSettings
 from comparative_benchmark.run.trial import Competitor, Trial
@@ -36,7 +37,7 @@ class Observer(Protocol):
     def race_started(self, trials: Sequence[Trial], position: int, total: int) -> None:
         """The trials of a workload begin; the first one has that position, counted from 1."""
 
-    def trial_finished(self, record: Record, position: int, total: int) -> None:
+    def trial_finished(self, result: Result, position: int, total: int) -> None:
         """A trial has ended, and its result is on disk."""
 
 
@@ -77,8 +78,8 @@ def execute(
     *,
     command: Sequence[str],
     resume: bool = False,
-) -> list[Record]:
-    """Runs trials and returns their records; each is on disk before the next trial starts.
+) -> list[Result]:
+    """Runs trials and returns their results; each is on disk before the next trial starts.
 
     Args:
       trials: what to run, in order.
@@ -86,25 +87,18 @@ def execute(
       results: where results go.
       observer: is told of progress.
       command: what the user typed, kept with the results.
-      resume: leave out trials that have an `ok` result in the file; their records are returned.
+      resume: leave out trials that have an `ok` result in the file; those are returned.
 
     Raises:
       ResultsFileError: the file can not be written.
     """
-    done = {key_of(r): r for r in results.records() if r["status"] == "ok"} if resume else {}
-    run_id = results.start_run(
-        execution_environment={
-            "python_environment": python_environment(),
-            "host": describe(threads=settings.threads, cpus=settings.cpus),
-            "git_revision": git_revision(),
-            "environments": _environments(trials),
-        },
-        command=command,
-    )
+    done = {r.key: r for r in results.results() if r.status is Status.OK} if resume else {}
+    environment = execution_environment(trials, settings)
+    run_id = results.start_run(execution_environment=environment, command=command)
     pending = [trial for trial in trials if trial.key not in done]
     preparation = Preparation(settings, observer.preparing)
     preparation.run([trial for trial in pending if not _missing(trial, settings)])
-    records: dict[TrialKey, Record] = dict(done)
+    found: dict[ResultKey, Result] = dict(done)
     started, position, left = time.monotonic(), 0, len(pending)
     for group in _workload_groups(trials, settings):
         racing = [trial for trial in group if trial.key not in done]
@@ -116,11 +110,11 @@ def execute(
         outcomes = _outcomes(racing, preparation, rationed, run_id, observer)
         for trial in racing:
             position += 1
-            record = to_record(trial, outcomes[trial.key], run_id=run_id)
-            results.append(record)
-            records[trial.key] = record
-            observer.trial_finished(record, position, len(trials))
-    return [records[trial.key] for trial in trials]
+            result = to_result(trial, outcomes[trial.key], run_id=run_id)
+            results.append(result)
+            found[trial.key] = result
+            observer.trial_finished(result, position, len(trials))
+    return [found[trial.key] for trial in trials]
 
 
 def _rationed(settings: RunSettings, spent_s: float, left: int) -> RunSettings:
@@ -133,17 +127,23 @@ def _rationed(settings: RunSettings, spent_s: float, left: int) -> RunSettings:
     return attrs.evolve(settings, sampling=limited)
 
 
-def _environments(trials: Sequence[Trial]) -> dict[str, Any]:
-    """Returns what is installed in the other environments of a run, by their names."""
-    found = {trial.competitor.environment for trial in trials}
-    return {
-        environment.name: {
-            "python": environment.python,
-            "python_version": environment.python_version,
-            "python_environment": list(environment.packages),
-        }
-        for environment in sorted(filter(None, found), key=lambda item: item.name)
+def execution_environment(trials: Sequence[Trial], settings: RunSettings) -> ExecutionEnvironment:
+    """Returns where a run of trials takes place, with all environments that take part."""
+    others = {trial.competitor.environment for trial in trials} - {None}
+    environment = {
+        "python_environment": python_environment(),
+        "host": describe(threads=settings.threads, cpus=settings.cpus),
+        "git_revision": git_revision(),
+        "environments": {
+            other.name: {
+                "python": other.python,
+                "python_version": other.python_version,
+                "python_environment": other.packages,
+            }
+            for other in sorted(filter(None, others), key=lambda item: item.name)
+        },
     }
+    return converted(environment, ExecutionEnvironment)
 
 
 def _workload_groups(trials: Sequence[Trial], settings: RunSettings) -> list[list[Trial]]:
@@ -162,7 +162,7 @@ def _outcomes(
     settings: RunSettings,
     run_id: str,
     observer: Observer,
-) -> dict[TrialKey, TrialOutcome]:
+) -> dict[ResultKey, TrialOutcome]:
     """Races the trials of one workload that can run, and says of the others why they can not."""
     outcomes = {}
     ready = []

@@ -2,12 +2,12 @@
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from comparative_benchmark.results.outcome import TrialOutcome
+from comparative_benchmark.results.record import Block
 from comparative_benchmark.stats.planning import (
     log_ratio_spread,
     processes_for_precision,
@@ -59,15 +59,13 @@ def why_enough(
     return "noise" if needed is None else None
 
 
-def pair_rounds(
-    candidate: Sequence[Mapping[str, Any]], baseline: Sequence[Mapping[str, Any]]
-) -> Rounds:
+def pair_rounds(candidate: Sequence[Block], baseline: Sequence[Block]) -> Rounds:
     """Returns (candidate, baseline) median latencies of the rounds that both have a block of."""
-    before = {block["round"]: float(np.median(block["latencies_ms"])) for block in baseline}
+    before = {block.round: float(np.median(block.latencies_ms)) for block in baseline}
     return [
-        (float(np.median(block["latencies_ms"])), before[block["round"]])
+        (float(np.median(block.latencies_ms)), before[block.round])
         for block in candidate
-        if block["round"] in before
+        if block.round in before
     ]
 
 

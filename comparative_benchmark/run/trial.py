@@ -13,15 +13,13 @@ from comparative_benchmark.backends.api import (
     get_backend,
 )
 from comparative_benchmark.judge import quantized_verification
+from comparative_benchmark.results.record import ResultKey
 from comparative_benchmark.run.environments import Environment
 from comparative_benchmark.run.published_program import Program
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec, ModelFrameworkType, Workload
 
 # What `--backend` calls all backends that are installed.
 ALL_BACKENDS = "all"
-
-# Case, competitor, device.
-TrialKey = tuple[str, str, str]
 
 
 @attrs.frozen(kw_only=True)
@@ -77,7 +75,7 @@ class Trial:
     program: Program | None = attrs.field(default=None, eq=False)
 
     @property
-    def key(self) -> TrialKey:
+    def key(self) -> ResultKey:
         """What tells it from other trials of a run; `--resume` goes by it."""
         return (self.case.name, str(self.competitor), self.device.name)
 

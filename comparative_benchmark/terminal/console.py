@@ -1,12 +1,14 @@
 """What a person sees: progress while a run goes on, and tables of results."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from rich.console import Console as RichConsole
 from rich.control import Control
 from rich.segment import ControlType
 from rich.text import Text
 
+from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.compare import (
     Comparison,
     Summary,
@@ -14,7 +16,7 @@ from comparative_benchmark.results.compare import (
     summarize_comparisons,
 )
 from comparative_benchmark.results.contention import contention_warning
-from comparative_benchmark.results.records import Record, competitor_of, metrics_of
+from comparative_benchmark.results.record import Contention, Phase, Result, ResultKey, Status
 from comparative_benchmark.roofline.ceilings import Ceilings
 from comparative_benchmark.run.trial import Trial
 from comparative_benchmark.terminal import tables
@@ -55,23 +57,24 @@ class Console:
             self._err.print(f"[{position}/{total}] {what} ...", end="\r", markup=False)
             self._live = True
 
-    def trial_finished(self, record: Record, position: int, total: int) -> None:
+    def trial_finished(self, result: Result, position: int, total: int) -> None:
         """See `runner.Observer`."""
         self.close()
-        definition, status = record["definition"], record["status"]
+        definition = result.definition
         line = Text(f"[{position:>{len(str(total))}}/{total}] ")
-        line.append(f"{status:<13}", style=tables.style_of(status))
-        line.append(f" {definition['model']}  {competitor_of(definition)}")
-        metrics = metrics_of(record)
-        if "median_latency_ms" in metrics:
-            line.append(f"  {tables.digits(metrics['median_latency_ms'])} ms")
-        elif status != "ok":
-            line.append(f"  in {record['phase']}: {record['reason']}")
+        line.append(f"{result.status.value:<13}", style=tables.style_of(result.status.value))
+        line.append(f" {definition.model}  {definition.competitor}")
+        median_ms = result.measured.median_ms
+        if median_ms is not None:
+            line.append(f"  {tables.digits(median_ms)} ms")
+        elif result.status is not Status.OK:
+            line.append(f"  in {result.phase}: {result.reason}")
         self._err.print(line, soft_wrap=True)
-        if error := (record.get("profile") or {}).get("error"):
-            self._err.print(Text(f"    no profile: {error}", style="yellow"), soft_wrap=True)
+        if result.profile and result.profile.error:
+            error = f"    no profile: {result.profile.error}"
+            self._err.print(Text(error, style="yellow"), soft_wrap=True)
         if self._verbose:
-            self._print_details(record, metrics)
+            self._print_details(result)
 
     def close(self) -> None:
         """Clears the live line."""
@@ -81,52 +84,57 @@ class Console:
 
     def results(
         self,
-        records: Sequence[Record],
+        cases: Sequence[Case],
         *,
         baseline: str | None = None,
         ceilings: Sequence[Ceilings] = (),
+        expected: Mapping[ResultKey, str] = MappingProxyType({}),
     ) -> None:
         """Prints results, workload x backend, and what is to be known of those that failed.
 
         Args:
-          records: what to print.
+          cases: what to print.
           baseline: competitor to take ratios against; None for no ratios.
           ceilings: what the devices can do at best; none for no shares of the roof.
+          expected: why a failure was to be expected, of each that was.
         """
-        compiled = [metrics_of(r).get("stop_reason") == "compile_only" for r in records]
+        compiled = [case.metrics.compile_only for case in cases]
         if any(compiled):
-            self._out.print(tables.compile_table(records))
+            self._out.print(tables.compile_table(cases, expected))
         if not all(compiled):
-            table = tables.results_table(records, baseline=baseline, ceilings=ceilings)
+            table = tables.results_table(
+                cases, baseline=baseline, ceilings=ceilings, expected=expected
+            )
             self._out.print(table)
-        if generation := generation_table(records):
+        if generation := generation_table(cases, expected):
             self._out.print(generation)
-        for line in generation_remarks(records):
+        for line in generation_remarks(cases):
             self._out.print(Text(line), soft_wrap=True)
-        for line in tables.package_differences(records):
+        for line in tables.package_differences(case.result for case in cases):
             self._out.print(Text(line), soft_wrap=True)
         if baseline is not None:
-            comparisons = compare_to_baseline(records, baseline)
+            comparisons = compare_to_baseline(cases, baseline)
             self._out.print(Text(summary_line(summarize_comparisons(comparisons))))
-        contentions = [metrics_of(record).get("contention") or {} for record in records]
+        contentions = [case.metrics.contention or Contention() for case in cases]
         if warning := contention_warning(contentions):
             self._out.print(Text(warning, style="yellow"), soft_wrap=True)
-        for record in records:
-            if record["status"] != "ok":
-                self._out.print(tables.problem(record, self._suites), soft_wrap=True)
+        for case in cases:
+            if case.status is not Status.OK:
+                text = tables.problem(case.result, self._suites, expected)
+                self._out.print(text, soft_wrap=True)
 
     def comparison(self, comparisons: Sequence[Comparison], summary: Summary) -> None:
         """Prints a comparison of two results files."""
         self._out.print(tables.comparison_table(comparisons))
         self._out.print(Text(summary_line(summary)))
 
-    def _print_details(self, record: Record, metrics: Record) -> None:
-        phases = {
-            name: f"{phase['ms']:.1f}" if isinstance(phase, dict) else phase
-            for name, phase in metrics["phases"].items()
-        }
-        self.say("    phases, ms: " + ", ".join(f"{k} {v}" for k, v in phases.items()))
-        if log_file := record["log_file"]:
-            self.say(f"    log: {log_file}")
-        if trace := record.get("traceback"):
-            self.say("".join(f"    {line}\n" for line in trace.splitlines()).rstrip())
+    def _print_details(self, result: Result) -> None:
+        phases = (
+            f"{name} {phase.ms:.1f}" if isinstance(phase, Phase) else f"{name} {phase}"
+            for name, phase in result.measured.phases.items()
+        )
+        self.say(f"    phases, ms: {', '.join(phases)}")
+        if result.log_file:
+            self.say(f"    log: {result.log_file}")
+        if result.traceback:
+            self.say("".join(f"    {line}\n" for line in result.traceback.splitlines()).rstrip())

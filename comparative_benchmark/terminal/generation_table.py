@@ -1,15 +1,16 @@
 """The table of models that generate: first token, further tokens, tokens a second."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
+import attrs
 from rich.table import Table
-from rich.text import Text
 
-from comparative_benchmark.results.records import Record, competitor_of, metrics_of
+from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.record import Generation, IntervalRecord, ResultKey, Status
 from comparative_benchmark.stats.statistics import Interval
 from comparative_benchmark.terminal.compare_views import latency_text
-from comparative_benchmark.terminal.tables import digits, style_of
+from comparative_benchmark.terminal.tables import digits, status_text
 
 _FIGURES = (
     ("prefill_ms", "prefill ms"),
@@ -18,12 +19,14 @@ _FIGURES = (
 )
 
 
-def generation_table(records: Sequence[Record]) -> Table | None:
-    """Returns prefill, decode and throughput of the records that generate; None if none does.
+def generation_table(
+    cases: Sequence[Case], expected: Mapping[ResultKey, str] = MappingProxyType({})
+) -> Table | None:
+    """Returns prefill, decode and throughput of the cases that generate; None if none does.
 
     Only a right answer has a time; `generation_remarks` says why a right one has none.
     """
-    generating = [record for record in records if _of(record)]
+    generating = [case for case in cases if case.metrics.generation]
     if not generating:
         return None
     table = Table(pad_edge=False)
@@ -33,41 +36,41 @@ def generation_table(records: Sequence[Record]) -> Table | None:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("status")
     previous = None
-    for record in generating:
-        definition, found = record["definition"], _of(record)
-        label, status = definition["workload"]["label"], record["status"]
-        if previous not in (None, label):
+    for case in generating:
+        found = case.metrics.generation
+        if previous not in (None, case.label):
             table.add_section()
         table.add_row(
-            label if label != previous else "",
-            definition["framework"].rpartition(".")[2].lower(),
-            competitor_of(definition),
-            *(_figure(found, name) if status == "ok" else "-" for name, _ in _FIGURES),
-            Text(status, style=style_of(status)),
+            case.label if case.label != previous else "",
+            case.framework,
+            case.competitor,
+            *(
+                _figure(found, name) if found and case.status is Status.OK else "-"
+                for name, _ in _FIGURES
+            ),
+            status_text(case.result, expected),
         )
-        previous = label
+        previous = case.label
     return table
 
 
-def generation_remarks(records: Sequence[Record]) -> list[str]:
+def generation_remarks(cases: Sequence[Case]) -> list[str]:
     """Returns why prefill and decode have no time of their own, a line for each reason."""
     found: dict[str, dict[str, None]] = {}
-    for record in records:
-        reason = _of(record).get("not_measurable")
-        if record["status"] == "ok" and reason:
-            found.setdefault(reason, {})[competitor_of(record["definition"])] = None
+    for case in cases:
+        generation = case.metrics.generation
+        if case.status is Status.OK and generation and generation.not_measurable:
+            found.setdefault(generation.not_measurable, {})[case.competitor] = None
     return [
         f"prefill and decode of {', '.join(names)}: {reason}" for reason, names in found.items()
     ]
 
 
-def _of(record: Record) -> dict[str, Any]:
-    found: dict[str, Any] = metrics_of(record).get("generation") or {}
-    return found
-
-
-def _figure(found: dict[str, Any], name: str) -> str:
-    value, limits = found[name], found[f"{name}_interval"]
+def _figure(found: Generation, name: str) -> str:
+    value: float | None = getattr(found, name)
+    limits: IntervalRecord | None = getattr(found, f"{name}_interval")
     if value is None:
         return "-"
-    return latency_text(Interval(estimate=value, **limits)) if limits else digits(value)
+    return (
+        latency_text(Interval(estimate=value, **attrs.asdict(limits))) if limits else digits(value)
+    )

@@ -1,14 +1,22 @@
 """Tables of results and comparisons, for a terminal."""
 
 import statistics
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from rich.table import Table
 from rich.text import Text
 
+from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.compare import Comparison, Fate, compare_to_baseline
-from comparative_benchmark.results.records import Record, competitor_of, metrics_of
+from comparative_benchmark.results.record import (
+    Compile,
+    Metrics,
+    Program,
+    Result,
+    ResultKey,
+    Status,
+)
 from comparative_benchmark.results.roofs import shares_of_roof
 from comparative_benchmark.roofline.ceilings import Ceilings
 from comparative_benchmark.stats.statistics import latency_interval
@@ -21,9 +29,9 @@ from comparative_benchmark.terminal.compare_views import (
 from openxla.benchmark.artifacts.user_inputs import PREFIX
 from openxla.benchmark.testdata import INPUT_DATA_MODEL_DEFAULT
 
-_STYLES = {"ok": "green", "unsupported": "yellow", "unsteady": "yellow", "expected": "yellow"}
+EXPECTED = "expected"
+_STYLES = {"ok": "green", "unsupported": "yellow", "unsteady": "yellow", EXPECTED: "yellow"}
 _FAILED_STYLE = "red"
-_COMPILE_PHASES = ("trace", "lower", "compile")
 
 Identity = tuple[str, str, str, str]
 
@@ -33,8 +41,18 @@ def style_of(status: str) -> str:
     return _STYLES.get(status, _FAILED_STYLE)
 
 
+def status_text(result: Result, expected: Mapping[ResultKey, str] = MappingProxyType({})) -> Text:
+    """Returns how a trial ended, in its colour; a failure that is known is `expected`."""
+    status = EXPECTED if result.key in expected else result.status.value
+    return Text(status, style=style_of(status))
+
+
 def results_table(
-    records: Sequence[Record], *, baseline: str | None = None, ceilings: Sequence[Ceilings] = ()
+    cases: Sequence[Case],
+    *,
+    baseline: str | None = None,
+    ceilings: Sequence[Ceilings] = (),
+    expected: Mapping[ResultKey, str] = MappingProxyType({}),
 ) -> Table:
     """Returns a table of results; only a right answer has a time.
 
@@ -45,39 +63,40 @@ def results_table(
     table.add_column("workload", no_wrap=True)
     table.add_column("from")
     table.add_column("backend", no_wrap=True)
-    ratios, roofs = _ratios(records, baseline), shares_of_roof(records, ceilings)
+    ratios = _ratios(cases, baseline)
+    roofs = shares_of_roof([case.result for case in cases], ceilings)
     headings = ["latency ms", *([f"x {baseline} (98 %)", "verdict"] if baseline else [])]
     headings += ["compile s", "peak MiB", *(["of roof"] if any(roofs) else []), "rel. error"]
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("status")
     previous = None
-    for record, roof in zip(records, roofs, strict=True):
-        definition, metrics = record["definition"], metrics_of(record)
-        label = definition["workload"]["label"]
-        if previous not in (None, label):
+    for case, roof in zip(cases, roofs, strict=True):
+        metrics = case.metrics
+        if previous not in (None, case.label):
             table.add_section()
-        status = record["status"]
         table.add_row(
-            label if label != previous else "",
-            definition["framework"].rpartition(".")[2].lower(),
-            competitor_of(definition),
+            case.label if case.label != previous else "",
+            case.framework,
+            case.competitor,
             _latency(metrics),
-            *(_verdict(definition, ratios, baseline) if baseline else ()),
-            _compile_time(definition, metrics),
-            _scaled(metrics["host_memory_peak_mb"], 1e6 / 2**20, "{:.0f}"),
+            *(_verdict(case, ratios, baseline) if baseline else ()),
+            _compile_time(case),
+            _mebibytes(metrics.host_memory_peak_mb),
             *([roof or "-"] if any(roofs) else ()),
             _error(metrics),
-            Text(status, style=style_of(status)),
+            status_text(case.result, expected),
         )
-        previous = label
+        previous = case.label
     return table
 
 
-def compile_table(records: Sequence[Record]) -> Table:
+def compile_table(
+    cases: Sequence[Case], expected: Mapping[ResultKey, str] = MappingProxyType({})
+) -> Table:
     """Returns what `--compile-only` measured: medians over the processes, cold and warm.
 
-    A phase that the stack can not tell apart has no time of its own.
+    A phase that the stack cannot tell apart has no time of its own.
     """
     table = Table(pad_edge=False)
     for heading in ("workload", "from", "backend"):
@@ -86,34 +105,35 @@ def compile_table(records: Sequence[Record]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("program", no_wrap=True)
     table.add_column("status")
-    for record in records:
-        definition, metrics = record["definition"], metrics_of(record)
-        compiled, program = metrics["compile"], metrics["program"]
-        cold = [item for item in compiled["processes"] if item["cold"]]
-        warm = [item for item in compiled["processes"] if not item["cold"]]
-        hits = [item["cache_hits"] for item in warm if item["cache_hits"] is not None]
-        status = record["status"]
+    for case in cases:
+        metrics = case.metrics
+        compiled = metrics.compile or Compile(cold_ms=(), warm_ms=())
+        cold = [item for item in compiled.processes if item.cold]
+        hits = [item.cache_hits for item in compiled.processes if not item.cold]
+        known_hits = [count for count in hits if count is not None]
         table.add_row(
-            definition["workload"]["label"],
-            definition["framework"].rpartition(".")[2].lower(),
-            competitor_of(definition),
-            _seconds_with_interval(compiled["cold_ms"]),
-            _median_s(compiled["warm_ms"]),
-            *(_median_s([item[f"{name}_ms"] for item in cold]) for name in _COMPILE_PHASES),
-            digits(statistics.median(hits)) if hits else "-",
-            _scaled(metrics["host_memory_peak_mb"], 1e6 / 2**20, "{:.0f}"),
-            _program(program),
-            Text(status, style=style_of(status)),
+            case.label,
+            case.framework,
+            case.competitor,
+            _seconds_with_interval(compiled.cold_ms),
+            _median_s(compiled.warm_ms),
+            _median_s([item.trace_ms for item in cold]),
+            _median_s([item.lower_ms for item in cold]),
+            _median_s([item.compile_ms for item in cold]),
+            digits(statistics.median(known_hits)) if known_hits else "-",
+            _mebibytes(metrics.host_memory_peak_mb),
+            _program(metrics.program),
+            status_text(case.result, expected),
         )
     return table
 
 
-def package_differences(records: Sequence[Record]) -> list[str]:
+def package_differences(results: Iterable[Result]) -> list[str]:
     """Returns lines that say in what the packages of the environments of a run differ."""
     found: dict[str, dict[str, str]] = {}
-    for record in records:
-        if environment := record["definition"].get("environment"):
-            found.setdefault(environment["name"], {}).update(record["versions"])
+    for result in results:
+        if environment := result.definition.environment:
+            found.setdefault(environment.name, {}).update(result.versions)
     if len(found) < 2:
         return []
     every = {package for versions in found.values() for package in versions}
@@ -137,54 +157,51 @@ def digits(value: float, significant: int = 3) -> str:
     return f"{float(text):.0f}" if "e+" in text else text
 
 
-def problem(record: Record, suites: Sequence[str]) -> Text:
+def problem(
+    result: Result,
+    suites: Sequence[str],
+    expected: Mapping[ResultKey, str] = MappingProxyType({}),
+) -> Text:
     """Says what happened to which trial, in which phase, and what to type next."""
-    definition, status = record["definition"], record["status"]
-    backend = f"{definition['backend']}:{definition['compiler']}"
-    environment = definition.get("environment")
-    text = Text()
-    text.append(status, style=style_of(status))
-    what = f"{definition['model']}  {competitor_of(definition)}"
-    text.append(f"  {what}  in {record['phase']}: {record['reason']}")
-    if status == "unsupported":
+    definition, reason = result.definition, expected.get(result.key) or result.reason
+    text = status_text(result, expected)
+    text = Text.assemble(text, f"  {definition.model}  {definition.competitor}  ")
+    text.append(f"in {result.phase}: {reason}")
+    if result.status is Status.UNSUPPORTED:
         return text
-    if record["log_file"]:
-        text.append(f"\n    log:   {record['log_file']}")
-    name = definition["benchmark_name"]
+    if result.log_file:
+        text.append(f"\n    log:   {result.log_file}")
+    name = definition.benchmark_name
     # A user's own inputs are in no catalogue: the model's usual ones are replaced by them.
-    is_given = definition["input_data"].startswith(PREFIX)
+    is_given = definition.input_data.startswith(PREFIX)
     if is_given:
-        name = f"models/{definition['model']}/inputs/{INPUT_DATA_MODEL_DEFAULT}"
+        name = f"models/{definition.model}/inputs/{INPUT_DATA_MODEL_DEFAULT}"
+    environment = definition.environment
     text.append(
-        f"\n    again: cbs run --backend {backend} -name '{name}' "
-        f"-device {definition['device']} -o again.json --verbose"
-        + (f" --inputs {definition['input_source']}" if is_given else "")
+        f"\n    again: cbs run --backend {definition.backend}:{definition.compiler} -name '{name}' "
+        f"-device {definition.device} -o again.json --verbose"
+        + (f" --inputs {definition.input_source}" if is_given else "")
         + "".join(f" --suite {suite}" for suite in suites)
-        + (f" --env {environment['name']}={environment['python']}" if environment else "")
+        + (f" --env {environment.name}={environment.python}" if environment else "")
     )
     return text
 
 
-def _latency(metrics: Record) -> str:
-    median = metrics.get("median_latency_ms")
-    if median is None:
+def _latency(metrics: Metrics) -> str:
+    if metrics.median_ms is None:
         return "-"
-    processes = [
-        [value for block in process["blocks"] for value in block["latencies_ms"]]
-        for process in metrics.get("processes", [])
-    ]
+    processes = [process.latencies_ms for process in metrics.processes or ()]
     if len(processes) > 1:
         return latency_text(latency_interval(processes, seed=0))
-    spread = metrics.get("mad_latency_ms") or 0.0
-    return f"{digits(median)} ± {digits(spread, 1)}"
+    return f"{digits(metrics.median_ms)} ± {digits(metrics.mad_latency_ms or 0.0, 1)}"
 
 
-def _compile_time(definition: Record, metrics: Record) -> str:
-    if definition["compiler"] == "eager":
+def _compile_time(case: Case) -> str:
+    if case.result.definition.compiler == "eager":
         return "none"
-    cold = _scaled(metrics["compile_time_ms"], 1e-3, "{:.2f}")
-    warm = [value for value in metrics.get("warm_compile_time_ms", []) if value is not None]
-    return f"{cold} / {statistics.median(warm) / 1e3:.2f}" if warm else cold
+    cold, warm = case.metrics.compile_time_ms, case.metrics.warm_compile_time_ms
+    text = "-" if cold is None else f"{cold / 1e3:.2f}"
+    return f"{text} / {statistics.median(warm) / 1e3:.2f}" if warm else text
 
 
 def _median_s(times_ms: Sequence[float | None]) -> str:
@@ -192,28 +209,30 @@ def _median_s(times_ms: Sequence[float | None]) -> str:
     return digits(statistics.median(known) / 1e3) if known else "-"
 
 
-def _seconds_with_interval(times_ms: Sequence[float]) -> str:
-    if len(times_ms) < 3 or not all(value > 0 for value in times_ms):
+def _seconds_with_interval(times_ms: Sequence[float | None]) -> str:
+    known = [value / 1e3 for value in times_ms if value]
+    if len(known) < max(3, len(times_ms)):
         return _median_s(times_ms)
-    return latency_text(latency_interval([[value / 1e3] for value in times_ms], seed=0))
+    return latency_text(latency_interval([[value] for value in known], seed=0))
 
 
-def _program(program: Record) -> str:
-    size, digest = program.get("artifact_size_bytes"), program.get("artifact_sha256")
+def _program(program: Program) -> str:
+    size, digest = program.artifact_size_bytes, program.artifact_sha256
     parts = [f"{size / 1024:.0f} KiB" if size else "", f"sha256 {digest[:8]}" if digest else ""]
     return " ".join(filter(None, parts)) or "-"
 
 
-def _error(metrics: Record) -> str:
-    verification: dict[str, Any] | None = metrics["final_verification"] or metrics["verification"]
-    error = verification["relative_rmse"] if verification else None
-    if verification and verification.get("sqnr_db") is not None:
-        return f"{verification['sqnr_db']:.0f} dB"
-    return "-" if error is None else f"{error:.1e}"
+def _error(metrics: Metrics) -> str:
+    verdict = metrics.verdict
+    if verdict is None:
+        return "-"
+    if verdict.sqnr_db is not None:
+        return f"{verdict.sqnr_db:.0f} dB"
+    return "-" if verdict.relative_rmse is None else f"{verdict.relative_rmse:.1e}"
 
 
-def _scaled(value: float | None, factor: float, form: str) -> str:
-    return "-" if value is None else form.format(value * factor)
+def _mebibytes(megabytes: float | None) -> str:
+    return "-" if megabytes is None else f"{megabytes * 1e6 / 2**20:.0f}"
 
 
 def comparison_table(comparisons: Sequence[Comparison]) -> Table:
@@ -226,34 +245,19 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     return table
 
 
-def _identity(definition: Record) -> Identity:
-    return (
-        definition["workload"]["digest"],
-        definition["framework"].rpartition(".")[2].lower(),
-        competitor_of(definition),
-        definition["device"],
-    )
-
-
-def _ratios(records: Sequence[Record], baseline: str | None) -> dict[Identity, Comparison]:
-    comparisons = compare_to_baseline(records, baseline) if baseline else []
+def _ratios(cases: Sequence[Case], baseline: str | None) -> dict[Identity, Comparison]:
+    comparisons = compare_to_baseline(cases, baseline) if baseline else []
     return {
-        (
-            item.workload,
-            item.framework.rpartition(".")[2].lower(),
-            item.competitor,
-            item.device,
-        ): item
-        for item in comparisons
+        (item.workload, item.competitor, item.framework, item.device): item for item in comparisons
     }
 
 
 def _verdict(
-    definition: Record, ratios: dict[Identity, Comparison], baseline: str | None
+    case: Case, ratios: Mapping[Identity, Comparison], baseline: str | None
 ) -> tuple[str, str]:
-    if competitor_of(definition) == baseline:
+    if case.competitor == baseline:
         return "1", "baseline"
-    comparison = ratios.get(_identity(definition))
+    comparison = ratios.get((case.workload, *case.runner))
     if comparison is None or comparison.ratio is None:
         # Not to be ranked beside the others, e.g. since it computes in another precision.
         apart = comparison is not None and comparison.fate is Fate.INCOMPARABLE

@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 from tests_support import processes_of, run_cbs
 
-from comparative_benchmark.results.store import SCHEMA_FILE
+from comparative_benchmark.results.codec import SCHEMA_FILE
 
 pytestmark = pytest.mark.alone
 

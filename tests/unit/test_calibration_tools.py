@@ -14,7 +14,8 @@ import psutil
 import pytest
 
 from comparative_benchmark.gpu_check import delay
-from comparative_benchmark.results.outcome import ProcessRecord, Status, TrialOutcome
+from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
+from comparative_benchmark.results.record import Status
 from comparative_benchmark.stats.sampling_rule import FixedCounts
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

@@ -17,7 +17,7 @@ from comparative_benchmark.results.compare import (
     read_document,
     summarize_comparisons,
 )
-from comparative_benchmark.results.store import ResultsFileError
+from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.stats.statistics import Verdict
 
 HOST = {"cpu_model": "A CPU", "threads": 2}

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from comparative_benchmark.formats.from_records import read_results
 from comparative_benchmark.formats.result import FormatError, Result
-from comparative_benchmark.results.store import ResultsFileError
+from comparative_benchmark.results.codec import ResultsFileError
 
 
 @given(own_results())

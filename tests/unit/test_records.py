@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from comparative_benchmark.results.outcome import Status
+from comparative_benchmark.results.record import Status
 from comparative_benchmark.results.records import key_of
 from comparative_benchmark.run.recording import to_record
 

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from comparative_benchmark.report import inputs
-from comparative_benchmark.results.store import SCHEMA_FILE
+from comparative_benchmark.results.codec import SCHEMA_FILE
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "_made_results.py"
 

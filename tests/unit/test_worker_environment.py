@@ -6,7 +6,7 @@ import pytest
 
 from comparative_benchmark.backends.api import BackendInfo, get_backend
 from comparative_benchmark.parity.shared_worker import SharingSettings, WorkerSlot
-from comparative_benchmark.results.outcome import Status
+from comparative_benchmark.results.record import Status
 from comparative_benchmark.run.preparation import Preparation
 from comparative_benchmark.run.session import SessionEnded
 from comparative_benchmark.run.settings import RunSettings

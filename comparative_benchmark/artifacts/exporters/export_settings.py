@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import attrs
 
-from comparative_benchmark.results.outcome import Status
+from comparative_benchmark.results.record import Status
 from comparative_benchmark.run.in_process import InProcessSession
 from comparative_benchmark.run.session import Session, SessionEnded
 from comparative_benchmark.run.settings import RunSettings

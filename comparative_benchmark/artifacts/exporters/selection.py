@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from comparative_benchmark.artifacts.exporters.outcomes import Subject
 from comparative_benchmark.backends.api import BackendInfo, backends
-from comparative_benchmark.results.outcome import Status
+from comparative_benchmark.results.record import Status
 from comparative_benchmark.run.preparation import Preparation
 from comparative_benchmark.run.session import SessionEnded
 from comparative_benchmark.run.settings import RunSettings

@@ -1,0 +1,25 @@
+#!/usr/bin/env python3
+"""Writes the JSON Schema of results files from the classes that define them.
+
+`scripts/results_schema.py` writes it; `--check` exits with 1 if the one in the package is another.
+"""
+
+import json
+import sys
+
+from comparative_benchmark.results.codec import SCHEMA_FILE, schema
+
+
+def main() -> int:
+    """Writes or compares; returns the exit code."""
+    text = json.dumps(schema(), indent=1) + "\n"
+    if sys.argv[1:] == ["--check"]:
+        same = SCHEMA_FILE.read_text(encoding="utf-8") == text
+        print("the schema is as the classes say" if same else f"{SCHEMA_FILE} is out of date")
+        return 0 if same else 1
+    SCHEMA_FILE.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
