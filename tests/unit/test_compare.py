@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from comparative_benchmark.results import compare
+from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.compare import (
     Comparison,
     Fate,
@@ -17,7 +18,6 @@ from comparative_benchmark.results.compare import (
     read_document,
     summarize_comparisons,
 )
-from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.stats.statistics import Verdict
 
 HOST = {"cpu_model": "A CPU", "threads": 2}

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from test_compare import code, document, metrics, one, record
 
+from comparative_benchmark.results.codec import SCHEMA_FILE
 from comparative_benchmark.results.compare import (
     Fate,
     compare_documents,
     compare_to_baseline,
     summarize_comparisons,
 )
-from comparative_benchmark.results.codec import SCHEMA_FILE
 from comparative_benchmark.run.recording import to_record
 from comparative_benchmark.stats.statistics import Verdict
 from comparative_benchmark.terminal.compare_views import HEADINGS, summary_line, table_rows

@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from comparative_benchmark.judge.verification import Divergence, Verification
+from comparative_benchmark.results.codec import SCHEMA_FILE
 from comparative_benchmark.results.outcome import GenerationTimes, ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.results.codec import SCHEMA_FILE
 from comparative_benchmark.run import generation_times
 from comparative_benchmark.run.generation_metrics import generation_metrics
 from comparative_benchmark.run.recording import to_record

@@ -7,11 +7,10 @@ import pytest
 
 from comparative_benchmark.judge.verification import Verification
 from comparative_benchmark.machine.host import describe, python_environment
-from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
-from comparative_benchmark.results.record import Status
-from comparative_benchmark.results.store import ResultsFile
-from comparative_benchmark.results.record import SCHEMA_VERSION
 from comparative_benchmark.results.codec import SCHEMA_FILE
+from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
+from comparative_benchmark.results.record import SCHEMA_VERSION, Status
+from comparative_benchmark.results.store import ResultsFile
 from comparative_benchmark.run.recording import to_record
 
 EXAMPLE = "models/EXAMPLE_FP32_PT_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from comparative_benchmark.results import store
-from comparative_benchmark.results.store import ResultsFile
 from comparative_benchmark.results.codec import ResultsFileError
+from comparative_benchmark.results.store import ResultsFile
 
 ENVIRONMENT = {"python_environment": [], "host": {}}
 
