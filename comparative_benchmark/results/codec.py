@@ -111,8 +111,12 @@ def converted(value: Any, kind: type[T]) -> T:
 
 
 def encode(value: object) -> bytes:
-    """Returns an object of these classes as JSON; what is unset is left out."""
-    return msgspec.json.encode(value)
+    """Returns an object of these classes as JSON; what is unset is left out.
+
+    Raises:
+      ValueError: it holds NaN or infinity, for which msgspec's own encoder writes null.
+    """
+    return json.dumps(plain(value), allow_nan=False).encode()
 
 
 def plain(value: object) -> Any:

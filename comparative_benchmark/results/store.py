@@ -62,6 +62,8 @@ class ResultsFile:
           ResultsFileError: the file cannot be written any more.
         """
         line = codec.encode(result)
+        # What could not be read again must not stand beside what can.
+        codec.validated(line, Result, f"a result for {self.path}")
         with self._locked():
             if not _append_line(self.path, line):
                 # Not of this writer: read and write all of it.

@@ -11,6 +11,7 @@ from hypothesis import settings
 
 from comparative_benchmark.judge.verification import Verification
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
+from comparative_benchmark.results.record import Block, Phase, Program
 from comparative_benchmark.run import trial as trials
 from comparative_benchmark.run.trial import Trial
 from openxla.benchmark import devices
@@ -77,23 +78,21 @@ def finished() -> Callable[..., TrialOutcome]:
             max_abs_error=1e-6,
         )
         phases = ("import", "load", "h2d", "lower", "compile", "first_run", "execute", "d2h")
-        block = {
-            "round": 0,
-            "latencies_ms": [1.0, 2.0, 3.0, 4.0],
-            "dispatch_ms": [0.1, 0.2, 0.3, 0.4],
-            "device_ms": [],
-            "cpu_ms": 8.0,
-            "wall_ms": 10.0,
-            "conditions": {"contended": None},
-        }
+        block = Block(
+            round=0,
+            latencies_ms=(1.0, 2.0, 3.0, 4.0),
+            dispatch_ms=(0.1, 0.2, 0.3, 0.4),
+            cpu_ms=8.0,
+            wall_ms=10.0,
+        )
         fields: dict[str, object] = {
-            "phases": {name: {"ms": 2.0, "host_memory_peak_bytes": 5_000_000} for name in phases},
+            "phases": {name: Phase(ms=2.0, host_memory_peak_bytes=5_000_000) for name in phases},
             "host_memory_peak_bytes": 5_000_000,
             "verification": verdict,
             "final_verification": verdict,
             "warmup_latencies_ms": [9.0, 7.0],
             "blocks": [block],
-            "facts": {"weights": "arguments", "not_measurable": ["trace"], "notes": {}},
+            "program": Program(weights="arguments", not_measurable=("trace",)),
             "versions": {"jax": "1.2.3"},
             "log_file": "run/trial.log",
         }

@@ -1,14 +1,14 @@
-"""Records of trials: the seed's shape, and more."""
+"""Results of trials: the OpenXLA suite's shape, and more."""
 
 import json
 
 import pytest
 
-from comparative_benchmark.results.record import Status
-from comparative_benchmark.results.records import key_of
-from comparative_benchmark.run.recording import to_record
+from comparative_benchmark.results import codec
+from comparative_benchmark.results.record import Phase, Program, Result, Status
+from comparative_benchmark.run.recording import to_result
 
-SEEDS_DEFINITION = {
+OPENXLA_DEFINITION = {
     "benchmark_name": "models/BERT_TINY_FP32_JAX_32XI32_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT",
     "framework": "ModelFrameworkType.JAX",
     "data_type": "fp32",
@@ -17,7 +17,7 @@ SEEDS_DEFINITION = {
     "device": "host-cpu",
     "tags": ["transformer-encoder", "bert", "batch-1", "tiny", "tiny-zoo"],
 }
-SEEDS_METRICS = [
+OPENXLA_METRICS = [
     *(f"{s}_warmup_latency_ms" for s in ("min", "max", "mean", "median", "stddev")),
     *(f"{s}_latency_ms" for s in ("min", "max", "mean", "median", "stddev")),
     *("warmup_iterations", "benchmark_iterations", "compile_time_ms", "input_data_transfer_ms"),
@@ -26,15 +26,21 @@ SEEDS_METRICS = [
 BAD = [status for status in Status if status not in (Status.OK, Status.UNSTEADY)]
 
 
-def test_the_definition_holds_what_the_seeds_readers_read(make_trial, finished):
+def to_record(*arguments, **named):
+    """Returns a result as the file has it."""
+    result = to_result(*arguments, **named)
+    return json.loads(codec.encode(result))
+
+
+def test_the_definition_holds_what_the_openxla_suites_readers_read(make_trial, finished):
     record = to_record(make_trial(), finished(), run_id="r")
-    assert {key: record["definition"][key] for key in SEEDS_DEFINITION} == SEEDS_DEFINITION
+    assert {key: record["definition"][key] for key in OPENXLA_DEFINITION} == OPENXLA_DEFINITION
 
 
-def test_the_metrics_hold_what_the_seeds_readers_read(make_trial, finished):
+def test_the_metrics_hold_what_the_openxla_suites_readers_read(make_trial, finished):
     record = to_record(make_trial(), finished(), run_id="r")
     (metrics,) = record["metrics"].values()
-    assert set(SEEDS_METRICS) <= set(metrics)
+    assert set(OPENXLA_METRICS) <= set(metrics)
     assert "error" not in metrics
 
 
@@ -68,16 +74,16 @@ def test_compile_time_is_the_sum_of_its_phases(make_trial, finished):
 
 
 def test_phases_come_in_the_order_of_a_trial_and_unknown_ones_last(make_trial, finished):
-    phase = {"ms": 1.0, "host_memory_peak_bytes": None}
+    phase = Phase(ms=1.0, host_memory_peak_bytes=None)
     phases = dict.fromkeys(("zeta", "d2h", "own", "compile", "import"), phase)
-    record = to_record(make_trial(), finished(phases=phases, facts={}), run_id="r")
+    record = to_record(make_trial(), finished(phases=phases, program=Program()), run_id="r")
     assert list(record["metrics"]["framework_level"]["phases"]) == [
         *("import", "compile", "d2h", "own", "zeta")
     ]
 
 
 def test_what_is_not_known_is_null_never_a_guess(make_trial, finished):
-    outcome = finished(phases={}, facts={}, host_memory_peak_bytes=None)
+    outcome = finished(phases={}, program=Program(), host_memory_peak_bytes=None)
     metrics = to_record(make_trial(), outcome, run_id="r")["metrics"]["framework_level"]
     for key in (
         *("compile_time_ms", "input_data_transfer_ms", "output_data_transfer_ms"),
@@ -119,13 +125,13 @@ def test_the_key_of_a_record_is_that_of_its_trial(make_trial, finished):
         "models/EXAMPLE_FP32_PT_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT",
         "pt_inductor:inductor+freezing+max-autotune",
     )
-    record = to_record(trial, finished(), run_id="r")
-    assert key_of(record) == trial.key
-    assert record["definition"]["compiler"] == "inductor+freezing+max-autotune"
-    assert record["definition"]["options"] == ["freezing", "max-autotune"]
+    result = to_result(trial, finished(), run_id="r")
+    assert result.key == trial.key
+    assert result.definition.compiler == "inductor+freezing+max-autotune"
+    assert result.definition.options == ("freezing", "max-autotune")
 
 
-def test_a_record_is_json(make_trial, finished):
+def test_a_result_is_the_same_after_the_file(make_trial, finished):
     for outcome in (finished(), finished(status=Status.FAILED, phase="load", reason="r")):
-        record = to_record(make_trial(), outcome, run_id="r")
-        assert json.loads(json.dumps(record, allow_nan=False)) == record
+        result = to_result(make_trial(), outcome, run_id="r")
+        assert codec.validated(codec.encode(result), Result, "it") == result
