@@ -1,13 +1,15 @@
 """Results files for tests: those that the suite once wrote, and others made from them."""
 
-import copy
 import functools
+import hashlib
 import json
 import lzma
+import re
+import statistics
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from comparative_benchmark.results.case import Case, cases_of
 from comparative_benchmark.results.codec import decode_document
 from comparative_benchmark.results.record import Document
 
@@ -42,81 +44,74 @@ def decoded(plain: dict[str, Any]) -> Document:
     return decode_document(json.dumps(plain).encode(), "a test's document")
 
 
-def cases(*records: dict[str, Any], runs: list[dict[str, Any]] | None = None) -> list[Case]:
-    """Returns records as cases of the run that they name, or of the latest file's."""
-    return cases_of(document(*records, runs=runs))
-
-
-def document(*records: dict[str, Any], runs: list[dict[str, Any]] | None = None) -> Document:
-    """Returns a document of records; runs that they name and `runs` lacks are copies of one."""
-    return decoded(plain(*records, runs=runs))
-
-
-def plain(*records: dict[str, Any], runs: list[dict[str, Any]] | None = None) -> dict[str, Any]:
-    """As `document`, as dictionaries and lists."""
-    base = plain_document()
-    [usual] = base["runs"][:1]
-    known = {run["run_id"]: run for run in runs or []}
-    for record in records:
-        known.setdefault(record["run_id"], usual | {"run_id": record["run_id"]})
-    base["runs"] = list(known.values()) or [usual]
-    base["benchmarks"] = list(records)
-    return base
-
-
-def record(
-    competitor: str = "jax_xla:xla",
-    processes: list[list[float]] | None = None,
-    *,
-    run_id: str = "run",
-    framework: str = "JAX",
-    status: str = "ok",
-    workload: str = "a",
-    race: str | None = None,
-    rounds: bool = True,
-    **metrics: Any,
-) -> dict[str, Any]:
-    """Returns a valid record as the program writes it.
+def completed(sparse: Mapping[str, Any]) -> Document:
+    """Returns a document of which a test gives only what matters to it; the rest is usual.
 
     Args:
-      competitor: `backend:compiler`.
-      processes: latencies of each process; each sample is a block of its own if `rounds`.
-      run_id: of its run.
-      framework: of the model.
-      status: how it ended; one that is not `ok` has no latencies.
-      workload: a character that stands for its digest.
-      race: identifier of its race.
-      rounds: whether samples are rounds, which may be paired.
-      metrics: what differs in the metrics.
+      sparse: `runs` and `benchmarks`, whose parts are laid over those of the latest file. Digests
+        of workloads may be any text. Runs that records name and `runs` lacks are added.
     """
-    found = copy.deepcopy(plain_document()["benchmarks"][0])
-    backend, _, compiler = competitor.partition(":")
-    definition = found["definition"]
-    definition |= {"backend": backend, "compiler": compiler}
-    definition["framework"] = f"ModelFrameworkType.{framework}"
-    definition["workload"] |= {"digest": workload * 64, "label": f"workload-{workload}"}
-    found |= {"run_id": run_id, "status": status}
-    [level] = found["metrics"]
-    values = found["metrics"][level]
-    if status == "ok":
-        processes = processes or [[1.0, 1.0, 1.0]] * 3
-        values |= {"race": {"interleaved": True, "seed": 0, **({"id": race} if race else {})}}
-        values["latencies_ms"] = [sample for process in processes for sample in process]
-        values["processes"] = [_process(samples, rounds=rounds) for samples in processes]
-    else:
-        for name in [name for name in values if "latenc" in name or name == "dispatch_ms"]:
-            del values[name]
-        del values["processes"]
-        values["error"] = f"{status} in compile: a reason"
-        found |= {"phase": "compile", "reason": "a reason", "traceback": None}
-    values |= metrics
+    base = plain_document()
+    [usual] = base["runs"][:1]
+    records = [completed_record(record) for record in sparse.get("benchmarks", [])]
+    runs = {run["run_id"]: merged(usual, run) for run in sparse.get("runs", [])}
+    for record in records:
+        runs.setdefault(record["run_id"], usual | {"run_id": record["run_id"]})
+    version = sparse.get("schema_version", base["schema_version"])
+    whole = {"schema_version": version, "runs": list(runs.values()) or [usual]}
+    return decoded(base | whole | {"benchmarks": records})
+
+
+def completed_record(sparse: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a record of which a test gives only what matters to it."""
+    usual = plain_document()["benchmarks"][0]
+    found = merged(usual, {key: value for key, value in sparse.items() if key != "metrics"})
+    digest = found["definition"]["workload"]["digest"]
+    if not re.fullmatch("[0-9a-f]{64}", digest):
+        found["definition"]["workload"]["digest"] = hashlib.sha256(digest.encode()).hexdigest()
+    [[_, values]] = usual["metrics"].items()
+    [[level, own]] = sparse.get("metrics", {"framework_level": {}}).items()
+    for name in ("race", "compile", "program", "contention", "workload_cost", "phases"):
+        if name in own:
+            values.pop(name, None)
+    values = merged({"program": {}, "phases": {}, **values}, own)
+    compile_only = values.get("stop_reason") == "compile_only"
+    if found["status"] != "ok" or compile_only:
+        values = {k: v for k, v in values.items() if k in own or not _is_of_samples(k)}
+    elif "processes" in own or "latencies_ms" in own:
+        values = values | _of_samples(own)
+        if "processes" not in own:
+            del values["processes"]
+    if found["status"] != "ok":
+        found = {"phase": "compile", "reason": "a reason", "traceback": None} | found
+        values["error"] = f"{found['status']} in {found['phase']}: {found['reason']}"
+    return found | {"metrics": {level: values}}
+
+
+def merged(usual: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a mapping with another laid over it, mappings in it likewise."""
+    found = dict(usual)
+    for name, value in own.items():
+        both = isinstance(value, dict) and isinstance(found.get(name), dict)
+        found[name] = merged(found[name], value) if both and name != "versions" else value
     return found
 
 
-def _process(samples: list[float], *, rounds: bool) -> dict[str, Any]:
-    groups = [[sample] for sample in samples] if rounds else [samples]
-    blocks = [
-        {"round": index if rounds else None, "latencies_ms": group, "contended": False}
-        for index, group in enumerate(groups)
-    ]
-    return {"blocks": blocks, "warmup_iterations": 0}
+def _of_samples(own: Mapping[str, Any]) -> dict[str, Any]:
+    processes = own.get("processes", [])
+    blocks = [block for process in processes for block in process["blocks"]]
+    samples = [value for block in blocks for value in block["latencies_ms"]]
+    samples = samples or own.get("latencies_ms", [])
+    found = {
+        "latencies_ms": samples,
+        "benchmark_iterations": len(samples),
+        "median_latency_ms": statistics.median(samples),
+    }
+    return {name: value for name, value in found.items() if name not in own}
+
+
+def _is_of_samples(name: str) -> bool:
+    return "latenc" in name or name in (
+        *("processes", "dispatch_ms", "warmup_iterations", "benchmark_iterations"),
+        *("cpu_wall_ratio", "contention", "outliers"),
+    )

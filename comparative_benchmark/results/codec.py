@@ -7,7 +7,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from comparative_benchmark.results.record import SCHEMA_VERSION, Document, Status
+from comparative_benchmark.results.record import (
+    MEASURED,
+    SCHEMA_VERSION,
+    Document,
+    Status,
+)
 
 T = TypeVar("T")
 
@@ -140,7 +145,7 @@ def schema() -> dict[str, Any]:
         },
         "then": {"required": ["compile"], "not": {"anyOf": speed}},
         "else": {
-            "required": ["latencies_ms", "median_latency_ms"],
+            "required": list(MEASURED),
             "properties": {
                 name: {"$ref": "#/$defs/Verification"}
                 for name in ("verification", "final_verification")

@@ -27,6 +27,13 @@ NOT_MEASURABLE: Literal["not_measurable"] = "not_measurable"
 # What `stop_reason` says of a result without latencies.
 COMPILE_ONLY = "compile_only"
 
+# What every result has that is ok, unless nothing but compile times was wanted.
+MEASURED = (
+    *("warmup_iterations", "benchmark_iterations", "latencies_ms", "warmup_latencies_ms"),
+    *("dispatch_ms", "device_latencies_ms", "cpu_wall_ratio"),
+    *(f"{name}_latency_ms" for name in ("min", "max", "mean", "median", "stddev", "mad")),
+)
+
 # Anything larger is not a measurement; infinity is not JSON.
 _LARGEST = 1e300
 NonNegative = Annotated[float, Meta(ge=0, le=_LARGEST)]
@@ -458,8 +465,8 @@ class Result:
             if found.compile_only:
                 if found.compile is UNSET or found.median_latency_ms is not UNSET:
                     raise ValueError("a compile-only result has compile times and no latency")
-            elif found.latencies_ms is UNSET or found.median_latency_ms is UNSET:
-                raise ValueError("an ok result has no latencies")
+            elif lacking := [name for name in MEASURED if getattr(found, name) is UNSET]:
+                raise ValueError(f"an ok result has no {lacking[0]}")
             elif found.verification is None or found.final_verification is None:
                 raise ValueError("an ok result has no verification")
         elif not self.phase or not self.reason:

@@ -3,8 +3,6 @@
 import statistics
 from collections.abc import Iterable, Sequence
 
-from msgspec import UNSET, UnsetType
-
 from comparative_benchmark.results.record import Outliers
 from comparative_benchmark.stats.steadiness import tukey_outliers
 
@@ -47,11 +45,3 @@ def outlier_counts(processes: Iterable[Sequence[float]]) -> Outliers:
     return Outliers(
         mild=sum(mild for mild, _ in counts), severe=sum(severe for _, severe in counts)
     )
-
-
-def outliers_text(outliers: Outliers | UnsetType) -> str:
-    """Returns e.g. `12 mild, 3 severe`; `-` where a result has no counts."""
-    if outliers is UNSET:
-        return "-"
-    counts = {"mild": outliers.mild, "severe": outliers.severe}
-    return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count) or "none"

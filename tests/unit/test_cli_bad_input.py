@@ -154,7 +154,7 @@ def test_an_output_below_a_file_is_refused_before_anything_runs(cbs_run, tmp_pat
     (tmp_path / "file").write_text("content")
     code, said = cbs_run(output="file/results.json")
     assert code == 1
-    assert "file/results.json can not be written" in said
+    assert "file/results.json cannot be written" in said
     assert (tmp_path / "file").read_text() == "content"
 
 
@@ -196,7 +196,7 @@ def test_showing_a_file_that_is_not_there_or_foreign_says_so(cbs, tmp_path):
     assert (code, "results.json does not exist" in said) == (1, True)
     (tmp_path / "results.json").write_text(json.dumps({"a": 1}))
     code, said = cbs("show", "results.json")
-    assert (code, "no results file of ours" in said) == (1, True)
+    assert (code, "is not a results file" in said) == (1, True)
 
 
 def test_an_unknown_compiler_of_run_benchmarks_gets_the_choices(capsys, monkeypatch):

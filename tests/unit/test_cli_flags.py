@@ -1,11 +1,13 @@
 """The seed's flags, in both spellings, on `cbs run` and on `run_benchmarks.py`."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.cli import run_command
+from comparative_benchmark.results.record import Status
 from comparative_benchmark.stats.sampling_rule import FixedCounts, SamplingRule
 
 SPELLINGS = [
@@ -124,4 +126,4 @@ def test_run_benchmarks_takes_compilers(monkeypatch, spelling):
     ],
 )
 def test_exit_codes_tell_how_a_run_went(statuses, code):
-    assert run_command.exit_code([{"status": status} for status in statuses]) == code
+    assert run_command.exit_code([SimpleNamespace(status=Status(s)) for s in statuses]) == code

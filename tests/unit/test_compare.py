@@ -8,17 +8,27 @@ import numpy as np
 import pytest
 
 from comparative_benchmark.results import compare
-from comparative_benchmark.results.codec import ResultsFileError
+from comparative_benchmark.results.case import cases_of
+from comparative_benchmark.results.codec import ResultsFileError, read_document
 from comparative_benchmark.results.compare import (
     Comparison,
     Fate,
-    compare_documents,
-    compare_to_baseline,
     exit_code,
-    read_document,
     summarize_comparisons,
 )
 from comparative_benchmark.stats.statistics import Verdict
+from results_support import completed
+
+def compare_documents(old, new, **options):
+    """Compares documents of which tests give only what matters."""
+    return compare.compare_documents(completed(old), completed(new), **options)
+
+
+def compare_to_baseline(records, baseline=compare.DEFAULT_BASELINE, **options):
+    """Compares records with a baseline among them."""
+    cases = cases_of(completed({"benchmarks": list(records)}))
+    return compare.compare_to_baseline(cases, baseline, **options)
+
 
 HOST = {"cpu_model": "A CPU", "threads": 2}
 

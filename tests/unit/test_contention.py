@@ -1,10 +1,10 @@
 """Blocks that are too short to be judged one by one are judged together."""
 
-import attrs
 import pytest
 
 from comparative_benchmark.machine.conditions import Conditions, Totals
 from comparative_benchmark.results.contention import contention_of, contention_warning
+from comparative_benchmark.results.record import Block, Contention
 
 
 def block(*, foreign_ms, window_ms=50.0, contended=None):
@@ -34,40 +34,40 @@ def block(*, foreign_ms, window_ms=50.0, contended=None):
         reasons=(),
         totals=totals,
     )
-    return {"conditions": attrs.asdict(conditions)}
+    return Block(latencies_ms=(1.0,), conditions=conditions)
 
 
 def test_a_few_plain_blocks_do_not_make_a_disturbed_trial():
     quiet = [block(foreign_ms=(-5.0, 5.0)[i % 2]) for i in range(390)]
     plain = [block(foreign_ms=30.0, contended=True) for _ in range(10)]
     found = contention_of([*quiet, *plain])
-    assert (found["contended_blocks"], found["clean_blocks"]) == (10, 0)
-    assert found["not_judged_blocks"] == 390
-    assert found["contended"] is False
-    assert found["foreign_cpu_share"] == pytest.approx(300 / 40000)
+    assert (found.contended_blocks, found.clean_blocks) == (10, 0)
+    assert found.not_judged_blocks == 390
+    assert found.contended is False
+    assert found.foreign_cpu_share == pytest.approx(300 / 40000)
 
 
 def test_a_little_in_each_block_adds_up():
     found = contention_of([block(foreign_ms=5.0) for _ in range(400)])
-    assert found["contended"] is True
-    assert found["reasons"] == ["other processes took 0.10 of a CPU (limit 0.05)"]
+    assert found.contended is True
+    assert found.reasons == ("other processes took 0.10 of a CPU (limit 0.05)",)
 
 
 def test_few_blocks_are_not_judged():
     found = contention_of([block(foreign_ms=5.0) for _ in range(3)])
-    assert found["contended"] is None
-    assert "which ticks tell to" in found["reasons"][0]
+    assert found.contended is None
+    assert "which ticks tell to" in found.reasons[0]
 
 
 def test_blocks_that_tell_nothing_and_no_blocks_are_not_judged():
-    assert contention_of([{"conditions": {"contended": None}}])["contended"] is None
-    assert contention_of([])["contended"] is None
+    assert contention_of([Block(latencies_ms=(1.0,))]).contended is None
+    assert contention_of([]).contended is None
 
 
 def test_a_warning_names_how_many_trials_and_the_worst():
     quiet = contention_of([block(foreign_ms=0.0) for _ in range(400)])
     loud = contention_of([block(foreign_ms=50.0) for _ in range(400)])
-    unknown = {"contended_blocks": 3}  # of an older results file
+    unknown = Contention(contended_blocks=3)  # of an older results file
     assert contention_warning([quiet, unknown]) is None
     said = contention_warning([quiet, loud, contention_of([block(foreign_ms=5.0)] * 400)])
     assert said is not None

@@ -9,12 +9,14 @@ import pytest
 from rich.console import Console
 
 from comparative_benchmark.judge.verification import Divergence, Verification
+from comparative_benchmark.results import codec
+from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.codec import SCHEMA_FILE
 from comparative_benchmark.results.outcome import GenerationTimes, ProcessRecord, TrialOutcome
-from comparative_benchmark.results.record import Status
+from comparative_benchmark.results.record import Block, Phase, Status
 from comparative_benchmark.run import generation_times
 from comparative_benchmark.run.generation_metrics import generation_metrics
-from comparative_benchmark.run.recording import to_record
+from comparative_benchmark.run.recording import to_result
 from comparative_benchmark.run.session import SessionEnded
 from comparative_benchmark.terminal.generation_table import generation_remarks, generation_table
 
@@ -31,13 +33,17 @@ def greedy(make_trial):
 
 def process(latencies, prefill=(), decode=(), **changes):
     times = GenerationTimes(prefill_ms=list(prefill), decode_ms=list(decode), **changes)
-    return ProcessRecord(blocks=[{"round": 0, "latencies_ms": latencies}], generation=times)
+    return ProcessRecord(blocks=[Block(round=0, latencies_ms=tuple(latencies))], generation=times)
+
+
+def case(trial, outcome):
+    return Case(result=to_result(trial, outcome, run_id="r"))
 
 
 def test_other_models_have_none(make_trial, finished):
     assert generation_metrics(make_trial(), finished()) is None
-    record = to_record(make_trial(), finished(), run_id="r")
-    assert "generation" not in record["metrics"]["framework_level"]
+    result = to_result(make_trial(), finished(), run_id="r")
+    assert b"generation" not in codec.encode(result.metrics)
 
 
 def test_figures_are_means_of_process_medians(greedy):
@@ -48,30 +54,30 @@ def test_figures_are_means_of_process_medians(greedy):
         ]
     )
     found = generation_metrics(greedy, outcome)
-    assert (found["batch_size"], found["prompt_tokens"], found["new_tokens"]) == (4, 16, 8)
-    assert found["prefill_ms"] == pytest.approx(16)
-    assert found["decode_ms_per_token"] == pytest.approx(2)
-    assert found["tokens_per_s"] == pytest.approx(4 * 8 * 1e3 / 99.5)
-    assert found["not_measurable"] is None
+    assert (found.batch_size, found.prompt_tokens, found.new_tokens) == (4, 16, 8)
+    assert found.prefill_ms == pytest.approx(16)
+    assert found.decode_ms_per_token == pytest.approx(2)
+    assert found.tokens_per_s == pytest.approx(4 * 8 * 1e3 / 99.5)
+    assert found.not_measurable is None
     for name in ("prefill_ms", "decode_ms_per_token", "tokens_per_s"):
-        limits = found[f"{name}_interval"]
-        assert limits["low"] < found[name] < limits["high"]
-        assert limits["processes"] == 2
+        limits = getattr(found, f"{name}_interval")
+        assert limits.low < getattr(found, name) < limits.high
+        assert limits.processes == 2
 
 
 def test_a_latency_that_may_be_zero_bounds_no_rate(greedy):
     outcome = TrialOutcome(processes=[process([100.0, 110.0]), process([1.0, 1.1])])
     found = generation_metrics(greedy, outcome)
-    assert found["tokens_per_s"] > 0
-    assert found["tokens_per_s_interval"] is None
+    assert found.tokens_per_s > 0
+    assert found.tokens_per_s_interval is None
 
 
 def test_one_process_has_no_interval(greedy):
     found = generation_metrics(greedy, TrialOutcome(processes=[process([2.0, 2.0], [1.0] * 5)]))
-    assert found["tokens_per_s"] == pytest.approx(16_000)
-    assert found["prefill_ms"] == 1
-    assert found["decode_ms_per_token"] is None
-    assert found["tokens_per_s_interval"] is found["prefill_ms_interval"] is None
+    assert found.tokens_per_s == pytest.approx(16_000)
+    assert found.prefill_ms == 1
+    assert found.decode_ms_per_token is None
+    assert found.tokens_per_s_interval is found.prefill_ms_interval is None
 
 
 def test_parts_that_failed_in_one_process_have_no_figure(greedy):
@@ -79,9 +85,9 @@ def test_parts_that_failed_in_one_process_have_no_figure(greedy):
         processes=[process([2.0, 2.0], [1.0] * 5, [1.0] * 5), process([2.0, 2.0], reason="no")]
     )
     found = generation_metrics(greedy, outcome)
-    assert found["prefill_ms"] is None is found["decode_ms_per_token"]
-    assert found["not_measurable"] == "no"
-    assert found["tokens_per_s"] > 0
+    assert found.prefill_ms is None is found.decode_ms_per_token
+    assert found.not_measurable == "no"
+    assert found.tokens_per_s > 0
 
 
 def test_a_wrong_answer_has_no_speed(greedy):
@@ -89,8 +95,8 @@ def test_a_wrong_answer_has_no_speed(greedy):
     wrong = process([2.0, 2.0], [1.0] * 5, [1.0] * 5)
     wrong.status, wrong.phase, wrong.reason = Status.WRONG_OUTPUT, "verify_rest", "a reason"
     found = generation_metrics(greedy, TrialOutcome(processes=[good, wrong]))
-    assert found["tokens_per_s"] is found["prefill_ms"] is found["decode_ms_per_token"] is None
-    assert found["processes"] == []
+    assert found.tokens_per_s is found.prefill_ms is found.decode_ms_per_token is None
+    assert found.processes == ()
 
 
 def text_of(table):
@@ -107,8 +113,8 @@ def test_the_table_has_a_row_for_each_record_that_generates(greedy, make_trial, 
     )
     wrong = finished(generation=None, phase="verify_first_run", reason="a reason")
     wrong.processes[0].status = Status.WRONG_OUTPUT
-    records = [to_record(greedy, outcome, run_id="r") for outcome in (apart, whole, wrong)]
-    text = text_of(generation_table([*records, to_record(make_trial(), finished(), run_id="r")]))
+    records = [case(greedy, outcome) for outcome in (apart, whole, wrong)]
+    text = text_of(generation_table([*records, case(make_trial(), finished())]))
     rows = [
         [cell.strip() for cell in re.split("[┃│]", line)[1:-1]]
         for line in text.splitlines()
@@ -127,7 +133,7 @@ def test_the_table_has_a_row_for_each_record_that_generates(greedy, make_trial, 
 
 
 def test_there_is_no_table_of_nothing(make_trial, finished):
-    assert generation_table([to_record(make_trial(), finished(), run_id="r")]) is None
+    assert generation_table([case(make_trial(), finished())]) is None
     assert generation_table([]) is None
 
 
@@ -155,7 +161,7 @@ class Worker:
 ANSWER = {
     "files": [{"file": "output_0.npy"}, {"file": "output_1.npy"}],
     "times": {"prefill_ms": [1.0], "decode_ms": [0.5, 0.5]},
-    "phases": {"generation": {"ms": 2.0}},
+    "phases": {"generation": {"ms": 2.0, "host_memory_peak_bytes": None}},
 }
 
 
@@ -170,7 +176,7 @@ def test_times_are_taken_from_a_worker_whose_output_is_right(tmp_path):
     assert ended is None
     assert (found.prefill_ms, found.decode_ms, found.reason) == ([1.0], [0.5, 0.5], None)
     assert judged == [tmp_path / "output_0.npy", tmp_path / "output_1.npy"]
-    assert found.phases == ANSWER["phases"]
+    assert found.phases == {"generation": Phase(ms=2.0, host_memory_peak_bytes=None)}
 
 
 def test_times_of_a_wrong_output_are_not_taken(tmp_path):
@@ -196,7 +202,7 @@ def test_how_a_worker_ended_is_told_with_its_reason(tmp_path):
 def validator():
     schema = json.loads(SCHEMA_FILE.read_text(encoding="utf-8"))
     parts = {name: schema[name] for name in ("$schema", "$defs")}
-    return jsonschema.Draft202012Validator({**parts, "$ref": "#/$defs/generation"})
+    return jsonschema.Draft202012Validator({**parts, "$ref": "#/$defs/Generation"})
 
 
 def generation_of(greedy):
@@ -218,26 +224,26 @@ CHANGES = {
     "not_measurable": [5],
     "prefill_ms_interval": [{"low": 1.0}, 1.0],
     "processes": [{}, [{"prefill_ms": [1.0]}], [{"prefill_ms": [0], "decode_ms": []}]],
-    "verification": [{"passed": True}],
+    "verification": [{"reason": None}, {"passed": "yes"}],
 }
 
 
 def test_the_schema_takes_what_is_written(validator, greedy):
-    found = json.loads(json.dumps(generation_of(greedy)))
+    found = json.loads(codec.encode(generation_of(greedy)))
     assert found["verification"]["divergences"][0]["due_token"] == 4
     validator.validate(found)
 
 
 @pytest.mark.parametrize(("name", "value"), [(n, v) for n in CHANGES for v in CHANGES[n]])
 def test_the_schema_refuses_other_values(validator, greedy, name, value):
-    found = json.loads(json.dumps(generation_of(greedy)))
+    found = json.loads(codec.encode(generation_of(greedy)))
     with pytest.raises(jsonschema.ValidationError):
         validator.validate({**found, name: value})
 
 
 @pytest.mark.parametrize("name", ["tokens_per_s", "prefill_ms", "not_measurable", "processes"])
 def test_the_schema_asks_for_what_readers_rely_on(validator, greedy, name):
-    found = json.loads(json.dumps(generation_of(greedy)))
+    found = json.loads(codec.encode(generation_of(greedy)))
     del found[name]
     with pytest.raises(jsonschema.ValidationError):
         validator.validate(found)

@@ -7,7 +7,9 @@ import pytest
 
 from comparative_benchmark.machine.gpu_clocks import UNKNOWN, GpuClocks
 from comparative_benchmark.machine.gpu_contention import Ends, of_block, of_blocks
+from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.contention import contention_of
+from comparative_benchmark.results.record import Block
 
 QUIET = GpuClocks(index=0, sm_mhz=1980, held_back_by=(), used=True, foreign_pids=())
 IDLE = GpuClocks(index=1, sm_mhz=345, held_back_by=("power cap",), used=False)
@@ -133,23 +135,28 @@ def block(found, **conditions):
         "gpus_at_start": [attrs.asdict(gpu) for gpu in found.start],
         "gpus_at_end": [attrs.asdict(gpu) for gpu in found.end],
     }
-    return {"conditions": json.loads(json.dumps(plain | conditions))}
+    return {"latencies_ms": [1.0], "conditions": json.loads(json.dumps(plain | conditions))}
+
+
+def judged(*blocks):
+    """What is said of blocks as files hold them."""
+    return contention_of([converted(found, Block) for found in blocks])
 
 
 def test_a_trial_is_judged_by_its_blocks_as_files_hold_them():
-    assert contention_of([block(ends())] * 3)["contended"] is False
-    found = contention_of([block(ends()), block(ends(end={"foreign_pids": (7,)}), contended=True)])
-    assert found["contended"] is True
-    assert found["contended_blocks"] == 1
-    assert found["reasons"] == ["another process (pid 7) uses the GPU in 1 of 2 blocks"]
-    found = contention_of([block(ends()), block(ends(end={"sm_mhz": 1000}))])
-    assert found["reasons"] == ["the GPU's clock fell from 1980 to 1000 MHz in 1 of 2 blocks"]
+    assert judged(*[block(ends())] * 3).contended is False
+    found = judged(block(ends()), block(ends(end={"foreign_pids": (7,)}), contended=True))
+    assert found.contended is True
+    assert found.contended_blocks == 1
+    assert found.reasons == ("another process (pid 7) uses the GPU in 1 of 2 blocks",)
+    found = judged(block(ends()), block(ends(end={"sm_mhz": 1000})))
+    assert found.reasons == ("the GPU's clock fell from 1980 to 1000 MHz in 1 of 2 blocks",)
 
 
 def test_files_of_before_the_users_of_a_gpu_were_told_are_still_read():
     old = block(ends())
     for name in ("gpus_at_start", "gpus_at_end"):
         old["conditions"][name] = [{"index": 0, "sm_mhz": 1980, "held_back_by": []}]
-    assert contention_of([old])["contended"] is None
+    assert judged(old).contended is None
     del old["conditions"]["gpus_at_start"], old["conditions"]["gpus_at_end"]
-    assert contention_of([old])["contended"] is False
+    assert judged(old).contended is False

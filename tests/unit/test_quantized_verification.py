@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from comparative_benchmark.judge import quantized_verification as quantized
 from comparative_benchmark.judge.verification import verify
+from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.compare import Fate, compare_to_baseline
-from comparative_benchmark.run.recording import to_record
+from comparative_benchmark.run.recording import to_result
 from comparative_benchmark.stats.statistics import Verdict
 from comparative_benchmark.terminal.tables import results_table
 
@@ -140,9 +141,9 @@ def test_a_coarser_precision_has_the_lower_limit():
 )
 def test_a_result_says_what_it_was_computed_in(make_trial, finished, competitor, precision):
     trial = make_trial(competitor=competitor)
-    record = to_record(trial, finished(), run_id="r")
-    assert record["definition"]["data_type"] == "fp32"
-    assert record["definition"]["precision"] == precision
+    definition = to_result(trial, finished(), run_id="r").definition
+    assert definition.data_type == "fp32"
+    assert definition.precision == precision
     assert ("min_sqnr_db" in trial.verify_parameters) == (precision != "fp32")
 
 
@@ -155,14 +156,15 @@ def test_a_quantised_case_is_judged_by_its_precision(make_trial):
 def test_a_quantised_competitor_is_not_ranked_beside_fp32(make_trial, finished):
     verdict = finished().processes[0].verification
     noisy_verdict = attrs.evolve(verdict, sqnr_db=31.4)
-    plain = to_record(make_trial(), finished(), run_id="r")
-    int8 = to_record(
+    plain = to_result(make_trial(), finished(), run_id="r")
+    int8 = to_result(
         make_trial(competitor="tflite:int8"),
         finished(verification=noisy_verdict, final_verification=noisy_verdict),
         run_id="r",
     )
-    native = to_record(make_trial(competitor="tflite:native"), finished(), run_id="r")
-    found = compare_to_baseline([plain, int8, native], "jax_xla:xla")
+    native = to_result(make_trial(competitor="tflite:native"), finished(), run_id="r")
+    cases = [Case(result=result) for result in (plain, int8, native)]
+    found = compare_to_baseline(cases, "jax_xla:xla")
     by_name = {item.competitor: item for item in found}
     assert by_name["tflite:native"].fate is Fate.COMPARED
     apart = by_name["tflite:int8"]
@@ -170,7 +172,7 @@ def test_a_quantised_competitor_is_not_ranked_beside_fp32(make_trial, finished):
     assert apart.verdict is Verdict.INCOMPARABLE
     assert apart.ratio is None
     assert apart.reason == "data type fp32 against int8"
-    table = results_table([plain, int8, native], baseline="jax_xla:xla")
+    table = results_table(cases, baseline="jax_xla:xla")
     cells = {column.header: list(column.cells) for column in table.columns}
     assert cells["verdict"][1] == "incomparable"
     assert cells["rel. error"][1] == "31 dB"

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
+from comparative_benchmark.results.record import Block
 from comparative_benchmark.run.sufficiency import pair_rounds, why_enough
 from comparative_benchmark.stats.planning import processes_for_precision
 from comparative_benchmark.stats.sampling_rule import SamplingRule
@@ -20,7 +21,7 @@ def outcome(process_medians, *, rounds=12, within=0.001, seed=0):
     for median in process_medians:
         logs = within * random.standard_normal((rounds, 5))
         blocks = [
-            {"round": index, "latencies_ms": (median * np.exp(block)).tolist()}
+            Block(round=index, latencies_ms=tuple((median * np.exp(block)).tolist()))
             for index, block in enumerate(logs)
         ]
         processes.append(ProcessRecord(blocks=blocks))
@@ -69,14 +70,14 @@ def test_a_ratio_far_from_one_needs_fewer_processes():
 
 def test_unusable_samples_are_not_enough():
     bad = outcome([1, 1, 1])
-    bad.processes[1].blocks[0]["latencies_ms"][0] = math.nan
+    bad.processes[1].blocks[0] = Block(round=0, latencies_ms=(math.nan, 1.0))
     assert why_enough(bad, None, RULE) is None
     assert why_enough(outcome([1, 1, 1]), bad, RULE) is None
 
 
 def test_only_rounds_that_both_have_are_paired():
-    candidate = [{"round": 1, "latencies_ms": [2, 4, 3]}, {"round": 2, "latencies_ms": [5]}]
-    baseline = [{"round": 0, "latencies_ms": [9]}, {"round": 1, "latencies_ms": [1, 2]}]
+    candidate = [Block(round=1, latencies_ms=(2, 4, 3)), Block(round=2, latencies_ms=(5,))]
+    baseline = [Block(round=0, latencies_ms=(9,)), Block(round=1, latencies_ms=(1, 2))]
     assert pair_rounds(candidate, baseline) == [(3.0, 1.5)]
 
 

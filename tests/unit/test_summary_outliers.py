@@ -2,39 +2,25 @@
 
 import pytest
 
-from comparative_benchmark.results.summary import outlier_counts, outliers_text
+from comparative_benchmark.results.record import Outliers
+from comparative_benchmark.results.summary import outlier_counts
 
 STEADY = [1.0, 1.01, 1.02, 1.03, 1.04] * 4
 
 
 def test_outliers_are_counted_as_mild_and_severe():
     # Quartiles 1.01 and 1.03: fences at 1.06 and 1.09.
-    assert outlier_counts([STEADY]) == {"mild": 0, "severe": 0}
-    assert outlier_counts([[*STEADY, 1.08], [*STEADY, 5.0, 0.1]]) == {"mild": 1, "severe": 2}
+    assert outlier_counts([STEADY]) == Outliers(mild=0, severe=0)
+    assert outlier_counts([[*STEADY, 1.08], [*STEADY, 5.0, 0.1]]) == Outliers(mild=1, severe=2)
 
 
 def test_processes_have_fences_of_their_own():
     slow = [2 * value for value in STEADY]
-    assert outlier_counts([STEADY, STEADY, STEADY, STEADY, slow]) == {"mild": 0, "severe": 0}
+    assert outlier_counts([STEADY, STEADY, STEADY, STEADY, slow]) == Outliers(mild=0, severe=0)
     pooled = [*STEADY * 4, *slow]
-    assert outlier_counts([pooled])["severe"] == len(slow)
+    assert outlier_counts([pooled]).severe == len(slow)
 
 
 @pytest.mark.parametrize("processes", [[], [[]], [[], []]])
 def test_no_samples_have_no_outliers(processes):
-    assert outlier_counts(processes) == {"mild": 0, "severe": 0}
-
-
-@pytest.mark.parametrize(
-    ("counts", "text"),
-    [
-        ({"mild": 12, "severe": 3}, "12 mild, 3 severe"),
-        ({"mild": 0, "severe": 3}, "3 severe"),
-        ({"mild": 0, "severe": 0}, "none"),
-        (None, "-"),
-        ([1], "-"),
-    ],
-)
-def test_outliers_in_words(counts, text):
-    assert outliers_text({"outliers": counts}) == text
-    assert outliers_text({}) == "-"
+    assert outlier_counts(processes) == Outliers(mild=0, severe=0)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from comparative_benchmark.results.outcome import ProcessRecord
+from comparative_benchmark.results.record import Block
 from comparative_benchmark.run.participant import Participant
 from comparative_benchmark.stats.sampling_rule import SamplingRule
 
@@ -21,7 +22,7 @@ class _Played(Participant):
         self._stack = SimpleNamespace(close=lambda: None)
 
     def _measure(self, iterations, **note):
-        return {"latencies_ms": list(itertools.islice(self._samples, iterations))}
+        return Block(latencies_ms=tuple(itertools.islice(self._samples, iterations)))
 
 
 def _noise(first, then):
