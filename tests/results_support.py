@@ -66,13 +66,16 @@ def completed_record(sparse: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a record of which a test gives only what matters to it."""
     usual = plain_document()["benchmarks"][0]
     found = merged(usual, {key: value for key, value in sparse.items() if key != "metrics"})
+    if "data_type" in sparse.get("definition", {}):
+        found["definition"]["precision"] = sparse["definition"].get("precision")
     digest = found["definition"]["workload"]["digest"]
     if not re.fullmatch("[0-9a-f]{64}", digest):
         found["definition"]["workload"]["digest"] = hashlib.sha256(digest.encode()).hexdigest()
     [[_, values]] = usual["metrics"].items()
     [[level, own]] = sparse.get("metrics", {"framework_level": {}}).items()
-    for name in ("race", "compile", "program", "contention", "workload_cost", "phases"):
-        if name in own:
+    for name in ("race", "compile", "program", "contention", "workload_cost"):
+        # Its race would pair what a test does not, its program would be an unchanged one.
+        if name in own or name in ("race", "program"):
             values.pop(name, None)
     values = merged({"program": {}, "phases": {}, **values}, own)
     compile_only = values.get("stop_reason") == "compile_only"
@@ -105,7 +108,7 @@ def _of_samples(own: Mapping[str, Any]) -> dict[str, Any]:
     found = {
         "latencies_ms": samples,
         "benchmark_iterations": len(samples),
-        "median_latency_ms": statistics.median(samples),
+        "median_latency_ms": statistics.median(samples) if samples else None,
     }
     return {name: value for name, value in found.items() if name not in own}
 

@@ -59,7 +59,13 @@ def decode_document(content: bytes, where: str) -> Document:
     document = validated(content, Document, where)
     seen: set[Any] = set()
     for position, result in enumerate(document.benchmarks):
-        identity = (result.run_id, result.definition.framework, result.key)
+        identity = (
+            result.run_id,
+            result.key,
+            result.definition.workload.digest,
+            result.definition.framework,
+            result.measured.compile_only,
+        )
         if identity in seen:
             raise ResultsFileError(
                 f"{where}: $.benchmarks[{position}]: {' '.join(result.key)} is there twice in run "

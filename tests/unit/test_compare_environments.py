@@ -1,9 +1,11 @@
 """Competitors that ran in an environment of another name are other competitors."""
 
 import pytest
-from test_compare import document, metrics, one, record
+from results_support import decoded, plain_document
+from test_compare import compare_documents, compare_to_baseline, document, metrics, one, record
 
-from comparative_benchmark.results.compare import Fate, compare_documents, compare_to_baseline
+from comparative_benchmark.results.codec import ResultsFileError
+from comparative_benchmark.results.compare import Fate
 from comparative_benchmark.stats.statistics import Verdict
 
 
@@ -35,7 +37,8 @@ def test_an_environment_can_be_the_baseline():
 
 
 @pytest.mark.parametrize("odd", ["old", 7, [], {}, {"name": None}, {"name": ""}, {"name": 3}])
-def test_an_environment_without_a_name_is_named_as_unreadable(odd):
-    (found,) = compare_documents(document(record(environment=odd)), document())
-    assert found.fate is Fate.INCOMPARABLE
-    assert "record 0 of the baseline" in found.reason
+def test_an_environment_without_a_name_is_refused(odd):
+    whole = plain_document()
+    whole["benchmarks"][0]["definition"]["environment"] = odd
+    with pytest.raises(ResultsFileError, match=r"\$\.benchmarks\[0\]\.definition\.environment"):
+        decoded(whole)

@@ -3,9 +3,17 @@
 import copy
 
 import pytest
-from test_compare import HOST, code, document, metrics, one, record
+from test_compare import (
+    HOST,
+    code,
+    compare_documents,
+    compare_to_baseline,
+    document,
+    metrics,
+    one,
+    record,
+)
 
-from comparative_benchmark.results.compare import compare_documents, compare_to_baseline
 from comparative_benchmark.stats.statistics import Verdict
 
 DIGEST = "a" * 64
@@ -53,16 +61,12 @@ def test_what_is_the_same_stays_the_same():
 OTHERS = {
     "another program": document(compiled(1, scale=1.1, digest="b" * 64)),
     "no digest, as eager": document(compiled(1, scale=1.1, digest=None)),
-    "empty digest": document(compiled(1, scale=1.1, digest="")),
-    "odd digest": document(compiled(1, scale=1.1, digest=["a"])),
     "other version": document(compiled(1, scale=1.1, versions={"jaxlib": "0.10.3"})),
     "further package": document(
         compiled(1, scale=1.1, versions={"jaxlib": "0.10.2", "numpy": "2"})
     ),
     "no versions": document(compiled(1, scale=1.1, versions={})),
-    "odd versions": document(compiled(1, scale=1.1, versions=["jaxlib"])),
     "options": document(compiled(1, scale=1.1, options=["freezing"])),
-    "flags": document(compiled(1, scale=1.1, flags=["--xla_x=1"])),
     "python": document(compiled(1, scale=1.1), host={**HOST, "python": "3.12.0"}),
 }
 
@@ -80,7 +84,10 @@ def test_nothing_known_on_both_sides_keeps_the_plain_verdict():
 
 
 def test_a_machine_that_is_not_known_keeps_the_plain_verdict():
-    sides = [document(compiled(seed, scale=1 + seed / 10), host={}) for seed in (0, 1)]
+    sides = [
+        document(compiled(seed, scale=1 + seed / 10), host={"cpu_model": None, "architecture": ""})
+        for seed in (0, 1)
+    ]
     assert one(*sides).verdict is Verdict.SLOWER
 
 
@@ -88,7 +95,7 @@ def test_a_machine_that_is_not_known_keeps_the_plain_verdict():
     ("change", "hint"),
     [
         ({"versions": {"jaxlib": "0.10.3"}}, "jaxlib 0.10.2 against 0.10.3"),
-        ({"options": ["freezing"]}, "options None against ['freezing']"),
+        ({"options": ["freezing"]}, "options () against ('freezing',)"),
     ],
 )
 def test_an_unchanged_program_in_other_surroundings_hints_at_them(change, hint):

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from test_compare import document, metrics, record
+from test_compare import compare_documents, document, metrics, record
 
-from comparative_benchmark.results.compare import compare_documents, summarize_comparisons
+from comparative_benchmark.results.compare import summarize_comparisons
 from comparative_benchmark.results.compare_remarks import Remarks
 from comparative_benchmark.results.noise_floor import Noise, NoiseFloor
 from comparative_benchmark.stats.statistics import Interval
