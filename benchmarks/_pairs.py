@@ -13,10 +13,11 @@ from _load import on_off_load
 from _usual_methods import USUAL_METHODS, middle_ratio, t_test
 
 from comparative_benchmark.machine.host import describe, usable_cpus
+from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.compare import compare_to_baseline
 from comparative_benchmark.results.outcome import TrialOutcome
 from comparative_benchmark.run.race import Race
-from comparative_benchmark.run.recording import to_record
+from comparative_benchmark.run.recording import to_result
 from comparative_benchmark.run.settings import RunSettings
 from comparative_benchmark.run.trial import Trial
 from comparative_benchmark.stats.sampling_rule import FixedCounts, SamplingRule
@@ -96,9 +97,12 @@ def raced(pair: Pair, artifacts: WorkloadArtifacts, *, seed: int, log_dir: Path)
     started = time.monotonic()
     outcomes = _run(trials, artifacts, settings)
     wall_s = time.monotonic() - started
-    records = [to_record(t, o, run_id="pair") for t, o in zip(trials, outcomes, strict=True)]
+    cases = [
+        Case(result=to_result(trial, outcome, run_id="pair"))
+        for trial, outcome in zip(trials, outcomes, strict=True)
+    ]
     # A baseline with a wrong output has an entry of its own, before the candidate's.
-    comparison = compare_to_baseline(records, baseline)[-1]
+    comparison = compare_to_baseline(cases, baseline)[-1]
     ratio = comparison.ratio
     return Found(
         verdict=comparison.verdict.value,

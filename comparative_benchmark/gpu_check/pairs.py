@@ -26,12 +26,13 @@ import attrs
 from comparative_benchmark.gpu_check.driver import LIMIT_VARIABLE
 from comparative_benchmark.gpu_check.rivals import slowed, trial_of
 from comparative_benchmark.machine.host import usable_cpus
+from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.compare import compare_to_baseline
 from comparative_benchmark.results.store import write_atomically
 from comparative_benchmark.run.participant import Participant
 from comparative_benchmark.run.preparation import Preparation
 from comparative_benchmark.run.race import Race
-from comparative_benchmark.run.recording import to_record
+from comparative_benchmark.run.recording import to_result
 from comparative_benchmark.run.settings import RunSettings
 from comparative_benchmark.run.trial import Trial
 from comparative_benchmark.stats.sampling_rule import SamplingRule
@@ -168,8 +169,9 @@ def races(
 
         race = Volley(trials, artifacts, settings, log_file, print)
         race.run()
-        records = [to_record(trial, race.outcomes[trial.key], run_id="pairs") for trial in trials]
-        by_name = {item.competitor: item for item in compare_to_baseline(records, baseline)}
+        results = (to_result(trial, race.outcomes[trial.key], run_id="pairs") for trial in trials)
+        cases = [Case(result=result) for result in results]
+        by_name = {item.competitor: item for item in compare_to_baseline(cases, baseline)}
         kinds = dict(zip((EQUAL, SLOWER), trials[1:], strict=True))
         yield [_verdict(kind, by_name[str(t.competitor)]) for kind, t in kinds.items()]
 

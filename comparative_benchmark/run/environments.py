@@ -14,7 +14,6 @@ from pathlib import Path
 
 import attrs
 
-import comparative_benchmark
 import openxla.benchmark
 from comparative_benchmark.backends.api import backends
 
@@ -66,7 +65,7 @@ class Environment:
     def variables(self) -> dict[str, str]:
         """Variables of a worker that runs there: our own code comes first on its path."""
         roots = [
-            Path(comparative_benchmark.__file__).parents[1],
+            Path(__file__).parents[2],
             Path(str(openxla.benchmark.__file__)).parents[2],
         ]
         given = os.environ.get("PYTHONPATH")

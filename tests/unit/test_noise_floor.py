@@ -6,19 +6,24 @@ import math
 
 import attrs
 import pytest
+from results_support import completed
 from test_compare import HOST, document
 from test_compare_unchanged import compiled
 
 from comparative_benchmark.doctor import command, options
 from comparative_benchmark.results import noise_floor as module
+from comparative_benchmark.results.codec import plain
 from comparative_benchmark.results.noise_floor import (
     Noise,
     NoiseFloorError,
     floor_text,
     load_noise_floor,
-    noise_floor,
     save_noise_floor,
 )
+
+
+def noise_floor(documents):
+    return module.noise_floor(map(completed, documents))
 
 
 def run(number, *records, **host):
@@ -35,6 +40,10 @@ def exact(latency, **changes):
         for block in process["blocks"]:
             block["latencies_ms"] = [latency] * 3
     return made
+
+
+def test_a_file_of_one_run_has_no_floor():
+    assert noise_floor([run(0, exact(1.0))]).pooled is None
 
 
 def test_the_floor_of_two_runs_is_their_difference():
@@ -65,13 +74,12 @@ def test_quantiles_are_of_all_pairs_of_all_programs():
     assert floor.competitors["jax_xla:xla"].median_percent == pytest.approx(100 * 2 / 101)
 
 
-def test_two_runs_of_one_file_are_a_pair_and_two_records_of_one_run_are_not():
+def test_two_runs_of_one_file_are_a_pair():
     merged = run(0, exact(1.0))
     later = run(1, exact(1.1))
     merged["runs"] += later["runs"]
     merged["benchmarks"] += later["benchmarks"]
     assert noise_floor([merged]).pooled.pairs == 1
-    assert noise_floor([run(0, exact(1.0), exact(1.1))]).pooled is None
 
 
 def test_equal_run_ids_of_two_files_are_a_pair_unless_one_is_a_copy():
@@ -87,15 +95,14 @@ NO_PAIRS = {
     "another version": run(1, exact(1.1, versions={"jaxlib": "9"})),
     "another workload": run(1, exact(1.1, workload={"digest": "w9"})),
     "another competitor": run(1, exact(1.1, competitor="iree:llvm-cpu")),
-    "another environment": run(1, exact(1.1, environment={"name": "old"})),
+    "another environment": run(1, exact(1.1, environment={"name": "old", "python": "x"})),
     "another device": run(1, exact(1.1, device="gpu")),
     "another machine": run(1, exact(1.1), cpu_model="B CPU"),
     "other threads": run(1, exact(1.1), threads=1),
     "another interpreter": run(1, exact(1.1), python="3.13.0"),
     "a failure": run(1, exact(1.1, status="wrong_output")),
-    "bad samples": run(1, exact(math.nan)),
-    "nothing": {},
-    "no records": {"runs": [{}], "benchmarks": [None, 1, {}]},
+    "bad samples": run(1, exact(0.0)),
+    "nothing": {"benchmarks": []},
 }
 
 
@@ -119,7 +126,8 @@ def test_what_ran_the_program_must_be_known(changes):
 
 
 def test_the_machine_must_be_known():
-    sides = [run(i, exact(1 + i / 10), cpu_model=None) for i in range(2)]
+    unknown = {"cpu_model": None, "architecture": ""}
+    sides = [run(i, exact(1 + i / 10), **unknown) for i in range(2)]
     assert noise_floor(sides).pooled is None
 
 
@@ -222,7 +230,8 @@ def doctor(monkeypatch, tmp_path):
         paths = []
         for number, value in enumerate(documents):
             paths.append(tmp_path / f"{number}.json")
-            paths[-1].write_text(value if isinstance(value, str) else json.dumps(value))
+            content = value if isinstance(value, str) else json.dumps(plain(completed(value)))
+            paths[-1].write_text(content)
         parser = argparse.ArgumentParser()
         options.add_arguments(parser)
         given = [*arguments, "--noise-floor", *map(str, paths)]

@@ -1,13 +1,17 @@
 """What a run of several environments says of their packages."""
 
 import pytest
+from results_support import completed
 
 from comparative_benchmark.terminal.tables import package_differences
 
 
 def record(environment, **versions):
     named = None if environment is None else {"name": environment, "python": "python"}
-    return {"definition": {"environment": named}, "versions": versions}
+    [found] = completed(
+        {"benchmarks": [{"definition": {"environment": named}, "versions": versions}]}
+    ).benchmarks
+    return found
 
 
 @pytest.mark.parametrize(

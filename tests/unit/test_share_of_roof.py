@@ -1,18 +1,45 @@
 """What an iteration costs, on its way from a reference to the share of the roof."""
 
 import copy
+import json
 import sys
 import types
 
+import attrs
 import pytest
+from results_support import decoded, plain_document
 
 from comparative_benchmark.results import roofs
-from comparative_benchmark.results.records import metrics_of
+from comparative_benchmark.results.codec import converted, encode
+from comparative_benchmark.results.record import Result
 from comparative_benchmark.roofline import ceilings
 from comparative_benchmark.roofline.ceilings import Ceilings, CeilingsError, Copy, Gemm
-from comparative_benchmark.run.recording import to_record
+from comparative_benchmark.run.recording import to_result
 from comparative_benchmark.worker import contributed_model
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
+
+
+def to_record(trial, outcome):
+    return json.loads(encode(to_result(trial, outcome, run_id="1")))
+
+
+def metrics_of(record):
+    [metrics] = record["metrics"].values()
+    return metrics
+
+
+def typed(records):
+    return [converted(record, Result) for record in records]
+
+
+def shares_of_roof(records, ceilings):
+    return roofs.shares_of_roof(typed(records), ceilings)
+
+
+def known_ceilings(records, **host):
+    usual = decoded(plain_document()).execution_environment.host
+    return roofs.known_ceilings(typed(records), attrs.evolve(usual, **host))
+
 
 # 100 GFLOP/s and 10 GB/s.
 ROOF = Ceilings(
@@ -70,14 +97,14 @@ def shares(make_trial, finished):
             (("PT", "pt_inductor:eager"), ("JAX", "jax_xla:xla")), changes
         ):
             trial = make_trial(NAME.format(framework), competitor)
-            record = to_record(trial, finished(), run_id="1")
+            record = to_record(trial, finished())
             metrics = metrics_of(record)
             metrics["median_latency_ms"] = 20.0
-            metrics.pop("workload_cost", None)
+            del metrics["workload_cost"]
             for key, value in change.items():
                 metrics[key] = metrics.get(key, {}) | value
             records.append(record)
-        return roofs.shares_of_roof(records, [ROOF])
+        return shares_of_roof(records, [ROOF])
 
     return of
 
@@ -118,16 +145,16 @@ def test_a_cost_is_whole_numbers_and_texts(fields):
 
 
 def test_a_result_of_another_device_has_no_share(make_trial, finished):
-    record = to_record(make_trial(NAME.format("PT"), "pt_inductor:eager"), finished(), run_id="1")
+    record = to_record(make_trial(NAME.format("PT"), "pt_inductor:eager"), finished())
     metrics_of(record).update({"median_latency_ms": 20.0, **COUNTED})
-    assert roofs.shares_of_roof([record], [ROOF]) == ["50%"]
+    assert shares_of_roof([record], [ROOF]) == ["50%"]
     record["definition"]["device"] = "host-gpu"
-    assert roofs.shares_of_roof([record], [ROOF]) == [None]
+    assert shares_of_roof([record], [ROOF]) == [None]
 
 
 @pytest.fixture
 def counted(make_trial, finished):
-    record = to_record(make_trial(NAME.format("PT"), "pt_inductor:eager"), finished(), run_id="1")
+    record = to_record(make_trial(NAME.format("PT"), "pt_inductor:eager"), finished())
     metrics_of(record).update({"median_latency_ms": 20.0, **COUNTED})
     return [record]
 
@@ -144,7 +171,7 @@ def _ceilings(records, monkeypatch, *, measure, found=None, result=ROOF):
         return result
 
     monkeypatch.setattr(roofs, "measure_ceilings", measured)
-    answer = roofs.ceilings_for(records, 2, measure=measure, say=said.append)
+    answer = roofs.ceilings_for(typed(records), 2, measure=measure, say=said.append)
     return answer, said, saved
 
 
@@ -216,29 +243,29 @@ def on_gpu(counted):
 def test_an_fp32_result_is_judged_by_the_units_that_computed_it(on_gpu, notes, precision, share):
     record = on_gpu(notes=notes)
     record["definition"]["precision"] = precision
-    assert roofs.shares_of_roof([record], [ROOF, ROOF_OF_H100]) == [share]
+    assert shares_of_roof([record], [ROOF, ROOF_OF_H100]) == [share]
 
 
 def test_each_result_is_judged_by_its_own_device(on_gpu, counted):
     other = on_gpu(device_name="NVIDIA H200")
     other["run_id"] = "2"
     records = [*counted, on_gpu(), other]
-    assert roofs.shares_of_roof(records, [ROOF, ROOF_OF_H100]) == ["50%", "50%", None]
-    assert roofs.shares_of_roof(records, [ROOF]) == ["50%", None, None]
-    assert roofs.shares_of_roof(records, [ROOF_OF_H100]) == [None, "50%", None]
-    assert roofs.shares_of_roof(records, []) == [None, None, None]
+    assert shares_of_roof(records, [ROOF, ROOF_OF_H100]) == ["50%", "50%", None]
+    assert shares_of_roof(records, [ROOF]) == ["50%", None, None]
+    assert shares_of_roof(records, [ROOF_OF_H100]) == [None, "50%", None]
+    assert shares_of_roof(records, []) == [None, None, None]
 
 
 def test_a_backend_that_cannot_name_the_gpu_is_judged_by_what_others_say(on_gpu):
     silent = on_gpu(device_name=None)
-    assert roofs.shares_of_roof([silent], [ROOF_OF_H100]) == [None]
-    assert roofs.shares_of_roof([silent, on_gpu()], [ROOF_OF_H100]) == ["50%", "50%"]
+    assert shares_of_roof([silent], [ROOF_OF_H100]) == [None]
+    assert shares_of_roof([silent, on_gpu()], [ROOF_OF_H100]) == ["50%", "50%"]
     # Of another run nobody knows, and two names are none.
     silent["run_id"] = "2"
-    assert roofs.shares_of_roof([silent, on_gpu()], [ROOF_OF_H100]) == [None, "50%"]
+    assert shares_of_roof([silent, on_gpu()], [ROOF_OF_H100]) == [None, "50%"]
     silent["run_id"] = "1"
     two = [silent, on_gpu(), on_gpu(device_name="NVIDIA H200")]
-    assert roofs.shares_of_roof(two, [ROOF_OF_H100]) == [None, "50%", None]
+    assert shares_of_roof(two, [ROOF_OF_H100]) == [None, "50%", None]
 
 
 def test_the_ceilings_of_a_gpu_are_measured_once(on_gpu, monkeypatch):
@@ -258,9 +285,9 @@ def test_a_gpu_without_a_name_has_no_ceilings(on_gpu, monkeypatch):
 def test_ceilings_are_kept_by_device_and_found_again(on_gpu, counted):
     host = {"threads": 2, "cpu_model": "CPU"}
     records = [*counted, on_gpu()]
-    assert roofs.known_ceilings(records, host) == ()
+    assert known_ceilings(records, **host) == ()
     for one in (ROOF, ROOF_OF_H100):
         ceilings.save_ceilings(one)
-    assert roofs.known_ceilings(records, host) == (ROOF, ROOF_OF_H100)
-    assert roofs.known_ceilings([on_gpu()], {}) == (ROOF_OF_H100,)
-    assert roofs.known_ceilings(counted, host | {"threads": 1}) == ()
+    assert known_ceilings(records, **host) == (ROOF, ROOF_OF_H100)
+    assert known_ceilings([on_gpu()], cpu_model=None) == (ROOF_OF_H100,)
+    assert known_ceilings(counted, **host | {"threads": 1}) == ()
