@@ -1,0 +1,190 @@
+"""From the options of `cbs run` to a finished run: what the command line and Python share."""
+
+import argparse
+import os
+from collections.abc import Sequence
+
+import attrs
+
+from comparative_benchmark.backends.api import UnknownBackendError, get_backend
+from comparative_benchmark.machine.host import usable_cpus
+from comparative_benchmark.machine.memory import default_limit_bytes
+from comparative_benchmark.results.codec import ResultsFileError
+from comparative_benchmark.results.record import Result
+from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.run import runner
+from comparative_benchmark.run.environments import UnusableEnvironmentError, parse_environments
+from comparative_benchmark.run.session import Limits
+from comparative_benchmark.run.settings import RunSettings
+from comparative_benchmark.run.trial import (
+    Competitor,
+    competitors_of,
+    in_environments,
+    parse_competitors,
+)
+from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
+from comparative_benchmark.terminal.options import UsageError, find_device, select
+from openxla.benchmark.artifacts import user_inputs
+from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
+from openxla.benchmark.root import ROOT_DIR_VARIABLE
+
+
+@attrs.frozen(kw_only=True)
+class Measured:
+    """A finished run.
+
+    Attributes:
+      results: of all selected trials, also of those that an earlier run had measured.
+      settings: of the run.
+      baseline: competitor that ratios are taken against; None for no ratios.
+    """
+
+    results: Sequence[Result]
+    settings: RunSettings
+    baseline: str | None
+
+
+def measure(
+    options: argparse.Namespace, observer: runner.Observer, *, command: Sequence[str]
+) -> Measured:
+    """Runs what options say; results go to `options.output`.
+
+    Args:
+      options: of `cbs run` or `run_benchmarks.py`.
+      observer: is told of progress.
+      command: what the user typed, kept with the results.
+
+    Raises:
+      UsageError: something that the user asked for cannot be, or the file cannot be written.
+      DefinitionError, NoMatchError: see `terminal.options.select`.
+    """
+    if options.root_dir:
+        os.environ[ROOT_DIR_VARIABLE] = str(options.root_dir.absolute())
+    if options.output.is_dir():
+        raise UsageError(f"-o {options.output} cannot be written: it is a directory")
+    device = find_device(options.device)
+    try:
+        competitors = _competitors(options, device)
+    except (UnknownBackendError, UnusableEnvironmentError) as error:
+        raise UsageError(str(error)) from error
+    baseline = _baseline(options, competitors)
+    plan = runner.plan(_cases(options), competitors, device)
+    settings = _settings(options, device, baseline)
+    for competitor in plan.idle:
+        observer.say(f"{competitor} takes none of the selected cases")
+    if not plan.trials:
+        raise UsageError("nothing to run: no selected backend takes a selected case")
+    try:
+        results = runner.execute(
+            plan.trials,
+            settings,
+            ResultsFile(options.output),
+            observer,
+            command=command,
+            resume=options.resume,
+        )
+    except ResultsFileError as error:
+        raise UsageError(str(error)) from error
+    return Measured(results=results, settings=settings, baseline=baseline)
+
+
+def _cases(options: argparse.Namespace) -> list[BenchmarkCase]:
+    """Returns the selected cases, on the user's own inputs where they gave any."""
+    cases = select(options)
+    if options.inputs is None:
+        return cases
+    try:
+        return user_inputs.cases_with(cases, user_inputs.read(options.inputs))
+    except user_inputs.UserInputError as error:
+        raise UsageError(f"--inputs: {error}") from error
+
+
+def _baseline(options: argparse.Namespace, competitors: list[Competitor]) -> str | None:
+    """Returns what ratios are taken against: what was asked for, or eager, or the first one.
+
+    Fixed counts give one process each, which supports no verdict: no ratio without being asked.
+    """
+    names = [str(competitor) for competitor in competitors]
+    asked: str | None = getattr(options, "baseline", None)
+    if asked and asked not in names:
+        choices = ", ".join(names)
+        raise UsageError(f"--baseline {asked!r} is not among the competitors: {choices}")
+    raced = isinstance(sampling(options), SamplingRule)
+    if asked or len(names) == 1 or not raced:
+        return asked
+    return "pt_inductor:eager" if "pt_inductor:eager" in names else names[0]
+
+
+def _competitors(options: argparse.Namespace, device: DeviceSpec) -> list[Competitor]:
+
+    accelerator = device.accelerator_type
+    if hasattr(options, "compiler"):
+        return competitors_of(get_backend(options.backend), options.compiler or [], accelerator)
+    environments = parse_environments(options.env) if options.env is not None else []
+    if environments and options.run_in_process:
+        raise UsageError("--env needs worker processes: leave --run-in-process out")
+    return in_environments(parse_competitors(options.backend, accelerator), environments)
+
+
+def _settings(options: argparse.Namespace, device: DeviceSpec, baseline: str | None) -> RunSettings:
+    return RunSettings(
+        device=device,
+        sampling=sampling(options),
+        threads=options.threads or len(_cpus(options)) or usable_cpus(),
+        cpus=_cpus(options),
+        baseline=baseline,
+        limits=Limits(
+            deadline_s=options.timeout,
+            phase_deadlines_s=dict(options.deadline),
+            memory_bytes=options.memory_limit or default_limit_bytes(),
+        ),
+        log_dir=options.output.absolute().with_suffix(".logs"),
+        profile=options.profile,
+        profile_dir=options.output.absolute().with_suffix(".profiles"),
+        generate_artifacts=options.generate_artifacts,
+        use_only_local=options.no_download and not options.generate_artifacts,
+        exported_programs=options.exported_programs,
+        in_process=options.run_in_process,
+    )
+
+
+def _cpus(options: argparse.Namespace) -> tuple[int, ...]:
+    """Returns the CPUs to pin workers to, empty if none were named."""
+    asked: tuple[int, ...] = getattr(options, "cpus", None) or ()
+    usable = os.sched_getaffinity(0)
+    if lacking := [cpu for cpu in asked if cpu not in usable]:
+        raise UsageError(
+            f"--cpus: this process may not use CPU {', '.join(map(str, lacking))}; "
+            f"it may use {', '.join(map(str, sorted(usable)))}"
+        )
+    if asked and options.run_in_process:
+        raise UsageError("--cpus pins worker processes: leave --run-in-process out")
+    return asked
+
+
+def sampling(options: argparse.Namespace) -> CompileOnly | FixedCounts | SamplingRule:
+    """Fixed counts if any were given (always in `run_benchmarks.py`), else the sampling rule.
+
+    Raises:
+      UsageError: options that exclude each other.
+    """
+    counts = (options.warmup_iterations, options.iterations)
+    if getattr(options, "compile_only", False):
+        if counts != (None, None) or options.run_in_process or options.profile:
+            raise UsageError("--compile-only excludes -w, -iter, --profile and --run-in-process")
+        return CompileOnly(pairs=options.processes or 3, seed=options.seed)
+    if counts != (None, None) or hasattr(options, "compiler"):
+        warmup, iterations = (
+            given if given is not None else usual for given, usual in zip(counts, (5, 100))
+        )
+        return FixedCounts(warmup_iterations=warmup, iterations=iterations)
+    processes = options.processes
+    return SamplingRule(
+        goal=options.precision,
+        effect=options.effect,
+        min_processes=processes or 3,
+        max_processes=processes or 10,
+        trial_budget_s=options.trial_budget,
+        run_budget_s=options.budget,
+        seed=options.seed,
+    )

@@ -1,0 +1,178 @@
+"""What `run`, `load` and `compare` return: results and comparisons that print themselves."""
+
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, overload
+
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from comparative_benchmark.api.tables import Table, comparison_row, html, result_row
+from comparative_benchmark.results.case import Case, cases_of
+from comparative_benchmark.results.compare import (
+    DEFAULT_BASELINE,
+    Comparison,
+    Fate,
+    Summary,
+    compare_documents,
+    compare_to_baseline,
+    exit_code,
+    summarize_comparisons,
+)
+from comparative_benchmark.results.record import Document, Status
+from comparative_benchmark.stats.statistics import NOISE_THRESHOLD, Verdict
+from comparative_benchmark.terminal.compare_views import HEADINGS, summary_line, table_rows
+from comparative_benchmark.terminal.tables import comparison_table, results_table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_WIDTH = 200
+
+
+class Comparisons(Table, Sequence[Comparison]):
+    """Comparisons with their summary; prints as the table of `cbs compare`."""
+
+    def __init__(self, comparisons: Sequence[Comparison]) -> None:
+        super().__init__([comparison_row(item) for item in comparisons])
+        self._comparisons = list(comparisons)
+        self.summary: Summary = summarize_comparisons(self._comparisons)
+
+    @overload
+    def __getitem__(self, index: int) -> Comparison: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Comparison]: ...
+    def __getitem__(self, index: int | slice) -> Comparison | list[Comparison]:
+        return self._comparisons[index]
+
+    def __len__(self) -> int:
+        return len(self._comparisons)
+
+    def __iter__(self) -> Iterator[Comparison]:
+        return iter(self._comparisons)
+
+    @property
+    def regressions(self) -> "Comparisons":
+        """What became slower, or gives a wrong output."""
+        return Comparisons(
+            [item for item in self if item.verdict is Verdict.SLOWER or item.fate is Fate.WRONG]
+        )
+
+    @property
+    def improvements(self) -> "Comparisons":
+        """What became faster."""
+        return Comparisons([item for item in self if item.verdict is Verdict.FASTER])
+
+    @property
+    def exit_code(self) -> int:
+        """That of `cbs compare`: 0 fine, 2 a regression or wrong output, 3 data missing."""
+        return exit_code(self.summary)
+
+    def __str__(self) -> str:
+        return _printed(comparison_table(self._comparisons)) + summary_line(self.summary)
+
+    def __repr__(self) -> str:
+        return f"<Comparisons: {summary_line(self.summary)}>"
+
+    def _repr_html_(self) -> str:
+        return html(HEADINGS, table_rows(self._comparisons), summary_line(self.summary))
+
+
+class Results(Table, Sequence[Case]):
+    """Results of one file; prints as the table of `cbs show`.
+
+    Attributes:
+      document: the whole file.
+      path: of the file; None if it is not in one.
+      baseline: competitor that `verdicts` takes ratios against.
+    """
+
+    def __init__(
+        self, document: Document, *, path: Path | None = None, baseline: str | None = None
+    ) -> None:
+        self._cases = cases_of(document)
+        super().__init__([result_row(case) for case in self._cases])
+        self.document = document
+        self.path = path
+        self.baseline = baseline or self._usual_baseline()
+
+    @overload
+    def __getitem__(self, index: int) -> Case: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Case]: ...
+    def __getitem__(self, index: int | slice) -> Case | list[Case]:
+        return self._cases[index]
+
+    def __len__(self) -> int:
+        return len(self._cases)
+
+    def __iter__(self) -> Iterator[Case]:
+        return iter(self._cases)
+
+    @property
+    def failures(self) -> list[Case]:
+        """What is not `ok`; each says why by `why`."""
+        return [case for case in self if case.status is not Status.OK]
+
+    def verdicts(
+        self, baseline: str | None = None, *, threshold: float = NOISE_THRESHOLD
+    ) -> Comparisons:
+        """Returns each competitor against the baseline competitor of its workload.
+
+        Args:
+          baseline: `backend:compiler`; that of the run where none is given.
+          threshold: differences below it are noise.
+        """
+        chosen = baseline or self.baseline or DEFAULT_BASELINE
+        return Comparisons(compare_to_baseline(self._cases, chosen, threshold=threshold))
+
+    def plot(self, axes: "Axes | None" = None) -> "Axes":
+        """Draws the latencies with their intervals; needs matplotlib.
+
+        Args:
+          axes: to draw into; new ones where none are given.
+        """
+        from comparative_benchmark.api.plots import latencies
+
+        return latencies(self._cases, axes)
+
+    def __str__(self) -> str:
+        return _printed(results_table(self._cases, baseline=self._shown_baseline()))
+
+    def __repr__(self) -> str:
+        where = f" of {self.path}" if self.path else ""
+        return f"<Results{where}: {len(self)} results, {len(self.failures)} not ok>"
+
+    def _repr_html_(self) -> str:
+        table = results_table(self._cases, baseline=self._shown_baseline())
+        headings = [str(column.header) for column in table.columns]
+        columns = [[str(cell) for cell in column.cells] for column in table.columns]
+        return html(headings, list(zip(*columns, strict=True)))
+
+    def _usual_baseline(self) -> str | None:
+        names = list(dict.fromkeys(case.competitor for case in self._cases))
+        return DEFAULT_BASELINE if DEFAULT_BASELINE in names else next(iter(names), None)
+
+    def _shown_baseline(self) -> str | None:
+        # One process each supports no verdict.
+        raced = any(len(case.metrics.processes or ()) > 1 for case in self)
+        several = len({case.competitor for case in self}) > 1
+        return self.baseline if raced and several else None
+
+
+def compare_results(
+    old: Results, new: Results, *, threshold: float = NOISE_THRESHOLD, count_unchanged: bool = False
+) -> Comparisons:
+    """Returns every case of two files; see `comparative_benchmark.compare`."""
+    return Comparisons(
+        compare_documents(
+            old.document, new.document, threshold=threshold, count_unchanged=count_unchanged
+        )
+    )
+
+
+def _printed(table: RichTable) -> str:
+    text = io.StringIO()
+    Console(file=text, width=_WIDTH, highlight=False).print(table)
+    return text.getvalue()

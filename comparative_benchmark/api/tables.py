@@ -1,0 +1,89 @@
+"""Results and comparisons as rows, for data frames and notebooks."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.comparison import Comparison
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+Row = dict[str, Any]
+
+
+class Table:
+    """Rows that all have the same names."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = list(rows)
+
+    def to_arrow(self) -> "pa.Table":
+        """Returns an Arrow table; needs pyarrow."""
+        import pyarrow as pa
+
+        return pa.Table.from_pylist(self.rows)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Returns a data frame; needs pandas."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows)
+
+
+def result_row(case: Case) -> Row:
+    """Returns what a data frame has of a result; None for what it has not."""
+    metrics, verdict = case.metrics, case.metrics.verdict
+    return {
+        "case": case.result.definition.benchmark_name,
+        "workload": case.label,
+        "framework": case.framework,
+        "competitor": case.competitor,
+        "device": case.device,
+        "status": case.status.value,
+        "reason": case.result.reason or None,
+        "latency_ms": metrics.median_ms,
+        "processes": len(metrics.processes or ()),
+        "compile_ms": metrics.compile_time_ms,
+        "host_memory_peak_mb": metrics.host_memory_peak_mb,
+        "device_memory_peak_mb": metrics.device_memory_peak_mb,
+        "relative_rmse": verdict.relative_rmse if verdict else None,
+        "machine": case.machine,
+        "started": case.started,
+        "run_id": case.result.run_id,
+    }
+
+
+def comparison_row(item: Comparison) -> Row:
+    """Returns what a data frame has of a comparison; None for what it has not."""
+    ratio, before, after = item.ratio, item.baseline_ms, item.candidate_ms
+    return {
+        "workload": item.label,
+        "competitor": item.competitor,
+        "framework": item.framework,
+        "device": item.device,
+        "quantity": item.quantity,
+        "verdict": item.verdict.value,
+        "baseline_ms": before.estimate if before else None,
+        "candidate_ms": after.estimate if after else None,
+        "ratio": ratio.estimate if ratio else None,
+        "ratio_low": ratio.low if ratio else None,
+        "ratio_high": ratio.high if ratio else None,
+        "level": ratio.level if ratio else None,
+        "processes": ratio.processes if ratio else None,
+        "paired": item.paired,
+        "p_value": item.p_value,
+        "reason": item.reason,
+    }
+
+
+def html(headings: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> str:
+    """Returns an HTML table for a notebook."""
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
