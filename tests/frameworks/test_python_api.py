@@ -1,0 +1,67 @@
+"""The Python API as the README shows it: as a script, and in the kernel of a notebook."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from results_support import write
+
+pytestmark = pytest.mark.frameworks
+
+README = Path(__file__).parents[2] / "README.md"
+# The lines stand as they are; only how long each trial takes, and how many there are, is changed.
+QUICK = """
+import functools
+import comparative_benchmark as cb
+_run, _batch = cb.run, {batch!r}
+def run(name, **options):
+    return _run(name.replace(".+", _batch), warmup_iterations=1, iterations=3, **options)
+cb.run = run
+"""
+
+
+def five_lines():
+    (block,) = re.findall(r"^```python\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE)
+    assert len([line for line in block.splitlines() if line]) == 5
+    return block
+
+
+def test_the_five_lines_run_as_a_script(tmp_path, environment):
+    write(tmp_path / "before.json")
+    script = tmp_path / "script.py"
+    check = "\nassert len(results) == 6, results\nassert not results.failures, results.failures\n"
+    script.write_text(QUICK.format(batch="32XI32_BATCH1/.+") + five_lines() + check)
+    script.write_text(script.read_text().replace("32XI32_BATCH1/.+", "(JAX|PT)_32XI32_BATCH1/.+"))
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "jax_xla:xla" in done.stdout
+    assert "pt_inductor:inductor" in done.stdout
+
+
+def test_the_five_lines_run_in_a_notebook(tmp_path, environment, monkeypatch):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    write(tmp_path / "before.json")
+    quick = QUICK.format(batch="JAX_32XI32_BATCH1/.+DEFAULT")
+    lines = five_lines().strip().splitlines()
+    cells = [quick, "\n".join(lines[:-2]), lines[-2], lines[-1], "results"]
+    notebook = nbformat.v4.new_notebook()
+    notebook.cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
+    notebook.metadata.kernelspec = {"name": "python3", "display_name": "", "language": "python"}
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    frame, regressions, shown = (cell.outputs[-1].data for cell in notebook.cells[-3:])
+    assert "verdict" in frame["text/html"]
+    assert regressions["text/html"].startswith("<table>")
+    assert "jax_xla:xla" in shown["text/html"]
