@@ -16,10 +16,10 @@ from comparative_benchmark.machine.host import describe, usable_cpus
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.compare import compare_to_baseline
 from comparative_benchmark.results.outcome import TrialOutcome
-from comparative_benchmark.run.race import Race
-from comparative_benchmark.run.recording import to_result
-from comparative_benchmark.run.settings import RunSettings
-from comparative_benchmark.run.trial import Trial
+from comparative_benchmark.runs.race import Race
+from comparative_benchmark.runs.recording import to_result
+from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.stats.sampling_rule import FixedCounts, SamplingRule
 from comparative_benchmark.stats.statistics import Verdict
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts

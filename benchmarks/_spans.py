@@ -10,14 +10,14 @@ from typing import Any
 # What is timed, with the name of its row. A time that lies in another one counts once, inside.
 _WRAPPED = (
     ("comparative_benchmark.cli.run_command:select", "case selection"),
-    ("comparative_benchmark.run.session:Session.__init__", "worker start, until its greeting"),
-    ("comparative_benchmark.run.session:Session.__exit__", "worker exit"),
+    ("comparative_benchmark.runs.session:Session.__init__", "worker start, until its greeting"),
+    ("comparative_benchmark.runs.session:Session.__exit__", "worker exit"),
     ("comparative_benchmark.machine.memory:kill_marked", "search of /proc for stray processes"),
-    ("comparative_benchmark.run.participant:verify", "verification"),
+    ("comparative_benchmark.runs.participant:verify", "verification"),
     ("comparative_benchmark.results.store:ResultsFile._update", "results file"),
-    ("comparative_benchmark.run.runner:python_environment", "list of installed packages"),
-    ("comparative_benchmark.run.runner:describe", "host facts"),
-    ("comparative_benchmark.run.runner:git_revision", "git revision"),
+    ("comparative_benchmark.runs.runner:python_environment", "list of installed packages"),
+    ("comparative_benchmark.runs.runner:describe", "host facts"),
+    ("comparative_benchmark.runs.runner:git_revision", "git revision"),
     ("openxla.benchmark.artifacts.workload_store:find", "artifact look-up"),
     ("openxla.benchmark.artifacts.workload_store:publish", "artifact publication"),
     ("comparative_benchmark.terminal.console:Console.results", "table of results"),
@@ -56,7 +56,7 @@ class Spans:
 
     def _wrap_calls(self) -> None:
         """Splits each command to a worker into the worker's phases and the rest."""
-        from comparative_benchmark.run.session import Session
+        from comparative_benchmark.runs.session import Session
 
         original = Session.call
         seen: dict[int, dict[str, float]] = {}

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.compare import (
     Comparison,
     Fate,
@@ -21,7 +22,6 @@ from comparative_benchmark.results.compare import (
     summarize_comparisons,
 )
 from comparative_benchmark.results.records import Record, competitor_of
-from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.terminal.compare_views import as_markdown
 
 

@@ -16,7 +16,7 @@ from comparative_benchmark.judge.verification import Verification
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.results.store import ResultsFile
-from comparative_benchmark.run.recording import to_record
+from comparative_benchmark.runs.recording import to_record
 
 PYTORCH_CASE = "models/EXAMPLE_FP32_PT_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"
 HOST = {

@@ -13,8 +13,8 @@ from pathlib import Path
 from comparative_benchmark.repro import limits
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.store import ResultsFile
-from comparative_benchmark.run import trial as trials
-from comparative_benchmark.run.recording import to_record
+from comparative_benchmark.runs import trial as trials
+from comparative_benchmark.runs.recording import to_record
 from openxla.benchmark import devices
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.comparative_suite import catalog

@@ -12,11 +12,11 @@ from comparative_benchmark.machine.memory import default_limit_bytes
 from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.record import Result
 from comparative_benchmark.results.store import ResultsFile
-from comparative_benchmark.run import runner
-from comparative_benchmark.run.environments import UnusableEnvironmentError, parse_environments
-from comparative_benchmark.run.session import Limits
-from comparative_benchmark.run.settings import RunSettings
-from comparative_benchmark.run.trial import (
+from comparative_benchmark.runs import runner
+from comparative_benchmark.runs.environments import UnusableEnvironmentError, parse_environments
+from comparative_benchmark.runs.session import Limits
+from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.runs.trial import (
     Competitor,
     competitors_of,
     in_environments,

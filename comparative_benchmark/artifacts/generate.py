@@ -161,8 +161,8 @@ def _left(cases: Sequence[BenchmarkCase], root: Path, *, resume: bool) -> list[B
 
 def _run_settings(options: argparse.Namespace, log_dir: Path) -> Any:
     from comparative_benchmark.machine.memory import default_limit_bytes
-    from comparative_benchmark.run.session import Limits
-    from comparative_benchmark.run.settings import RunSettings
+    from comparative_benchmark.runs.session import Limits
+    from comparative_benchmark.runs.settings import RunSettings
     from openxla.benchmark import devices
 
     memory = options.memory_limit or default_limit_bytes() // options.jobs

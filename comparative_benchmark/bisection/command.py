@@ -25,9 +25,9 @@ from comparative_benchmark.bisection.releases import Installer, PipInstaller
 from comparative_benchmark.machine.host import usable_cpus
 from comparative_benchmark.machine.memory import default_limit_bytes
 from comparative_benchmark.results.codec import ResultsFileError
-from comparative_benchmark.run.session import Limits
-from comparative_benchmark.run.settings import RunSettings
-from comparative_benchmark.run.trial import parse_competitors
+from comparative_benchmark.runs.session import Limits
+from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.runs.trial import parse_competitors
 from comparative_benchmark.stats.sampling_rule import SamplingRule
 from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.options import (

@@ -19,7 +19,7 @@ from comparative_benchmark.bisection.commits import Repository
 from comparative_benchmark.bisection.oracle import BisectError, Candidate, UnjudgeableError
 from comparative_benchmark.bisection.releases import Installer
 from comparative_benchmark.results.store import write_atomically
-from comparative_benchmark.run.environments import (
+from comparative_benchmark.runs.environments import (
     Environment,
     UnusableEnvironmentError,
     parse_environments,

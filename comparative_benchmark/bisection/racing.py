@@ -22,10 +22,10 @@ from comparative_benchmark.bisection.oracle import (
 )
 from comparative_benchmark.results.records import Record
 from comparative_benchmark.results.store import ResultsFile
-from comparative_benchmark.run import runner
-from comparative_benchmark.run.environments import Environment
-from comparative_benchmark.run.settings import RunSettings
-from comparative_benchmark.run.trial import Competitor, in_environments
+from comparative_benchmark.runs import runner
+from comparative_benchmark.runs.environments import Environment
+from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.runs.trial import Competitor, in_environments
 from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
 from openxla.benchmark.def_types import BenchmarkCase
 

@@ -16,7 +16,7 @@ from comparative_benchmark.bisection.releases import (
     names_in,
     requirements_for,
 )
-from comparative_benchmark.run.trial import Competitor
+from comparative_benchmark.runs.trial import Competitor
 from comparative_benchmark.terminal.options import UsageError
 
 

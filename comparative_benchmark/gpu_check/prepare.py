@@ -10,10 +10,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from comparative_benchmark.run import runner
-from comparative_benchmark.run.preparation import Preparation
-from comparative_benchmark.run.settings import RunSettings
-from comparative_benchmark.run.trial import parse_competitors
+from comparative_benchmark.runs import runner
+from comparative_benchmark.runs.preparation import Preparation
+from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.runs.trial import parse_competitors
 from comparative_benchmark.terminal.options import find_device
 from openxla.benchmark.comparative_suite import catalog
 

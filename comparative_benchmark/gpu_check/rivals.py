@@ -4,7 +4,7 @@ import attrs
 
 from comparative_benchmark.backends.api import get_backend
 from comparative_benchmark.gpu_check import delay
-from comparative_benchmark.run.trial import Competitor, Trial
+from comparative_benchmark.runs.trial import Competitor, Trial
 from openxla.benchmark import devices
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import DeviceSpec

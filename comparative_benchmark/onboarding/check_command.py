@@ -15,7 +15,7 @@ import openxla.benchmark
 from comparative_benchmark.backends.api import BackendInfo, backends
 from comparative_benchmark.onboarding import judging, source_checks, worker_checks
 from comparative_benchmark.onboarding.findings import CHECKS, Finding, State
-from comparative_benchmark.run.session import Limits
+from comparative_benchmark.runs.session import Limits
 from comparative_benchmark.terminal.options import EXIT_OK, EXIT_WRONG, UsageError
 from openxla.benchmark import devices
 from openxla.benchmark.comparative_suite import catalog

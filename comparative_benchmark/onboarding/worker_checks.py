@@ -14,9 +14,9 @@ from comparative_benchmark.judge.verification import MIN_RELATIVE_SPREAD
 from comparative_benchmark.onboarding import judging
 from comparative_benchmark.onboarding.findings import Finding, State
 from comparative_benchmark.onboarding.judging import Array
-from comparative_benchmark.run.in_process import InProcessSession
-from comparative_benchmark.run.session import Session, SessionEnded
-from comparative_benchmark.run.settings import RunSettings
+from comparative_benchmark.runs.in_process import InProcessSession
+from comparative_benchmark.runs.session import Session, SessionEnded
+from comparative_benchmark.runs.settings import RunSettings
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.def_types import BenchmarkCase
 

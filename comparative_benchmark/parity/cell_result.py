@@ -8,7 +8,7 @@ import attrs
 from comparative_benchmark.parity.grid import Cell, CellKey
 from comparative_benchmark.results.outcome import ProcessRecord
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.run.trial import Trial
+from comparative_benchmark.runs.trial import Trial
 
 
 @attrs.frozen(kw_only=True)

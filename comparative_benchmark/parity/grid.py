@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from comparative_benchmark.run.trial import Competitor, Trial
+from comparative_benchmark.runs.trial import Competitor, Trial
 from openxla.benchmark.def_types import (
     BenchmarkCase,
     DeviceSpec,

@@ -22,12 +22,12 @@ from comparative_benchmark.parity.grid import Cell
 from comparative_benchmark.parity.shared_worker import SharingSettings, WorkerSlot
 from comparative_benchmark.results.outcome import ProcessRecord
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.run.participant import Participant, note_end
-from comparative_benchmark.run.preparation import Preparation
-from comparative_benchmark.run.session import SessionEnded
-from comparative_benchmark.run.settings import RunSettings
-from comparative_benchmark.run.trace import Timeline
-from comparative_benchmark.run.trial import Trial
+from comparative_benchmark.runs.participant import Participant, note_end
+from comparative_benchmark.runs.preparation import Preparation
+from comparative_benchmark.runs.session import SessionEnded
+from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.runs.trace import Timeline
+from comparative_benchmark.runs.trial import Trial
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 
 # What a tiny model and its compiler need at most; larger ones run again alone.

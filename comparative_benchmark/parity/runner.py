@@ -12,8 +12,8 @@ import attrs
 from comparative_benchmark.parity.cell_result import CellResult, unsupported
 from comparative_benchmark.parity.grid import Cell, CellKey
 from comparative_benchmark.parity.lanes import Job, Lane, run_all, shares
-from comparative_benchmark.run.preparation import Preparation
-from comparative_benchmark.run.settings import RunSettings
+from comparative_benchmark.runs.preparation import Preparation
+from comparative_benchmark.runs.settings import RunSettings
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 
 # Cells of one column that go to a lane together: enough to make the start of a worker cheap, few

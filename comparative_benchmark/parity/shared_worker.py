@@ -17,10 +17,10 @@ import attrs
 
 from comparative_benchmark.backends.api import BackendInfo
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.run.environments import Environment
-from comparative_benchmark.run.session import Session, SessionEnded
-from comparative_benchmark.run.settings import RunSettings
-from comparative_benchmark.run.trace import ProcessTrack
+from comparative_benchmark.runs.environments import Environment
+from comparative_benchmark.runs.session import Session, SessionEnded
+from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.runs.trace import ProcessTrack
 from comparative_benchmark.worker.protocol import Message
 
 # A worker that has grown by so much since its first cell gives way to a fresh one.

@@ -12,9 +12,9 @@ from comparative_benchmark.backends.intermediates import RECORDERS
 from comparative_benchmark.parity.drift import Drift, Trace, compare
 from comparative_benchmark.parity.grid import Row
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.run.in_process import InProcessSession
-from comparative_benchmark.run.session import Session, SessionEnded
-from comparative_benchmark.run.settings import RunSettings
+from comparative_benchmark.runs.in_process import InProcessSession
+from comparative_benchmark.runs.session import Session, SessionEnded
+from comparative_benchmark.runs.settings import RunSettings
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType

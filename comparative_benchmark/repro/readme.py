@@ -10,7 +10,7 @@ from comparative_benchmark.repro.exported import Exported
 from comparative_benchmark.repro.selection import Recorded
 from comparative_benchmark.repro.writing import Outcome, filled, shell_lines, version_in
 from comparative_benchmark.results.records import metrics_of
-from comparative_benchmark.run.trial import Trial
+from comparative_benchmark.runs.trial import Trial
 from openxla.benchmark.workloads import generated_tokens
 
 # What a status says of running the reproducer.

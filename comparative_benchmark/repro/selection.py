@@ -11,11 +11,11 @@ import attrs
 from comparative_benchmark.backends.api import UnknownBackendError, get_backend
 from comparative_benchmark.repro import BACKENDS
 from comparative_benchmark.results.records import Record, competitor_of
-from comparative_benchmark.run.environments import (
+from comparative_benchmark.runs.environments import (
     UnusableEnvironmentError,
     parse_environments,
 )
-from comparative_benchmark.run.trial import Competitor, Trial, competitors_of
+from comparative_benchmark.runs.trial import Competitor, Trial, competitors_of
 from comparative_benchmark.terminal.options import UsageError, find_device
 from openxla.benchmark.artifacts import user_inputs
 from openxla.benchmark.comparative_suite import catalog

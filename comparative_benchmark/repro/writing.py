@@ -17,8 +17,8 @@ from comparative_benchmark.repro import limits
 from comparative_benchmark.repro.exported import Exported
 from comparative_benchmark.repro.selection import Recorded
 from comparative_benchmark.results.records import metrics_of
-from comparative_benchmark.run.session import SessionEnded
-from comparative_benchmark.run.trial import Trial
+from comparative_benchmark.runs.session import SessionEnded
+from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 from openxla.benchmark.workloads import generated_tokens

@@ -18,7 +18,7 @@ from comparative_benchmark.results.compare import (
 from comparative_benchmark.results.contention import contention_warning
 from comparative_benchmark.results.record import Contention, Phase, Result, ResultKey, Status
 from comparative_benchmark.roofline.ceilings import Ceilings
-from comparative_benchmark.run.trial import Trial
+from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.terminal import tables
 from comparative_benchmark.terminal.compare_views import summary_line
 from comparative_benchmark.terminal.generation_table import generation_remarks, generation_table

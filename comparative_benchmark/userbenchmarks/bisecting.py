@@ -22,7 +22,7 @@ from comparative_benchmark.bisection.oracle import (
     UnjudgeableError,
 )
 from comparative_benchmark.bisection.search import Answer
-from comparative_benchmark.run.environments import Environment
+from comparative_benchmark.runs.environments import Environment
 from comparative_benchmark.stats.resampling import SampleError
 from comparative_benchmark.stats.statistics import Verdict, unpaired_ratio_interval, verdict
 from comparative_benchmark.userbenchmarks.discovery import Userbenchmark, UserbenchmarkError

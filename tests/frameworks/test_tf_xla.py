@@ -14,9 +14,9 @@ from session_support import bring_up
 from tests_support import run_cbs
 
 from comparative_benchmark.backends.api import get_backend
-from comparative_benchmark.run import profiling
-from comparative_benchmark.run.session import Limits, Session
-from comparative_benchmark.run.settings import RunSettings
+from comparative_benchmark.runs import profiling
+from comparative_benchmark.runs.session import Limits, Session
+from comparative_benchmark.runs.settings import RunSettings
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.devices import ALL_DEVICES
 from openxla.benchmark.root import ROOT_DIR_VARIABLE

@@ -11,9 +11,9 @@ from cbs_test_plugin.suite import ALL_BENCHMARKS
 from session_support import bring_up
 
 from comparative_benchmark.backends.api import Backend
-from comparative_benchmark.run import profiling
-from comparative_benchmark.run.in_process import InProcessSession
-from comparative_benchmark.run.session import Limits, Session
+from comparative_benchmark.runs import profiling
+from comparative_benchmark.runs.in_process import InProcessSession
+from comparative_benchmark.runs.session import Limits, Session
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 pytestmark = pytest.mark.alone

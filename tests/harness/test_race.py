@@ -8,7 +8,7 @@ import pytest
 from tests_support import run_cbs
 
 from comparative_benchmark.machine import memory
-from comparative_benchmark.run.race import Race
+from comparative_benchmark.runs.race import Race
 
 pytestmark = pytest.mark.alone
 

@@ -9,7 +9,7 @@ from fault_server import Fault, fault_server
 
 from comparative_benchmark.artifacts.screen import Screen
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.run.fetching import Occasionally
+from comparative_benchmark.runs.fetching import Occasionally
 from openxla.benchmark.artifacts import fetch as fetching
 from openxla.benchmark.artifacts import lock_file
 from openxla.benchmark.artifacts.cache import Cache

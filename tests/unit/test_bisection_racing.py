@@ -7,8 +7,8 @@ import pytest
 from comparative_benchmark.bisection.judging import Metric
 from comparative_benchmark.bisection.oracle import Focus
 from comparative_benchmark.bisection.racing import RaceOracle, other_packages
-from comparative_benchmark.run.environments import Environment
-from comparative_benchmark.run.settings import RunSettings
+from comparative_benchmark.runs.environments import Environment
+from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
 from openxla.benchmark import devices
 

@@ -23,7 +23,7 @@ from comparative_benchmark.results.compare import (
     Fate,
     summarize_comparisons,
 )
-from comparative_benchmark.run.recording import to_result
+from comparative_benchmark.runs.recording import to_result
 from comparative_benchmark.stats.statistics import Verdict
 from comparative_benchmark.terminal.compare_views import HEADINGS, summary_line, table_rows
 

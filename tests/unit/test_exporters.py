@@ -20,8 +20,8 @@ from comparative_benchmark.artifacts.exporters.export_settings import ExportSett
 from comparative_benchmark.artifacts.exporters.kinds import Kind
 from comparative_benchmark.artifacts.exporters.outcomes import Ending, MadeFile, refused
 from comparative_benchmark.backends.api import get_backend
-from comparative_benchmark.run.session import Limits
-from comparative_benchmark.run.settings import RunSettings
+from comparative_benchmark.runs.session import Limits
+from comparative_benchmark.runs.settings import RunSettings
 from openxla.benchmark import devices
 from openxla.benchmark.artifacts import manifest as manifests
 from openxla.benchmark.comparative_suite import catalog

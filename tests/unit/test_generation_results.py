@@ -14,10 +14,10 @@ from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.codec import SCHEMA_FILE
 from comparative_benchmark.results.outcome import GenerationTimes, ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import Block, Phase, Status
-from comparative_benchmark.run import generation_times
-from comparative_benchmark.run.generation_metrics import generation_metrics
-from comparative_benchmark.run.recording import to_result
-from comparative_benchmark.run.session import SessionEnded
+from comparative_benchmark.runs import generation_times
+from comparative_benchmark.runs.generation_metrics import generation_metrics
+from comparative_benchmark.runs.recording import to_result
+from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.terminal.generation_table import generation_remarks, generation_table
 
 GREEDY = "models/GPT2_TINY_GREEDY_FP32_JAX_4X16XI32_8XI32/inputs/INPUT_DATA_MODEL_DEFAULT"

@@ -9,9 +9,9 @@ import pytest
 from comparative_benchmark.machine import gpu_clocks
 from comparative_benchmark.machine.gpu_clocks import UNKNOWN
 from comparative_benchmark.machine.gpu_memory import GpuMemory
-from comparative_benchmark.run import race
-from comparative_benchmark.run.race import Race
-from comparative_benchmark.run.settings import RunSettings
+from comparative_benchmark.runs import race
+from comparative_benchmark.runs.race import Race
+from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.stats.sampling_rule import SamplingRule
 from openxla.benchmark.devices import HOST_CPU, HOST_GPU
 

@@ -4,8 +4,8 @@ import attrs
 import pytest
 
 from comparative_benchmark.parity import lanes
-from comparative_benchmark.run.session import Limits
-from comparative_benchmark.run.settings import RunSettings
+from comparative_benchmark.runs.session import Limits
+from comparative_benchmark.runs.settings import RunSettings
 from openxla.benchmark import devices
 
 GIB = 2**30

@@ -8,10 +8,10 @@ from artifact_support import artifact_file
 
 from comparative_benchmark.backends import api as backend_api
 from comparative_benchmark.backends.api import backends
-from comparative_benchmark.run import programs
-from comparative_benchmark.run.environments import Environment
-from comparative_benchmark.run.session import SessionEnded
-from comparative_benchmark.run.trial import parse_competitors
+from comparative_benchmark.runs import programs
+from comparative_benchmark.runs.environments import Environment
+from comparative_benchmark.runs.session import SessionEnded
+from comparative_benchmark.runs.trial import parse_competitors
 from openxla.benchmark import devices
 from openxla.benchmark.artifacts.fetch_options import FetchedModel
 from openxla.benchmark.artifacts.manifest import Manifest

@@ -10,7 +10,7 @@ from comparative_benchmark.cli import command as cli
 from comparative_benchmark.repro import command, selection, writing
 from comparative_benchmark.repro.exported import Command, Exported
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.run.session import SessionEnded
+from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.terminal.options import UsageError
 
 SUITE = "cbs_test_plugin.suite"

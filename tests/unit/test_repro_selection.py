@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from comparative_benchmark.repro import BACKENDS, selection
-from comparative_benchmark.run.recording import to_record
+from comparative_benchmark.runs.recording import to_record
 from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark.artifacts import user_inputs
 

@@ -16,7 +16,7 @@ from comparative_benchmark.results.codec import (
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import SCHEMA_VERSION, ExecutionEnvironment, Status
 from comparative_benchmark.results.store import ResultsFile
-from comparative_benchmark.run.recording import to_result
+from comparative_benchmark.runs.recording import to_result
 
 EXAMPLE = "models/EXAMPLE_FP32_PT_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"
 

@@ -14,7 +14,7 @@ from comparative_benchmark.results.codec import converted, encode
 from comparative_benchmark.results.record import Result
 from comparative_benchmark.roofline import ceilings
 from comparative_benchmark.roofline.ceilings import Ceilings, CeilingsError, Copy, Gemm
-from comparative_benchmark.run.recording import to_result
+from comparative_benchmark.runs.recording import to_result
 from comparative_benchmark.worker import contributed_model
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 

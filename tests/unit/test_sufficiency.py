@@ -7,7 +7,7 @@ import pytest
 
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import Block
-from comparative_benchmark.run.sufficiency import pair_rounds, why_enough
+from comparative_benchmark.runs.sufficiency import pair_rounds, why_enough
 from comparative_benchmark.stats.planning import processes_for_precision
 from comparative_benchmark.stats.sampling_rule import SamplingRule
 

@@ -7,7 +7,7 @@ import pytest
 
 from comparative_benchmark.results.outcome import ProcessRecord
 from comparative_benchmark.results.record import Block
-from comparative_benchmark.run.participant import Participant
+from comparative_benchmark.runs.participant import Participant
 from comparative_benchmark.stats.sampling_rule import SamplingRule
 
 

@@ -7,9 +7,9 @@ import pytest
 from comparative_benchmark.backends.api import BackendInfo, get_backend
 from comparative_benchmark.parity.shared_worker import SharingSettings, WorkerSlot
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.run.preparation import Preparation
-from comparative_benchmark.run.session import SessionEnded
-from comparative_benchmark.run.settings import RunSettings
+from comparative_benchmark.runs.preparation import Preparation
+from comparative_benchmark.runs.session import SessionEnded
+from comparative_benchmark.runs.settings import RunSettings
 from openxla.benchmark.devices import HOST_CPU, HOST_GPU
 
 ON_GPU = ("pt_inductor", "jax_xla", "tf_xla", "xla_hlo", "onnxruntime")

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 import attrs
 
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.run.in_process import InProcessSession
-from comparative_benchmark.run.session import Session, SessionEnded
-from comparative_benchmark.run.settings import RunSettings
+from comparative_benchmark.runs.in_process import InProcessSession
+from comparative_benchmark.runs.session import Session, SessionEnded
+from comparative_benchmark.runs.settings import RunSettings
 
 
 class Running:

@@ -17,7 +17,7 @@ from comparative_benchmark.artifacts.exporters.outcomes import Ending, MadeFile,
 from comparative_benchmark.backends.api import get_backend
 from comparative_benchmark.judge.verification import Verification
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.run.session import SessionEnded
+from comparative_benchmark.runs.session import SessionEnded
 from openxla.benchmark import devices
 from openxla.benchmark.artifacts.workload_store import MANIFEST_FILE
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from comparative_benchmark.artifacts.exporters.outcomes import Subject
 from comparative_benchmark.backends.api import BackendInfo, backends
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.run.preparation import Preparation
-from comparative_benchmark.run.session import SessionEnded
-from comparative_benchmark.run.settings import RunSettings
-from comparative_benchmark.run.trial import Competitor, Trial
+from comparative_benchmark.runs.preparation import Preparation
+from comparative_benchmark.runs.session import SessionEnded
+from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.runs.trial import Competitor, Trial
 from openxla.benchmark import testdata
 from openxla.benchmark.def_types import BenchmarkCase, DefinitionError, ModelFrameworkType
 from openxla.benchmark.workloads import workload_of

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from comparative_benchmark.run.programs import program_of, types_for
-from comparative_benchmark.run.published_program import Program
-from comparative_benchmark.run.trial import Trial
+from comparative_benchmark.runs.programs import program_of, types_for
+from comparative_benchmark.runs.published_program import Program
+from comparative_benchmark.runs.trial import Trial
 from openxla.benchmark.artifacts import lock_file, published_checkpoint, published_workload
 from openxla.benchmark.artifacts import manifest as manifests
 from openxla.benchmark.artifacts.cache import Cache

@@ -11,7 +11,7 @@ from comparative_benchmark.judge.generation_verification import (
     verify_same_run,
 )
 from comparative_benchmark.judge.verification import Verification, verify
-from comparative_benchmark.run.trial import Trial
+from comparative_benchmark.runs.trial import Trial
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 from openxla.benchmark.models.generation import TOKENS
 from openxla.benchmark.workloads import generated_tokens

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from comparative_benchmark.results.record import ProfileRecord
-from comparative_benchmark.run.session import SessionEnded
+from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.worker.protocol import Message
 
 _PROFILED_MS = 1000.0

@@ -7,7 +7,7 @@ import attrs
 
 from comparative_benchmark.results.outcome import GenerationTimes, TrialOutcome
 from comparative_benchmark.results.record import Generation, GenerationProcess, IntervalRecord
-from comparative_benchmark.run.trial import Trial
+from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.stats.resampling import SampleError
 from comparative_benchmark.stats.statistics import Interval, latency_interval
 from openxla.benchmark.workloads import generated_tokens

@@ -23,13 +23,13 @@ from comparative_benchmark.results.record import (
     Program,
     Status,
 )
-from comparative_benchmark.run import generation_times, profiling
-from comparative_benchmark.run.in_process import InProcessSession
-from comparative_benchmark.run.judging import Judge
-from comparative_benchmark.run.session import Session, SessionEnded
-from comparative_benchmark.run.settings import RunSettings
-from comparative_benchmark.run.trace import ProcessTrack
-from comparative_benchmark.run.trial import Trial
+from comparative_benchmark.runs import generation_times, profiling
+from comparative_benchmark.runs.in_process import InProcessSession
+from comparative_benchmark.runs.judging import Judge
+from comparative_benchmark.runs.session import Session, SessionEnded
+from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.runs.trace import ProcessTrack
+from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.stats.sampling_rule import SamplingRule
 from comparative_benchmark.stats.steadiness import (
     noise_converged,

@@ -28,11 +28,11 @@ from comparative_benchmark.machine.gpu_memory import GpuMemory
 from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.outcome import TrialOutcome
 from comparative_benchmark.results.record import ArtifactSource, RaceNote
-from comparative_benchmark.run.participant import Participant
-from comparative_benchmark.run.settings import RunSettings
-from comparative_benchmark.run.sufficiency import why_enough
-from comparative_benchmark.run.trace import Timeline
-from comparative_benchmark.run.trial import Trial
+from comparative_benchmark.runs.participant import Participant
+from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.runs.sufficiency import why_enough
+from comparative_benchmark.runs.trace import Timeline
+from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 

@@ -24,7 +24,7 @@ import attrs
 from comparative_benchmark.machine import memory
 from comparative_benchmark.machine.gpu_users import SESSION_VARIABLE
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.run.trace import ProcessTrack, Timeline
+from comparative_benchmark.runs.trace import ProcessTrack, Timeline
 from comparative_benchmark.worker.protocol import Decoder, Message, ProtocolError, encode
 
 # CPUs that a worker pins itself to before it imports anything: libraries count them at import.

@@ -13,13 +13,13 @@ from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import ExecutionEnvironment, Result, ResultKey, Status
 from comparative_benchmark.results.store import ResultsFile
-from comparative_benchmark.run.participant import note_end
-from comparative_benchmark.run.preparation import Preparation
-from comparative_benchmark.run.race import Race
-from comparative_benchmark.run.recording import to_result
-from comparative_benchmark.run.session import SessionEnded
-from comparative_benchmark.run.settings import RunSettings
-from comparative_benchmark.run.trial import Competitor, Trial
+from comparative_benchmark.runs.participant import note_end
+from comparative_benchmark.runs.preparation import Preparation
+from comparative_benchmark.runs.race import Race
+from comparative_benchmark.runs.recording import to_result
+from comparative_benchmark.runs.session import SessionEnded
+from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.runs.trial import Competitor, Trial
 from comparative_benchmark.stats.sampling_rule import FixedCounts, SamplingRule
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
 from openxla.benchmark.workloads import workload_of

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.run.session import SessionEnded
+from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.worker.executor import Executor
 from comparative_benchmark.worker.protocol import Message
 

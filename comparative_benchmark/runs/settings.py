@@ -9,10 +9,10 @@ import attrs
 
 from comparative_benchmark.backends.api import BackendInfo
 from comparative_benchmark.machine.host import usable_cpus
-from comparative_benchmark.run.environments import Environment
-from comparative_benchmark.run.in_process import InProcessSession
-from comparative_benchmark.run.session import CPUS_VARIABLE, Limits, Session
-from comparative_benchmark.run.trace import ProcessTrack
+from comparative_benchmark.runs.environments import Environment
+from comparative_benchmark.runs.in_process import InProcessSession
+from comparative_benchmark.runs.session import CPUS_VARIABLE, Limits, Session
+from comparative_benchmark.runs.trace import ProcessTrack
 from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
 from openxla.benchmark.def_types import DeviceSpec
 from openxla.benchmark.devices import HOST_CPU

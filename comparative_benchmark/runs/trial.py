@@ -14,8 +14,8 @@ from comparative_benchmark.backends.api import (
 )
 from comparative_benchmark.judge import quantized_verification
 from comparative_benchmark.results.record import ResultKey
-from comparative_benchmark.run.environments import Environment
-from comparative_benchmark.run.published_program import Program
+from comparative_benchmark.runs.environments import Environment
+from comparative_benchmark.runs.published_program import Program
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec, ModelFrameworkType, Workload
 
 # What `--backend` calls all backends that are installed.

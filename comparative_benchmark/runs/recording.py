@@ -22,8 +22,8 @@ from comparative_benchmark.results.record import (
     WorkloadRecord,
 )
 from comparative_benchmark.results.summary import outlier_counts, summarize
-from comparative_benchmark.run.generation_metrics import generation_metrics
-from comparative_benchmark.run.trial import Competitor, Trial
+from comparative_benchmark.runs.generation_metrics import generation_metrics
+from comparative_benchmark.runs.trial import Competitor, Trial
 from comparative_benchmark.worker.phase_names import PHASES
 
 _Phases = Mapping[str, Phase | Literal["not_measurable"]]

@@ -11,8 +11,8 @@ from comparative_benchmark.judge.verification import Verification
 from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.outcome import GenerationTimes
 from comparative_benchmark.results.record import Phase, Status
-from comparative_benchmark.run.profiling import Callee
-from comparative_benchmark.run.session import SessionEnded
+from comparative_benchmark.runs.profiling import Callee
+from comparative_benchmark.runs.session import SessionEnded
 
 # About as long as this is each of the two measured, in a fresh process of a trial.
 _MEASURED_MS = 400.0

@@ -15,12 +15,12 @@ import attrs
 
 from comparative_benchmark.backends.api import BackendInfo, backends
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.run.environments import Environment
-from comparative_benchmark.run.fetching import Fetching
-from comparative_benchmark.run.in_process import InProcessSession
-from comparative_benchmark.run.session import Session, SessionEnded
-from comparative_benchmark.run.settings import RunSettings
-from comparative_benchmark.run.trial import Trial
+from comparative_benchmark.runs.environments import Environment
+from comparative_benchmark.runs.fetching import Fetching
+from comparative_benchmark.runs.in_process import InProcessSession
+from comparative_benchmark.runs.session import Session, SessionEnded
+from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.runs.trial import Trial
 from openxla.benchmark.artifacts import user_inputs, workload_store
 from openxla.benchmark.artifacts.user_inputs import UserInputError
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
