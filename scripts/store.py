@@ -13,6 +13,7 @@ import tempfile
 import time
 from pathlib import Path, PurePosixPath
 
+from openxla.benchmark.artifacts.publish import digested
 from openxla.benchmark.artifacts.stores import (
     AlreadyExistsError,
     ObjectInfo,
@@ -21,7 +22,6 @@ from openxla.benchmark.artifacts.stores import (
     Stores,
     TransientError,
 )
-from openxla.benchmark.artifacts.upload import digested
 
 _CHUNK_BYTES = 1 << 20
 _ATTEMPTS = 4

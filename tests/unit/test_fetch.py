@@ -285,9 +285,9 @@ def test_a_task_that_hangs_where_no_timeout_reaches_holds_up_nobody(run_python):
         "from openxla.benchmark.artifacts.stores import Deadline\n"
         "started = time.monotonic()\n"
         "tasks = {'quick': lambda: 1, 'stuck': functools.partial(time.sleep, 3600)}\n"
-        "found = run_all(tasks, parallel=2, deadline=Deadline(0.3))\n"
-        "assert found.results == {'quick': 1}\n"
-        "print(time.monotonic() - started, found.errors['stuck'])\n"
+        "results, errors = run_all(tasks, parallel=2, deadline=Deadline(0.3))\n"
+        "assert results == {'quick': 1}\n"
+        "print(time.monotonic() - started, errors['stuck'])\n"
     )
     assert done.returncode == 0, done.stderr
     seconds, _, message = done.stdout.partition(" ")

@@ -23,16 +23,15 @@ from openxla.benchmark.artifacts.publish import (
     ConflictError,
     PublishError,
     PublishOptions,
+    digested,
     publish,
 )
 from openxla.benchmark.artifacts.stores import (
     AlreadyExistsError,
-    Deadline,
     NotFoundError,
-    StoreOptions,
     Stores,
+    TransferOptions,
 )
-from openxla.benchmark.artifacts.upload import digested
 
 # The largest takes the resumable way, in three pieces.
 FILES = {
@@ -63,7 +62,7 @@ def made(tmp_path):
 
 
 def store(url=URL, seconds=60.0):
-    return Stores(StoreOptions(deadline=Deadline(seconds))).at(url)
+    return Stores(TransferOptions(deadline_s=seconds)).at(url)
 
 
 def local(path):

@@ -57,7 +57,7 @@ def test_a_file_that_was_not_run_says_so_and_others_nothing():
     assert "not_run" not in written[0]
     assert written[1]["not_run"] == "no such device"
     assert manifests.parse(found.to_bytes(), where="m.json") == found
-    with pytest.raises(MalformedError, match="5 is no str"):
+    with pytest.raises(MalformedError, match="5 is not str"):
         parsed(changed(not_run=5))
 
 
@@ -87,21 +87,21 @@ BAD = {
     "unknown key of a file": (changed(mode=7), r"files\[1\].*mode|mode.*files\[1\]"),
     "list": ([], "another kind"),
     "model missing": ({k: v for k, v in document().items() if k != "model"}, "'model' is missing"),
-    "model with slash": ({**document(), "model": "a/b"}, "'a/b' is no name of a model"),
+    "model with slash": ({**document(), "model": "a/b"}, "'a/b' is not the name of a model"),
     "file missing a digest": (without("sha256"), "'sha256' is missing"),
-    "short digest": (changed(sha256="ab"), r"sha256 'ab' of 'b/model.mlir' is no sha256"),
-    "digest in capitals": (changed(sha256="A" * 64), "is no sha256"),
-    "digest is a number": (changed(sha256=7), "7 is no str"),
+    "short digest": (changed(sha256="ab"), r"sha256 'ab' of 'b/model.mlir' is not a sha256"),
+    "digest in capitals": (changed(sha256="A" * 64), "is not a sha256"),
+    "digest is a number": (changed(sha256=7), "7 is not str"),
     "negative size": (changed(size_bytes=-1), "size_bytes -1 of 'b/model.mlir' is negative"),
-    "size is text": (changed(size_bytes="6"), "'6' is no int"),
-    "size is a fraction": (changed(size_bytes=6.0), "6.0 is no int"),
-    "size is true": (changed(size_bytes=True), "True is no int"),
+    "size is text": (changed(size_bytes="6"), "'6' is not int"),
+    "size is a fraction": (changed(size_bytes=6.0), "6.0 is not int"),
+    "size is true": (changed(size_bytes=True), "True is not int"),
     "traversal": (changed(path="a/../../x"), r"path 'a/../../x' leads out of its directory"),
     "absolute": (changed(path="/etc/passwd"), "is an absolute path"),
     "backslash": (changed(path="a\\b"), "backslash"),
-    "line break": (changed(path="a\nb"), "can not be printed"),
-    "null byte": (changed(path="a\0b"), "can not be printed"),
-    "lone surrogate": (changed(path="a\ud800"), "can not be printed|no valid Unicode"),
+    "line break": (changed(path="a\nb"), "cannot be printed"),
+    "null byte": (changed(path="a\0b"), "cannot be printed"),
+    "lone surrogate": (changed(path="a\ud800"), "cannot be printed"),
     "empty part": (changed(path="a//b"), "empty or begins with a dot"),
     "hidden": (changed(path="a/.b"), "begins with a dot"),
     "empty path": (changed(path=""), "empty"),
@@ -110,11 +110,14 @@ BAD = {
     "file and directory": (changed(path="a.npy/x"), "both a file and a directory"),
     "the manifest itself": (changed(path="manifest.json"), "is not for artifacts"),
     "the claim": (changed(path="claim.json"), "is not for artifacts"),
-    "type in capitals": (changed(artifact_type="TFLite"), "is no type of artifact"),
-    "date without offset": (changed(date="2026-11-21T12:00:00"), "is no date with time and offset"),
-    "no date": (changed(date="yesterday"), "is no date"),
-    "producers list": (changed(producers=["jax"]), "is no dictionary of texts"),
-    "producers of numbers": (changed(producers={"jax": 1}), "is no dictionary of texts"),
+    "type in capitals": (changed(artifact_type="TFLite"), "is not a type of artifact"),
+    "date without offset": (
+        changed(date="2026-11-21T12:00:00"),
+        "is not a date with time and offset",
+    ),
+    "no date": (changed(date="yesterday"), "is not a date"),
+    "producers list": (changed(producers=["jax"]), "is not a dictionary of texts"),
+    "producers of numbers": (changed(producers={"jax": 1}), "is not a dictionary of texts"),
     "files is a dictionary": ({**document(), "files": {"a": 1}}, "files"),
     "files is text": ({**document(), "files": "ab"}, "files"),
     "failure without reason": (
@@ -134,13 +137,13 @@ def test_malformed_manifests_are_refused_with_the_entry(name):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"", "is no JSON"),
-        (b"{", "is no JSON"),
-        (b"\xff\xfe", "is no JSON"),
-        (b"[" * 100_000, "is no JSON"),
+        (b"", "is not JSON"),
+        (b"{", "is not JSON"),
+        (b"\xff\xfe", "is not JSON"),
+        (b"[" * 100_000, "is not JSON"),
         (b'{"manifest_version": 1, "manifest_version": 1}', "'manifest_version' is there twice"),
-        (MANIFEST.to_bytes()[:-10], "is no JSON"),
-        (b" " * (manifests.MOST_MANIFEST_BYTES + 1), "is longer than"),
+        (MANIFEST.to_bytes()[:-10], "is not JSON"),
+        (b" " * (strict_json.MOST_BYTES + 1), "is longer than"),
     ],
 )
 def test_what_is_no_json_is_refused(text, message):

@@ -10,7 +10,7 @@ from typing import Any
 
 from comparative_benchmark.artifacts.exporters.job import Job
 from comparative_benchmark.backends.api import Array, UnsupportedError
-from openxla.benchmark.artifacts import archives, arrays, packing
+from openxla.benchmark.artifacts import archives, arrays
 from openxla.benchmark.models import architectures, checkpoints
 
 _CHECKPOINT = "checkpoint"
@@ -108,7 +108,7 @@ def read_checkpoint(job: Job) -> list[Array]:
 
 
 def _pack(target: Path, stem: str, paths: Sequence[Path]) -> None:
-    packing.pack(target, {f"{stem}_{index}.npy": path for index, path in enumerate(paths)})
+    archives.pack(target, {f"{stem}_{index}.npy": path for index, path in enumerate(paths)})
 
 
 def _unpack(archive: Path, stem: str) -> list[Array]:

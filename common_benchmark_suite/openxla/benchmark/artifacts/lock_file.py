@@ -16,6 +16,7 @@ from filelock import FileLock
 from openxla.benchmark.artifacts import manifest as manifests
 from openxla.benchmark.artifacts import strict_json
 from openxla.benchmark.artifacts.strict_json import MalformedError
+from openxla.benchmark.files import write_atomically
 
 LOCK_VERSION = 1
 LOCKS_DIR_VARIABLE = "CBS_LOCKS_DIR"
@@ -35,7 +36,7 @@ class LockedModel:
       date: when the latest file was made; empty where there is none.
     """
 
-    url: str = attrs.field(validator=strict_json.matches(r"\S+", "URL"))
+    url: str = attrs.field(validator=strict_json.matches(r"\S+", "a URL"))
     manifest_sha256: str = attrs.field(validator=strict_json.is_sha256)
     manifest_size_bytes: int = attrs.field(validator=strict_json.is_size)
     size_bytes: int = attrs.field(validator=strict_json.is_size)
@@ -87,15 +88,9 @@ def read(path: Path) -> LockFile:
     """Returns a lock file.
 
     Raises:
-      MalformedError: it can not be read, or an entry is malformed; the message names it.
+      MalformedError: it cannot be read, or an entry is malformed; the message names it.
     """
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise MalformedError(f"{path} can not be read: {error.strerror}") from error
-    return strict_json.parse(
-        text, LockFile, where=str(path), version_key="lock_version", version=LOCK_VERSION
-    )
+    return strict_json.read(path, LockFile)
 
 
 def read_all(directory: Path | None = None) -> dict[str, LockedModel]:
@@ -129,5 +124,5 @@ def update(path: Path, entries: Mapping[str, LockedModel]) -> LockFile:
     with FileLock(path.parent / f".{path.name}.lock", timeout=_LOCK_TIMEOUT_S):
         old = read(path).models if path.exists() else {}
         new = LockFile(models=dict(sorted({**old, **entries}.items())))
-        strict_json.write_atomically(path, strict_json.to_bytes(new))
+        write_atomically(path, strict_json.to_bytes(new))
     return new

@@ -11,16 +11,14 @@ from pathlib import Path
 import attrs
 
 from openxla.benchmark.artifacts import strict_json
-from openxla.benchmark.artifacts.strict_json import MalformedError
+from openxla.benchmark.files import write_atomically
 
 MANIFEST_FILE = "manifest.json"
 CLAIM_FILE = "claim.json"
 MANIFEST_VERSION = 1
-# A manifest is read into memory before anything in it is trusted.
-MOST_MANIFEST_BYTES = 16 << 20
 
-_is_type = strict_json.matches(r"[a-z][a-z0-9_]*", "type of artifact (letters a-z, digits, _)")
-_is_model = strict_json.matches(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", "name of a model")
+_is_type = strict_json.matches(r"[a-z][a-z0-9_]*", "a type of artifact (letters a-z, digits, _)")
+_is_model = strict_json.matches(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", "the name of a model")
 
 
 @attrs.frozen(kw_only=True)
@@ -79,7 +77,7 @@ class Manifest:
         for path, following in itertools.pairwise(paths):
             if path == following:
                 raise ValueError(f"the path {path!r} is there twice")
-        directories = {path[:i] for path in paths for i, c in enumerate(path) if c == "/"}
+        directories = strict_json.parents_of(paths)
         for path in paths:
             if path in directories:
                 raise ValueError(f"the path {path!r} is both a file and a directory")
@@ -116,11 +114,7 @@ def parse(text: bytes, *, where: str) -> Manifest:
     Raises:
       MalformedError: an entry is not what it should be; the message names it.
     """
-    if len(text) > MOST_MANIFEST_BYTES:
-        raise MalformedError(f"{where} is longer than {MOST_MANIFEST_BYTES} bytes")
-    return strict_json.parse(
-        text, Manifest, where=where, version_key="manifest_version", version=MANIFEST_VERSION
-    )
+    return strict_json.parse(text, Manifest, where=where)
 
 
 def read(directory: Path) -> Manifest:
@@ -129,15 +123,11 @@ def read(directory: Path) -> Manifest:
     Raises:
       MalformedError: it is missing, or malformed.
     """
-    path = directory / MANIFEST_FILE
-    try:
-        return parse(path.read_bytes(), where=str(path))
-    except OSError as error:
-        raise MalformedError(f"{path} can not be read: {error.strerror}") from error
+    return strict_json.read(directory / MANIFEST_FILE, Manifest)
 
 
 def write(directory: Path, manifest: Manifest) -> Path:
     """Writes the manifest of a directory of artifacts; returns its path."""
     path = directory / MANIFEST_FILE
-    strict_json.write_atomically(path, manifest.to_bytes())
+    write_atomically(path, manifest.to_bytes())
     return path

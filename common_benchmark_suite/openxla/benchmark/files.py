@@ -1,0 +1,66 @@
+"""Files that appear whole or not at all, their digests, and second names for them."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+UNFINISHED = ".unfinished-"
+
+
+@contextmanager
+def new_file(path: Path, *, overwrite: bool = True) -> Iterator[Path]:
+    """Gives an empty file beside `path` that gets its name when the block succeeds.
+
+    The content is on the disk before the name is: a reader sees the old file or the whole new one,
+    after a power cut, too. If the block fails, nothing is left.
+
+    Args:
+      path: the name; its directory is made if need be.
+      overwrite: replace what has the name; else a name that is taken is an error.
+
+    Raises:
+      FileExistsError: the name is taken, and not to be overwritten.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=UNFINISHED, dir=path.parent)
+    os.close(descriptor)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.chmod(0o644)  # mkstemp makes files that only their owner reads
+        if overwrite:
+            temporary.replace(path)
+        else:
+            # A rename would replace what is there; a link to a name that is taken fails.
+            os.link(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_atomically(path: Path, content: bytes | str) -> None:
+    """Writes a file that appears whole or not at all; text as UTF-8."""
+    with new_file(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def sha256_of(path: Path) -> str:
+    """Returns the sha256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def link(source: Path, target: Path) -> None:
+    """Gives a file a second name, or copies it, with its time, where there are no hard links."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except (FileNotFoundError, FileExistsError):
+        raise
+    except OSError:
+        shutil.copy2(source, target)
