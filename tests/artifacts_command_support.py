@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import attrs
 from artifact_support import DATE
 from fault_server import FaultServer
+from msgspec.structs import replace
 
 from openxla.benchmark.artifacts import installing, workload_store
 from openxla.benchmark.artifacts import manifest as manifests
@@ -91,7 +91,7 @@ def described(directory: Path, path: Path, kind: str, date: str) -> ArtifactFile
 def _described_anew(directory: Path, entry: ArtifactFile) -> ArtifactFile:
     content = (directory / entry.path).read_bytes()
     sha256 = hashlib.sha256(content).hexdigest()
-    return attrs.evolve(entry, sha256=sha256, size_bytes=len(content))
+    return replace(entry, sha256=sha256, size_bytes=len(content))
 
 
 def serve(server: FaultServer, directory: Path) -> LockedModel:

@@ -2,10 +2,10 @@
 
 import json
 
-import attrs
 import pytest
 from artifact_support import content, make_model, serve_model
 from fault_server import Fault, fault_server
+from msgspec.structs import replace
 
 from comparative_benchmark.artifacts.screen import Screen
 from comparative_benchmark.cli import command as cli
@@ -302,7 +302,7 @@ def test_no_network_is_one_sentence(cbs, server, lock_models, monkeypatch):
     lock = serve_model(server, FILES)
     with fault_server() as closed:
         url = f"{closed.url}/MODEL"
-    lock_models({"MODEL": attrs.evolve(lock, url=url)})
+    lock_models({"MODEL": replace(lock, url=url)})
     monkeypatch.setattr(downloading.time, "sleep", lambda _: None)
     code, _, err = cbs("artifacts", "fetch")
     assert code == 1

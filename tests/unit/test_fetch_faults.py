@@ -12,6 +12,7 @@ import attrs
 import pytest
 from artifact_support import content, serve_model
 from fault_server import Fault, fault_server, flipped
+from msgspec.structs import replace
 
 from openxla.benchmark.artifacts import download as downloading
 from openxla.benchmark.artifacts.cache import Cache
@@ -283,7 +284,7 @@ def test_a_download_keeps_to_the_deadline_by_itself(server, cache):
 def test_nobody_listening_is_given_up(server, cache):
     lock = serve_model(server, {"x.bin": DATA})
     url = "http://127.0.0.1:9/MODEL"
-    source = Source.locked(attrs.evolve(lock, url=url))
+    source = Source.locked(replace(lock, url=url))
     with pytest.raises(FetchError, match=r"127\.0\.0\.1:9/MODEL/manifest\.json: no answer"):
         fetch([source], cache=cache, options=OPTIONS)
 

@@ -6,6 +6,7 @@ import json
 import attrs
 import numpy as np
 import pytest
+from msgspec import to_builtins
 
 from openxla.benchmark import workloads
 from openxla.benchmark.artifacts import arrays, workload_store
@@ -80,7 +81,7 @@ def test_the_manifest_says_who_made_what_of_what():
     assert manifest.producer.versions == {"numpy": np.__version__}
     assert manifest.workload["digest"] == workload_of(BERT).digest
     stored = json.loads((find().directory / "manifest.json").read_text())
-    assert stored["files"] == {n: attrs.asdict(facts) for n, facts in manifest.files.items()}
+    assert stored["files"] == to_builtins(manifest.files)
 
 
 def test_the_cost_of_an_iteration_is_kept():

@@ -21,7 +21,7 @@ import numpy as np
 
 from openxla.benchmark.artifacts.progress import human_bytes
 from openxla.benchmark.artifacts.stores import StoreError
-from openxla.benchmark.artifacts.strict_json import parents_of, why_no_object_name
+from openxla.benchmark.artifacts.strict_json import check_names, why_no_object_name
 from openxla.benchmark.files import new_file
 
 # Of `gzip`: numbers of a model's outputs shrink little, whatever the level.
@@ -202,11 +202,7 @@ def pack(target: Path, members: Mapping[str, Path], *, level: int = COMPRESSION_
       ValueError: a name would not be unpacked: it leads elsewhere, or is file and directory.
       OSError: a file cannot be read, or changes its size meanwhile.
     """
-    for name in members:
-        if reason := why_no_object_name(name):
-            raise ValueError(f"the name {name!r} {reason}")
-    if both := parents_of([*members]) & set(members):
-        raise ValueError(f"the name {min(both)!r} is both a file and a directory")
+    check_names(members)
     with (
         new_file(target) as temporary,
         temporary.open("wb") as file,

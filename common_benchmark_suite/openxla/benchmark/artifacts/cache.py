@@ -147,15 +147,8 @@ class Cache:
             raise StoreError(f"{self.directory} holds no artifacts of {model!r}")
         shutil.rmtree(directory)
 
-    def collect(self, keep: Collection[str] | None = None) -> Usage:
-        """Removes what no view names, and what was left unfinished; returns what was freed.
-
-        Args:
-          keep: sha256 of the manifests whose views stay; None keeps all.
-        """
-        if keep is not None:
-            for view in self.views_besides(keep):
-                shutil.rmtree(view)
+    def collect(self) -> Usage:
+        """Removes what no view names, and what was left unfinished; returns what was freed."""
         freed = self._remove_unused(self._leftovers(), _YOUNG_S)
         # Killed processes leave names that begin with a dot, which no artifact has.
         for place in (self.directory / "models", self.directory / "unpacked"):

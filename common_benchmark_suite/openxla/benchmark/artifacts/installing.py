@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-import attrs
 from filelock import FileLock, Timeout
+from msgspec.structs import replace
 
 from openxla.benchmark.artifacts import archives, strict_json, workload_store
 from openxla.benchmark.artifacts.fetch import FetchedModel
@@ -84,7 +84,7 @@ def install_workload(
                 "manifest_sha256": fetched.manifest_sha256,
             }
             date = manifest.date or fetched.manifest.date
-            installed = attrs.evolve(manifest, date=date, fetched=origin)
+            installed = replace(manifest, date=date, fetched=origin)
             return workload_store.put_in_place(directory, workload, installed)
         except OSError as error:
             raise ArtifactError(

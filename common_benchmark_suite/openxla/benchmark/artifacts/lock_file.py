@@ -9,13 +9,14 @@ import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
-import attrs
+import msgspec
 from filelock import FileLock
 
 from openxla.benchmark.artifacts import manifest as manifests
 from openxla.benchmark.artifacts import strict_json
-from openxla.benchmark.artifacts.strict_json import MalformedError
+from openxla.benchmark.artifacts.strict_json import MalformedError, Record, Sha256, Size
 from openxla.benchmark.files import write_atomically
 
 LOCK_VERSION = 1
@@ -23,8 +24,7 @@ LOCKS_DIR_VARIABLE = "CBS_LOCKS_DIR"
 _LOCK_TIMEOUT_S = 60.0
 
 
-@attrs.frozen(kw_only=True)
-class LockedModel:
+class LockedModel(Record, frozen=True, kw_only=True):
     """The published artifacts of one model.
 
     Attributes:
@@ -36,16 +36,15 @@ class LockedModel:
       date: when the latest file was made; empty where there is none.
     """
 
-    url: str = attrs.field(validator=strict_json.matches(r"\S+", "a URL"))
-    manifest_sha256: str = attrs.field(validator=strict_json.is_sha256)
-    manifest_size_bytes: int = attrs.field(validator=strict_json.is_size)
-    size_bytes: int = attrs.field(validator=strict_json.is_size)
-    producers: Mapping[str, str] = attrs.field(converter=strict_json.sorted_copy, hash=False)
+    url: Annotated[str, msgspec.Meta(pattern=r"^\S+\Z")]
+    manifest_sha256: Sha256
+    manifest_size_bytes: Size
+    size_bytes: Size
+    producers: Mapping[str, str]
     date: str
 
 
-@attrs.frozen(kw_only=True)
-class LockFile:
+class LockFile(Record, frozen=True, kw_only=True):
     """Model to what is locked."""
 
     models: dict[str, LockedModel]

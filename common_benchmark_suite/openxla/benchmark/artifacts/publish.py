@@ -221,10 +221,9 @@ def _put(store: Store, options: PublishOptions, meter: Meter, name: str, file: L
 def _plan(store: Store, name: str, file: LocalFile) -> Action:
     """Returns what `_put` would do."""
     try:
-        store.stat(name)
+        return _present(store, name, file)
     except NotFoundError:
         return Action.WOULD_UPLOAD
-    return _present(store, name, file)
 
 
 def _write_once(store: Store, name: str, file: LocalFile, advance: Callable[[int], None]) -> Action:

@@ -20,7 +20,7 @@ from typing import Any
 import attrs
 
 from openxla.benchmark.artifacts import arrays, strict_json
-from openxla.benchmark.artifacts.strict_json import MalformedError, OtherVersionError
+from openxla.benchmark.artifacts.strict_json import MalformedError, OtherVersionError, Record
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 from openxla.benchmark.def_types import BenchmarkCase, Workload
 from openxla.benchmark.files import sha256_of
@@ -38,8 +38,7 @@ class ArtifactError(RuntimeError):
     """Artifacts are missing or damaged; the message says which and what to do."""
 
 
-@attrs.frozen(kw_only=True)
-class FileFacts:
+class FileFacts(Record, frozen=True, kw_only=True):
     """What a file has to be."""
 
     sha256: str
@@ -51,8 +50,7 @@ class FileFacts:
         return cls(sha256=sha256_of(path), size_bytes=path.stat().st_size)
 
 
-@attrs.frozen(kw_only=True)
-class Producer:
+class Producer(Record, frozen=True, kw_only=True):
     """Who made a workload's artifacts: the implementation of a case, with packages and versions."""
 
     benchmark_name: str
@@ -61,29 +59,32 @@ class Producer:
     versions: Mapping[str, str]
 
 
-def _has_digest(_: object, __: object, value: Mapping[str, Any]) -> None:
-    if not isinstance(value.get("digest"), str):
-        raise TypeError("the workload's digest is not a text")
+class WorkloadManifest(Record, frozen=True, kw_only=True):
+    """What is known of a workload's files.
 
+    Attributes:
+      workload: its fields.
+      producer: who made them.
+      files: by their paths.
+      date: when they were made; empty if they were published without.
+      cost: fields of a `WorkloadCost`; empty in a manifest from before this was counted.
+      fetched: model, URL and sha256 of the manifest that they were fetched by; None if they were
+        made here.
+    """
 
-def _are_names(_: object, __: object, value: Mapping[str, object]) -> None:
-    for name in value:
-        if reason := strict_json.why_no_object_name(name):
-            raise ValueError(f"{name!r} {reason}")
-
-
-@attrs.frozen(kw_only=True)
-class WorkloadManifest:
-    """What is known of a workload's files; `fetched` is None if they were made here."""
-
-    workload: dict[str, Any] = attrs.field(validator=_has_digest)
+    workload: dict[str, Any]
     producer: Producer
-    files: dict[str, FileFacts] = attrs.field(validator=_are_names)
-    # What was published without a date was made when its publication was.
+    files: dict[str, FileFacts]
     date: str = ""
-    cost: WorkloadCost = _UNKNOWN_COST
-    fetched: Mapping[str, str] | None = None
+    cost: dict[str, Any] = {}
+    fetched: dict[str, str] | None = None
     manifest_version: int = MANIFEST_VERSION
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.workload.get("digest"), str):
+            raise ValueError("the workload's digest is not a text")
+        strict_json.check_names(self.files)
+        WorkloadCost(**self.cost)
 
 
 @attrs.frozen(kw_only=True)
@@ -115,8 +116,8 @@ class WorkloadArtifacts:
 
     @property
     def cost(self) -> WorkloadCost:
-        """What an iteration has to do; all None in a manifest from before this was counted."""
-        return self.manifest.cost
+        """What an iteration has to do; all None if this was not counted."""
+        return WorkloadCost(**self.manifest.cost)
 
     @property
     def origin(self) -> dict[str, str] | None:
@@ -124,7 +125,7 @@ class WorkloadArtifacts:
 
         The sha256 names exactly which artifacts these are.
         """
-        return None if self.manifest.fetched is None else dict(self.manifest.fetched)
+        return self.manifest.fetched
 
     @property
     def digests(self) -> dict[str, str]:
@@ -212,7 +213,7 @@ def publish(
             source_sha256=source_digest(module_path),
             versions=dict(versions),
         ),
-        cost=cost,
+        cost=attrs.asdict(cost),
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         files={
             f"{kind}/{path.name}": FileFacts.of(path)

@@ -3,7 +3,7 @@
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -106,14 +106,6 @@ class TransferOptions:
 
 
 @attrs.frozen(kw_only=True)
-class ObjectInfo:
-    """An object in a store; its name is a relative path with slashes."""
-
-    name: str
-    size_bytes: int
-
-
-@attrs.frozen(kw_only=True)
 class LocalFile:
     """A file to be written to a store, with the digests that the store has to confirm."""
 
@@ -157,12 +149,14 @@ class Store(ABC):
         return f"{self.url}/{name}"
 
     @abstractmethod
-    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """Yields the objects whose names begin with a prefix, in the order of their names."""
+    def sizes(self, prefix: str = "") -> dict[str, int]:
+        """Returns the objects whose names begin with a prefix, in the order of their names.
 
-    @abstractmethod
-    def stat(self, name: str) -> ObjectInfo:
-        """Returns name and size of an object."""
+        Names are relative paths with slashes.
+
+        Returns:
+          the size of each in bytes.
+        """
 
     @abstractmethod
     def open(self, name: str, *, offset: int = 0) -> Body:
@@ -182,6 +176,7 @@ class Store(ABC):
 
         Raises:
           DamagedError: they differ.
+          NotFoundError: there is no such object.
         """
 
 

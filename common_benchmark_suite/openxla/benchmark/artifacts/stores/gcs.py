@@ -17,7 +17,6 @@ from openxla.benchmark.artifacts.stores import (
     DamagedError,
     LocalFile,
     NotFoundError,
-    ObjectInfo,
     Store,
     StoreError,
     Stores,
@@ -83,20 +82,15 @@ class GcsStore(Store):
         self._client = client
         self._bucket = client.library.bucket(parts.netloc)
 
-    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """Yields the objects of the folder."""
+    def sizes(self, prefix: str = "") -> dict[str, int]:
+        """Returns the objects of the folder."""
         above = f"{self._folder}/" if self._folder else ""
         with _translated(self.url):
             blobs = self._client.library.list_blobs(
                 self._bucket, prefix=above + prefix, **self._client.patience()
             )
             found = {blob.name.removeprefix(above): int(blob.size) for blob in blobs}
-        for name in sorted(found):
-            yield ObjectInfo(name=name, size_bytes=found[name])
-
-    def stat(self, name: str) -> ObjectInfo:
-        """Returns the size of an object."""
-        return ObjectInfo(name=name, size_bytes=int(self._facts(name).size))
+        return dict(sorted(found.items()))
 
     def open(self, name: str, *, offset: int = 0) -> Body:
         """Opens an object at an offset."""
@@ -125,20 +119,17 @@ class GcsStore(Store):
 
     def check(self, name: str, file: LocalFile) -> None:
         """Compares size and the MD5 that the service has computed of what it received."""
-        facts = self._facts(name)
+        url = self.url_of(name)
+        with _translated(url):
+            facts = self._bucket.get_blob(self._key(name), **self._client.patience())
+        if facts is None:
+            raise NotFoundError(f"{url}: there is no such object; check the URL")
         found = base64.b64decode(facts.md5_hash or "")
         if int(facts.size) != file.size_bytes or found != file.md5:
             raise DamagedError(
-                f"{self.url_of(name)} has {facts.size} bytes and MD5 {found.hex()}, {file.path} "
-                f"has {file.size_bytes} bytes and MD5 {file.md5.hex()}"
+                f"{url} has {facts.size} bytes and MD5 {found.hex()}, {file.path} has "
+                f"{file.size_bytes} bytes and MD5 {file.md5.hex()}"
             )
-
-    def _facts(self, name: str) -> Any:
-        with _translated(self.url_of(name)):
-            blob = self._bucket.get_blob(self._key(name), **self._client.patience())
-        if blob is None:
-            raise NotFoundError(f"{self.url_of(name)}: there is no such object; check the URL")
-        return blob
 
     def _key(self, name: str) -> str:
         return f"{self._folder}/{name}" if self._folder else name

@@ -3,7 +3,7 @@
 import contextlib
 import ipaddress
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from urllib.parse import quote, urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -18,7 +18,6 @@ from openxla.benchmark.artifacts.stores import (
     Body,
     LocalFile,
     NotFoundError,
-    ObjectInfo,
     Store,
     StoreError,
     Stores,
@@ -36,24 +35,11 @@ _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
 
 class HttpReader:
-    """GET and HEAD. Connections are kept and shared by all threads."""
+    """GET. Connections are kept and shared by all threads."""
 
     def __init__(self, stores: Stores, sign: Sign | None = None) -> None:
         self._stores, self._sign = stores, sign
         self._pools: dict[str | None, urllib3.PoolManager] = {}
-
-    def size_of(self, url: str) -> int:
-        """Returns the size of what is at a URL, by HEAD.
-
-        Raises:
-          StoreError: it cannot be had.
-        """
-        response = self._request("HEAD", url, {}, url)
-        response.release_conn()
-        size = _length(response.headers)
-        if size is None:
-            raise StoreError(f"{url}: the server does not say how long it is")
-        return size
 
     def open(self, url: str, *, offset: int = 0, name: str = "") -> Body:
         """Returns what is at a URL from an offset on; from 0 where the server knows no ranges.
@@ -71,7 +57,7 @@ class HttpReader:
         headers = {"Accept-Encoding": "identity"}
         if offset:
             headers["Range"] = f"bytes={offset}-"
-        response = self._request("GET", url, headers, name)
+        response = self._request(url, headers, name)
         if response.status == 416:
             response.close()
             if not offset:
@@ -103,9 +89,7 @@ class HttpReader:
 
         return Body(offset=start, total_bytes=total, read=read, close=close)
 
-    def _request(
-        self, method: str, url: str, headers: Mapping[str, str], name: str
-    ) -> urllib3.BaseHTTPResponse:
+    def _request(self, url: str, headers: Mapping[str, str], name: str) -> urllib3.BaseHTTPResponse:
         """Follows redirects; returns an answer with status 200, 206 or 416."""
         asked, may_be_local = url, _is_loopback(url)
         for _ in range(_MOST_REDIRECTS + 1):
@@ -116,7 +100,7 @@ class HttpReader:
             connect_s, read_s = self._stores.timeouts()
             try:
                 response = self._pool(asked).request(
-                    method,
+                    "GET",
                     asked,
                     headers=sent,
                     redirect=False,
@@ -162,15 +146,11 @@ class HttpsStore(Store):
         self.url = url.rstrip("/")
         self._reader = reader
 
-    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+    def sizes(self, prefix: str = "") -> dict[str, int]:
         """Raises StoreError: HTTP has no listing."""
         raise StoreError(
             f"{self.url} cannot be listed over HTTPS; read its manifest, or use the gs:// URL"
         )
-
-    def stat(self, name: str) -> ObjectInfo:
-        """Returns the size that the server announces."""
-        return ObjectInfo(name=name, size_bytes=self._reader.size_of(self.url_of(name)))
 
     def open(self, name: str, *, offset: int = 0) -> Body:
         """Opens an object at an offset."""

@@ -16,7 +16,6 @@ from openxla.benchmark.artifacts.stores import (
     LocalFile,
     NoSpaceError,
     NotFoundError,
-    ObjectInfo,
     Store,
     StoreError,
 )
@@ -32,21 +31,14 @@ class LocalStore(Store):
         self.directory = directory.expanduser().absolute()
         self.url = str(self.directory)
 
-    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """Yields the files whose relative paths begin with a prefix."""
-        paths = (path for path in self.directory.rglob("*") if path.is_file())
-        found = {path.relative_to(self.directory).as_posix(): path for path in paths}
-        for name in sorted(found):
-            if name.startswith(prefix) and not found[name].name.startswith(UNFINISHED):
-                yield ObjectInfo(name=name, size_bytes=found[name].stat().st_size)
-
-    def stat(self, name: str) -> ObjectInfo:
-        """Returns the size of a file."""
-        path = self._path(name)
-        with _translated(path):
-            if not path.is_file():
-                raise FileNotFoundError
-            return ObjectInfo(name=name, size_bytes=path.stat().st_size)
+    def sizes(self, prefix: str = "") -> dict[str, int]:
+        """Returns the files whose relative paths begin with a prefix."""
+        found = {
+            path.relative_to(self.directory).as_posix(): path.stat().st_size
+            for path in self.directory.rglob("*")
+            if path.is_file() and not path.name.startswith(UNFINISHED)
+        }
+        return {name: found[name] for name in sorted(found) if name.startswith(prefix)}
 
     def open(self, name: str, *, offset: int = 0) -> Body:
         """Opens a file at an offset."""
