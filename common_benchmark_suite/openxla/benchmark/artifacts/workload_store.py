@@ -82,7 +82,7 @@ class WorkloadManifest(Record, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not isinstance(self.workload.get("digest"), str):
-            raise ValueError("the workload's digest is not a text")
+            raise TypeError("the workload's digest is not a text")
         strict_json.check_names(self.files)
         WorkloadCost(**self.cost)
 
