@@ -103,6 +103,7 @@ def fetch(store: Store, name: str, size_bytes: int, path: Path) -> None:
     Raises:
       StoreError: the store will not, though asked several times.
     """
+    path.parent.mkdir(parents=True, exist_ok=True)
     for attempt in range(_ATTEMPTS):
         try:
             with new_file(path) as temporary, store.open(name) as body:

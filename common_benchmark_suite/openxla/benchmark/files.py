@@ -19,13 +19,12 @@ def new_file(path: Path, *, overwrite: bool = True) -> Iterator[Path]:
     after a power cut, too. If the block fails, nothing is left.
 
     Args:
-      path: the name; its directory is made if need be.
+      path: the name, in a directory that exists.
       overwrite: replace what has the name; else a name that is taken is an error.
 
     Raises:
       FileExistsError: the name is taken, and not to be overwritten.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=UNFINISHED, dir=path.parent)
     os.close(descriptor)
     temporary = Path(name)
@@ -44,7 +43,8 @@ def new_file(path: Path, *, overwrite: bool = True) -> Iterator[Path]:
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
-    """Writes a file that appears whole or not at all; text as UTF-8."""
+    """Writes a file that appears whole or not at all, and its directory; text as UTF-8."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with new_file(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 

@@ -203,6 +203,7 @@ def pack(target: Path, members: Mapping[str, Path], *, level: int = COMPRESSION_
       OSError: a file cannot be read, or changes its size meanwhile.
     """
     check_names(members)
+    target.parent.mkdir(parents=True, exist_ok=True)
     with (
         new_file(target) as temporary,
         temporary.open("wb") as file,

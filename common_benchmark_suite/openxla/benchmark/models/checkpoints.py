@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openxla.benchmark.def_types import DefinitionError, Parameters
+from openxla.benchmark.files import sha256_of
 from openxla.benchmark.models.architectures.base import Architecture, TensorInit, digest_of
 from openxla.benchmark.root import root_dir
 
@@ -238,10 +239,8 @@ def _repository(architecture: Architecture, model_name: str) -> tuple[str, str]:
 def _write_manifest(directory: Path, facts: Mapping[str, Any]) -> None:
     files = {}
     for path in sorted(path for path in directory.rglob("*") if path.is_file()):
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
         files[path.relative_to(directory).as_posix()] = {
-            "sha256": digest,
+            "sha256": sha256_of(path),
             "size_bytes": path.stat().st_size,
         }
     manifest = {**facts, "files": files}

@@ -60,6 +60,7 @@ class LocalStore(Store):
         with _translated(path):
             if path.exists():
                 raise FileExistsError
+            path.parent.mkdir(parents=True, exist_ok=True)
             with new_file(path, overwrite=False) as temporary:
                 with file.path.open("rb") as read, temporary.open("wb") as written:
                     while piece := read.read(_CHUNK_BYTES):

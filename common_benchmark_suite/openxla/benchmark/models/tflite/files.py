@@ -6,7 +6,6 @@
 <root>/published/<host>/<path of the URL>         files that others publish, put there by hand
 """
 
-import hashlib
 import json
 import shutil
 import tempfile
@@ -16,6 +15,7 @@ from typing import Any
 
 import attrs
 
+from openxla.benchmark.files import sha256_of
 from openxla.benchmark.models.architectures.base import digest_of
 from openxla.benchmark.models.checkpoints import CheckpointError
 from openxla.benchmark.models.tflite.model_uri import ModelUri
@@ -127,7 +127,6 @@ def _write(
 
 
 def _described(path: Path, *, origin: str, notes: Mapping[str, Any]) -> TfLiteFile:
-    with path.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    sha256 = sha256_of(path)
     size_bytes = path.stat().st_size
     return TfLiteFile(path=path, sha256=sha256, size_bytes=size_bytes, origin=origin, notes=notes)
