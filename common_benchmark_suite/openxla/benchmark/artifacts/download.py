@@ -27,7 +27,7 @@ from openxla.benchmark.artifacts.stores import (
     TransientError,
 )
 
-# Of its own: threads that wait must not draw from a generator that others seed.
+# Threads that wait must not draw from a generator that others seed.
 _JITTER = random.Random()  # noqa: S311
 
 _CHUNK_BYTES = 1 << 18
@@ -138,8 +138,10 @@ def download(wanted: Wanted, cache: Cache, transfer: Transfer) -> str:
                 transfer.meter.present(wanted.size_bytes)
             else:
                 path = cache.partial_path(key)
-                with _space_errors(path, wanted.url):
-                    key = _gather(wanted, path, transfer)
+                with _disk_errors(path, wanted.url):
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    with path.open("a+b") as file:
+                        key = _Piece(file, wanted, transfer).complete()
                     notify("checked", wanted.name)
                     cache.keep(path, key)
                     notify("stored", wanted.name)
@@ -147,24 +149,6 @@ def download(wanted: Wanted, cache: Cache, transfer: Transfer) -> str:
         raise transfer.deadline.error(f"{wanted.url}, which another process fetches") from error
     transfer.meter.finished_file()
     return key
-
-
-def _gather(wanted: Wanted, path: Path, transfer: Transfer) -> str:
-    """Leaves the whole content in a file; returns its sha256, which is right if it was known."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    attempt = 0
-    while True:
-        attempt += 1
-        try:
-            with path.open("a+b") as file:
-                return _Piece(file, wanted, transfer).complete()
-        except DamagedError as error:
-            path.unlink(missing_ok=True)
-            if attempt == _MOST_DAMAGED:
-                raise DamagedError(
-                    f"{error}; read {attempt} times. Either it was published wrongly, or what "
-                    "lies between changes it: report it, or lock another version"
-                ) from error
 
 
 class _Piece:
@@ -179,32 +163,39 @@ class _Piece:
         """Receives what is missing; returns the digest.
 
         Raises:
-          DamagedError: it is another content than it should be.
+          DamagedError: it is another content than it should be, each time that it is read.
           StoreError: it cannot be had.
         """
         wanted, transfer = self._wanted, self._transfer
+        retry, damaged = transfer.retry(), 0
         if wanted.sha256 is not None:
             self._resume()
-        retry = transfer.retry()
-        while wanted.sha256 is None or self._size != wanted.size_bytes:
+        while True:
             if wanted.sha256 is None:
                 # The rest of another version would not be noticed.
                 self._restart()
             before = self._size
             try:
-                self._receive()
-                break
+                if wanted.sha256 is None or self._size < wanted.size_bytes:
+                    self._receive()
+                transfer.options.notify("received", wanted.name)
+                self._file.flush()
+                found = self._digest.hexdigest()
+                if wanted.sha256 in (None, found):
+                    return found
+                raise self._damaged(f"what arrived has sha256 {found}")
             except TransientError as error:
                 # A link that breaks now and then, but gets further, gets there.
                 moves = wanted.sha256 is not None and self._size > before
-                fresh = transfer.retry() if moves else retry
-                retry = transfer.pause(fresh, error, wanted.url)
-        transfer.options.notify("received", wanted.name)
-        self._file.flush()
-        found = self._digest.hexdigest()
-        if wanted.sha256 not in (None, found):
-            raise self._damaged(f"what arrived has sha256 {found}")
-        return found
+                retry = transfer.pause(transfer.retry() if moves else retry, error, wanted.url)
+            except DamagedError as error:
+                self._restart()
+                damaged += 1
+                if damaged == _MOST_DAMAGED:
+                    raise DamagedError(
+                        f"{error}; read {damaged} times. Either it was published wrongly, or what "
+                        "lies between changes it: report it, or lock another version"
+                    ) from error
 
     def _resume(self) -> None:
         """Takes over what an earlier run has left."""
@@ -267,10 +258,13 @@ class _Piece:
 
 
 @contextmanager
-def _space_errors(path: Path, url: str) -> Iterator[None]:
-    """Says what a full disk was to hold, and leaves it no fuller than it was."""
+def _disk_errors(path: Path, url: str) -> Iterator[None]:
+    """Says what a full disk was to hold; leaves it no fuller than it was, and nothing damaged."""
     try:
         yield
+    except DamagedError:
+        path.unlink()
+        raise
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise StoreError(f"{url}: {path} cannot be written: {error}") from error

@@ -70,7 +70,7 @@ def locked(url: str, manifest_text: bytes) -> tuple[str, LockedModel]:
       manifest_text: of its manifest, as published.
 
     Raises:
-      MalformedError: it is no manifest.
+      MalformedError: it is not a manifest.
     """
     manifest = manifests.parse(manifest_text, where=f"{url}/{manifests.MANIFEST_FILE}")
     return manifest.model, LockedModel(
