@@ -35,13 +35,13 @@ BERT_PT = default("BERT_TINY_FP32_PT_32XI32_BATCH1")
 def make(case=BERT, versions=None):
     """Makes a workload's artifacts without the model: what they hold is of no interest here."""
     workload = workload_of(case)
-    directory = workload_store.new_directory(workload)
-    arrays.save_all(directory / "inputs", "input", [np.arange(8), np.arange(3.0)])
-    arrays.save_all(directory / "truth", "output", [np.linspace(0, 1, 8)])
-    arrays.save_all(directory / "reference", "output", [np.linspace(0, 1, 8, dtype=np.float32)])
-    return workload_store.publish(
-        directory, workload=workload, case=case, versions=versions or {"numpy": np.__version__}
-    )
+    with workload_store.new_directory(workload) as directory:
+        arrays.save_all(directory / "inputs", "input", [np.arange(8), np.arange(3.0)])
+        arrays.save_all(directory / "truth", "output", [np.linspace(0, 1, 8)])
+        arrays.save_all(directory / "reference", "output", [np.linspace(0, 1, 8, dtype=np.float32)])
+        return workload_store.publish(
+            directory, workload=workload, case=case, versions=versions or {"numpy": np.__version__}
+        )
 
 
 def wipe(monkeypatch, tmp_path):

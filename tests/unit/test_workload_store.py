@@ -32,19 +32,19 @@ COST = WorkloadCost(flops=7, flops_source="a count", bytes=9, bytes_source="anot
 
 def publish(case=BERT, versions=None, inputs=2, value=0, cost=COST):
     workload = workload_of(case)
-    directory = workload_store.new_directory(workload)
-    arrays.save_all(
-        directory / "inputs", "input", [np.arange(8) + i + value for i in range(inputs)]
-    )
-    arrays.save_all(directory / "truth", "output", [np.linspace(0, 1, 8)])
-    arrays.save_all(directory / "reference", "output", [np.linspace(0, 1, 8, dtype=np.float32)])
-    return workload_store.publish(
-        directory,
-        workload=workload,
-        case=case,
-        versions=versions or {"numpy": np.__version__},
-        cost=cost,
-    )
+    with workload_store.new_directory(workload) as directory:
+        arrays.save_all(
+            directory / "inputs", "input", [np.arange(8) + i + value for i in range(inputs)]
+        )
+        arrays.save_all(directory / "truth", "output", [np.linspace(0, 1, 8)])
+        arrays.save_all(directory / "reference", "output", [np.linspace(0, 1, 8, dtype=np.float32)])
+        return workload_store.publish(
+            directory,
+            workload=workload,
+            case=case,
+            versions=versions or {"numpy": np.__version__},
+            cost=cost,
+        )
 
 
 def find(case=BERT):
@@ -225,6 +225,6 @@ def test_a_private_workload_does_not(versions):
 
 
 def test_a_directory_in_the_making_is_not_found():
-    directory = workload_store.new_directory(workload_of(BERT))
-    arrays.save_all(directory / "inputs", "input", [np.zeros(2)])
-    assert find() is None
+    with workload_store.new_directory(workload_of(BERT)) as directory:
+        arrays.save_all(directory / "inputs", "input", [np.zeros(2)])
+        assert find() is None

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, their digests, and second names for them."""
+"""Files and directories that appear whole or not at all; digests and second names of files."""
 
 import hashlib
 import os
@@ -40,6 +40,34 @@ def new_file(path: Path, *, overwrite: bool = True) -> Iterator[Path]:
             os.link(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_directory(target: Path, *, whole_with: str = "") -> Iterator[Path]:
+    """Gives an empty directory beside `target` that gets its name when the block succeeds.
+
+    If the block fails, nothing is left.
+
+    Args:
+      target: the name; the directory above it is made if need be.
+      whole_with: a file that only a whole directory holds. Of several processes that make the same
+        the first one wins; what is there without that file is replaced. Empty replaces anything.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    old = directory.with_name(f"{directory.name}.old")
+    try:
+        yield directory
+        directory.chmod(0o755)
+        try:
+            directory.rename(target)
+        except OSError:
+            if not (whole_with and (target / whole_with).is_file()):
+                target.rename(old)
+                directory.rename(target)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:

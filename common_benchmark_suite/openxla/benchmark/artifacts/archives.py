@@ -10,7 +10,6 @@ import io
 import os
 import shutil
 import tarfile
-import tempfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +21,7 @@ import numpy as np
 from openxla.benchmark.artifacts.progress import human_bytes
 from openxla.benchmark.artifacts.stores import StoreError
 from openxla.benchmark.artifacts.strict_json import check_names, why_no_object_name
-from openxla.benchmark.files import new_file
+from openxla.benchmark.files import new_directory, new_file
 
 # Of `gzip`: numbers of a model's outputs shrink little, whatever the level.
 COMPRESSION_LEVEL = 6
@@ -65,21 +64,16 @@ def unpack(archive: Path, target: Path, *, limits: Limits | None = None) -> list
       ArchiveError: it is damaged, too large, holds anything but files and directories, a name
         twice, a name that leads elsewhere, or an array of Python objects.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
     if target.exists():
         raise ArchiveError(f"{archive}: {target} exists already")
-    new = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
-        _unpack_into(archive, new, limits or Limits())
-        files = [path.relative_to(new) for path in new.rglob("*") if path.is_file()]
-        for name in files:
-            check_npy(new / name, where=f"{archive}: {name}")
-        new.chmod(0o755)
-        new.rename(target)
+        with new_directory(target) as new:
+            _unpack_into(archive, new, limits or Limits())
+            files = [path.relative_to(new) for path in new.rglob("*") if path.is_file()]
+            for name in files:
+                check_npy(new / name, where=f"{archive}: {name}")
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise ArchiveError(f"{archive} is damaged: {error or type(error).__name__}") from error
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
     return [target / name for name in sorted(files, key=Path.as_posix)]
 
 

@@ -8,7 +8,6 @@ to the byte, or nothing.
 """
 
 import json
-import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,7 +25,7 @@ from openxla.benchmark.artifacts.workload_store import (
     WorkloadManifest,
 )
 from openxla.benchmark.def_types import BenchmarkCase, Workload
-from openxla.benchmark.files import link, sha256_of
+from openxla.benchmark.files import link, new_directory, sha256_of
 from openxla.benchmark.models import architectures, checkpoints
 from openxla.benchmark.models.architectures.base import Architecture
 from openxla.benchmark.models.checkpoints import MANIFEST_FILE
@@ -67,9 +66,11 @@ def install_workload(
         there = _in_place(workload, fetched.manifest_sha256)
         if there is not None:  # another process was first
             return there
-        directory = workload_store.new_directory(workload)
         try:
-            with _contents(fetched, WORKLOAD_TYPES, where) as contents:
+            with (
+                workload_store.new_directory(workload) as directory,
+                _contents(fetched, WORKLOAD_TYPES, where) as contents,
+            ):
                 for name, facts in manifest.files.items():
                     content = contents.get(facts.sha256)
                     if content is None or content.stat().st_size != facts.size_bytes:
@@ -78,21 +79,20 @@ def install_workload(
                             f"{facts.sha256}; {_REPAIR}"
                         )
                     link(content, directory / name)
-            origin = {
-                "model": fetched.manifest.model,
-                "url": url,
-                "manifest_sha256": fetched.manifest_sha256,
-            }
-            date = manifest.date or fetched.manifest.date
-            installed = replace(manifest, date=date, fetched=origin)
-            return workload_store.put_in_place(directory, workload, installed)
+                origin = {
+                    "model": fetched.manifest.model,
+                    "url": url,
+                    "manifest_sha256": fetched.manifest_sha256,
+                }
+                date = manifest.date or fetched.manifest.date
+                installed = replace(manifest, date=date, fetched=origin)
+                return workload_store.describe(directory, workload, installed)
         except OSError as error:
+            target = workload_store.directory_of(workload)
             raise ArtifactError(
-                f"{where} cannot be put into {directory.parent}: {error.strerror or error}; free "
+                f"{where} cannot be put into {target.parent}: {error.strerror or error}; free "
                 "some space, or put the artifact root elsewhere by --root-dir"
             ) from error
-        finally:
-            shutil.rmtree(directory, ignore_errors=True)
 
 
 def _manifest_of(
@@ -191,7 +191,7 @@ def install_checkpoint(fetched: FetchedModel, *, url: str, case: BenchmarkCase) 
             return None
         manifest = min(manifests, key=lambda path: len(path.parts))
         digests = _checked_digests(case, manifest, where)
-        with checkpoints.new_directory(target) as directory:
+        with new_directory(target, whole_with=MANIFEST_FILE) as directory:
             for name, sha256 in digests.items():
                 if strict_json.why_no_object_name(name) or sha256 not in contents:
                     raise ArtifactError(

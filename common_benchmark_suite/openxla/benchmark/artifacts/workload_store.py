@@ -10,15 +10,15 @@ Layout of `<root>/workloads/<workload id>/`:
 """
 
 import datetime
-import shutil
-import tempfile
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import attrs
 
+from openxla.benchmark import files
 from openxla.benchmark.artifacts import arrays, strict_json
 from openxla.benchmark.artifacts.strict_json import MalformedError, OtherVersionError, Record
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
@@ -180,11 +180,12 @@ def find(workload: Workload, *, locked: Collection[str] = frozenset()) -> Worklo
     return WorkloadArtifacts(directory=directory, manifest=manifest)
 
 
-def new_directory(workload: Workload) -> Path:
-    """Returns a fresh directory beside the final one, to be filled and given to `publish`."""
-    parent = directory_of(workload).parent
-    parent.mkdir(parents=True, exist_ok=True)
-    return Path(tempfile.mkdtemp(prefix=f".{workload.id}.", dir=parent))
+def new_directory(workload: Workload) -> AbstractContextManager[Path]:
+    """Gives an empty directory to be filled and described, which then takes the final place.
+
+    Whoever comes second replaces equal content.
+    """
+    return files.new_directory(directory_of(workload))
 
 
 def publish(
@@ -195,7 +196,7 @@ def publish(
     versions: Mapping[str, str],
     cost: WorkloadCost = _UNKNOWN_COST,
 ) -> WorkloadArtifacts:
-    """Writes the manifest of a filled directory and moves it to its place.
+    """Writes the manifest of a directory; returns what is there once the directory is in its place.
 
     Args:
       directory: from `new_directory`, with `inputs`, `truth` and `reference` in it.
@@ -221,27 +222,13 @@ def publish(
             for path in arrays.numbered(directory / kind, stem)
         },
     )
-    return put_in_place(directory, workload, manifest)
+    return describe(directory, workload, manifest)
 
 
-def put_in_place(
-    directory: Path, workload: Workload, manifest: WorkloadManifest
-) -> WorkloadArtifacts:
-    """Writes a manifest into a filled directory and moves it to the workload's place.
-
-    Whoever comes second replaces equal content.
-    """
+def describe(directory: Path, workload: Workload, manifest: WorkloadManifest) -> WorkloadArtifacts:
+    """Writes a manifest into a directory; returns what is there once that is in its place."""
     (directory / MANIFEST_FILE).write_bytes(strict_json.to_bytes(manifest))
-    directory.chmod(0o755)
-    target = directory_of(workload)
-    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
-    try:
-        if target.exists():
-            target.rename(old / target.name)
-        directory.rename(target)
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
-    return WorkloadArtifacts(directory=target, manifest=manifest)
+    return WorkloadArtifacts(directory=directory_of(workload), manifest=manifest)
 
 
 def other_versions(workload: Workload, versions: Mapping[str, str]) -> dict[str, str | None]:

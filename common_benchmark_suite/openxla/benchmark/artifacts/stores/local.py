@@ -81,7 +81,9 @@ class LocalStore(Store):
     def _path(self, name: str) -> Path:
         parts = name.split("/")
         if any(part in ("", ".", "..") for part in parts):
-            raise StoreError(f"{name!r} is not a name of an object: it would lead out of {self.url}")
+            raise StoreError(
+                f"{name!r} is not a name of an object: it would lead out of {self.url}"
+            )
         return self.directory.joinpath(*parts)
 
 
