@@ -23,7 +23,6 @@ from pathlib import Path
 import attrs
 from filelock import FileLock, Timeout
 
-from openxla.benchmark.artifacts.stores import StoreError
 from openxla.benchmark.files import link, sha256_of
 from openxla.benchmark.root import root_dir
 
@@ -137,15 +136,9 @@ class Cache:
         return removed
 
     def remove_model(self, model: str) -> None:
-        """Removes the views of a model; `collect` or `discard` then frees what nobody else uses.
-
-        Raises:
-          StoreError: there is none.
-        """
-        directory = self.directory / "models" / model
-        if "/" in model or model in ("", ".", "..") or not directory.is_dir():
-            raise StoreError(f"{self.directory} holds no artifacts of {model!r}")
-        shutil.rmtree(directory)
+        """Removes the views of a model; `discard` then frees what nobody else uses."""
+        for directory in {view.parent for view in self.views() if view.parent.name == model}:
+            shutil.rmtree(directory)
 
     def collect(self) -> Usage:
         """Removes what no view names, and what was left unfinished; returns what was freed."""
