@@ -9,19 +9,18 @@ store.py list URL [PREFIX]         prints names and sizes
 import argparse
 import contextlib
 import sys
-import tempfile
 import time
 from pathlib import Path, PurePosixPath
 
+from openxla.benchmark.artifacts.publish import digested
 from openxla.benchmark.artifacts.stores import (
     AlreadyExistsError,
-    ObjectInfo,
     Store,
     StoreError,
     Stores,
     TransientError,
 )
-from openxla.benchmark.artifacts.upload import digested
+from openxla.benchmark.files import new_file
 
 _CHUNK_BYTES = 1 << 20
 _ATTEMPTS = 4
@@ -51,8 +50,8 @@ def main() -> int:
         elif options.command == "sync":
             fetch_missing(store, options.prefix, options.directory, options.suffix)
         else:
-            for found in store.list(options.prefix):
-                print(f"{found.size_bytes:>12}  {found.name}")
+            for name, size_bytes in store.sizes(options.prefix).items():
+                print(f"{size_bytes:>12}  {name}")
     except (StoreError, OSError) as error:
         print(f"store: {error}", file=sys.stderr)
         return 1
@@ -77,12 +76,12 @@ def fetch_missing(store: Store, prefix: str, directory: Path, suffix: str) -> No
     """Fetches the objects that a folder has not, each under its name there.
 
     Raises:
-      StoreError: one can not be fetched; those before it stay.
+      StoreError: one cannot be fetched; those before it stay.
     """
-    found = [info for info in store.list(prefix) if info.name.endswith(suffix)]
-    missing = [info for info in found if not path_of(directory, info.name).is_file()]
-    for info in missing:
-        fetch(store, info, path_of(directory, info.name))
+    found = {name: size for name, size in store.sizes(prefix).items() if name.endswith(suffix)}
+    missing = [name for name in found if not path_of(directory, name).is_file()]
+    for name in missing:
+        fetch(store, name, found[name], path_of(directory, name))
     print(f"{len(found)} below {store.url}/{prefix}, {len(missing)} of them new")
 
 
@@ -98,7 +97,7 @@ def path_of(directory: Path, name: str) -> Path:
     return directory.joinpath(*parts)
 
 
-def fetch(store: Store, info: ObjectInfo, path: Path) -> None:
+def fetch(store: Store, name: str, size_bytes: int, path: Path) -> None:
     """Fetches an object; the file has its name only when it is whole.
 
     Raises:
@@ -107,19 +106,12 @@ def fetch(store: Store, info: ObjectInfo, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     for attempt in range(_ATTEMPTS):
         try:
-            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-                temporary = Path(file.name)
-                try:
-                    with store.open(info.name) as body:
-                        while piece := body.read(_CHUNK_BYTES):
-                            file.write(piece)
-                    file.close()
-                    if temporary.stat().st_size != info.size_bytes:
-                        raise TransientError(f"{store.url_of(info.name)} ended early")
-                    temporary.chmod(0o644)
-                    temporary.replace(path)
-                finally:
-                    temporary.unlink(missing_ok=True)
+            with new_file(path) as temporary, store.open(name) as body:
+                with temporary.open("wb") as file:
+                    while piece := body.read(_CHUNK_BYTES):
+                        file.write(piece)
+                if temporary.stat().st_size != size_bytes:
+                    raise TransientError(f"{store.url_of(name)} ended early")
             return
         except TransientError:
             if attempt + 1 == _ATTEMPTS:

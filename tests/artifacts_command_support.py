@@ -2,19 +2,22 @@
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import attrs
 from artifact_support import DATE
 from fault_server import FaultServer
+from msgspec.structs import replace
 
+from openxla.benchmark.artifacts import installing, workload_store
 from openxla.benchmark.artifacts import manifest as manifests
-from openxla.benchmark.artifacts import published_checkpoint, published_workload, workload_store
 from openxla.benchmark.artifacts.lock_file import LockedModel, locked
 from openxla.benchmark.artifacts.manifest import MANIFEST_FILE, ArtifactFile, Manifest
+from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 from openxla.benchmark.def_types import BenchmarkCase
+from openxla.benchmark.files import sha256_of
 from openxla.benchmark.workloads import workload_of
 
 Change = Callable[[dict[str, Any]], None]
@@ -31,24 +34,64 @@ def publication(case: BenchmarkCase, directory: Path, change: Change | None = No
     artifacts = workload_store.find(workload_of(case))
     assert artifacts is not None
     directory.mkdir(parents=True)
-    entries = published_workload.add_to(directory, artifacts)
+    entries = add_workload(directory, artifacts)
     if change is not None:
         (entry,) = (item for item in entries if item.artifact_type == "workload")
         document = json.loads((directory / entry.path).read_text())
         change(document)
         (directory / entry.path).write_text(json.dumps(document))
         entries = [_described_anew(directory, item) for item in entries]
-    checkpoint = published_checkpoint.directory_of(case)
+    checkpoint = installing.checkpoint_directory_of(case)
     if checkpoint is not None and checkpoint.is_dir():
-        entries += published_checkpoint.add_to(directory, checkpoint, date=DATE)
+        entries += add_checkpoint(directory, checkpoint)
     manifests.write(directory, Manifest(model=case.model.name, files=tuple(entries)))
     return directory
+
+
+def add_workload(directory: Path, artifacts: WorkloadArtifacts) -> list[ArtifactFile]:
+    """Copies a workload's files into a directory, with what is said of them."""
+    types = {"inputs": "inputs", "truth": "truth", "reference": "outputs"}
+    folder = directory / "workloads" / artifacts.directory.name
+    kinds = {folder / name: types[name.partition("/")[0]] for name in artifacts.digests}
+    for path in kinds:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(artifacts.directory / path.relative_to(folder), path)
+    (folder / "workload.json").write_text(json.dumps(document_of(artifacts)))
+    kinds[folder / "workload.json"] = "workload"
+    return [
+        described(directory, path, kind, artifacts.manifest.date) for path, kind in kinds.items()
+    ]
+
+
+def document_of(artifacts: WorkloadArtifacts) -> dict[str, Any]:
+    """Returns what is published of a workload as a file of the type `workload`."""
+    document = json.loads((artifacts.directory / MANIFEST_FILE).read_text())
+    document.pop("fetched", None)
+    return document
+
+
+def add_checkpoint(directory: Path, checkpoint: Path) -> list[ArtifactFile]:
+    """Copies a checkpoint into a directory."""
+    shutil.copytree(checkpoint, directory / "checkpoint")
+    paths = sorted(path for path in (directory / "checkpoint").rglob("*") if path.is_file())
+    return [described(directory, path, "checkpoint", DATE) for path in paths]
+
+
+def described(directory: Path, path: Path, kind: str, date: str) -> ArtifactFile:
+    return ArtifactFile(
+        path=path.relative_to(directory).as_posix(),
+        artifact_type=kind,
+        sha256=sha256_of(path),
+        size_bytes=path.stat().st_size,
+        producers={},
+        date=date,
+    )
 
 
 def _described_anew(directory: Path, entry: ArtifactFile) -> ArtifactFile:
     content = (directory / entry.path).read_bytes()
     sha256 = hashlib.sha256(content).hexdigest()
-    return attrs.evolve(entry, sha256=sha256, size_bytes=len(content))
+    return replace(entry, sha256=sha256, size_bytes=len(content))
 
 
 def serve(server: FaultServer, directory: Path) -> LockedModel:

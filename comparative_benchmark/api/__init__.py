@@ -86,7 +86,7 @@ def run(
     for option, value in options.items():
         arguments += _spelled(option, value)
     parsed = _parser().parse_args(arguments)
-    command = ["comparative_benchmark.run", *arguments]
+    command = ["comparative_benchmark.runs", *arguments]
     measured = measure(parsed, _Teller(progress), command=command)
     return Results(read_document(path), path=path, baseline=measured.baseline)
 
@@ -147,7 +147,7 @@ class _Parser(Parser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="comparative_benchmark.run", add_help=False)
+    parser = _Parser(prog="comparative_benchmark.runs", add_help=False)
     parser.add_argument(*spellings("--backend"), required=True)
     add_run_options(parser)
     add_sampling_options(parser)

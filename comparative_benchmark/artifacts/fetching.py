@@ -9,8 +9,7 @@ from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_MISSING, EX
 from comparative_benchmark.terminal.streams import without_secrets
 from openxla.benchmark.artifacts import fetch as fetching
 from openxla.benchmark.artifacts import lock_file
-from openxla.benchmark.artifacts.fetch import FetchError, FetchOptions, Source
-from openxla.benchmark.artifacts.fetch_options import FetchedModel
+from openxla.benchmark.artifacts.fetch import FetchedModel, FetchError, FetchOptions, Source
 from openxla.benchmark.artifacts.progress import human_bytes
 
 

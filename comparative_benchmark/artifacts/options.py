@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
       UsageError: a store, a file or the user's own words stood in the way; the message says which
         and what to do next.
     """
-    from openxla.benchmark.artifacts.stores.errors import StoreError
+    from openxla.benchmark.artifacts.stores import StoreError
 
     if getattr(options, "root_dir", None):
         os.environ[ROOT_DIR_VARIABLE] = str(options.root_dir.absolute())

@@ -1,11 +1,11 @@
 """Digests of what runs read: workloads and checkpoints under the root directory."""
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from openxla.benchmark.files import sha256_of
 from openxla.benchmark.root import root_dir
 
 _MANIFEST = "manifest.json"
@@ -41,9 +41,7 @@ def _matches(path: Path, facts: Mapping[str, Any] | None) -> bool:
     if facts is None:
         return False
     try:
-        if path.stat().st_size != facts.get("size_bytes"):
-            return False
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest() == facts.get("sha256")
+        same_size = path.stat().st_size == facts.get("size_bytes")
+        return same_size and sha256_of(path) == facts.get("sha256")
     except OSError:
         return False

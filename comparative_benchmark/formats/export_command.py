@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from comparative_benchmark.formats.registry import exporter
 from comparative_benchmark.formats.result import FormatError, Result
 from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.terminal.options import EXIT_MISSING, EXIT_OK, UsageError
+from openxla.benchmark.files import write_atomically
 
 _LATEST = "latest"
 _STANDARD_OUTPUT = "-"
@@ -79,7 +79,7 @@ def write(exported: Exported, output: str) -> list[Path]:
     path = Path(output)
     if path.is_dir():
         raise UsageError(f"{output} is a directory; name a file in it")
-    _write(path, exported.files[""])
+    write_atomically(path, exported.files[""])
     return [path]
 
 
@@ -90,25 +90,9 @@ def _write_directory(exported: Exported, output: str) -> list[Path]:
     paths = []
     for name, content in exported.files.items():
         path = directory / name
-        _write(path, content)
+        write_atomically(path, content)
         paths.append(path)
     return paths
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    prefix = f".{path.name}."
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=prefix, delete=False) as file:
-        temporary = Path(file.name)
-        try:
-            file.write(content)
-            file.close()
-            # Temporary files are their owner's alone; results are for everyone.
-            temporary.chmod(0o644)
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
 
 
 def _read(paths: Sequence[Path]) -> tuple[list[Result], list[str]]:

@@ -3,9 +3,7 @@
 import argparse
 import contextlib
 import json
-import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
@@ -20,6 +18,7 @@ from comparative_benchmark.terminal.options import (
     EXIT_WRONG,
     UsageError,
 )
+from openxla.benchmark.files import new_file
 
 try:
     from comparative_benchmark.history import issue, output, queries, regressions
@@ -219,17 +218,7 @@ def _text_output(path: Path | None) -> Iterator[IO[str]]:
 def _replacing(path: Path) -> Iterator[Path]:
     """Gives a path beside the file, which takes the file's place at the end."""
     try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with new_file(path) as temporary:
+            yield temporary
     except OSError as error:
         raise UsageError(f"{path} can not be written: {error}") from error
-    os.close(descriptor)
-    temporary = Path(name)
-    try:
-        yield temporary
-        # mkstemp makes files that only their owner reads; results are for everyone.
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except OSError as error:
-        raise UsageError(f"{path} can not be written: {error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)

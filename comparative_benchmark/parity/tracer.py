@@ -154,7 +154,7 @@ class _Pair:
         cases = {**row.others, **row.cases}
         others = [case for framework, case in cases.items() if framework is not suspect]
         found = artifacts.get(row.workload.digest)
-        producer = found.manifest["producer"]["module_path"] if found else None
+        producer = found.manifest.producer.module_path if found else None
         made = [case for case in others if case.model.model_impl.module_path == producer]
         seen = [case for case in others if _framework(case) in RECORDERS]
         return cls(

@@ -3,7 +3,6 @@
 import argparse
 import datetime
 import functools
-import os
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from comparative_benchmark.report.inputs import ReportError
 from comparative_benchmark.report.summary import summarize
 from comparative_benchmark.report.trend_sources import open_trends
 from comparative_benchmark.terminal.options import EXIT_OK, UsageError
+from openxla.benchmark.files import write_atomically
 
 _STDOUT = "-"
 
@@ -73,11 +73,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _write(path: Path, text: str) -> None:
     """Writes a file whole or not at all: a reader never sees half of a page."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(text, encoding="utf-8", errors="backslashreplace")
-        draft.replace(path)
+        write_atomically(path, text.encode(errors="backslashreplace"))
     except OSError as error:
-        draft.unlink(missing_ok=True)
         raise ReportError(f"{path} can not be written: {error}") from error

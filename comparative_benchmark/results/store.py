@@ -9,7 +9,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -23,6 +23,8 @@ from comparative_benchmark.results.record import (
     Run,
     Trigger,
 )
+from openxla.benchmark import files
+from openxla.benchmark.files import new_file
 
 _LOCK_TIMEOUT_S = 60.0
 
@@ -96,8 +98,8 @@ class ResultsFile:
         # Where the OpenXLA suite's readers look; it knew one run a file.
         document["trigger"] = latest["trigger"]
         document["execution_environment"] = latest["execution_environment"]
-        with _replacing(self.path) as file:
-            file.write(_encode_document(document))
+        with new_file(self.path) as temporary:
+            temporary.write_bytes(_encode_document(document))
 
     def _plain(self) -> dict[str, Any]:
         """Returns a valid file as it is, with what later versions may have added to it."""
@@ -136,7 +138,7 @@ def _append_line(path: Path, line: bytes) -> bool:
         if tail != _END or before not in (b"[", b"}"):
             return False
         old.seek(0)
-        with _replacing(path) as new:
+        with new_file(path) as temporary, temporary.open("w+b") as new:
             shutil.copyfileobj(old, new, length=1 << 20)
             new.seek(-len(_END), os.SEEK_END)
             new.write((b",\n" if before == b"}" else b"\n") + line + _END)
@@ -170,22 +172,4 @@ def write_atomically(path: Path, document: Mapping[str, Any]) -> None:
     Raises:
       OSError: the folder or the file cannot be written; an old file is as it was.
     """
-    with _replacing(path) as file:
-        file.write(_encode(dict(document)) + b"\n")
-
-
-@contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """Gives a new file, which takes the name when all is written and synced."""
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        # mkstemp makes files that only their owner reads; results are for everyone.
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    files.write_atomically(path, _encode(dict(document)) + b"\n")

@@ -1,7 +1,6 @@
 """The ceilings of this machine: measured by `cbs doctor --ceilings`, kept for all later results."""
 
 import json
-import os
 import platform
 import re
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from comparative_benchmark.roofline.roofline import (
     share_of_roof,
 )
 from openxla.benchmark import devices
+from openxla.benchmark.files import write_atomically
 from openxla.benchmark.root import root_dir
 
 __all__ = [
@@ -114,10 +114,7 @@ def load_ceilings(
 def save_ceilings(ceilings: Ceilings) -> Path:
     """Writes the ceilings, whole or not at all, and returns where."""
     path = ceilings_path(ceilings.threads, ceilings.cpu_model, ceilings.gpu)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(f".{os.getpid()}.tmp")
-    draft.write_text(json.dumps(attrs.asdict(ceilings), indent=2) + "\n", encoding="utf-8")
-    draft.replace(path)
+    write_atomically(path, json.dumps(attrs.asdict(ceilings), indent=2) + "\n")
     return path
 
 

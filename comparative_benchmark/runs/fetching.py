@@ -13,15 +13,13 @@ import attrs
 from comparative_benchmark.runs.programs import program_of, types_for
 from comparative_benchmark.runs.published_program import Program
 from comparative_benchmark.runs.trial import Trial
-from openxla.benchmark.artifacts import lock_file, published_checkpoint, published_workload
+from openxla.benchmark.artifacts import installing, lock_file
 from openxla.benchmark.artifacts import manifest as manifests
 from openxla.benchmark.artifacts.cache import Cache
-from openxla.benchmark.artifacts.fetch import FetchError, FetchOptions, Source, fetch
-from openxla.benchmark.artifacts.fetch_options import FetchedModel
+from openxla.benchmark.artifacts.fetch import FetchedModel, FetchError, FetchOptions, Source, fetch
+from openxla.benchmark.artifacts.installing import CHECKPOINT_TYPE, WORKLOAD_TYPES
 from openxla.benchmark.artifacts.lock_file import LockedModel
 from openxla.benchmark.artifacts.progress import Progress, human_bytes
-from openxla.benchmark.artifacts.published_checkpoint import CHECKPOINT_TYPE
-from openxla.benchmark.artifacts.published_workload import WORKLOAD_TYPES
 from openxla.benchmark.artifacts.stores import StoreError
 from openxla.benchmark.artifacts.workload_store import ArtifactError, WorkloadArtifacts
 from openxla.benchmark.def_types import BenchmarkCase
@@ -83,7 +81,7 @@ class Fetching:
         for trial, lacks_workload in trials:
             if self.is_locked(trial.case):
                 types = WORKLOAD_TYPES if lacks_workload else frozenset()
-                if published_checkpoint.is_missing(trial.case):
+                if installing.lacks_checkpoint(trial.case):
                     types |= {CHECKPOINT_TYPE}
                 if self._programs:
                     types |= types_for(trial)
@@ -102,11 +100,11 @@ class Fetching:
         Raises:
           ArtifactError: it can not be had, or is another one.
         """
-        if not published_checkpoint.is_missing(trial.case):
+        if not installing.lacks_checkpoint(trial.case):
             return
         if (found := self._fetched_model(trial.case)) is not None:
             url = self.locks[trial.case.model.name].url
-            published_checkpoint.install(found, url=url, case=trial.case)
+            installing.install_checkpoint(found, url=url, case=trial.case)
 
     def install(self, trial: Trial) -> WorkloadArtifacts | None:
         """Puts inputs, truth and reference of a trial into their place.
@@ -122,7 +120,7 @@ class Fetching:
         if (found := self._fetched_model(case)) is None:
             return None
         url = self.locks[case.model.name].url
-        installed = published_workload.install(found, url=url, case=case, workload=trial.workload)
+        installed = installing.install_workload(found, url=url, case=case, workload=trial.workload)
         if installed is None:
             self._announce(
                 f"{trial.workload.label}: nothing that is locked at {url} is of these inputs and "

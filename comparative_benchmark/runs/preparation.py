@@ -5,7 +5,6 @@ before the first trial, so that it neither disturbs a measurement nor counts tow
 one. It is made on the CPU, whatever is measured.
 """
 
-import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -151,8 +150,7 @@ class Preparation:
         self._announce(f"inputs and truth of {workload.label}")
         backend, environment = _reference_backend(trial)
         session = self._session_for(backend, environment)
-        directory = workload_store.new_directory(workload)
-        try:
+        with workload_store.new_directory(workload) as directory:
             answer = session.call(
                 "prepare",
                 module_path=case.model.model_impl.module_path,
@@ -171,8 +169,6 @@ class Preparation:
                 versions=answer["versions"],
                 cost=WorkloadCost(**answer["cost"]),
             )
-        finally:
-            shutil.rmtree(directory, ignore_errors=True)
 
     def _session_for(
         self, backend: BackendInfo, environment: Environment | None

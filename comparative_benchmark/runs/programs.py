@@ -6,7 +6,7 @@ from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.published_program import Program
 from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.runs.trial import Trial
-from openxla.benchmark.artifacts.fetch_options import FetchedModel
+from openxla.benchmark.artifacts.fetch import FetchedModel
 from openxla.benchmark.workloads import generated_tokens
 
 

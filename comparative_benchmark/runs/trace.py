@@ -10,13 +10,14 @@ Format: "Trace Event Format", Google 2016 (JSON object form; complete and metada
 """
 
 import json
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import attrs
+
+from openxla.benchmark.files import write_atomically
 
 COMMAND, PHASE, PAUSE = "command", "phase", "pause"
 
@@ -114,10 +115,7 @@ class Timeline:
             "displayTimeUnit": "ms",
             "otherData": {"clock": "CLOCK_MONOTONIC"},
         }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-        partial.write_text(json.dumps(document, allow_nan=False), encoding="utf-8")
-        partial.replace(path)
+        write_atomically(path, json.dumps(document, allow_nan=False))
 
 
 class ProcessTrack:

@@ -4,10 +4,10 @@ import json
 import subprocess
 import sys
 
-import attrs
 import pytest
 from artifacts_command_support import publication, serve
 from fault_server import Fault, fault_server
+from msgspec.structs import replace
 from tests_support import Run, cbs_command, run_cbs
 
 from openxla.benchmark.artifacts import lock_file, workload_store
@@ -257,7 +257,7 @@ def test_another_file_than_the_locked_one_is_refused(machine, server, lock):
 def test_no_network_is_one_sentence_with_the_way_out(machine, lock, locks):
     with fault_server() as closed:
         url = f"{closed.url}/{MODEL}"
-    lock_file.update(locks / "toys.json", {MODEL: attrs.evolve(lock, url=url)})
+    lock_file.update(locks / "toys.json", {MODEL: replace(lock, url=url)})
     refused(machine.run(*ONE), url, "given up after 3 attempts", "--generate-artifacts")
 
 

@@ -2,14 +2,15 @@
 
 import json
 
-import attrs
 import pytest
 from artifact_support import content, make_model, serve_model
 from fault_server import Fault, fault_server
+from msgspec.structs import replace
 
 from comparative_benchmark.artifacts.screen import Screen
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.runs.fetching import Occasionally
+from openxla.benchmark.artifacts import download as downloading
 from openxla.benchmark.artifacts import fetch as fetching
 from openxla.benchmark.artifacts import lock_file
 from openxla.benchmark.artifacts.cache import Cache
@@ -301,8 +302,8 @@ def test_no_network_is_one_sentence(cbs, server, lock_models, monkeypatch):
     lock = serve_model(server, FILES)
     with fault_server() as closed:
         url = f"{closed.url}/MODEL"
-    lock_models({"MODEL": attrs.evolve(lock, url=url)})
-    monkeypatch.setattr(fetching.FetchOptions, "transfer", _impatient())
+    lock_models({"MODEL": replace(lock, url=url)})
+    monkeypatch.setattr(downloading.time, "sleep", lambda _: None)
     code, _, err = cbs("artifacts", "fetch")
     assert code == 1
     assert url in err
@@ -382,12 +383,3 @@ def test_a_run_tells_of_progress_now_and_then():
     listener(HALF)
     listener(HALF)
     assert told == ["published artifacts: 1/2 files, 3 MiB of 6 MiB, 1 MiB/s, 3 s left"]
-
-
-def _impatient():
-    original = fetching.FetchOptions.transfer
-
-    def transfer(self, deadline, meter):
-        return original(attrs.evolve(self, backoff_s=0.01), deadline, meter)
-
-    return transfer

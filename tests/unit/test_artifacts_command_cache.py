@@ -10,6 +10,7 @@ from comparative_benchmark.cli import command as cli
 from openxla.benchmark.artifacts import cache as caching
 from openxla.benchmark.artifacts import lock_file
 from openxla.benchmark.artifacts.cache import Cache
+from openxla.benchmark.files import sha256_of
 
 SHARED, OWN_A, OWN_B = content(50_000, 1), content(20_000, 2), content(10_000, 3)
 
@@ -155,14 +156,20 @@ def test_rm_of_what_is_not_there_says_what_is(cbs, two_models):
     assert len(listed(cbs)["models"]) == 2
 
 
+def keep(cache, content):
+    path = cache.directory / "content"
+    path.write_bytes(content)
+    cache.keep(path, sha256_of(path))
+
+
 def test_gc_keeps_models_and_what_is_young(cbs, two_models):
-    two_models.keep_bytes(b"of nobody")
+    keep(two_models, b"of nobody")
     assert cbs("gc")[1].startswith("0 objects")
     assert listed(cbs)["usage"]["objects"]["files"] == 6
 
 
 def test_gc_frees_what_no_model_names(cbs, two_models, monkeypatch):
-    two_models.keep_bytes(b"of nobody")
+    keep(two_models, b"of nobody")
     later = caching.time.time() + 7200
     monkeypatch.setattr(caching.time, "time", lambda: later)
     dry = cbs("gc", "--dry-run")

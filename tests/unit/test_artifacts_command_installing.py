@@ -7,22 +7,16 @@ import attrs
 import numpy as np
 import pytest
 from artifact_support import DATE
-from artifacts_command_support import publication
+from artifacts_command_support import document_of, publication
 
-from openxla.benchmark.artifacts import (
-    arrays,
-    packing,
-    published_checkpoint,
-    published_workload,
-    workload_store,
-)
+from openxla.benchmark.artifacts import archives, arrays, installing, workload_store
 from openxla.benchmark.artifacts import manifest as manifests
 from openxla.benchmark.artifacts.cache import Cache
 from openxla.benchmark.artifacts.fetch import Source, fetch
 from openxla.benchmark.artifacts.manifest import ArtifactFile, Manifest
-from openxla.benchmark.artifacts.published_files import sha256_of
 from openxla.benchmark.artifacts.workload_store import ArtifactError
 from openxla.benchmark.comparative_suite import catalog
+from openxla.benchmark.files import sha256_of
 from openxla.benchmark.models import architectures, checkpoints
 from openxla.benchmark.workloads import workload_of
 
@@ -41,13 +35,13 @@ BERT_PT = default("BERT_TINY_FP32_PT_32XI32_BATCH1")
 def make(case=BERT, versions=None):
     """Makes a workload's artifacts without the model: what they hold is of no interest here."""
     workload = workload_of(case)
-    directory = workload_store.new_directory(workload)
-    arrays.save_all(directory / "inputs", "input", [np.arange(8), np.arange(3.0)])
-    arrays.save_all(directory / "truth", "output", [np.linspace(0, 1, 8)])
-    arrays.save_all(directory / "reference", "output", [np.linspace(0, 1, 8, dtype=np.float32)])
-    return workload_store.publish(
-        directory, workload=workload, case=case, versions=versions or {"numpy": np.__version__}
-    )
+    with workload_store.new_directory(workload) as directory:
+        arrays.save_all(directory / "inputs", "input", [np.arange(8), np.arange(3.0)])
+        arrays.save_all(directory / "truth", "output", [np.linspace(0, 1, 8)])
+        arrays.save_all(directory / "reference", "output", [np.linspace(0, 1, 8, dtype=np.float32)])
+        return workload_store.publish(
+            directory, workload=workload, case=case, versions=versions or {"numpy": np.__version__}
+        )
 
 
 def wipe(monkeypatch, tmp_path):
@@ -61,7 +55,7 @@ def fetched_from(directory):
 
 
 def install(directory, case=BERT):
-    return published_workload.install(
+    return installing.install_workload(
         fetched_from(directory), url="gs://x/M", case=case, workload=workload_of(case)
     )
 
@@ -98,8 +92,8 @@ def test_archives_serve_as_well_as_files(tmp_path, monkeypatch):
         ("truth_npy.tgz", "truth", "output"),
     ):
         paths = arrays.numbered(made.directory / kind, stem)
-        packing.pack(directory / name, {path.name: path for path in paths})
-    document = json.loads(published_workload.document(made))
+        archives.pack(directory / name, {path.name: path for path in paths})
+    document = document_of(made)
     del document["date"]
     (directory / "workload.json").write_text(json.dumps(document))
     types = {"inputs_npy.tgz": "inputs", "outputs_npy.tgz": "outputs", "truth_npy.tgz": "truth"}
@@ -166,7 +160,7 @@ def test_inputs_that_were_not_published_are_nothing(tmp_path, monkeypatch):
     wipe(monkeypatch, tmp_path)
     other = attrs.evolve(BERT, name=BERT.name.replace("MODEL_DEFAULT", "SHORT"))
     workload = attrs.evolve(workload_of(BERT), digest="cd" * 32)
-    found = published_workload.install(
+    found = installing.install_workload(
         fetched_from(directory), url="u", case=other, workload=workload
     )
     assert found is None
@@ -247,7 +241,7 @@ def checkpoint():
 
 
 def install_checkpoint(directory, case=BERT):
-    return published_checkpoint.install(fetched_from(directory), url="gs://x/M", case=case)
+    return installing.install_checkpoint(fetched_from(directory), url="gs://x/M", case=case)
 
 
 def files_of(directory):
@@ -261,13 +255,13 @@ def test_a_checkpoint_comes_to_where_models_look(tmp_path, monkeypatch, checkpoi
     directory = publication(BERT, tmp_path / "M")
     if packed:
         directory = tmp_path / "packed"
-        packing.pack_directory(directory / "checkpoint.tgz", checkpoint)
+        archives.pack_directory(directory / "checkpoint.tgz", checkpoint)
         write_manifest(directory, {"checkpoint.tgz": "checkpoint"})
     wipe(monkeypatch, tmp_path)
-    assert published_checkpoint.is_missing(BERT)
+    assert installing.lacks_checkpoint(BERT)
     target = install_checkpoint(directory)
     assert files_of(target) == due
-    assert not published_checkpoint.is_missing(BERT)
+    assert not installing.lacks_checkpoint(BERT)
     architecture = architectures.get("bert")
     monkeypatch.setattr(checkpoints, "write_weights", lambda *_, **__: pytest.fail("made again"))
     parameters = architecture.complete(BERT.model.model_parameters)
@@ -282,7 +276,7 @@ def test_a_checkpoint_of_another_seed_is_refused(tmp_path, monkeypatch, checkpoi
     wipe(monkeypatch, tmp_path)
     with pytest.raises(ArtifactError, match=r"seed is 7.*has 0"):
         install_checkpoint(directory)
-    assert published_checkpoint.is_missing(BERT)
+    assert installing.lacks_checkpoint(BERT)
 
 
 def test_weights_that_are_not_what_the_checkpoint_says(tmp_path, monkeypatch, checkpoint):
@@ -292,9 +286,9 @@ def test_weights_that_are_not_what_the_checkpoint_says(tmp_path, monkeypatch, ch
     wipe(monkeypatch, tmp_path)
     with pytest.raises(ArtifactError, match=r"model\.safetensors of the checkpoint"):
         install_checkpoint(directory)
-    assert published_checkpoint.is_missing(BERT)
+    assert installing.lacks_checkpoint(BERT)
 
 
 def test_a_model_without_architecture_has_no_checkpoint():
-    assert published_checkpoint.directory_of(PRIVATE) is None
-    assert not published_checkpoint.is_missing(PRIVATE)
+    assert installing.checkpoint_directory_of(PRIVATE) is None
+    assert not installing.lacks_checkpoint(PRIVATE)

@@ -12,17 +12,17 @@ import attrs
 import pytest
 from artifact_support import content, serve_model
 from fault_server import Fault, fault_server, flipped
+from msgspec.structs import replace
 
 from openxla.benchmark.artifacts import download as downloading
 from openxla.benchmark.artifacts.cache import Cache
-from openxla.benchmark.artifacts.download import Wanted, download
+from openxla.benchmark.artifacts.download import Transfer, Wanted, download
 from openxla.benchmark.artifacts.fetch import FetchError, FetchOptions, Source, fetch
 from openxla.benchmark.artifacts.progress import Meter
 from openxla.benchmark.artifacts.stores import (
     AccessDeniedError,
     AlreadyExistsError,
     DamagedError,
-    Deadline,
     DeadlineError,
     NoSpaceError,
     NotFoundError,
@@ -266,9 +266,9 @@ def test_a_download_keeps_to_the_deadline_by_itself(server, cache):
     data = content(60)
     server.put("x", data)
     server.always["/x"] = Fault(kind="drip", drip_s=0.05)
-    deadline = Deadline(0.6)
+    stores = Stores(attrs.evolve(OPTIONS, deadline_s=0.6))
     wanted = Wanted(
-        store=Stores(OPTIONS.store_options(deadline)).at(server.url),
+        store=stores.at(server.url),
         name="x",
         sha256=hashlib.sha256(data).hexdigest(),
         size_bytes=60,
@@ -276,7 +276,7 @@ def test_a_download_keeps_to_the_deadline_by_itself(server, cache):
     meter = Meter(total_bytes=60, total_files=1)
     started = time.monotonic()
     with pytest.raises(DeadlineError, match=r"/x: not done within 0\.6 s"):
-        download(wanted, cache, OPTIONS.transfer(deadline, meter))
+        download(wanted, cache, Transfer(OPTIONS, stores.deadline, meter))
     assert time.monotonic() - started < 2.0, "all of it takes 3 s"
     assert 0 < cache.partial_path(wanted.sha256).stat().st_size < 60
 
@@ -284,7 +284,7 @@ def test_a_download_keeps_to_the_deadline_by_itself(server, cache):
 def test_nobody_listening_is_given_up(server, cache):
     lock = serve_model(server, {"x.bin": DATA})
     url = "http://127.0.0.1:9/MODEL"
-    source = Source.locked(attrs.evolve(lock, url=url))
+    source = Source.locked(replace(lock, url=url))
     with pytest.raises(FetchError, match=r"127\.0\.0\.1:9/MODEL/manifest\.json: no answer"):
         fetch([source], cache=cache, options=OPTIONS)
 

@@ -85,6 +85,9 @@ STAGES = [
     ("locked", 2),
     ("chunk", 13),
     ("stored", 2),
+    ("locked", 3),
+    ("chunk", 14),
+    ("stored", 3),
     ("linked", 1),
     ("linked", 2),
 ]
@@ -112,7 +115,7 @@ def test_killed_at_every_stage_and_run_again(server, cache, capsys):
 
 def test_what_a_killed_process_left_is_continued(server, cache):
     lock = serve_model(server, FILES)
-    process = start(cache, lock.url, "chunk", 8)
+    process = start(cache, lock.url, "chunk", 9)
     process.communicate(timeout=40)
     digest = hashlib.sha256(FILES["model.mlir"]).hexdigest()
     left = cache.partial_path(digest).stat().st_size

@@ -23,16 +23,15 @@ from openxla.benchmark.artifacts.publish import (
     ConflictError,
     PublishError,
     PublishOptions,
+    digested,
     publish,
 )
 from openxla.benchmark.artifacts.stores import (
     AlreadyExistsError,
-    Deadline,
     NotFoundError,
-    StoreOptions,
     Stores,
+    TransferOptions,
 )
-from openxla.benchmark.artifacts.upload import digested
 
 # The largest takes the resumable way, in three pieces.
 FILES = {
@@ -63,7 +62,7 @@ def made(tmp_path):
 
 
 def store(url=URL, seconds=60.0):
-    return Stores(StoreOptions(deadline=Deadline(seconds))).at(url)
+    return Stores(TransferOptions(deadline_s=seconds)).at(url)
 
 
 def local(path):
@@ -71,7 +70,7 @@ def local(path):
 
 
 def names(url=URL):
-    return [info.name for info in store(url).list()]
+    return list(store(url).sizes())
 
 
 def test_what_was_published_is_fetched(proxy, made, tmp_path):
@@ -84,10 +83,10 @@ def test_what_was_published_is_fetched(proxy, made, tmp_path):
     (model,) = fetch([Source.locked(report.lock)], cache=Cache(tmp_path / "c"), options=FETCH)
     assert {name: path.read_bytes() for name, path in model.files.items()} == FILES
     with pytest.raises(NotFoundError, match="MODEL/nothing: there is no such object"):
-        store().stat("nothing")
+        store().check("nothing", local(made / "empty"))
     with pytest.raises(NotFoundError):
         store().open("nothing")
-    assert store().stat("model.mlir").size_bytes == 17 << 20
+    assert store().sizes("model")["model.mlir"] == 17 << 20
 
 
 def test_publishing_again_is_answered_with_412_and_is_fine(proxy, made):
@@ -115,7 +114,7 @@ def test_other_content_is_refused_and_what_is_there_stays(proxy, made, tmp_path)
     other = make_model(tmp_path / "other", {**FILES, "empty": b"not empty"})
     with pytest.raises(ConflictError, match="another publication"):
         publish(other, URL, OPTIONS)
-    assert store().stat("empty").size_bytes == 0
+    assert store().sizes()["empty"] == 0
 
 
 def test_somebody_may_be_first_between_the_pieces_of_an_upload(proxy, made):

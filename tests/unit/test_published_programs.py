@@ -13,7 +13,7 @@ from comparative_benchmark.runs.environments import Environment
 from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.runs.trial import parse_competitors
 from openxla.benchmark import devices
-from openxla.benchmark.artifacts.fetch_options import FetchedModel
+from openxla.benchmark.artifacts.fetch import FetchedModel
 from openxla.benchmark.artifacts.manifest import Manifest
 from openxla.benchmark.def_types import ModelFrameworkType
 

@@ -3,11 +3,11 @@
 import json
 from concurrent.futures import ThreadPoolExecutor
 
-import attrs
 import pytest
 from artifact_support import DATE, artifact_file, manifest_of
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from openxla.benchmark.artifacts import lock_file, strict_json
 from openxla.benchmark.artifacts import manifest as manifests
@@ -15,7 +15,7 @@ from openxla.benchmark.artifacts.manifest import ExportFailure, Manifest
 from openxla.benchmark.artifacts.strict_json import MalformedError
 
 FILES = {"b/model.mlir": b"module", "a.npy": b"array"}
-MANIFEST = attrs.evolve(
+MANIFEST = replace(
     manifest_of(FILES),
     failures=(
         ExportFailure(
@@ -35,10 +35,10 @@ def parsed(found):
 
 def test_a_manifest_survives_the_round_trip_and_is_deterministic():
     assert manifests.parse(MANIFEST.to_bytes(), where="m.json") == MANIFEST
-    shuffled = attrs.evolve(
+    shuffled = replace(
         MANIFEST,
         files=tuple(
-            attrs.evolve(file, producers=dict(reversed(file.producers.items())))
+            replace(file, producers=dict(reversed(file.producers.items())))
             for file in reversed(MANIFEST.files)
         ),
     )
@@ -52,12 +52,12 @@ def test_a_manifest_survives_the_round_trip_and_is_deterministic():
 
 def test_a_file_that_was_not_run_says_so_and_others_nothing():
     first, second = MANIFEST.files
-    found = attrs.evolve(MANIFEST, files=(first, attrs.evolve(second, not_run="no such device")))
+    found = replace(MANIFEST, files=(first, replace(second, not_run="no such device")))
     written = json.loads(found.to_bytes())["files"]
     assert "not_run" not in written[0]
     assert written[1]["not_run"] == "no such device"
     assert manifests.parse(found.to_bytes(), where="m.json") == found
-    with pytest.raises(MalformedError, match="5 is no str"):
+    with pytest.raises(MalformedError, match=r"Expected `str \| null`, got `int`.*not_run"):
         parsed(changed(not_run=5))
 
 
@@ -86,22 +86,31 @@ BAD = {
     "unknown key": ({**document(), "extra": 1}, "extra"),
     "unknown key of a file": (changed(mode=7), r"files\[1\].*mode|mode.*files\[1\]"),
     "list": ([], "another kind"),
-    "model missing": ({k: v for k, v in document().items() if k != "model"}, "'model' is missing"),
-    "model with slash": ({**document(), "model": "a/b"}, "'a/b' is no name of a model"),
-    "file missing a digest": (without("sha256"), "'sha256' is missing"),
-    "short digest": (changed(sha256="ab"), r"sha256 'ab' of 'b/model.mlir' is no sha256"),
-    "digest in capitals": (changed(sha256="A" * 64), "is no sha256"),
-    "digest is a number": (changed(sha256=7), "7 is no str"),
-    "negative size": (changed(size_bytes=-1), "size_bytes -1 of 'b/model.mlir' is negative"),
-    "size is text": (changed(size_bytes="6"), "'6' is no int"),
-    "size is a fraction": (changed(size_bytes=6.0), "6.0 is no int"),
-    "size is true": (changed(size_bytes=True), "True is no int"),
+    "model missing": (
+        {k: v for k, v in document().items() if k != "model"},
+        "missing required field `model`",
+    ),
+    "model with slash": ({**document(), "model": "a/b"}, r"matching regex.*at `\$\.model`"),
+    "file missing a digest": (without("sha256"), "missing required field `sha256`"),
+    "short digest": (changed(sha256="ab"), r"matching regex.*at `\$\.files\[1\]\.sha256`"),
+    "digest in capitals": (changed(sha256="A" * 64), r"matching regex.*sha256`"),
+    "digest is a number": (
+        changed(sha256=7),
+        r"Expected `str`, got `int` - at `\$\.files\[1\]\.sha256`",
+    ),
+    "negative size": (
+        changed(size_bytes=-1),
+        r"Expected `int` >= 0 - at `\$\.files\[1\]\.size_bytes`",
+    ),
+    "size is text": (changed(size_bytes="6"), "Expected `int`, got `str`"),
+    "size is a fraction": (changed(size_bytes=6.0), "Expected `int`, got `float`"),
+    "size is true": (changed(size_bytes=True), "Expected `int`, got `bool`"),
     "traversal": (changed(path="a/../../x"), r"path 'a/../../x' leads out of its directory"),
     "absolute": (changed(path="/etc/passwd"), "is an absolute path"),
     "backslash": (changed(path="a\\b"), "backslash"),
-    "line break": (changed(path="a\nb"), "can not be printed"),
-    "null byte": (changed(path="a\0b"), "can not be printed"),
-    "lone surrogate": (changed(path="a\ud800"), "can not be printed|no valid Unicode"),
+    "line break": (changed(path="a\nb"), "cannot be printed"),
+    "null byte": (changed(path="a\0b"), "cannot be printed"),
+    "lone surrogate": (changed(path="a\ud800"), "cannot be printed"),
     "empty part": (changed(path="a//b"), "empty or begins with a dot"),
     "hidden": (changed(path="a/.b"), "begins with a dot"),
     "empty path": (changed(path=""), "empty"),
@@ -110,16 +119,19 @@ BAD = {
     "file and directory": (changed(path="a.npy/x"), "both a file and a directory"),
     "the manifest itself": (changed(path="manifest.json"), "is not for artifacts"),
     "the claim": (changed(path="claim.json"), "is not for artifacts"),
-    "type in capitals": (changed(artifact_type="TFLite"), "is no type of artifact"),
-    "date without offset": (changed(date="2026-11-21T12:00:00"), "is no date with time and offset"),
-    "no date": (changed(date="yesterday"), "is no date"),
-    "producers list": (changed(producers=["jax"]), "is no dictionary of texts"),
-    "producers of numbers": (changed(producers={"jax": 1}), "is no dictionary of texts"),
+    "type in capitals": (changed(artifact_type="TFLite"), r"matching regex.*artifact_type`"),
+    "date without offset": (
+        changed(date="2026-11-21T12:00:00"),
+        "is not a date with time and offset",
+    ),
+    "no date": (changed(date="yesterday"), "is not a date"),
+    "producers list": (changed(producers=["jax"]), r"Expected `object`.*\.producers`"),
+    "producers of numbers": (changed(producers={"jax": 1}), r"Expected `str`.*\.producers"),
     "files is a dictionary": ({**document(), "files": {"a": 1}}, "files"),
     "files is text": ({**document(), "files": "ab"}, "files"),
     "failure without reason": (
         {**document(), "failures": [{"artifact_type": "x", "producers": {}, "date": DATE}]},
-        "'reason' is missing",
+        "missing required field `reason`",
     ),
 }
 
@@ -134,13 +146,13 @@ def test_malformed_manifests_are_refused_with_the_entry(name):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"", "is no JSON"),
-        (b"{", "is no JSON"),
-        (b"\xff\xfe", "is no JSON"),
-        (b"[" * 100_000, "is no JSON"),
+        (b"", "is not JSON"),
+        (b"{", "is not JSON"),
+        (b"\xff\xfe", "is not JSON"),
+        (b"[" * 100_000, "is not JSON"),
         (b'{"manifest_version": 1, "manifest_version": 1}', "'manifest_version' is there twice"),
-        (MANIFEST.to_bytes()[:-10], "is no JSON"),
-        (b" " * (manifests.MOST_MANIFEST_BYTES + 1), "is longer than"),
+        (MANIFEST.to_bytes()[:-10], "is not JSON"),
+        (b" " * (strict_json.MOST_BYTES + 1), "is longer than"),
     ],
 )
 def test_what_is_no_json_is_refused(text, message):
@@ -180,10 +192,10 @@ def test_a_manifest_of_nothing_but_failures():
 
 
 def entry(model="MODEL", **fields):
-    text = attrs.evolve(manifest_of(FILES), model=model).to_bytes()
+    text = replace(manifest_of(FILES), model=model).to_bytes()
     name, found = lock_file.locked(f"https://localhost/v1/{model}", text)
     assert name == model
-    return attrs.evolve(found, **fields)
+    return replace(found, **fields)
 
 
 def test_lock_files_are_updated_and_deterministic(tmp_path):
@@ -206,7 +218,10 @@ def test_a_malformed_lock_file_is_left_as_it_is(tmp_path):
     path = tmp_path / "jax.json"
     for text, message in (
         ("{}", "lock_version None"),
-        ('{"lock_version": 1, "models": {"A": {"url": "x"}}}', "'manifest_sha256' is missing"),
+        (
+            '{"lock_version": 1, "models": {"A": {"url": "x"}}}',
+            "missing required field `manifest_sha256`",
+        ),
         ('{"lock_version": 1, "models": []}', "models"),
     ):
         path.write_text(text)
@@ -239,5 +254,5 @@ def test_the_locks_of_the_checkout_are_readable():
 
 def test_an_artifact_knows_its_fields():
     file = artifact_file("a/b", b"x")
-    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+    with pytest.raises(AttributeError):
         file.path = "c"

@@ -115,7 +115,7 @@ def test_numbers_that_judge_nothing_are_refused(save, value):
 
 
 def test_a_missing_folder_file_or_number_is_named(save, tmp_path):
-    with pytest.raises(UserInputError, match="nowhere is no directory"):
+    with pytest.raises(UserInputError, match="nowhere is not a directory"):
         user_inputs.read(tmp_path / "nowhere")
     with pytest.raises(UserInputError, match=r"no input_0.npy; it holds no such file"):
         user_inputs.read(save())
@@ -127,12 +127,12 @@ def test_a_missing_folder_file_or_number_is_named(save, tmp_path):
 def test_a_file_that_is_no_array_is_named(save, content):
     directory = save(IDS)
     (directory / "input_1.npy").write_bytes(content)
-    with pytest.raises(UserInputError, match=r"input_1.npy is no array"):
+    with pytest.raises(UserInputError, match=r"input_1.npy is not an array"):
         user_inputs.read(directory)
 
 
 def test_python_objects_are_never_unpickled(save):
-    with pytest.raises(UserInputError, match=r"input_0.npy is no array"):
+    with pytest.raises(UserInputError, match=r"input_0.npy is not an array"):
         user_inputs.read(save(np.array([{"a": 1}], dtype=object)))
 
 

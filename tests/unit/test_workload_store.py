@@ -6,6 +6,7 @@ import json
 import attrs
 import numpy as np
 import pytest
+from msgspec import to_builtins
 
 from openxla.benchmark import workloads
 from openxla.benchmark.artifacts import arrays, workload_store
@@ -31,19 +32,19 @@ COST = WorkloadCost(flops=7, flops_source="a count", bytes=9, bytes_source="anot
 
 def publish(case=BERT, versions=None, inputs=2, value=0, cost=COST):
     workload = workload_of(case)
-    directory = workload_store.new_directory(workload)
-    arrays.save_all(
-        directory / "inputs", "input", [np.arange(8) + i + value for i in range(inputs)]
-    )
-    arrays.save_all(directory / "truth", "output", [np.linspace(0, 1, 8)])
-    arrays.save_all(directory / "reference", "output", [np.linspace(0, 1, 8, dtype=np.float32)])
-    return workload_store.publish(
-        directory,
-        workload=workload,
-        case=case,
-        versions=versions or {"numpy": np.__version__},
-        cost=cost,
-    )
+    with workload_store.new_directory(workload) as directory:
+        arrays.save_all(
+            directory / "inputs", "input", [np.arange(8) + i + value for i in range(inputs)]
+        )
+        arrays.save_all(directory / "truth", "output", [np.linspace(0, 1, 8)])
+        arrays.save_all(directory / "reference", "output", [np.linspace(0, 1, 8, dtype=np.float32)])
+        return workload_store.publish(
+            directory,
+            workload=workload,
+            case=case,
+            versions=versions or {"numpy": np.__version__},
+            cost=cost,
+        )
 
 
 def find(case=BERT):
@@ -76,11 +77,11 @@ def test_what_was_published_is_found(root):
 
 def test_the_manifest_says_who_made_what_of_what():
     manifest = publish().manifest
-    assert manifest["producer"]["benchmark_name"] == BERT.name
-    assert manifest["producer"]["versions"] == {"numpy": np.__version__}
-    assert manifest["workload"]["digest"] == workload_of(BERT).digest
+    assert manifest.producer.benchmark_name == BERT.name
+    assert manifest.producer.versions == {"numpy": np.__version__}
+    assert manifest.workload["digest"] == workload_of(BERT).digest
     stored = json.loads((find().directory / "manifest.json").read_text())
-    assert stored["files"] == manifest["files"]
+    assert stored["files"] == to_builtins(manifest.files)
 
 
 def test_the_cost_of_an_iteration_is_kept():
@@ -224,6 +225,6 @@ def test_a_private_workload_does_not(versions):
 
 
 def test_a_directory_in_the_making_is_not_found():
-    directory = workload_store.new_directory(workload_of(BERT))
-    arrays.save_all(directory / "inputs", "input", [np.zeros(2)])
-    assert find() is None
+    with workload_store.new_directory(workload_of(BERT)) as directory:
+        arrays.save_all(directory / "inputs", "input", [np.zeros(2)])
+        assert find() is None

@@ -1,6 +1,5 @@
 """One artifact of one model: made in a process, read back in another, judged here."""
 
-import hashlib
 import re
 import shutil
 import time
@@ -20,6 +19,7 @@ from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.session import SessionEnded
 from openxla.benchmark import devices
 from openxla.benchmark.artifacts.workload_store import MANIFEST_FILE
+from openxla.benchmark.files import sha256_of
 
 _WORKER = "comparative_benchmark.artifacts.exporters.job"
 # Of an absolute path, all but the name of the file.
@@ -198,7 +198,7 @@ def _files(kind: Kind, directory: Path) -> tuple[MadeFile, ...]:
         faults = "; ".join(f"{what}: {', '.join(names)}" for what, names in told.items() if names)
         raise SessionEnded(Status.FAILED, "export", f"the exporter left other files: {faults}")
     return tuple(
-        MadeFile(path=name, sha256=_sha256(path), size_bytes=path.stat().st_size)
+        MadeFile(path=name, sha256=sha256_of(path), size_bytes=path.stat().st_size)
         for name, path in there.items()
     )
 
@@ -207,8 +207,3 @@ def _plain(reason: str, directory: Path) -> str:
     """Returns a reason without this machine's directories, shortened: it will be published."""
     said = reason.removeprefix("UnsupportedError: ").replace(f"{directory}/", "")
     return _DIRECTORIES.sub("", said)[:600]
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

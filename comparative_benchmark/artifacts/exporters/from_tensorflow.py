@@ -11,7 +11,7 @@ from pathlib import Path
 
 from comparative_benchmark.artifacts.exporters.job import Job, untimed
 from comparative_benchmark.backends.api import Array, UnsupportedError
-from openxla.benchmark.artifacts import archives, packing
+from openxla.benchmark.artifacts import archives
 from openxla.benchmark.def_types import TensorSpec
 from openxla.benchmark.models.preprocessing import element_type_of
 
@@ -28,7 +28,7 @@ def export_saved_model(job: Job) -> None:
     directory = job.scratch / "saved-model"
     conversion.save(job.model(), _specs(job), directory)
     (directory / _FINGERPRINT).unlink(missing_ok=True)
-    packing.pack_directory(job.directory / _SAVED_MODEL, directory, level=packing.FASTEST)
+    archives.pack_directory(job.directory / _SAVED_MODEL, directory, level=archives.FASTEST)
 
 
 def run_saved_model(job: Job) -> list[Array]:

@@ -1,16 +1,15 @@
 """Inputs, expected outputs and checkpoint of a model; no framework has a part in it."""
 
-import hashlib
 import json
 import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from comparative_benchmark.artifacts.exporters.job import Job
 from comparative_benchmark.backends.api import Array, UnsupportedError
-from openxla.benchmark.artifacts import archives, arrays, packing
+from openxla.benchmark.artifacts import archives, arrays
+from openxla.benchmark.files import sha256_of
 from openxla.benchmark.models import architectures, checkpoints
 
 _CHECKPOINT = "checkpoint"
@@ -64,7 +63,7 @@ def read_workload(job: Job) -> list[Array]:
     for kind in ("inputs", "truth", "reference"):
         for path in getattr(job, kind):
             named = files.get(f"{kind}/{path.name}", {}).get("sha256")
-            if named != _sha256(path):
+            if named != sha256_of(path):
                 raise ValueError(f"workload.json does not describe {kind}/{path.name}")
     return []
 
@@ -96,7 +95,7 @@ def read_checkpoint(job: Job) -> list[Array]:
     directory = job.find(_CHECKPOINT)
     described = json.loads((directory / checkpoints.MANIFEST_FILE).read_text(encoding="utf-8"))
     for name, facts in described["files"].items():
-        if _sha256(directory / name) != facts["sha256"]:
+        if sha256_of(directory / name) != facts["sha256"]:
             raise ValueError(f"the file {name} of the checkpoint is not what its manifest says")
     json.loads((directory / "config.json").read_text(encoding="utf-8"))
     for path in sorted(directory.glob("*.safetensors")):
@@ -108,7 +107,7 @@ def read_checkpoint(job: Job) -> list[Array]:
 
 
 def _pack(target: Path, stem: str, paths: Sequence[Path]) -> None:
-    packing.pack(target, {f"{stem}_{index}.npy": path for index, path in enumerate(paths)})
+    archives.pack(target, {f"{stem}_{index}.npy": path for index, path in enumerate(paths)})
 
 
 def _unpack(archive: Path, stem: str) -> list[Array]:
@@ -116,8 +115,3 @@ def _unpack(archive: Path, stem: str) -> list[Array]:
         target = Path(directory) / "unpacked"
         archives.unpack(archive, target)
         return [arrays.load(path) for path in arrays.numbered(target, stem)]
-
-
-def _sha256(path: Path) -> Any:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -16,7 +16,7 @@ from comparative_benchmark.xla_hlo.exported_program import (
     ExportRequest,
     InputType,
 )
-from openxla.benchmark.artifacts import archives, arrays, packing
+from openxla.benchmark.artifacts import archives, arrays
 
 WEIGHTS, ARGUMENTS = "weights_npy.tgz", "xla_arguments.json"
 _STEM = "weight"
@@ -27,7 +27,7 @@ def export_weights(job: Job) -> None:
     program = _exported(job, "stablehlo")
     paths = arrays.numbered(program.directory / "weights", _STEM)
     members = {path.name: path for path in paths}
-    packing.pack(job.directory / WEIGHTS, members, level=packing.FASTEST)
+    archives.pack(job.directory / WEIGHTS, members, level=archives.FASTEST)
     document = json.dumps({"inputs": list(program.inputs)}, sort_keys=True) + "\n"
     (job.directory / ARGUMENTS).write_text(document, encoding="utf-8")
 

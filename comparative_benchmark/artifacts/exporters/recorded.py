@@ -7,9 +7,9 @@ from typing import Any
 
 from comparative_benchmark.artifacts.exporters import kinds
 from openxla.benchmark.artifacts.manifest import Manifest
-from openxla.benchmark.artifacts.strict_json import write_atomically
 from openxla.benchmark.comparative_suite import exports
 from openxla.benchmark.def_types import Model
+from openxla.benchmark.files import write_atomically
 
 
 def entry(model: Model, manifest: Manifest) -> dict[str, Any]:

@@ -1,26 +1,38 @@
-"""Unpacking `.tgz` archives of others: plain files in one directory, within bounds, or nothing."""
+"""`.tgz` archives: those of others unpacked within bounds, or not at all; ours packed the same.
+
+Packed members come in the order of their names, with one time, owner and mode for all: the same
+content under the same names gives the same bytes. What is left to differ is the compressor: another
+version of zlib may find other, equally right bytes.
+"""
 
 import gzip
 import io
+import os
 import shutil
 import tarfile
-import tempfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import IO, Self
 
 import attrs
 import numpy as np
-from numpy.lib import format as npy_format
 
 from openxla.benchmark.artifacts.progress import human_bytes
-from openxla.benchmark.artifacts.stores.errors import StoreError
-from openxla.benchmark.artifacts.strict_json import why_no_object_name
+from openxla.benchmark.artifacts.stores import StoreError
+from openxla.benchmark.artifacts.strict_json import check_names, why_no_object_name
+from openxla.benchmark.files import new_directory, new_file
 
+# Of `gzip`: numbers of a model's outputs shrink little, whatever the level.
+COMPRESSION_LEVEL = 6
+# Weights do not shrink at all; this level only says where the archive ends, and that it is whole.
+FASTEST = 1
+_MODE = 0o644
 _PIECE_BYTES = 1 << 18
 # Long names come in headers of their own, which tarfile reads into memory before we see them.
 _MOST_HEADER_BYTES = 64 << 10
 _MAGIC_OF_NPY = b"\x93NUMPY"
+_PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE)
 
 
 class ArchiveError(StoreError):
@@ -52,22 +64,17 @@ def unpack(archive: Path, target: Path, *, limits: Limits | None = None) -> list
       ArchiveError: it is damaged, too large, holds anything but files and directories, a name
         twice, a name that leads elsewhere, or an array of Python objects.
     """
-    limits = limits or Limits()
-    target.parent.mkdir(parents=True, exist_ok=True)
     if target.exists():
         raise ArchiveError(f"{archive}: {target} exists already")
-    new = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
-        names = _unpack_into(archive, new, limits)
-        for name in names:
-            check_npy(new / name, where=f"{archive}: {name}")
-        new.chmod(0o755)
-        new.rename(target)
+        with new_directory(target) as new:
+            _unpack_into(archive, new, limits or Limits())
+            files = [path.relative_to(new) for path in new.rglob("*") if path.is_file()]
+            for name in files:
+                check_npy(new / name, where=f"{archive}: {name}")
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise ArchiveError(f"{archive} is damaged: {error or type(error).__name__}") from error
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-    return [target / name for name in sorted(names)]
+    return [target / name for name in sorted(files, key=Path.as_posix)]
 
 
 def check_npy(path: Path, *, where: str) -> None:
@@ -78,97 +85,69 @@ def check_npy(path: Path, *, where: str) -> None:
     with path.open("rb") as file:
         if file.read(len(_MAGIC_OF_NPY)) != _MAGIC_OF_NPY:
             if path.suffix == ".npy":
-                raise ArchiveError(f"{where} is no array, in spite of its name")
+                raise ArchiveError(f"{where} is not an array, in spite of its name")
             return
     try:
-        mapped = np.lib.format.open_memmap(path, mode="r")
-    except ValueError as error:
-        if _holds_objects(path):
-            raise ArchiveError(f"{where} holds Python objects, which are never read") from error
-        # An array without elements, or without dimensions, can not be mapped.
+        np.lib.format.open_memmap(path, mode="r")
+    except ValueError:
+        # Nor can an array without elements, or without dimensions, be mapped.
         try:
             np.load(path, allow_pickle=False)
-        except (ValueError, EOFError) as inner:
-            raise ArchiveError(f"{where} is a damaged array: {inner}") from inner
-    else:
-        del mapped
+        except (ValueError, EOFError) as error:
+            if "Object arrays" in str(error):
+                raise ArchiveError(f"{where} holds Python objects, which are never read") from error
+            raise ArchiveError(f"{where} is a damaged array: {error}") from error
 
 
-def _holds_objects(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            version = npy_format.read_magic(file)
-            read = (
-                npy_format.read_array_header_1_0
-                if version == (1, 0)
-                else npy_format.read_array_header_2_0
-            )
-            return bool(read(file)[2].hasobject)
-    except ValueError:
-        return False
-
-
-def _unpack_into(archive: Path, directory: Path, limits: Limits) -> list[str]:
-    names: set[str] = set()
-    directories: set[str] = set()
-    left, members = limits.total_bytes, 0
+def _unpack_into(archive: Path, directory: Path, limits: Limits) -> None:
+    left = limits.total_bytes
     with (
         gzip.open(archive) as unzipped,
         _Bounded(unzipped, archive, limits) as bounded,
         tarfile.open(fileobj=bounded, mode="r|", tarinfo=_StrictTarInfo) as tar,
     ):
-        for member in tar:
-            members += 1
-            if members > limits.members:
+        for count, member in enumerate(tar, start=1):
+            if count > limits.members:
                 raise ArchiveError(f"{archive} has more than {limits.members} members")
-            name = _checked_name(archive, member)
-            if not name:
+            if member.type not in _PLAIN:
+                raise ArchiveError(
+                    f"{archive}: {member.name!r} is neither a file nor a directory "
+                    f"(type {member.type!r})"
+                )
+            name = member.name
+            # `tar -C folder .` writes "./x"; tarfile writes the folder itself as "/".
+            while name.startswith("./"):
+                name = name.removeprefix("./")
+            if member.isdir() and name in ("", ".", "/"):
                 continue
-            if name in names or (name in directories and not member.isdir()):
-                raise ArchiveError(f"{archive} holds {name!r} twice")
-            parents = {name[:i] for i, c in enumerate(name) if c == "/"}
-            if inside := parents & names:
-                raise ArchiveError(f"{archive} holds {min(inside)!r} as a file and a directory")
-            directories |= parents
-            if member.isdir():
-                directories.add(name)
-                (directory / name).mkdir(parents=True, exist_ok=True)
-                continue
+            name = name.rstrip("/") if member.isdir() else name
+            if reason := why_no_object_name(name):
+                raise ArchiveError(f"{archive}: the name {member.name!r} {reason}")
             left -= member.size
             if left < 0:
                 raise _too_large(archive, limits)
-            _write(tar, member, directory / name)
-            names.add(name)
+            path = directory / name
+            try:
+                if member.isdir():
+                    path.mkdir(parents=True, exist_ok=True)
+                    continue
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with path.open("xb") as file:
+                    _copy(tar, member, file)
+            except (FileExistsError, NotADirectoryError) as error:
+                raise ArchiveError(
+                    f"{archive} holds {name!r} twice, or as a file and a directory"
+                ) from error
         # The checksum comes last, behind what tar reads.
         while bounded.read(_PIECE_BYTES):
             pass
-    return sorted(names)
 
 
-def _checked_name(archive: Path, member: tarfile.TarInfo) -> str:
-    """Returns the name of a member in the target, empty for the target itself."""
-    if not (member.isdir() or member.type in (tarfile.REGTYPE, tarfile.AREGTYPE)):
-        raise ArchiveError(
-            f"{archive}: {member.name!r} is neither a file nor a directory (type {member.type!r})"
-        )
-    name = member.name
-    # `tar -C folder .` writes "./x"; tarfile writes the folder itself as "/".
-    while name.startswith("./"):
-        name = name.removeprefix("./")
-    if member.isdir() and name in ("", ".", "/"):
-        return ""
-    if reason := why_no_object_name(name.rstrip("/") if member.isdir() else name):
-        raise ArchiveError(f"{archive}: the name {member.name!r} {reason}")
-    return name.rstrip("/")
-
-
-def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+def _copy(tar: tarfile.TarFile, member: tarfile.TarInfo, file: IO[bytes]) -> None:
     source = tar.extractfile(member)
     assert source is not None
-    with path.open("xb") as file:
-        shutil.copyfileobj(source, file, _PIECE_BYTES)
-    if path.stat().st_size != member.size:
+    shutil.copyfileobj(source, file, _PIECE_BYTES)
+    if file.tell() != member.size:
         raise tarfile.ReadError(f"{member.name!r} ends too early")
 
 
@@ -178,8 +157,7 @@ class _StrictTarInfo(tarfile.TarInfo):
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         member = super().frombuf(buf, encoding, errors)
-        is_extra = member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE)
-        if is_extra and member.size > _MOST_HEADER_BYTES:
+        if member.type not in _PLAIN and member.size > _MOST_HEADER_BYTES:
             raise tarfile.ReadError(f"a header of {human_bytes(member.size)}")
         return member
 
@@ -204,3 +182,42 @@ def _too_large(archive: Path, limits: Limits) -> ArchiveError:
     return ArchiveError(
         f"{archive} becomes larger than {human_bytes(limits.total_bytes)}; not unpacked"
     )
+
+
+def pack(target: Path, members: Mapping[str, Path], *, level: int = COMPRESSION_LEVEL) -> None:
+    """Writes a gzipped tar archive; the file appears whole, or not at all.
+
+    Args:
+      target: the archive.
+      members: name in the archive to the file that is its content; symbolic links are followed.
+      level: of compression, 0 to 9.
+
+    Raises:
+      ValueError: a name would not be unpacked: it leads elsewhere, or is file and directory.
+      OSError: a file cannot be read, or changes its size meanwhile.
+    """
+    check_names(members)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        new_file(target) as temporary,
+        temporary.open("wb") as file,
+        # Neither name nor time of the archive goes into its first bytes.
+        gzip.GzipFile("", "wb", compresslevel=level, fileobj=file, mtime=0) as zipped,
+        tarfile.open(fileobj=zipped, mode="w|", format=tarfile.GNU_FORMAT) as tar,
+    ):
+        for name in sorted(members):
+            path = members[name]
+            with path.open("rb") as content:
+                member = tarfile.TarInfo(name)
+                member.size = os.fstat(content.fileno()).st_size
+                member.mode, member.mtime = _MODE, 0
+                tar.addfile(member, content)
+                if content.read(1):
+                    raise OSError(f"{path} grew while it was packed")
+
+
+def pack_directory(target: Path, directory: Path, *, level: int = COMPRESSION_LEVEL) -> None:
+    """Writes an archive of all files below a directory, named from there; see `pack`."""
+    files = (path for path in directory.rglob("*") if path.is_file())
+    members = {path.relative_to(directory).as_posix(): path for path in files}
+    pack(target, members, level=level)

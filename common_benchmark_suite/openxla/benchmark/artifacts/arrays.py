@@ -33,7 +33,7 @@ def load(path: Path, *, memory_map: bool = False) -> npt.NDArray[Any]:
     """Returns the array of a file; never unpickles.
 
     Raises:
-      ValueError: the file is no array, or holds Python objects.
+      ValueError: the file is not an array, or holds Python objects.
     """
     try:
         value: npt.NDArray[Any] = np.load(

@@ -13,19 +13,17 @@ time, so that one `stat` tells whether it is as it was when its digest was last 
 is recorded elsewhere that could get lost or disagree.
 """
 
-import hashlib
 import os
 import shutil
 import stat
-import tempfile
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 import attrs
 from filelock import FileLock, Timeout
 
-from openxla.benchmark.artifacts.stores.errors import StoreError
+from openxla.benchmark.files import link, sha256_of
 from openxla.benchmark.root import root_dir
 
 _READ_ONLY = 0o444
@@ -88,30 +86,12 @@ class Cache:
         os.utime(path, (_stamp_s(sha256), _stamp_s(sha256)))
         path.replace(target)
 
-    def keep_bytes(self, content: bytes) -> str:
-        """Makes an object of bytes; returns their sha256."""
-        digest = hashlib.sha256(content).hexdigest()
-        if not self.holds(digest, len(content)):
-            self.partial_path(digest).parent.mkdir(parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(dir=self.partial_path(digest).parent)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-            self.keep(Path(name), digest)
-        return digest
-
     def link(self, sha256: str, size_bytes: int, path: Path) -> None:
         """Gives an object a name in a view, in the place of what had it."""
         if is_unchanged(path, sha256, size_bytes):
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
-        try:
-            os.link(self.object_path(sha256), temporary)
-        except FileNotFoundError:
-            raise
-        except OSError:
-            # A file system without hard links. copy2 keeps the time, by which it is known.
-            shutil.copy2(self.object_path(sha256), temporary)
+        link(self.object_path(sha256), temporary)  # a copy has the time, too, by which it is known
         temporary.replace(path)
 
     def objects(self) -> Iterator[Path]:
@@ -142,9 +122,8 @@ class Cache:
         removed = []
         for path in self.objects():
             try:
-                with path.open("rb") as file:
-                    right = hashlib.file_digest(file, "sha256").hexdigest() == path.name
-                if right and not is_unchanged(path, path.name, path.stat().st_size):
+                right = sha256_of(path) == path.name
+                if not is_unchanged(path, path.name, path.stat().st_size) and right:
                     # Touched, but not changed: name it right again.
                     os.utime(path, (_stamp_s(path.name), _stamp_s(path.name)))
                 if not right:
@@ -157,31 +136,19 @@ class Cache:
         return removed
 
     def remove_model(self, model: str) -> None:
-        """Removes the views of a model; `collect` or `discard` then frees what nobody else uses.
+        """Removes the views of a model; `discard` then frees what nobody else uses."""
+        for directory in {view.parent for view in self.views() if view.parent.name == model}:
+            shutil.rmtree(directory)
 
-        Raises:
-          StoreError: there is none.
-        """
-        directory = self.directory / "models" / model
-        if "/" in model or model in ("", ".", "..") or not directory.is_dir():
-            raise StoreError(f"{self.directory} holds no artifacts of {model!r}")
-        shutil.rmtree(directory)
-
-    def collect(self, keep: Collection[str] | None = None) -> Usage:
-        """Removes what no view names, and what was left unfinished; returns what was freed.
-
-        Args:
-          keep: sha256 of the manifests whose views stay; None keeps all.
-        """
-        if keep is not None:
-            for view in self.views_besides(keep):
-                shutil.rmtree(view)
-        found = (*self.objects(), *sorted((self.directory / "partial").glob("*")))
-        freed = [
-            size for path in found if (size := self._remove_unused(path, _YOUNG_S)) is not None
-        ]
-        self._remove_unfinished()
-        return Usage(files=len(freed), size_bytes=sum(freed))
+    def collect(self) -> Usage:
+        """Removes what no view names, and what was left unfinished; returns what was freed."""
+        freed = self._remove_unused(self._leftovers(), _YOUNG_S)
+        # Killed processes leave names that begin with a dot, which no artifact has.
+        for place in (self.directory / "models", self.directory / "unpacked"):
+            for path in list(place.rglob(".*")):
+                if path.exists() and time.time() - path.lstat().st_ctime >= _YOUNG_S:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return freed
 
     def views_besides(self, keep: Collection[str]) -> list[Path]:
         """Returns the views of all manifests but those with one of these sha256."""
@@ -190,34 +157,33 @@ class Cache:
 
     def collectable(self) -> Usage:
         """Returns what `collect` would free now, with all views kept."""
-        found = (*self.objects(), *sorted((self.directory / "partial").glob("*")))
-        facts = [path.stat() for path in found]
-        sizes = [fact.st_size for fact in facts if _is_unused(fact, _YOUNG_S)]
-        return Usage(files=len(sizes), size_bytes=sum(sizes))
+        return _usage(path for path in self._leftovers() if _is_unused(path.stat(), _YOUNG_S))
 
     def discard(self, digests: Collection[str]) -> Usage:
         """Removes those objects that have no name left, however young; returns what was freed."""
-        paths = [self.object_path(sha256) for sha256 in digests]
-        freed = [size for p in paths if (size := self._remove_unused(p, 0.0)) is not None]
-        return Usage(files=len(freed), size_bytes=sum(freed))
+        return self._remove_unused((self.object_path(sha256) for sha256 in digests), 0.0)
 
-    def _remove_unfinished(self) -> None:
-        """Removes what killed processes left; names that begin with a dot are no artifacts."""
-        places = (self.directory / "models", self.directory / "unpacked")
-        for path in [path for place in places for path in place.rglob(".*")]:
-            if path.exists() and time.time() - path.lstat().st_ctime >= _YOUNG_S:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+    def _leftovers(self) -> Iterator[Path]:
+        yield from self.objects()
+        yield from sorted((self.directory / "partial").glob("*"))
 
-    def _remove_unused(self, path: Path, young_s: float) -> int | None:
-        try:
-            with self.lock(path.name).acquire(timeout=0):
-                facts = path.stat()
-                if not _is_unused(facts, young_s):
-                    return None
-                path.unlink()
-                return facts.st_size
-        except (Timeout, FileNotFoundError):
-            return None
+    def _remove_unused(self, paths: Iterable[Path], young_s: float) -> Usage:
+        """Removes files that have no second name, are not young, and that nobody fetches."""
+        sizes = []
+        for path in paths:
+            try:
+                with self.lock(path.name).acquire(timeout=0):
+                    facts = path.stat()
+                    if _is_unused(facts, young_s):
+                        path.unlink()
+                        sizes.append(facts.st_size)
+            except (Timeout, FileNotFoundError):
+                continue
+        return Usage(files=len(sizes), size_bytes=sum(sizes))
+
+
+def _is_unused(facts: os.stat_result, young_s: float) -> bool:
+    return facts.st_nlink == 1 and time.time() - facts.st_ctime >= young_s
 
 
 def is_unchanged(path: Path, sha256: str, size_bytes: int) -> bool:
@@ -231,10 +197,6 @@ def is_unchanged(path: Path, sha256: str, size_bytes: int) -> bool:
         and facts.st_size == size_bytes
         and facts.st_mtime_ns == _stamp_s(sha256) * 1_000_000_000
     )
-
-
-def _is_unused(facts: os.stat_result, young_s: float) -> bool:
-    return facts.st_nlink == 1 and time.time() - facts.st_ctime >= young_s
 
 
 def _stamp_s(sha256: str) -> int:

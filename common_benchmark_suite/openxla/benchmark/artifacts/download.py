@@ -3,7 +3,8 @@
 import errno
 import hashlib
 import random
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -14,32 +15,61 @@ from urllib3.exceptions import MaxRetryError
 from urllib3.util import Retry
 
 from openxla.benchmark.artifacts.cache import Cache
+from openxla.benchmark.artifacts.manifest import ArtifactFile
 from openxla.benchmark.artifacts.progress import Meter, human_bytes
-from openxla.benchmark.artifacts.stores.errors import (
+from openxla.benchmark.artifacts.stores import (
     DamagedError,
+    Deadline,
     NoSpaceError,
+    Store,
     StoreError,
+    TransferOptions,
     TransientError,
 )
-from openxla.benchmark.artifacts.stores.interface import Deadline, Store
 
-# Of its own: threads that wait must not draw from a generator that others seed.
+# Threads that wait must not draw from a generator that others seed.
 _JITTER = random.Random()  # noqa: S311
-
-Notify = Callable[[str, str], None]
-"""Told each step with the object's name: locked, chunk, received, checked, stored ..."""
 
 _CHUNK_BYTES = 1 << 18
 _MOST_DAMAGED = 3
 
 
 @attrs.frozen(kw_only=True)
+class FetchOptions(TransferOptions):
+    """How to fetch.
+
+    Attributes:
+      artifact_types: only files of these types; None means all.
+      attempts: in a row that bring nothing, before an object is given up.
+      backoff_s: before the third attempt, doubled each time, with as much jitter; the second comes
+        within it. A server that says when to come back is asked then.
+      max_bytes: refuse to transfer more; None is bounded by the disk alone.
+    """
+
+    artifact_types: frozenset[str] | None = None
+    attempts: int = attrs.field(default=5, validator=attrs.validators.ge(1))
+    backoff_s: float = attrs.field(default=0.5, validator=attrs.validators.ge(0))
+    max_bytes: int | None = None
+
+    def takes(self, file: ArtifactFile) -> bool:
+        """Returns whether a file is of a type that is asked for."""
+        return self.artifact_types is None or file.artifact_type in self.artifact_types
+
+
+@attrs.frozen(kw_only=True)
 class Wanted:
-    """An object and what it has to be."""
+    """An object and what it has to be.
+
+    Attributes:
+      store: where it is.
+      name: of it there.
+      sha256: of its content; None takes what is there now.
+      size_bytes: of its content; of unknown content, the most that is taken.
+    """
 
     store: Store
     name: str
-    sha256: str
+    sha256: str | None
     size_bytes: int
 
     @property
@@ -48,30 +78,19 @@ class Wanted:
         return self.store.url_of(self.name)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Transfer:
-    """How to fetch.
+    """How far several downloads are, and how long they may take together."""
 
-    Attributes:
-      deadline: of all objects together.
-      attempts: in a row without a single byte before an object is given up.
-      backoff_s: before the third attempt; doubled for each further one; up to as much is added
-        at random.
-      meter: counts bytes.
-      notify: told each step.
-    """
-
+    options: FetchOptions
     deadline: Deadline
-    attempts: int
-    backoff_s: float
     meter: Meter
-    notify: Notify
 
     def retry(self) -> Retry:
         """Returns a fresh budget of attempts."""
         return Retry(
-            total=self.attempts - 1,
-            backoff_factor=self.backoff_s / 2,
+            total=self.options.attempts - 1,
+            backoff_factor=self.options.backoff_s / 2,
             backoff_max=30.0,
         )
 
@@ -86,73 +105,50 @@ class Transfer:
             left = retry.increment(method="GET", url=url, error=error)
         except MaxRetryError:
             raise StoreError(
-                f"{error}; given up after {self.attempts} attempts. What has arrived is kept: run "
-                "the same again later"
+                f"{error}; given up after {self.options.attempts} attempts. What has arrived is "
+                "kept: run the same again later"
             ) from error
-        # Many that lost the same server at once must not come back at once.
-        jitter = _JITTER.uniform(0.0, self.backoff_s)
-        asked = error.retry_after_s
-        self.deadline.sleep(left.get_backoff_time() + jitter if asked is None else asked, url)
+        wait_s = error.retry_after_s
+        if wait_s is None:
+            # Many that lost the same server at once must not come back at once.
+            wait_s = left.get_backoff_time() + _JITTER.uniform(0.0, self.options.backoff_s)
+        self.deadline.check(url, wait_s=wait_s)
+        time.sleep(wait_s)
         return left
 
 
-def download(wanted: Wanted, cache: Cache, transfer: Transfer) -> None:
-    """Brings an object into the cache unless it is there; then, its digest was right.
+def download(wanted: Wanted, cache: Cache, transfer: Transfer) -> str:
+    """Brings an object into the cache unless it is there with the right digest.
 
     Of several processes one fetches, the others wait for it.
 
+    Returns:
+      the sha256 of the object.
+
     Raises:
-      StoreError: it can not be had; what has arrived is kept unless it is damaged.
+      StoreError: it cannot be had; what has arrived is kept unless it is damaged.
     """
+    # Who fetches the same unknown content gathers it in the same file.
+    key = wanted.sha256 or hashlib.sha256(wanted.url.encode()).hexdigest()
+    notify, remaining_s = transfer.options.notify, transfer.deadline.remaining_s()
     try:
-        with cache.lock(wanted.sha256).acquire(
-            timeout=transfer.deadline.remaining_s(), poll_interval=0.02
-        ):
-            transfer.notify("locked", wanted.name)
-            if cache.holds(wanted.sha256, wanted.size_bytes):
+        with cache.lock(key).acquire(timeout=remaining_s, poll_interval=0.02):
+            notify("locked", wanted.name)
+            if wanted.sha256 and cache.holds(key, wanted.size_bytes):
                 transfer.meter.present(wanted.size_bytes)
-                return
-            _fetch(wanted, cache, transfer)
+            else:
+                path = cache.partial_path(key)
+                with _disk_errors(path, wanted.url):
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    with path.open("a+b") as file:
+                        key = _Piece(file, wanted, transfer).complete()
+                    notify("checked", wanted.name)
+                    cache.keep(path, key)
+                    notify("stored", wanted.name)
     except Timeout as error:
         raise transfer.deadline.error(f"{wanted.url}, which another process fetches") from error
-
-
-def _fetch(wanted: Wanted, cache: Cache, transfer: Transfer) -> None:
-    path = cache.partial_path(wanted.sha256)
-    with space_errors(path, wanted.url):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for attempt in range(1, _MOST_DAMAGED + 1):
-            try:
-                _gather(wanted, path, transfer)
-                break
-            except DamagedError as error:
-                path.unlink(missing_ok=True)
-                if attempt == _MOST_DAMAGED:
-                    raise DamagedError(
-                        f"{error}; read {attempt} times. Either it was published wrongly, or what "
-                        "lies between changes it: report it, or lock another version"
-                    ) from error
-        transfer.notify("checked", wanted.name)
-        cache.keep(path, wanted.sha256)
-        transfer.notify("stored", wanted.name)
-
-
-def _gather(wanted: Wanted, path: Path, transfer: Transfer) -> None:
-    """Leaves the whole content in a file whose digest has been found right."""
-    with path.open("a+b") as file:
-        piece = _Piece(file, wanted, transfer)
-        piece.resume()
-        retry = transfer.retry()
-        while piece.size < wanted.size_bytes:
-            before = piece.size
-            try:
-                piece.receive()
-            except TransientError as error:
-                # A link that breaks now and then, but moves, gets there.
-                fresh = transfer.retry() if piece.size > before else retry
-                retry = transfer.pause(fresh, error, wanted.url)
-        transfer.notify("received", wanted.name)
-        piece.check()
+    transfer.meter.finished_file()
+    return key
 
 
 class _Piece:
@@ -161,19 +157,57 @@ class _Piece:
     def __init__(self, file: BinaryIO, wanted: Wanted, transfer: Transfer) -> None:
         self._file, self._wanted, self._transfer = file, wanted, transfer
         self._digest = hashlib.sha256()
-        self.size = 0
+        self._size = 0
 
-    def resume(self) -> None:
+    def complete(self) -> str:
+        """Receives what is missing; returns the digest.
+
+        Raises:
+          DamagedError: it is another content than it should be, each time that it is read.
+          StoreError: it cannot be had.
+        """
+        wanted, transfer = self._wanted, self._transfer
+        retry, damaged = transfer.retry(), 0
+        if wanted.sha256 is not None:
+            self._resume()
+        while True:
+            if wanted.sha256 is None:
+                # The rest of another version would not be noticed.
+                self._restart()
+            before = self._size
+            try:
+                if wanted.sha256 is None or self._size < wanted.size_bytes:
+                    self._receive()
+                transfer.options.notify("received", wanted.name)
+                self._file.flush()
+                found = self._digest.hexdigest()
+                if wanted.sha256 in (None, found):
+                    return found
+                raise self._damaged(f"what arrived has sha256 {found}")
+            except TransientError as error:
+                # A link that breaks now and then, but gets further, gets there.
+                moves = wanted.sha256 is not None and self._size > before
+                retry = transfer.pause(transfer.retry() if moves else retry, error, wanted.url)
+            except DamagedError as error:
+                self._restart()
+                damaged += 1
+                if damaged == _MOST_DAMAGED:
+                    raise DamagedError(
+                        f"{error}; read {damaged} times. Either it was published wrongly, or what "
+                        "lies between changes it: report it, or lock another version"
+                    ) from error
+
+    def _resume(self) -> None:
         """Takes over what an earlier run has left."""
         self._file.seek(0)
         while chunk := self._file.read(_CHUNK_BYTES):
             self._digest.update(chunk)
-            self.size += len(chunk)
-        if self.size > self._wanted.size_bytes:
+            self._size += len(chunk)
+        if self._size > self._wanted.size_bytes:
             self._restart()
-        self._transfer.meter.present(self.size)
+        self._transfer.meter.present(self._size)
 
-    def receive(self) -> None:
+    def _receive(self) -> None:
         """Appends what one answer brings.
 
         Raises:
@@ -181,39 +215,41 @@ class _Piece:
           DamagedError: it is, or says that it is, of another size than it should be.
         """
         wanted, transfer = self._wanted, self._transfer
-        with wanted.store.open(wanted.name, offset=self.size) as body:
-            if body.total_bytes not in (None, wanted.size_bytes):
-                raise self._damaged(f"the server announces {body.total_bytes} bytes")
-            if body.offset != self.size:
-                transfer.meter.moved(-self.size)
+        with wanted.store.open(wanted.name, offset=self._size) as body:
+            due = body.total_bytes
+            if wanted.sha256 is not None:
+                if due not in (None, wanted.size_bytes):
+                    raise self._damaged(f"the server announces {due} bytes")
+                due = wanted.size_bytes
+            if body.offset != self._size:
+                transfer.meter.moved(-self._size)
                 self._restart()
             while chunk := body.read(_CHUNK_BYTES):
                 self._file.write(chunk)
                 self._digest.update(chunk)
-                self.size += len(chunk)
+                self._size += len(chunk)
                 transfer.meter.moved(len(chunk))
-                transfer.notify("chunk", wanted.name)
-                if self.size > wanted.size_bytes:
-                    raise self._damaged("the server sends more")
+                transfer.options.notify("chunk", wanted.name)
+                if self._size > wanted.size_bytes:
+                    if wanted.sha256 is not None:
+                        raise self._damaged("the server sends more")
+                    self._restart()
+                    raise NoSpaceError(
+                        f"{wanted.url} is larger than {human_bytes(wanted.size_bytes)}; not read"
+                    )
                 transfer.deadline.check(wanted.url)
-        if self.size < wanted.size_bytes:
+        if due not in (None, self._size):
             raise TransientError(
-                f"{wanted.url}: the connection ended after {self.size} of {wanted.size_bytes} bytes"
+                f"{wanted.url}: the connection ended after {self._size} of {due} bytes"
             )
-
-    def check(self) -> None:
-        """Raises DamagedError unless it is what was wanted."""
-        self._file.flush()
-        if (found := self._digest.hexdigest()) != self._wanted.sha256:
-            raise self._damaged(f"what arrived has sha256 {found}")
 
     def _restart(self) -> None:
         self._file.truncate(0)
         self._digest = hashlib.sha256()
-        self.size = 0
+        self._size = 0
 
     def _damaged(self, found: str) -> DamagedError:
-        self._transfer.meter.moved(-self.size)
+        self._transfer.meter.moved(-self._size)
         wanted = self._wanted
         return DamagedError(
             f"{wanted.url}: {found} where {wanted.size_bytes} bytes with sha256 {wanted.sha256} "
@@ -222,13 +258,16 @@ class _Piece:
 
 
 @contextmanager
-def space_errors(path: Path, url: str) -> Iterator[None]:
-    """Says what a full disk was to hold, and leaves it no fuller than it was."""
+def _disk_errors(path: Path, url: str) -> Iterator[None]:
+    """Says what a full disk was to hold; leaves it no fuller than it was, and nothing damaged."""
     try:
         yield
+    except DamagedError:
+        path.unlink()
+        raise
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise StoreError(f"{url}: {path} can not be written: {error}") from error
+            raise StoreError(f"{url}: {path} cannot be written: {error}") from error
         there = path.stat().st_size if path.exists() else 0
         path.unlink(missing_ok=True)
         raise NoSpaceError(

@@ -9,21 +9,22 @@ import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
-import attrs
+import msgspec
 from filelock import FileLock
 
 from openxla.benchmark.artifacts import manifest as manifests
 from openxla.benchmark.artifacts import strict_json
-from openxla.benchmark.artifacts.strict_json import MalformedError
+from openxla.benchmark.artifacts.strict_json import MalformedError, Record, Sha256, Size
+from openxla.benchmark.files import write_atomically
 
 LOCK_VERSION = 1
 LOCKS_DIR_VARIABLE = "CBS_LOCKS_DIR"
 _LOCK_TIMEOUT_S = 60.0
 
 
-@attrs.frozen(kw_only=True)
-class LockedModel:
+class LockedModel(Record, frozen=True, kw_only=True):
     """The published artifacts of one model.
 
     Attributes:
@@ -35,16 +36,15 @@ class LockedModel:
       date: when the latest file was made; empty where there is none.
     """
 
-    url: str = attrs.field(validator=strict_json.matches(r"\S+", "URL"))
-    manifest_sha256: str = attrs.field(validator=strict_json.is_sha256)
-    manifest_size_bytes: int = attrs.field(validator=strict_json.is_size)
-    size_bytes: int = attrs.field(validator=strict_json.is_size)
-    producers: Mapping[str, str] = attrs.field(converter=strict_json.sorted_copy, hash=False)
+    url: Annotated[str, msgspec.Meta(pattern=r"^\S+\Z")]
+    manifest_sha256: Sha256
+    manifest_size_bytes: Size
+    size_bytes: Size
+    producers: Mapping[str, str]
     date: str
 
 
-@attrs.frozen(kw_only=True)
-class LockFile:
+class LockFile(Record, frozen=True, kw_only=True):
     """Model to what is locked."""
 
     models: dict[str, LockedModel]
@@ -70,7 +70,7 @@ def locked(url: str, manifest_text: bytes) -> tuple[str, LockedModel]:
       manifest_text: of its manifest, as published.
 
     Raises:
-      MalformedError: it is no manifest.
+      MalformedError: it is not a manifest.
     """
     manifest = manifests.parse(manifest_text, where=f"{url}/{manifests.MANIFEST_FILE}")
     return manifest.model, LockedModel(
@@ -87,15 +87,9 @@ def read(path: Path) -> LockFile:
     """Returns a lock file.
 
     Raises:
-      MalformedError: it can not be read, or an entry is malformed; the message names it.
+      MalformedError: it cannot be read, or an entry is malformed; the message names it.
     """
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise MalformedError(f"{path} can not be read: {error.strerror}") from error
-    return strict_json.parse(
-        text, LockFile, where=str(path), version_key="lock_version", version=LOCK_VERSION
-    )
+    return strict_json.read(path, LockFile)
 
 
 def read_all(directory: Path | None = None) -> dict[str, LockedModel]:
@@ -129,5 +123,5 @@ def update(path: Path, entries: Mapping[str, LockedModel]) -> LockFile:
     with FileLock(path.parent / f".{path.name}.lock", timeout=_LOCK_TIMEOUT_S):
         old = read(path).models if path.exists() else {}
         new = LockFile(models=dict(sorted({**old, **entries}.items())))
-        strict_json.write_atomically(path, strict_json.to_bytes(new))
+        write_atomically(path, strict_json.to_bytes(new))
     return new

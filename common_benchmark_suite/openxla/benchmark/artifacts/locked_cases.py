@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from openxla.benchmark.artifacts.stores.errors import StoreError
+from openxla.benchmark.artifacts.stores import StoreError
 from openxla.benchmark.def_types import BenchmarkCase, DefinitionError
 
 

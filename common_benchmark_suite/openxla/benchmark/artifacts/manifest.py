@@ -4,27 +4,27 @@ It lies beside the files as `manifest.json` and is published last: where there i
 that it names is there.
 """
 
-import itertools
-from collections.abc import Iterable, Mapping
+import datetime
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
-import attrs
+from msgspec import Meta
+from msgspec.structs import force_setattr
 
 from openxla.benchmark.artifacts import strict_json
-from openxla.benchmark.artifacts.strict_json import MalformedError
+from openxla.benchmark.artifacts.strict_json import Record, Sha256, Size
+from openxla.benchmark.files import write_atomically
 
 MANIFEST_FILE = "manifest.json"
 CLAIM_FILE = "claim.json"
 MANIFEST_VERSION = 1
-# A manifest is read into memory before anything in it is trusted.
-MOST_MANIFEST_BYTES = 16 << 20
 
-_is_type = strict_json.matches(r"[a-z][a-z0-9_]*", "type of artifact (letters a-z, digits, _)")
-_is_model = strict_json.matches(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", "name of a model")
+ArtifactType = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*\Z")]
+ModelName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*\Z")]
 
 
-@attrs.frozen(kw_only=True)
-class ArtifactFile:
+class ArtifactFile(Record, frozen=True, kw_only=True):
     """One file.
 
     Attributes:
@@ -38,52 +38,47 @@ class ArtifactFile:
         it was read back and its outputs were right.
     """
 
-    path: str = attrs.field(validator=strict_json.is_object_name)
-    artifact_type: str = attrs.field(validator=_is_type)
-    sha256: str = attrs.field(validator=strict_json.is_sha256)
-    size_bytes: int = attrs.field(validator=strict_json.is_size)
-    producers: Mapping[str, str] = attrs.field(converter=strict_json.sorted_copy, hash=False)
-    date: str = attrs.field(validator=strict_json.is_date)
+    path: str
+    artifact_type: ArtifactType
+    sha256: Sha256
+    size_bytes: Size
+    producers: Mapping[str, str]
+    date: str
     not_run: str | None = None
 
+    def __post_init__(self) -> None:
+        _check_date(self.date, self.path)
 
-@attrs.frozen(kw_only=True)
-class ExportFailure:
+
+class ExportFailure(Record, frozen=True, kw_only=True):
     """Why an artifact is not there."""
 
-    artifact_type: str = attrs.field(validator=_is_type)
+    artifact_type: ArtifactType
     reason: str
-    producers: Mapping[str, str] = attrs.field(converter=strict_json.sorted_copy, hash=False)
-    date: str = attrs.field(validator=strict_json.is_date)
+    producers: Mapping[str, str]
+    date: str
+
+    def __post_init__(self) -> None:
+        _check_date(self.date, self.artifact_type)
 
 
-def _by_path(files: Iterable[ArtifactFile]) -> tuple[ArtifactFile, ...]:
-    return tuple(sorted(files, key=lambda file: file.path))
-
-
-def _by_type(failures: Iterable[ExportFailure]) -> tuple[ExportFailure, ...]:
-    return tuple(sorted(failures, key=lambda failure: (failure.artifact_type, failure.reason)))
-
-
-@attrs.frozen(kw_only=True)
-class Manifest:
+class Manifest(Record, frozen=True, kw_only=True):
     """All artifacts of a model, in the order of their paths."""
 
-    model: str = attrs.field(validator=_is_model)
-    files: tuple[ArtifactFile, ...] = attrs.field(converter=_by_path)
-    failures: tuple[ExportFailure, ...] = attrs.field(default=(), converter=_by_type)
+    model: ModelName
+    files: tuple[ArtifactFile, ...]
+    failures: tuple[ExportFailure, ...] = ()
     manifest_version: int = MANIFEST_VERSION
 
-    def __attrs_post_init__(self) -> None:
-        paths = [file.path for file in self.files]
-        for path, following in itertools.pairwise(paths):
-            if path == following:
-                raise ValueError(f"the path {path!r} is there twice")
-        directories = {path[:i] for path in paths for i, c in enumerate(path) if c == "/"}
-        for path in paths:
-            if path in directories:
-                raise ValueError(f"the path {path!r} is both a file and a directory")
-            if path in (MANIFEST_FILE, CLAIM_FILE):
+    def __post_init__(self) -> None:
+        files = sorted(self.files, key=lambda file: file.path)
+        failures = sorted(self.failures, key=lambda item: (item.artifact_type, item.reason))
+        force_setattr(self, "files", tuple(files))
+        force_setattr(self, "failures", tuple(failures))
+        paths = [file.path for file in files]
+        strict_json.check_names(paths)
+        for path in (MANIFEST_FILE, CLAIM_FILE):
+            if path in paths:
                 raise ValueError(f"the path {path!r} is not for artifacts")
 
     @property
@@ -116,11 +111,7 @@ def parse(text: bytes, *, where: str) -> Manifest:
     Raises:
       MalformedError: an entry is not what it should be; the message names it.
     """
-    if len(text) > MOST_MANIFEST_BYTES:
-        raise MalformedError(f"{where} is longer than {MOST_MANIFEST_BYTES} bytes")
-    return strict_json.parse(
-        text, Manifest, where=where, version_key="manifest_version", version=MANIFEST_VERSION
-    )
+    return strict_json.parse(text, Manifest, where=where)
 
 
 def read(directory: Path) -> Manifest:
@@ -129,15 +120,20 @@ def read(directory: Path) -> Manifest:
     Raises:
       MalformedError: it is missing, or malformed.
     """
-    path = directory / MANIFEST_FILE
-    try:
-        return parse(path.read_bytes(), where=str(path))
-    except OSError as error:
-        raise MalformedError(f"{path} can not be read: {error.strerror}") from error
+    return strict_json.read(directory / MANIFEST_FILE, Manifest)
 
 
 def write(directory: Path, manifest: Manifest) -> Path:
     """Writes the manifest of a directory of artifacts; returns its path."""
     path = directory / MANIFEST_FILE
-    strict_json.write_atomically(path, manifest.to_bytes())
+    write_atomically(path, manifest.to_bytes())
     return path
+
+
+def _check_date(date: str, what: str) -> None:
+    try:
+        aware = datetime.datetime.fromisoformat(date).tzinfo is not None
+    except ValueError:
+        aware = False
+    if not aware:
+        raise ValueError(f"date {date!r} of {what!r} is not a date with time and offset (ISO 8601)")

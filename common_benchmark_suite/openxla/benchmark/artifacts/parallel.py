@@ -3,11 +3,9 @@
 import queue
 import threading
 from collections.abc import Callable, Mapping
-from typing import Generic, TypeVar
+from typing import TypeVar
 
-import attrs
-
-from openxla.benchmark.artifacts.stores.interface import Deadline
+from openxla.benchmark.artifacts.stores import Deadline
 
 T = TypeVar("T")
 
@@ -16,36 +14,23 @@ T = TypeVar("T")
 _GRACE_S = 1.0
 
 
-@attrs.frozen
-class Outcomes(Generic[T]):
-    """What tasks returned, and what others raised, by their names."""
-
-    results: dict[str, T]
-    errors: dict[str, Exception]
-
-
 def run_all(
     tasks: Mapping[str, Callable[[], T]], *, parallel: int, deadline: Deadline
-) -> Outcomes[T]:
-    """Runs tasks in threads; the failure of one costs no other.
+) -> tuple[dict[str, T], dict[str, Exception]]:
+    """Runs tasks in threads; the failure of one does not stop another.
 
     Threads of the standard library's pools are waited for when the interpreter ends, so that one
     that hangs would make the program hang; these are not.
 
     Returns:
-      results and errors; a task that is not over shortly after the deadline has a DeadlineError.
+      what tasks returned, and what others raised, by their names; a task that is not over shortly
+      after the deadline has a DeadlineError.
     """
-    waiting: queue.SimpleQueue[tuple[str, Callable[[], T]]] = queue.SimpleQueue()
-    for item in tasks.items():
-        waiting.put(item)
+    waiting = iter(list(tasks.items()))  # `next` of it is atomic
     done: queue.SimpleQueue[tuple[str, T | None, BaseException | None]] = queue.SimpleQueue()
 
     def work() -> None:
-        while True:
-            try:
-                name, task = waiting.get_nowait()
-            except queue.Empty:
-                return
+        for name, task in waiting:
             try:
                 deadline.check(name)
                 done.put((name, task(), None))
@@ -54,19 +39,18 @@ def run_all(
 
     for _ in range(min(parallel, len(tasks))):
         threading.Thread(target=work, daemon=True).start()
-    outcomes: Outcomes[T] = Outcomes({}, {})
+    results: dict[str, T] = {}
+    errors: dict[str, Exception] = {}
     for _ in tasks:
         try:
             name, result, error = done.get(timeout=deadline.remaining_s() + _GRACE_S)
         except queue.Empty:
             break
         if error is None:
-            outcomes.results[name] = result  # type: ignore[assignment]
+            results[name] = result  # type: ignore[assignment]
         elif isinstance(error, Exception):
-            outcomes.errors[name] = error
+            errors[name] = error
         else:
             raise error
-    for name in tasks:
-        if name not in outcomes.results and name not in outcomes.errors:
-            outcomes.errors[name] = deadline.error(name)
-    return outcomes
+    late = {name: deadline.error(name) for name in tasks if name not in {**results, **errors}}
+    return results, {**errors, **late}

@@ -76,11 +76,6 @@ class Meter:
             self._done_files += 1
             self._tell(force=self._done_files == self._total_files)
 
-    def progress(self) -> Progress:
-        """Returns where it is now."""
-        with self._lock:
-            return self._progress(time.monotonic())
-
     def _tell(self, *, force: bool) -> None:
         if self._on_progress is None:
             return

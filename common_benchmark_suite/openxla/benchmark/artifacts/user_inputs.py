@@ -52,7 +52,7 @@ def files_of(directory: Path) -> list[Path]:
       UserInputError: there is none, or one is missing in between.
     """
     if not directory.is_dir():
-        raise UserInputError(f"{directory} is no directory")
+        raise UserInputError(f"{directory} is not a directory")
     found = sorted(directory.glob(f"{_STEM}_*.npy"))
     due = [directory / f"{_STEM}_{index}.npy" for index in range(max(len(found), 1))]
     if missing := [path.name for path in due if path not in found]:
@@ -72,7 +72,7 @@ def read(directory: Path) -> UserInputs:
         try:
             value = arrays.load(path, memory_map=True)
         except (ValueError, OSError) as error:
-            raise UserInputError(f"{path} is no array: {error}") from error
+            raise UserInputError(f"{path} is not an array: {error}") from error
         if value.dtype.kind in "fc" and not np.isfinite(value).all():
             raise UserInputError(f"{path} holds NaN or infinity, by which nothing can be judged")
         spec = TensorSpec(shape=value.shape, dtype=element_type_of(value.dtype))
@@ -105,7 +105,7 @@ def _check(case: BenchmarkCase, inputs: UserInputs) -> None:
     due = workload_of(case).inputs
     if not due:
         raise UserInputError(
-            f"{model} does not declare its inputs (it has no architecture), so that yours can not "
+            f"{model} does not declare its inputs (it has no architecture), so that yours cannot "
             "be checked against them"
         )
     if len(due) != len(inputs.specs):

@@ -1,16 +1,13 @@
 """What one iteration of a workload has to do, whichever compiler does it."""
 
 import attrs
+from attrs import validators
 
 _count = attrs.field(
     default=None,
-    validator=attrs.validators.optional(
-        [attrs.validators.instance_of(int), attrs.validators.ge(0)]
-    ),
+    validator=validators.optional([validators.instance_of(int), validators.ge(0)]),
 )
-_text = attrs.field(
-    default=None, validator=attrs.validators.optional(attrs.validators.instance_of(str))
-)
+_text = attrs.field(default=None, validator=validators.optional(validators.instance_of(str)))
 
 
 @attrs.frozen(kw_only=True)

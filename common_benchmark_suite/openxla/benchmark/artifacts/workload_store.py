@@ -10,20 +10,20 @@ Layout of `<root>/workloads/<workload id>/`:
 """
 
 import datetime
-import hashlib
-import json
-import shutil
-import tempfile
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from openxla.benchmark.artifacts import arrays
+from openxla.benchmark import files
+from openxla.benchmark.artifacts import arrays, strict_json
+from openxla.benchmark.artifacts.strict_json import MalformedError, OtherVersionError, Record
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 from openxla.benchmark.def_types import BenchmarkCase, Workload
+from openxla.benchmark.files import sha256_of
 from openxla.benchmark.root import root_dir
 from openxla.benchmark.workloads import source_digest
 
@@ -31,11 +31,60 @@ MANIFEST_FILE = "manifest.json"
 # 2: the reference of a model that generates goes on with the truth's tokens.
 MANIFEST_VERSION = 2
 _UNKNOWN_COST = WorkloadCost()
-_KINDS = (("inputs", "input"), ("truth", "output"), ("reference", "output"))
+_STEMS = {"inputs": "input", "truth": "output", "reference": "output"}
 
 
 class ArtifactError(RuntimeError):
     """Artifacts are missing or damaged; the message says which and what to do."""
+
+
+class FileFacts(Record, frozen=True, kw_only=True):
+    """What a file has to be."""
+
+    sha256: str
+    size_bytes: int
+
+    @classmethod
+    def of(cls, path: Path) -> "FileFacts":
+        """Returns what a file is."""
+        return cls(sha256=sha256_of(path), size_bytes=path.stat().st_size)
+
+
+class Producer(Record, frozen=True, kw_only=True):
+    """Who made a workload's artifacts: the implementation of a case, with packages and versions."""
+
+    benchmark_name: str
+    module_path: str | None = None
+    source_sha256: str
+    versions: Mapping[str, str]
+
+
+class WorkloadManifest(Record, frozen=True, kw_only=True):
+    """What is known of a workload's files.
+
+    Attributes:
+      workload: its fields.
+      producer: who made them.
+      files: by their paths.
+      date: when they were made; empty if they were published without.
+      cost: fields of a `WorkloadCost`; empty in a manifest from before this was counted.
+      fetched: model, URL and sha256 of the manifest that they were fetched by; None if they were
+        made here.
+    """
+
+    workload: dict[str, Any]
+    producer: Producer
+    files: dict[str, FileFacts]
+    date: str = ""
+    cost: dict[str, Any] = {}
+    fetched: dict[str, str] | None = None
+    manifest_version: int = MANIFEST_VERSION
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.workload.get("digest"), str):
+            raise TypeError("the workload's digest is not a text")
+        strict_json.check_names(self.files)
+        WorkloadCost(**self.cost)
 
 
 @attrs.frozen(kw_only=True)
@@ -43,7 +92,7 @@ class WorkloadArtifacts:
     """The verified files of one workload."""
 
     directory: Path
-    manifest: Mapping[str, Any]
+    manifest: WorkloadManifest
 
     @property
     def inputs(self) -> list[Path]:
@@ -61,15 +110,14 @@ class WorkloadArtifacts:
         return self._listed("reference")
 
     def _listed(self, kind: str) -> list[Path]:
-        """Returns the files of a kind that the manifest vouches for; strays are no inputs."""
-        stem = dict(_KINDS)[kind]
-        paths = arrays.numbered(self.directory / kind, stem)
-        return [path for path in paths if f"{kind}/{path.name}" in self.manifest["files"]]
+        """Returns the files of a kind that the manifest vouches for; strays are not inputs."""
+        paths = arrays.numbered(self.directory / kind, _STEMS[kind])
+        return [path for path in paths if f"{kind}/{path.name}" in self.manifest.files]
 
     @property
     def cost(self) -> WorkloadCost:
-        """What an iteration has to do; all None in a manifest from before this was counted."""
-        return WorkloadCost(**self.manifest.get("cost", {}))
+        """What an iteration has to do; all None if this was not counted."""
+        return WorkloadCost(**self.manifest.cost)
 
     @property
     def origin(self) -> dict[str, str] | None:
@@ -77,13 +125,12 @@ class WorkloadArtifacts:
 
         The sha256 names exactly which artifacts these are.
         """
-        fetched = self.manifest.get("fetched")
-        return None if fetched is None else dict(fetched)
+        return self.manifest.fetched
 
     @property
     def digests(self) -> dict[str, str]:
         """sha256 of each file, by its path in the directory."""
-        return {name: facts["sha256"] for name, facts in self.manifest["files"].items()}
+        return {name: facts.sha256 for name, facts in self.manifest.files.items()}
 
 
 def directory_of(workload: Workload) -> Path:
@@ -110,35 +157,35 @@ def find(workload: Workload, *, locked: Collection[str] = frozenset()) -> Worklo
     if not (directory / MANIFEST_FILE).is_file():
         return None
     try:
-        manifest = json.loads((directory / MANIFEST_FILE).read_text(encoding="utf-8"))
-        producer, files = manifest["producer"], manifest["files"]
-        holds = (
-            manifest["manifest_version"] == MANIFEST_VERSION
-            and manifest["workload"]["digest"] == workload.digest
-            and (
-                (manifest.get("fetched") or {}).get("manifest_sha256") in locked
-                or producer["source_sha256"] == source_digest(producer["module_path"])
+        manifest = strict_json.read(directory / MANIFEST_FILE, WorkloadManifest)
+    except OtherVersionError:
+        return None
+    except MalformedError as error:
+        raise ArtifactError(f"{error}; run again with --generate-artifacts") from error
+    producer = manifest.producer
+    is_locked = (manifest.fetched or {}).get("manifest_sha256") in locked
+    if (
+        manifest.workload["digest"] != workload.digest
+        or not (is_locked or producer.source_sha256 == source_digest(producer.module_path))
+        or other_versions(workload, producer.versions)
+    ):
+        return None
+    for name, facts in manifest.files.items():
+        path = directory / name
+        if not path.is_file() or FileFacts.of(path) != facts:
+            what = "not the file that the manifest describes" if path.is_file() else "missing"
+            raise ArtifactError(
+                f"artifacts in {directory}: {name} is {what}; run again with --generate-artifacts"
             )
-            and not other_versions(workload, producer["versions"])
-        )
-        if not holds:
-            return None
-        for name, facts in files.items():
-            _check_file(directory / name, facts)
-        found = WorkloadArtifacts(directory=directory, manifest=manifest)
-        _ = found.cost  # raises when it is malformed
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ArtifactError(
-            _damaged(directory, f"{MANIFEST_FILE} is malformed: {error}")
-        ) from error
-    return found
+    return WorkloadArtifacts(directory=directory, manifest=manifest)
 
 
-def new_directory(workload: Workload) -> Path:
-    """Returns a fresh directory beside the final one, to be filled and given to `publish`."""
-    parent = directory_of(workload).parent
-    parent.mkdir(parents=True, exist_ok=True)
-    return Path(tempfile.mkdtemp(prefix=f".{workload.id}.", dir=parent))
+def new_directory(workload: Workload) -> AbstractContextManager[Path]:
+    """Gives an empty directory to be filled and described, which then takes the final place.
+
+    Whoever comes second replaces equal content.
+    """
+    return files.new_directory(directory_of(workload))
 
 
 def publish(
@@ -149,7 +196,7 @@ def publish(
     versions: Mapping[str, str],
     cost: WorkloadCost = _UNKNOWN_COST,
 ) -> WorkloadArtifacts:
-    """Writes the manifest of a filled directory and moves it to its place.
+    """Writes the manifest of a directory; returns what is there once the directory is in its place.
 
     Args:
       directory: from `new_directory`, with `inputs`, `truth` and `reference` in it.
@@ -158,38 +205,30 @@ def publish(
       versions: packages and versions that made them.
       cost: what an iteration has to do.
     """
-    files = {
-        f"{kind}/{path.name}": {"sha256": _sha256(path), "size_bytes": path.stat().st_size}
-        for kind, stem in _KINDS
-        for path in arrays.numbered(directory / kind, stem)
-    }
     module_path = case.model.model_impl.module_path
-    manifest = {
-        "manifest_version": MANIFEST_VERSION,
-        "workload": attrs.asdict(workload),
-        "producer": {
-            "benchmark_name": case.name,
-            "module_path": module_path,
-            "source_sha256": source_digest(module_path),
-            "versions": dict(versions),
+    manifest = WorkloadManifest(
+        workload=attrs.asdict(workload),
+        producer=Producer(
+            benchmark_name=case.name,
+            module_path=module_path,
+            source_sha256=source_digest(module_path),
+            versions=dict(versions),
+        ),
+        cost=attrs.asdict(cost),
+        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        files={
+            f"{kind}/{path.name}": FileFacts.of(path)
+            for kind, stem in _STEMS.items()
+            for path in arrays.numbered(directory / kind, stem)
         },
-        "cost": attrs.asdict(cost),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "files": files,
-    }
-    return put_in_place(directory, workload, manifest)
+    )
+    return describe(directory, workload, manifest)
 
 
-def put_in_place(
-    directory: Path, workload: Workload, manifest: Mapping[str, Any]
-) -> WorkloadArtifacts:
-    """Writes a manifest into a filled directory and moves it to the workload's place."""
-    text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
-    (directory / MANIFEST_FILE).write_text(text, encoding="utf-8")
-    directory.chmod(0o755)
-    target = directory_of(workload)
-    _replace_directory(directory, target)
-    return WorkloadArtifacts(directory=target, manifest=manifest)
+def describe(directory: Path, workload: Workload, manifest: WorkloadManifest) -> WorkloadArtifacts:
+    """Writes a manifest into a directory; returns what is there once that is in its place."""
+    (directory / MANIFEST_FILE).write_bytes(strict_json.to_bytes(manifest))
+    return WorkloadArtifacts(directory=directory_of(workload), manifest=manifest)
 
 
 def other_versions(workload: Workload, versions: Mapping[str, str]) -> dict[str, str | None]:
@@ -202,34 +241,6 @@ def other_versions(workload: Workload, versions: Mapping[str, str]) -> dict[str,
         return {}
     here = {package: _version(package) for package in versions}
     return {package: found for package, found in here.items() if found != versions[package]}
-
-
-def _replace_directory(new: Path, target: Path) -> None:
-    """Puts a directory in the place of another; whoever comes second replaces equal content."""
-    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
-    try:
-        if target.exists():
-            target.rename(old / target.name)
-        new.rename(target)
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
-
-
-def _check_file(path: Path, facts: Mapping[str, Any]) -> None:
-    if not path.is_file():
-        raise ArtifactError(_damaged(path.parent.parent, f"{path.name} is missing"))
-    if path.stat().st_size != facts["size_bytes"] or _sha256(path) != facts["sha256"]:
-        message = f"{path.parent.name}/{path.name} is not the file that the manifest describes"
-        raise ArtifactError(_damaged(path.parent.parent, message))
-
-
-def _damaged(directory: Path, reason: str) -> str:
-    return f"artifacts in {directory}: {reason}; run again with --generate-artifacts"
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _version(package: str) -> str | None:

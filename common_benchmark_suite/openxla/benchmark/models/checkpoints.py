@@ -10,13 +10,12 @@ import functools
 import hashlib
 import json
 import shutil
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openxla.benchmark.def_types import DefinitionError, Parameters
+from openxla.benchmark.files import new_directory, sha256_of
 from openxla.benchmark.models.architectures.base import Architecture, TensorInit, digest_of
 from openxla.benchmark.root import root_dir
 
@@ -105,7 +104,7 @@ def seeded(architecture: Architecture, model_name: str, *, seed: int = 0) -> Pat
     if (target / MANIFEST_FILE).is_file():
         return target
     config = architecture.config(model_name)
-    with new_directory(target) as directory:
+    with new_directory(target, whole_with=MANIFEST_FILE) as directory:
         (directory / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
         for name, source in architecture.checkpoint_files().items():
             shutil.copyfile(source, directory / name)
@@ -137,7 +136,7 @@ def pretrained(repository: str, revision: str) -> Path:
         ) from error
     wanted = ["config.json", "*.safetensors", "tokenizer*.json", "vocab*", "merges.txt"]
     try:
-        with new_directory(target) as directory:
+        with new_directory(target, whole_with=MANIFEST_FILE) as directory:
             snapshot_download(
                 repository, revision=revision, local_dir=directory, allow_patterns=wanted
             )
@@ -238,34 +237,9 @@ def _repository(architecture: Architecture, model_name: str) -> tuple[str, str]:
 def _write_manifest(directory: Path, facts: Mapping[str, Any]) -> None:
     files = {}
     for path in sorted(path for path in directory.rglob("*") if path.is_file()):
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
         files[path.relative_to(directory).as_posix()] = {
-            "sha256": digest,
+            "sha256": sha256_of(path),
             "size_bytes": path.stat().st_size,
         }
     manifest = {**facts, "files": files}
     (directory / MANIFEST_FILE).write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n")
-
-
-@contextmanager
-def new_directory(target: Path) -> Iterator[Path]:
-    """Gives a temporary directory that becomes `target` when the block succeeds.
-
-    Two processes may make the same one: the first to finish wins, and the bytes are the same.
-    """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    directory = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
-        yield directory
-        directory.chmod(0o755)
-        try:
-            directory.rename(target)
-        except OSError:
-            if not (target / MANIFEST_FILE).is_file():
-                # Not one of ours: a copy by hand, or what a broken disk left. Ours takes its place.
-                target.rename(directory.with_name(directory.name + ".old"))
-                directory.rename(target)
-                shutil.rmtree(directory.with_name(directory.name + ".old"), ignore_errors=True)
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)

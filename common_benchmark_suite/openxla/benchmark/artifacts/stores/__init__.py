@@ -1,56 +1,201 @@
 """Where artifacts are published: a local directory, HTTPS (read only), Google Cloud Storage."""
 
 import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from openxla.benchmark.artifacts.stores.errors import (
-    AccessDeniedError,
-    AlreadyExistsError,
-    DamagedError,
-    DeadlineError,
-    NoSpaceError,
-    NotFoundError,
-    StoreError,
-    TransientError,
-)
-from openxla.benchmark.artifacts.stores.interface import (
-    Body,
-    Deadline,
-    LocalFile,
-    ObjectInfo,
-    Store,
-    StoreOptions,
-)
-from openxla.benchmark.artifacts.stores.local import LocalStore
+import attrs
 
-__all__ = [
-    "AccessDeniedError",
-    "AlreadyExistsError",
-    "Body",
-    "DamagedError",
-    "Deadline",
-    "DeadlineError",
-    "LocalFile",
-    "LocalStore",
-    "NoSpaceError",
-    "NotFoundError",
-    "ObjectInfo",
-    "Store",
-    "StoreError",
-    "StoreOptions",
-    "Stores",
-    "TransientError",
-]
+from openxla.benchmark.artifacts.progress import OnProgress
+
+Advance = Callable[[int], None]
+"""Told the number of bytes each time that some have gone out."""
+
+Notify = Callable[[str, str], None]
+"""Told each step with the object's name: locked, chunk, received, checked, stored ..."""
+
+
+class StoreError(RuntimeError):
+    """An object cannot be read or written; the message says which, why and what to do next."""
+
+
+class NotFoundError(StoreError):
+    """There is no such object."""
+
+
+class AccessDeniedError(StoreError):
+    """The store does not let us."""
+
+
+class AlreadyExistsError(StoreError):
+    """An object of this name is there already; objects are written once."""
+
+
+class DamagedError(StoreError):
+    """What was read is not what was announced: another size or another digest."""
+
+
+class DeadlineError(StoreError):
+    """The time that the user gave is over."""
+
+
+class NoSpaceError(StoreError):
+    """The disk is full, or a limit on bytes is reached."""
+
+
+class TransientError(StoreError):
+    """The next attempt may succeed, after `retry_after_s` if the server says when."""
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+@attrs.frozen
+class Deadline:
+    """A moment by which everything has to be over; `seconds` is what the user gave."""
+
+    seconds: float
+    expires_at: float = attrs.field(
+        default=attrs.Factory(lambda self: time.monotonic() + self.seconds, takes_self=True)
+    )
+
+    def remaining_s(self, most: float = float("inf")) -> float:
+        """Returns the seconds left, at most so many; never 0, which means forever to a socket."""
+        return max(0.001, min(most, self.expires_at - time.monotonic()))
+
+    def check(self, what: str, *, wait_s: float = 0.0) -> None:
+        """Raises DeadlineError, which names what was being done, if a wait would end too late."""
+        if time.monotonic() + wait_s >= self.expires_at:
+            raise self.error(what)
+
+    def error(self, what: str) -> DeadlineError:
+        """Returns the error of a deadline that was missed."""
+        return DeadlineError(
+            f"{what}: not done within {self.seconds:g} s; what has arrived is kept, so run the "
+            "same again, or give it a longer deadline"
+        )
+
+
+@attrs.frozen(kw_only=True)
+class TransferOptions:
+    """How long transfers may take, as whom they ask, and who is told.
+
+    Attributes:
+      parallel: files at once.
+      deadline_s: for everything together; nothing waits beyond it.
+      connect_timeout_s: for one connection.
+      read_timeout_s: between two pieces of an answer.
+      anonymous: never look for credentials.
+      on_progress: told a few times a second, from several threads but never two at once.
+      notify: told each step of each file.
+    """
+
+    parallel: int = attrs.field(default=8, validator=attrs.validators.ge(1))
+    deadline_s: float = attrs.field(default=3600.0, validator=attrs.validators.gt(0))
+    connect_timeout_s: float = attrs.field(default=10.0, validator=attrs.validators.gt(0))
+    read_timeout_s: float = attrs.field(default=30.0, validator=attrs.validators.gt(0))
+    anonymous: bool = False
+    on_progress: OnProgress | None = None
+    notify: Notify = lambda *_: None
+
+
+@attrs.frozen(kw_only=True)
+class LocalFile:
+    """A file to be written to a store, with the digests that the store has to confirm."""
+
+    path: Path
+    size_bytes: int
+    sha256: str
+    md5: bytes
+
+
+@attrs.frozen(kw_only=True)
+class Body(AbstractContextManager["Body"]):
+    """An open object.
+
+    Attributes:
+      offset: where it begins; 0 where a store cannot start in the middle.
+      total_bytes: size of the whole object as announced; None where it is not.
+      read: returns at most that many bytes, fewer if fewer are there, b"" at the end; raises
+        TransientError when the connection breaks.
+      close: gives the connection back, or drops it where something is left to read.
+    """
+
+    offset: int
+    total_bytes: int | None
+    read: Callable[[int], bytes]
+    close: Callable[[], None]
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Store(ABC):
+    """Objects under one URL. Methods may be called from several threads at once.
+
+    Every method raises `StoreError` or one of its kinds; none retries.
+    """
+
+    url: str
+
+    def url_of(self, name: str) -> str:
+        """Returns what messages call an object."""
+        return f"{self.url}/{name}"
+
+    @abstractmethod
+    def sizes(self, prefix: str = "") -> dict[str, int]:
+        """Returns the objects whose names begin with a prefix, in the order of their names.
+
+        Names are relative paths with slashes.
+
+        Returns:
+          the size of each in bytes.
+        """
+
+    @abstractmethod
+    def open(self, name: str, *, offset: int = 0) -> Body:
+        """Returns the content from an offset on, or from the start if the store knows no ranges."""
+
+    @abstractmethod
+    def put(self, name: str, file: LocalFile, advance: Advance) -> None:
+        """Writes an object that does not exist; it is visible as a whole or not at all.
+
+        Raises:
+          AlreadyExistsError: it does; it is left as it is.
+        """
+
+    @abstractmethod
+    def check(self, name: str, file: LocalFile) -> None:
+        """Compares an object with a file by the store's own digest of what it holds.
+
+        Raises:
+          DamagedError: they differ.
+          NotFoundError: there is no such object.
+        """
 
 
 class Stores:
-    """Opens stores by URL; those of one scheme share their connections and credentials."""
+    """Opens stores by URL; those of one scheme share their connections and credentials.
 
-    def __init__(self, options: StoreOptions | None = None) -> None:
-        self.options = options or StoreOptions()
+    The time of `options.deadline_s` runs from here.
+    """
+
+    def __init__(self, options: TransferOptions | None = None) -> None:
+        self.options = options or TransferOptions()
+        self.deadline = Deadline(self.options.deadline_s)
         self._lock = threading.Lock()
-        self._shared: dict[str, object] = {}
+        self._clients: dict[Any, Any] = {}
+
+    def timeouts(self) -> tuple[float, float]:
+        """Returns the seconds that connecting and each read may take from now on."""
+        left = self.deadline.remaining_s
+        return left(self.options.connect_timeout_s), left(self.options.read_timeout_s)
 
     def at(self, url: str) -> Store:
         """Returns the store at a URL: `https://`, `gs://`, `file://`, or the path of a directory.
@@ -67,37 +212,28 @@ class Stores:
             )
         if parts.query or parts.fragment:
             raise StoreError(f"{url}: the URL of a store has no query and no fragment")
+        # Imported late: a command that fetches nothing pays for no HTTP library.
         if parts.scheme in ("http", "https"):
-            return self._https(url)
-        if parts.scheme == "gs" and not parts.netloc:
-            raise StoreError(f"{url} names no bucket; write gs://bucket/folder")
+            from openxla.benchmark.artifacts.stores.https import HttpReader, HttpsStore
+
+            return HttpsStore(url, self._client(HttpReader))
         if parts.scheme == "gs":
-            return self._gcs(url)
-        if parts.scheme == "file" and not parts.netloc:
-            return LocalStore(Path(unquote(parts.path)))
-        if parts.scheme:
+            from openxla.benchmark.artifacts.stores.gcs import GcsClient, GcsStore
+
+            if not parts.netloc:
+                raise StoreError(f"{url} names no bucket; write gs://bucket/folder")
+            return GcsStore(url, self._client(GcsClient))
+        if parts.scheme and (parts.scheme != "file" or parts.netloc):
             raise StoreError(
                 f"{url}: no store for {parts.scheme}://; known are https://, gs://, file:// and "
                 "the path of a directory"
             )
-        return LocalStore(Path(url))
+        from openxla.benchmark.artifacts.stores.local import LocalStore
 
-    def _https(self, url: str) -> Store:
-        # Imported late, as is the next one: who fetches nothing pays for no HTTP library.
-        from openxla.benchmark.artifacts.stores.http_reading import HttpReader
-        from openxla.benchmark.artifacts.stores.https import HttpsStore
+        return LocalStore(Path(unquote(parts.path) if parts.scheme else url))
 
+    def _client(self, kind: Callable[["Stores"], Any]) -> Any:
         with self._lock:
-            reader = self._shared.setdefault("https", HttpReader(self.options))
-        assert isinstance(reader, HttpReader)
-        return HttpsStore(url, reader)
-
-    def _gcs(self, url: str) -> Store:
-        from openxla.benchmark.artifacts.stores.gcs import GcsClient, GcsStore
-
-        with self._lock:
-            if "gs" not in self._shared:
-                self._shared["gs"] = GcsClient(self.options)
-            client = self._shared["gs"]
-        assert isinstance(client, GcsClient)
-        return GcsStore(url, client)
+            if kind not in self._clients:
+                self._clients[kind] = kind(self)
+            return self._clients[kind]

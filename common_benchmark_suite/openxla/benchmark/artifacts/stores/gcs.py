@@ -1,29 +1,28 @@
 """Google Cloud Storage through its client library; reads go by range over plain HTTP."""
 
 import base64
+import io
 import os
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any
 from urllib.parse import quote, urlsplit
 
-from openxla.benchmark.artifacts.stores.errors import (
+from openxla.benchmark.artifacts.stores import (
+    Advance,
     AlreadyExistsError,
+    Body,
     DamagedError,
+    LocalFile,
     NotFoundError,
+    Store,
     StoreError,
+    Stores,
     TransientError,
 )
-from openxla.benchmark.artifacts.stores.http_reading import HttpReader, error_of
-from openxla.benchmark.artifacts.stores.interface import (
-    Advance,
-    Body,
-    LocalFile,
-    ObjectInfo,
-    Store,
-    StoreOptions,
-)
+from openxla.benchmark.artifacts.stores.https import HttpReader, error_of
 
 EMULATOR_VARIABLE = "STORAGE_EMULATOR_HOST"
 # What is larger goes up in pieces, of which a broken one is sent again; the library wants
@@ -40,7 +39,7 @@ class GcsClient:
     With `STORAGE_EMULATOR_HOST` set (with its scheme), requests go there, without credentials.
     """
 
-    def __init__(self, options: StoreOptions) -> None:
+    def __init__(self, stores: Stores) -> None:
         try:
             with warnings.catch_warnings():
                 # It advises to install what only its gRPC transport needs.
@@ -53,8 +52,8 @@ class GcsClient:
                 "pip install 'common-benchmark-suite[gcs]', or read the same objects as "
                 "https://storage.googleapis.com/<bucket>/<folder>"
             ) from error
-        self.options = options
-        credentials = _credentials(anonymous=options.anonymous)
+        self._stores = stores
+        credentials = _credentials(anonymous=stores.options.anonymous)
         # A name is due where there is no project; objects need none.
         self.library = storage.Client(project="none", credentials=credentials)
         request = Request()
@@ -62,14 +61,14 @@ class GcsClient:
         def sign(url: str, headers: dict[str, str]) -> None:
             credentials.before_request(request, "GET", url, headers)
 
-        self.reader = HttpReader(options, sign)
+        self.reader = HttpReader(stores, sign)
 
-    def retry(self) -> Any:
-        """Returns the library's own policy for requests that may be repeated."""
+    def patience(self) -> dict[str, Any]:
+        """Returns timeouts, and the library's own policy for requests that may be repeated."""
         from google.cloud.storage.retry import DEFAULT_RETRY
 
-        left = self.options.deadline.remaining_s()
-        return DEFAULT_RETRY.with_timeout(max(0.001, min(_RETRY_S, left)))
+        seconds = self._stores.deadline.remaining_s(_RETRY_S)
+        return {"timeout": self._stores.timeouts(), "retry": DEFAULT_RETRY.with_timeout(seconds)}
 
 
 class GcsStore(Store):
@@ -83,23 +82,15 @@ class GcsStore(Store):
         self._client = client
         self._bucket = client.library.bucket(parts.netloc)
 
-    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """Yields the objects of the folder."""
+    def sizes(self, prefix: str = "") -> dict[str, int]:
+        """Returns the objects of the folder."""
         above = f"{self._folder}/" if self._folder else ""
-        with _Translated(self.url):
+        with _translated(self.url):
             blobs = self._client.library.list_blobs(
-                self._bucket,
-                prefix=above + prefix,
-                timeout=self._timeout(),
-                retry=self._client.retry(),
+                self._bucket, prefix=above + prefix, **self._client.patience()
             )
             found = {blob.name.removeprefix(above): int(blob.size) for blob in blobs}
-        for name in sorted(found):
-            yield ObjectInfo(name=name, size_bytes=found[name])
-
-    def stat(self, name: str) -> ObjectInfo:
-        """Returns the size of an object."""
-        return ObjectInfo(name=name, size_bytes=int(self._facts(name).size))
+        return dict(sorted(found.items()))
 
     def open(self, name: str, *, offset: int = 0) -> Body:
         """Opens an object at an offset."""
@@ -116,107 +107,87 @@ class GcsStore(Store):
         blob = self._bucket.blob(self._key(name))
         blob.metadata = {"sha256": file.sha256}
         blob.chunk_size = _PIECE_BYTES if file.size_bytes > _PIECE_BYTES else None
-        with _Translated(self.url_of(name)), _Counted(file.path, advance) as stream:
+        with _translated(self.url_of(name)), _Counted(file.path, advance) as stream:
             blob.upload_from_file(
                 stream,
                 size=file.size_bytes,
                 content_type="application/octet-stream",
                 if_generation_match=0,
                 checksum="auto",
-                timeout=self._timeout(),
-                retry=self._client.retry(),
+                **self._client.patience(),
             )
 
     def check(self, name: str, file: LocalFile) -> None:
         """Compares size and the MD5 that the service has computed of what it received."""
-        facts = self._facts(name)
+        url = self.url_of(name)
+        with _translated(url):
+            facts = self._bucket.get_blob(self._key(name), **self._client.patience())
+        if facts is None:
+            raise NotFoundError(f"{url}: there is no such object; check the URL")
         found = base64.b64decode(facts.md5_hash or "")
         if int(facts.size) != file.size_bytes or found != file.md5:
             raise DamagedError(
-                f"{self.url_of(name)} has {facts.size} bytes and MD5 {found.hex()}, {file.path} "
-                f"has {file.size_bytes} bytes and MD5 {file.md5.hex()}"
+                f"{url} has {facts.size} bytes and MD5 {found.hex()}, {file.path} has "
+                f"{file.size_bytes} bytes and MD5 {file.md5.hex()}"
             )
-
-    def _facts(self, name: str) -> Any:
-        with _Translated(self.url_of(name)):
-            blob = self._bucket.get_blob(
-                self._key(name), timeout=self._timeout(), retry=self._client.retry()
-            )
-        if blob is None:
-            raise NotFoundError(f"{self.url_of(name)}: there is no such object; check the URL")
-        return blob
 
     def _key(self, name: str) -> str:
         return f"{self._folder}/{name}" if self._folder else name
 
-    def _timeout(self) -> tuple[float, float]:
-        return (self._client.options.connect_s(), self._client.options.read_s())
 
-
-class _Translated:
+@contextmanager
+def _translated(url: str) -> Iterator[None]:
     """Turns what the library raises into errors of stores, with the name of the object."""
+    from google.api_core.exceptions import GoogleAPICallError, RetryError
+    from google.auth.exceptions import GoogleAuthError
+    from google.cloud.storage.exceptions import InvalidResponse
+    from requests import RequestException
 
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        from google.api_core.exceptions import GoogleAPICallError, RetryError
-        from google.auth.exceptions import GoogleAuthError
-        from google.cloud.storage.exceptions import InvalidResponse
-        from requests import RequestException
-
-        again = ""
-        if isinstance(error, RetryError):
+    try:
+        yield
+    except (
+        GoogleAPICallError,
+        GoogleAuthError,
+        InvalidResponse,
+        RequestException,
+        RetryError,
+    ) as caught:
+        error, again = caught, ""
+        if isinstance(caught, RetryError):
             # It says only that time is over; the reason is what it gave up on.
-            error, again = error.cause or error, "; tried again as long as there was time"
-        if isinstance(error, GoogleAPICallError | InvalidResponse):
-            response = error.response
-            headers = {} if response is None else response.headers
-            code = 0 if response is None else response.status_code
-            found = error_of(code, self._url, headers)
-            if not isinstance(found, AlreadyExistsError | NotFoundError):
-                again += f" ({error})"
-            raise type(found)(f"{found}{again}") from error
+            error, again = caught.cause or caught, "; tried again as long as there was time"
         if isinstance(error, GoogleAuthError):
             raise StoreError(
-                f"{self._url}: no valid credentials ({error}); run "
+                f"{url}: no valid credentials ({error}); run "
                 "`gcloud auth application-default login`"
             ) from error
-        if isinstance(error, RequestException | RetryError):
-            raise TransientError(f"{self._url}: the connection broke{again}: {error}") from error
+        if isinstance(error, RetryError) or not isinstance(
+            error, GoogleAPICallError | InvalidResponse
+        ):
+            raise TransientError(f"{url}: the connection broke{again}: {error}") from error
+        response = error.response
+        status, headers = (0, {}) if response is None else (response.status_code, response.headers)
+        found = error_of(status, url, headers)
+        if not isinstance(found, AlreadyExistsError | NotFoundError):
+            again += f" ({error})"
+        raise type(found)(f"{found}{again}") from error
 
 
-class _Counted:
+class _Counted(io.FileIO):
     """A file that reports how far it has been read for the first time."""
 
     def __init__(self, path: Path, advance: Advance) -> None:
-        self._path, self._advance = path, advance
+        super().__init__(path)
+        self._advance = advance
         self._furthest = 0
-        self._file: BinaryIO
 
-    def __enter__(self) -> Self:
-        self._file = self._path.open("rb")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-
-    def read(self, size: int = -1) -> bytes:
-        piece = self._file.read(size)
+    def read(self, size: int | None = -1, /) -> bytes:
+        piece = super().read(-1 if size is None else size)
         # A piece that is sent again is no progress.
-        if (position := self._file.tell()) > self._furthest:
+        if (position := self.tell()) > self._furthest:
             self._advance(position - self._furthest)
             self._furthest = position
         return piece
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._file.tell()
 
 
 def _credentials(*, anonymous: bool) -> Any:

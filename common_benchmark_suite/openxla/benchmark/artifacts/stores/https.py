@@ -1,36 +1,156 @@
-"""Public reads over HTTPS."""
+"""Reading over HTTPS: by range, without surprises by redirects, with every wait bounded."""
 
-from collections.abc import Iterator
-from urllib.parse import quote
+import contextlib
+import ipaddress
+import re
+from collections.abc import Callable, Mapping
+from urllib.parse import quote, urljoin, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
-from openxla.benchmark.artifacts.stores.errors import StoreError
-from openxla.benchmark.artifacts.stores.http_reading import HttpReader, check_url
-from openxla.benchmark.artifacts.stores.interface import (
+import urllib3
+from urllib3.exceptions import HTTPError, InvalidHeader
+from urllib3.util import Retry, Timeout
+
+from openxla.benchmark.artifacts.stores import (
+    AccessDeniedError,
     Advance,
+    AlreadyExistsError,
     Body,
     LocalFile,
-    ObjectInfo,
+    NotFoundError,
     Store,
+    StoreError,
+    Stores,
+    TransientError,
 )
+
+Sign = Callable[[str, dict[str, str]], None]
+"""Adds credentials for a URL to the headers of a request."""
+
+_TRANSIENT = (408, 429, 500, 502, 503, 504)
+_REDIRECTS = (301, 302, 303, 307, 308)
+_MOST_REDIRECTS = 5
+_MOST_CONNECTIONS = 32
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
+
+
+class HttpReader:
+    """GET. Connections are kept and shared by all threads."""
+
+    def __init__(self, stores: Stores, sign: Sign | None = None) -> None:
+        self._stores, self._sign = stores, sign
+        self._pools: dict[str | None, urllib3.PoolManager] = {}
+
+    def open(self, url: str, *, offset: int = 0, name: str = "") -> Body:
+        """Returns what is at a URL from an offset on; from 0 where the server knows no ranges.
+
+        Args:
+          url: where it is.
+          offset: where to begin.
+          name: what messages call it; the URL if empty.
+
+        Raises:
+          StoreError: it cannot be read.
+        """
+        name = name or url
+        # Any other coding would give other bytes than those whose digest is known.
+        headers = {"Accept-Encoding": "identity"}
+        if offset:
+            headers["Range"] = f"bytes={offset}-"
+        response = self._request(url, headers, name)
+        if response.status == 416:
+            response.close()
+            if not offset:
+                raise error_of(416, name, response.headers)
+            # Shorter than what is here already: what is here belongs to something else.
+            return self.open(url, name=name)
+        start, total = 0, _length(response.headers)
+        if response.status == 206:
+            found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+            if not found or int(found[1]) != offset:
+                response.close()
+                raise TransientError(
+                    f"{name}: the server sent another range than the one asked for"
+                )
+            start, total = offset, None if found[3] == "*" else int(found[3])
+
+        def read(most: int) -> bytes:
+            try:
+                # `read` would wait for all of it, however slowly it drips in.
+                return response.read1(most)
+            except (HTTPError, OSError) as error:
+                raise TransientError(f"{name}: the connection broke: {error}") from error
+
+        def close() -> None:
+            # Only a connection without leftovers may serve the next request.
+            if response.length_remaining:
+                response.close()
+            response.release_conn()
+
+        return Body(offset=start, total_bytes=total, read=read, close=close)
+
+    def _request(self, url: str, headers: Mapping[str, str], name: str) -> urllib3.BaseHTTPResponse:
+        """Follows redirects; returns an answer with status 200, 206 or 416."""
+        asked, may_be_local = url, _is_loopback(url)
+        for _ in range(_MOST_REDIRECTS + 1):
+            _check_url(asked, may_be_local=may_be_local)
+            sent = dict(headers)
+            if self._sign is not None and urlsplit(asked).netloc == urlsplit(url).netloc:
+                self._sign(asked, sent)
+            connect_s, read_s = self._stores.timeouts()
+            try:
+                response = self._pool(asked).request(
+                    "GET",
+                    asked,
+                    headers=sent,
+                    redirect=False,
+                    retries=False,
+                    preload_content=False,
+                    decode_content=False,
+                    timeout=Timeout(connect=connect_s, read=read_s),
+                )
+            except (HTTPError, OSError) as error:
+                if "CERTIFICATE_VERIFY_FAILED" in str(error):
+                    raise StoreError(
+                        f"{name}: the server's certificate is not trusted ({error}); SSL_CERT_FILE "
+                        "may name other authorities"
+                    ) from error
+                raise TransientError(f"{name}: no answer: {error}") from error
+            if response.status in (200, 206, 416):
+                return response
+            location = response.headers.get("Location")
+            response.close()
+            if response.status not in _REDIRECTS or not location:
+                raise error_of(response.status, name, response.headers)
+            asked = urljoin(asked, location)
+        raise StoreError(f"{name}: redirected more than {_MOST_REDIRECTS} times")
+
+    def _pool(self, url: str) -> urllib3.PoolManager:
+        parts = urlsplit(url)
+        direct = _is_loopback(url) or proxy_bypass(parts.netloc)
+        proxy = None if direct else getproxies().get(parts.scheme)
+        if proxy not in self._pools:
+            self._pools[proxy] = (
+                urllib3.ProxyManager(proxy, maxsize=_MOST_CONNECTIONS)
+                if proxy
+                else urllib3.PoolManager(maxsize=_MOST_CONNECTIONS)
+            )
+        return self._pools[proxy]
 
 
 class HttpsStore(Store):
     """Objects below a URL; read only."""
 
     def __init__(self, url: str, reader: HttpReader) -> None:
-        check_url(url)
+        _check_url(url)
         self.url = url.rstrip("/")
         self._reader = reader
 
-    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+    def sizes(self, prefix: str = "") -> dict[str, int]:
         """Raises StoreError: HTTP has no listing."""
         raise StoreError(
-            f"{self.url} can not be listed over HTTPS; read its manifest, or use the gs:// URL"
+            f"{self.url} cannot be listed over HTTPS; read its manifest, or use the gs:// URL"
         )
-
-    def stat(self, name: str) -> ObjectInfo:
-        """Returns the size that the server announces."""
-        return ObjectInfo(name=name, size_bytes=self._reader.size_of(self.url_of(name)))
 
     def open(self, name: str, *, offset: int = 0) -> Body:
         """Opens an object at an offset."""
@@ -38,18 +158,65 @@ class HttpsStore(Store):
 
     def put(self, name: str, file: LocalFile, advance: Advance) -> None:
         """Raises StoreError: it is read only."""
-        raise self._read_only(name)
+        self.check(name, file)
 
     def check(self, name: str, file: LocalFile) -> None:
         """Raises StoreError: the server does not tell digests."""
-        raise self._read_only(name)
+        raise StoreError(
+            f"{self.url_of(name)}: HTTPS is read only; publish to gs://bucket/folder or to a "
+            "directory"
+        )
 
     def url_of(self, name: str) -> str:
         """Returns the URL of an object."""
         return f"{self.url}/{quote(name)}"
 
-    def _read_only(self, name: str) -> StoreError:
-        return StoreError(
-            f"{self.url_of(name)}: HTTPS is read only; publish to gs://bucket/folder or to a "
-            "directory"
+
+def _is_loopback(url: str) -> bool:
+    """Returns whether a URL is on this machine."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _check_url(url: str, *, may_be_local: bool = True) -> None:
+    """Raises StoreError unless a URL is `https://`, or `http://` on this machine.
+
+    Args:
+      url: where to read.
+      may_be_local: False where a remote server redirected us: it has no business here.
+    """
+    scheme, local = urlsplit(url).scheme, _is_loopback(url)
+    if local and not may_be_local:
+        raise StoreError(f"{url}: a server elsewhere redirected to this machine; not followed")
+    if scheme != "https" and not (scheme == "http" and local):
+        raise StoreError(
+            f"{url}: only https:// is read over a network; http:// only on this machine"
         )
+
+
+def error_of(status: int, url: str, headers: Mapping[str, str]) -> StoreError:
+    """Returns the error that a status means."""
+    if status in (404, 410):
+        return NotFoundError(f"{url}: there is no such object (HTTP {status}); check the URL")
+    if status in (401, 403):
+        return AccessDeniedError(
+            f"{url}: access denied (HTTP {status}); it may not exist, or needs credentials: for "
+            "gs:// run `gcloud auth application-default login`"
+        )
+    if status == 412:
+        return AlreadyExistsError(f"{url}: exists (HTTP 412); artifacts are written once")
+    if status not in _TRANSIENT:
+        return StoreError(f"{url}: the server answered HTTP {status}")
+    later = None
+    with contextlib.suppress(InvalidHeader):
+        value = headers.get("Retry-After")  # seconds, or a date
+        later = None if value is None else Retry().parse_retry_after(value)
+    return TransientError(f"{url}: the server answered HTTP {status}", retry_after_s=later)
+
+
+def _length(headers: Mapping[str, str]) -> int | None:
+    value = headers.get("Content-Length", "")
+    return int(value) if value.isascii() and value.isdigit() else None

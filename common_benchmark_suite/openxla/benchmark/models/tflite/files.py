@@ -6,16 +6,14 @@
 <root>/published/<host>/<path of the URL>         files that others publish, put there by hand
 """
 
-import hashlib
 import json
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 
+from openxla.benchmark.files import new_directory, sha256_of
 from openxla.benchmark.models.architectures.base import digest_of
 from openxla.benchmark.models.checkpoints import CheckpointError
 from openxla.benchmark.models.tflite.model_uri import ModelUri
@@ -101,9 +99,7 @@ def _write(
     recipe: Mapping[str, Any],
     make: Callable[[Path], Mapping[str, Any]],
 ) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    directory = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
+    with new_directory(target, whole_with=MANIFEST_FILE) as directory:
         notes = make(directory / uri.file)
         made = _described(directory / uri.file, origin="converted", notes=notes)
         manifest = {
@@ -115,19 +111,9 @@ def _write(
         }
         text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
         (directory / MANIFEST_FILE).write_text(text, encoding="utf-8")
-        directory.chmod(0o755)
-        try:
-            directory.rename(target)
-        except OSError:
-            if not (target / MANIFEST_FILE).is_file():
-                raise
-            # Another process was first, with the same recipe.
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _described(path: Path, *, origin: str, notes: Mapping[str, Any]) -> TfLiteFile:
-    with path.open("rb") as file:
-        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    sha256 = sha256_of(path)
     size_bytes = path.stat().st_size
     return TfLiteFile(path=path, sha256=sha256, size_bytes=size_bytes, origin=origin, notes=notes)

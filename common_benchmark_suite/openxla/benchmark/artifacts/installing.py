@@ -1,0 +1,259 @@
+"""What is published of a model, put into the places where runs look: workloads and checkpoints.
+
+A publication holds, for each input set, the store's manifest of that workload as a file of the type
+`workload`; and the checkpoint's own manifest among the files of the type `checkpoint`. Both name
+each of their files by its sha256. Where these are, as files or inside `.tgz` archives, under which
+names, does not matter: they are found by their content. What is put in place is what was locked,
+to the byte, or nothing.
+"""
+
+import json
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+from msgspec.structs import replace
+
+from openxla.benchmark.artifacts import archives, strict_json, workload_store
+from openxla.benchmark.artifacts.fetch import FetchedModel
+from openxla.benchmark.artifacts.stores import StoreError
+from openxla.benchmark.artifacts.workload_store import (
+    ArtifactError,
+    WorkloadArtifacts,
+    WorkloadManifest,
+)
+from openxla.benchmark.def_types import BenchmarkCase, Workload
+from openxla.benchmark.files import link, new_directory, sha256_of
+from openxla.benchmark.models import architectures, checkpoints
+from openxla.benchmark.models.architectures.base import Architecture
+from openxla.benchmark.models.checkpoints import MANIFEST_FILE
+
+CHECKPOINT_TYPE = "checkpoint"
+WORKLOAD_TYPE = "workload"
+# What a workload is put together from.
+WORKLOAD_TYPES = frozenset({WORKLOAD_TYPE, "inputs", "outputs", "truth", "reference"})
+_LOCK_TIMEOUT_S = 600.0
+_REPAIR = "publish and lock it again, or run with --generate-artifacts"
+# Weights of the largest models of the suite, with room to spare.
+_CHECKPOINT_LIMITS = archives.Limits(total_bytes=256 << 30)
+
+
+def install_workload(
+    fetched: FetchedModel, *, url: str, case: BenchmarkCase, workload: Workload
+) -> WorkloadArtifacts | None:
+    """Puts a case's inputs, truth and reference from a publication into the workload's place.
+
+    Args:
+      fetched: the publication, with all its files of `WORKLOAD_TYPES`.
+      url: where it is published.
+      case: which input set is meant.
+      workload: of the case, as this revision of the suite defines it.
+
+    Returns:
+      the artifacts; None where the publication has none of this input set, or was made by other
+      versions of a framework whose own generator decides the weights.
+
+    Raises:
+      ArtifactError: the publication is of another workload, or is not what it says.
+    """
+    where = f"{fetched.manifest.model} at {url}"
+    manifest = _manifest_of(fetched, case, workload, where)
+    if manifest is None or workload_store.other_versions(workload, manifest.producer.versions):
+        return None
+    with _alone(workload):
+        there = _in_place(workload, fetched.manifest_sha256)
+        if there is not None:  # another process was first
+            return there
+        try:
+            with (
+                workload_store.new_directory(workload) as directory,
+                _contents(fetched, WORKLOAD_TYPES, where) as contents,
+            ):
+                for name, facts in manifest.files.items():
+                    content = contents.get(facts.sha256)
+                    if content is None or content.stat().st_size != facts.size_bytes:
+                        raise ArtifactError(
+                            f"{where} holds no {name} of {facts.size_bytes} bytes with sha256 "
+                            f"{facts.sha256}; {_REPAIR}"
+                        )
+                    link(content, directory / name)
+                origin = {
+                    "model": fetched.manifest.model,
+                    "url": url,
+                    "manifest_sha256": fetched.manifest_sha256,
+                }
+                date = manifest.date or fetched.manifest.date
+                installed = replace(manifest, date=date, fetched=origin)
+                return workload_store.describe(directory, workload, installed)
+        except OSError as error:
+            target = workload_store.directory_of(workload)
+            raise ArtifactError(
+                f"{where} cannot be put into {target.parent}: {error.strerror or error}; free "
+                "some space, or put the artifact root elsewhere by --root-dir"
+            ) from error
+
+
+def _manifest_of(
+    fetched: FetchedModel, case: BenchmarkCase, workload: Workload, where: str
+) -> WorkloadManifest | None:
+    """Returns what is published of a case's input set.
+
+    Raises:
+      ArtifactError: it is that of another workload, or malformed.
+    """
+    others = []
+    for entry in fetched.manifest.files:
+        if entry.artifact_type != WORKLOAD_TYPE:
+            continue
+        text = fetched.files[entry.path].read_bytes()
+        try:
+            found = strict_json.parse(text, WorkloadManifest, where=f"{where}: {entry.path}")
+        except StoreError as error:
+            raise ArtifactError(f"{error}; {_REPAIR}") from error
+        if found.workload["digest"] == workload.digest:
+            return found
+        if found.producer.benchmark_name == case.name:
+            others.append(found.workload["digest"])
+    if others:
+        raise ArtifactError(
+            f"{where} is locked, but holds the workload {workload.label}-{others[0][:12]}, where "
+            f"this suite's is {workload.id}: the definitions have changed since; {_REPAIR}"
+        )
+    return None
+
+
+@contextmanager
+def _alone(workload: Workload) -> Iterator[None]:
+    """Keeps other processes from putting the same workload in its place meanwhile."""
+    target = workload_store.directory_of(workload)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(target.parent / f".{workload.id}.lock", timeout=_LOCK_TIMEOUT_S):
+            yield
+    except Timeout as error:
+        raise ArtifactError(
+            f"{target}: another process has been putting it in place for {_LOCK_TIMEOUT_S:g} s; "
+            "end it, or run again later"
+        ) from error
+
+
+def _in_place(workload: Workload, manifest_sha256: str) -> WorkloadArtifacts | None:
+    """Returns what is there, if it is from that publication and undamaged."""
+    try:
+        there = workload_store.find(workload, locked={manifest_sha256})
+    except ArtifactError:
+        return None
+    origin = there.origin if there is not None else None
+    return there if (origin or {}).get("manifest_sha256") == manifest_sha256 else None
+
+
+def checkpoint_directory_of(case: BenchmarkCase) -> Path | None:
+    """Returns where the checkpoint of a case's model belongs; None where it has none.
+
+    Raises:
+      DefinitionError: the architecture or a parameter does not exist.
+    """
+    architecture = _architecture_of(case)
+    if architecture is None:
+        return None
+    parameters = architecture.complete(case.model.model_parameters)
+    return checkpoints.directory_of(architecture, parameters)
+
+
+def lacks_checkpoint(case: BenchmarkCase) -> bool:
+    """Returns whether a case's model has a checkpoint that is not here."""
+    target = checkpoint_directory_of(case)
+    return target is not None and not (target / MANIFEST_FILE).is_file()
+
+
+def install_checkpoint(fetched: FetchedModel, *, url: str, case: BenchmarkCase) -> Path | None:
+    """Puts a model's checkpoint from a publication into its place, unless one is there.
+
+    Args:
+      fetched: the publication, with its files of `CHECKPOINT_TYPE`.
+      url: where it is published.
+      case: a case of the model.
+
+    Returns:
+      where it is; None if the publication holds none, or the model has none.
+
+    Raises:
+      ArtifactError: it is another checkpoint than the model's, or damaged.
+    """
+    target, where = checkpoint_directory_of(case), f"{fetched.manifest.model} at {url}"
+    if target is None or (target / MANIFEST_FILE).is_file():
+        return target
+    with _contents(fetched, {CHECKPOINT_TYPE}, where, _CHECKPOINT_LIMITS) as contents:
+        manifests = [path for path in contents.values() if path.name == MANIFEST_FILE]
+        if not manifests:
+            return None
+        manifest = min(manifests, key=lambda path: len(path.parts))
+        digests = _checked_digests(case, manifest, where)
+        with new_directory(target, whole_with=MANIFEST_FILE) as directory:
+            for name, sha256 in digests.items():
+                if strict_json.why_no_object_name(name) or sha256 not in contents:
+                    raise ArtifactError(
+                        f"{where}: {name} of the checkpoint is not what its manifest describes; "
+                        f"{_REPAIR}"
+                    )
+                link(contents[sha256], directory / name)
+            link(manifest, directory / MANIFEST_FILE)
+    return target
+
+
+def _architecture_of(case: BenchmarkCase) -> Architecture | None:
+    name = case.model.model_impl.architecture
+    return None if name is None else architectures.get(name)
+
+
+def _checked_digests(case: BenchmarkCase, manifest: Path, where: str) -> Mapping[str, str]:
+    """Returns the sha256 of each file of a checkpoint that is the one that a case needs."""
+    architecture = _architecture_of(case)
+    assert architecture is not None
+    due = checkpoints.facts_of(architecture, architecture.complete(case.model.model_parameters))
+    try:
+        found = json.loads(manifest.read_text(encoding="utf-8"))
+        differing = sorted(key for key, value in due.items() if found.get(key) != value)
+        digests = {str(name): str(facts["sha256"]) for name, facts in found["files"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ArtifactError(
+            f"{where}: the checkpoint's manifest is malformed: {type(error).__name__}: {error}; "
+            f"{_REPAIR}"
+        ) from error
+    if differing:
+        key = differing[0]
+        raise ArtifactError(
+            f"{where} is locked, but holds another checkpoint: its {key} is {found.get(key)!r}, "
+            f"where {case.model.name} has {due[key]!r}; {_REPAIR}"
+        )
+    return digests
+
+
+@contextmanager
+def _contents(
+    fetched: FetchedModel,
+    types: Collection[str],
+    where: str,
+    limits: archives.Limits | None = None,
+) -> Iterator[dict[str, Path]]:
+    """Gives the files of some types by their sha256, those in archives included."""
+    entries = [file for file in fetched.manifest.files if file.artifact_type in types]
+    found = {file.sha256: fetched.files[file.path] for file in entries}
+    packed = [file for file in entries if file.path.endswith((".tgz", ".tar.gz"))]
+    if not packed:
+        yield found
+        return
+    # In the cache, not in /tmp: links instead of copies, and room for weights.
+    parent = fetched.directory.parents[2] / "unpacked"
+    parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".unpacked-", dir=parent) as scratch:
+        for index, file in enumerate(packed):
+            target = Path(scratch) / str(index)
+            try:
+                members = archives.unpack(fetched.files[file.path], target, limits=limits)
+            except StoreError as error:
+                raise ArtifactError(f"{where}: {error}; {_REPAIR}") from error
+            found |= {sha256_of(path): path for path in members}
+        yield found
