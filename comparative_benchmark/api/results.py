@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, overload
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from comparative_benchmark.api.tables import Table, comparison_row, html, result_row
+from comparative_benchmark.api.tables import (
+    COMPARISON_COLUMNS,
+    RESULT_COLUMNS,
+    Table,
+    comparison_row,
+    html,
+    result_row,
+)
 from comparative_benchmark.results.case import Case, cases_of
 from comparative_benchmark.results.compare import (
     DEFAULT_BASELINE,
@@ -35,7 +42,7 @@ class Comparisons(Table, Sequence[Comparison]):
     """Comparisons with their summary; prints as the table of `cbs compare`."""
 
     def __init__(self, comparisons: Sequence[Comparison]) -> None:
-        super().__init__([comparison_row(item) for item in comparisons])
+        super().__init__(COMPARISON_COLUMNS, [comparison_row(item) for item in comparisons])
         self._comparisons = list(comparisons)
         self.summary: Summary = summarize_comparisons(self._comparisons)
 
@@ -92,7 +99,7 @@ class Results(Table, Sequence[Case]):
         self, document: Document, *, path: Path | None = None, baseline: str | None = None
     ) -> None:
         self._cases = cases_of(document)
-        super().__init__([result_row(case) for case in self._cases])
+        super().__init__(RESULT_COLUMNS, [result_row(case) for case in self._cases])
         self.document = document
         self.path = path
         self.baseline = baseline or self._usual_baseline()

@@ -12,25 +12,36 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Row = dict[str, Any]
+RESULT_COLUMNS = (
+    *("case", "workload", "framework", "competitor", "device", "status", "reason", "latency_ms"),
+    *("processes", "compile_ms", "host_memory_peak_mb", "device_memory_peak_mb", "relative_rmse"),
+    *("machine", "started", "run_id"),
+)
+COMPARISON_COLUMNS = (
+    *("workload", "competitor", "framework", "device", "quantity", "verdict", "baseline_ms"),
+    *("candidate_ms", "ratio", "ratio_low", "ratio_high", "level", "processes", "paired"),
+    *("p_value", "reason"),
+)
 
 
 class Table:
-    """Rows that all have the same names."""
+    """Rows that all have the same columns; there may be none."""
 
-    def __init__(self, rows: Sequence[Row]) -> None:
+    def __init__(self, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        self.columns = columns
         self.rows = list(rows)
 
     def to_arrow(self) -> "pa.Table":
         """Returns an Arrow table; needs pyarrow."""
         import pyarrow as pa
 
-        return pa.Table.from_pylist(self.rows)
+        return pa.table({name: [row[name] for row in self.rows] for name in self.columns})
 
     def to_pandas(self) -> "pd.DataFrame":
         """Returns a data frame; needs pandas."""
         import pandas as pd
 
-        return pd.DataFrame(self.rows)
+        return pd.DataFrame(self.rows, columns=self.columns)
 
 
 def result_row(case: Case) -> Row:

@@ -35,6 +35,7 @@ def test_rows_become_tables(results):
     frame, arrow = results.to_pandas(), results.to_arrow()
     assert list(frame.columns) == arrow.column_names
     assert list(frame["competitor"]) == ["jax_xla:xla", "pt_inductor:eager"]
+    assert all(tuple(row) == tuple(results.columns) for row in results.rows)
     assert frame["latency_ms"].tolist() == [case.metrics.median_ms for case in results]
 
 
@@ -91,7 +92,10 @@ def test_a_comparison_has_regressions_and_an_exit_code(tmp_path):
     assert len(found.improvements) == 0
     assert found.exit_code == 2
     assert len(cb.compare(new, old).improvements) == 2
-    assert cb.compare(old, new, threshold=0.9).regressions.rows == []
+    none = cb.compare(old, new, threshold=0.9).regressions
+    assert none.rows == []
+    assert list(none.to_pandas().columns) == none.to_arrow().column_names == list(none.columns)
+    assert all(tuple(row) == tuple(found.columns) for row in found.rows)
     assert main(["compare", str(old.path), str(new.path)]) == found.exit_code
 
 
