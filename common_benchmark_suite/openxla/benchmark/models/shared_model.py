@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,8 @@ from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models import calibration, checkpoints
 from openxla.benchmark.models.architectures import Architecture
 from openxla.benchmark.models.model_interfaces import InferenceModel
+
+Model = TypeVar("Model", bound=InferenceModel)
 
 
 class ArchitectureModel(InferenceModel):
@@ -51,6 +53,28 @@ class ArchitectureModel(InferenceModel):
         return calibration.input_sets(
             self.architecture, self.model_parameters, self.checkpoint, count
         )
+
+
+def creator(
+    architecture: Architecture, build: Callable[[Parameters], Model]
+) -> Callable[..., Model]:
+    """Returns the `create_model` of a model's module.
+
+    It takes a definition's parameters by name. What it is not told, the architecture knows: one row
+    of fp32, of the model that `standard` names. All models take `seed`, and `checkpoint` (`seeded`
+    or `pretrained`) where the architecture has a pretrained one. Parameters that mean nothing to a
+    model are accepted: definitions of other suites carry hints to their own tools.
+
+    Args:
+      architecture: of the model.
+      build: makes the model of its complete parameters.
+    """
+
+    def create_model(**parameters: Any) -> Model:
+        """Returns the model with these parameters."""
+        return build(architecture.creation_parameters(parameters))
+
+    return create_model
 
 
 def run_once(create_model: Callable[..., InferenceModel], **parameters: Any) -> None:

@@ -3,7 +3,8 @@
 import abc
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -48,10 +49,32 @@ class Architecture(abc.ABC):
     pretrained: ClassVar[Mapping[str, tuple[str, str]]] = {}
     # Parameters that a definition may leave out, with the values that they then have.
     defaults: ClassVar[Parameters] = {}
+    # What `create_model()` makes of this architecture when it is told nothing, beside one row of
+    # fp32; and a small variant, which a model's module runs as a program of its own.
+    standard: ClassVar[Parameters] = {}
+    example: ClassVar[Parameters] = {}
+    # Where our own modules in JAX and TensorFlow keep a tensor of the checkpoint: patterns in its
+    # name and what takes their place, one after the other.
+    module_names: ClassVar[Sequence[tuple[str, str]]] = ()
+    # Prefixes of tensors that our own modules have no use for.
+    unused_tensors: ClassVar[tuple[str, ...]] = ()
+    # Whether matrices of the checkpoint are [in, out], not torch's [out, in].
+    matrices_are_in_out: ClassVar[bool] = False
 
     def complete(self, parameters: Parameters) -> Parameters:
         """Returns the parameters with those that a definition may leave out."""
         return {**self.defaults, **parameters}
+
+    def creation_parameters(self, parameters: Parameters) -> Parameters:
+        """Returns the parameters of `create_model` with all that it was not told."""
+        given = self.complete(parameters)
+        return {"batch_size": 1, "data_type": "fp32", **self.standard, **given}
+
+    def module_name(self, tensor: str, config: Mapping[str, Any]) -> str:
+        """Returns where our own modules keep a tensor, e.g. `layers.0.attention.query.weight`."""
+        for pattern, ours in self.module_names:
+            tensor = re.sub(pattern, ours, tensor)
+        return tensor
 
     def generates(self, parameters: Parameters) -> bool:
         """Tells whether the model continues prompts, as `generation.GenerationModel` does.
@@ -60,6 +83,14 @@ class Architecture(abc.ABC):
         `max_new_tokens` says how many.
         """
         return False
+
+    def config_of(self, parameters: Parameters) -> Mapping[str, Any]:
+        """Returns the configuration that `model_name` of the parameters names.
+
+        Raises:
+          DefinitionError: no such configuration.
+        """
+        return self.config(str(parameters["model_name"]))
 
     def config(self, model_name: str) -> Mapping[str, Any]:
         """Returns the configuration of that name.
@@ -136,6 +167,15 @@ def element_type(data_type: object) -> str:
     if data_type not in DATA_TYPES:
         raise DefinitionError(f"data_type {data_type!r} is not one of {', '.join(DATA_TYPES)}")
     return DATA_TYPES[str(data_type)]
+
+
+def tensor(parameters: Parameters, *shape: int) -> TensorSpec:
+    """Returns the spec of a tensor in the model's `data_type`.
+
+    Raises:
+      DefinitionError: the type is not one that models are offered in.
+    """
+    return TensorSpec(shape=shape, dtype=element_type(parameters.get("data_type")))
 
 
 def integer(parameters: Parameters, key: str) -> int:

@@ -5,89 +5,42 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openxla.benchmark import testdata
-from openxla.benchmark.def_types import DefinitionError, Parameters, TensorSpec
-from openxla.benchmark.models.architectures.base import (
-    Architecture,
-    TensorInit,
-    element_type,
-    integer,
-)
-from openxla.benchmark.models.generation import max_new_tokens
+from openxla.benchmark.def_types import Parameters, TensorSpec
+from openxla.benchmark.models.architectures.base import TensorInit, tensor
+from openxla.benchmark.models.architectures.layers import ATTENTION_GAIN, PROJECTIONS, linear
+from openxla.benchmark.models.architectures.text import TextArchitecture
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-# Queries and keys this much larger than their inputs give scores with a standard deviation of 2:
-# each token attends to a few others. At 1, attention would be nearly the mean over all of them, and
-# an implementation that mixes up keys or positions would go unnoticed.
-ATTENTION_GAIN = math.sqrt(2)
 # Attention averages and activations cut off: what a branch loses by it, its last matrix restores.
 BRANCH_GAIN = 1.5
 
 
-class CausalLM(Architecture):
+class CausalLM(TextArchitecture):
     """Input: input_ids i32[batch, seq].
 
     Output: logits [batch, seq, vocab]; with the parameter `max_new_tokens`, what
     `generation.GenerationModel` generates: tokens and their logits.
     """
 
-    # The key of the longest sequence in `config.json`.
-    longest_key = "max_position_embeddings"
-    default_seq_len: int | None = None
-
-    def seq_len(self, parameters: Parameters) -> int:
-        """Returns the number of tokens of a prompt.
-
-        Raises:
-          DefinitionError: it is not given, or prompt and new tokens are more than the model takes.
-        """
-        seq_len = integer({"seq_len": self.default_seq_len, **parameters}, "seq_len")
-        longest = self.config(str(parameters["model_name"]))[self.longest_key]
-        total = seq_len + (max_new_tokens(parameters) or 0)
-        if total > longest:
-            # XLA clamps an index that is out of range: a wrong answer, not an error.
-            raise DefinitionError(
-                f"'seq_len' and 'max_new_tokens' are {total}, more than {longest}"
-            )
-        return seq_len
-
-    def generates(self, parameters: Parameters) -> bool:
-        """If `max_new_tokens` says how many."""
-        return max_new_tokens(parameters) is not None
-
     def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """Token ids, i32[batch, seq]."""
-        shape = (integer(parameters, "batch_size"), self.seq_len(parameters))
-        return (TensorSpec(shape=shape, dtype="i32"),)
+        return (self.token_spec(parameters),)
 
     def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """The logits of each token, or the generated tokens and their logits."""
-        batch, seq = self.input_specs(parameters)[0].shape
-        vocabulary = self.config(str(parameters["model_name"]))["vocab_size"]
-        data_type = element_type(parameters.get("data_type"))
-        new = max_new_tokens(parameters)
-        if new is None:
-            return (TensorSpec(shape=(batch, seq, vocabulary), dtype=data_type),)
-        return (
-            TensorSpec(shape=(batch, new), dtype="i32"),
-            TensorSpec(shape=(batch, new, vocabulary), dtype="f32"),
-        )
+        shape = self.token_spec(parameters).shape
+        new = self.new_tokens(parameters)
+        if new is not None:
+            return self.generated_specs(parameters, new)
+        return (tensor(parameters, *shape, self.config_of(parameters)["vocab_size"]),)
 
     def label(self, parameters: Parameters) -> str:
         """Adds the number of generated tokens to the usual label."""
-        new = max_new_tokens(parameters)
+        new = self.new_tokens(parameters)
         return super().label(parameters) + (f"-{new}new" if new else "")
-
-    def default_input_files(self) -> tuple[Path, ...]:
-        """The bundled text and tokenizer."""
-        return (testdata.DEFAULT_TEXT, testdata.TOKENIZER)
-
-    def default_inputs(self, parameters: Parameters) -> str:
-        """The bundled text."""
-        return testdata.load_text()
 
     def preprocess(
         self, raw_input: Any, parameters: Parameters, checkpoint: Path
@@ -96,29 +49,31 @@ class CausalLM(Architecture):
 
         The text is repeated until it fills the window: there is no padding to be masked.
         """
-        from openxla.benchmark.models import preprocessing
-
         text = raw_input
         while True:
-            ids, mask = preprocessing.token_batch(
-                text,
-                checkpoint / "tokenizer.json",
-                batch_size=integer(parameters, "batch_size"),
-                seq_len=self.seq_len(parameters),
-            )
+            ids, mask = self.token_windows(text, parameters, checkpoint)
             if mask.all():
                 return (ids,)
             text = f"{text} {raw_input}"
 
-    def checkpoint_files(self) -> Mapping[str, Path]:
-        """The bundled tokenizer."""
-        return {"tokenizer.json": testdata.TOKENIZER}
-
 
 def matrix(name: str, inputs: int, outputs: int, gain: float = 1.0) -> Iterator[TensorInit]:
     """Yields the weight [out, in] of a linear layer that multiplies the scale by `gain`."""
-    stddev = gain / math.sqrt(inputs)
-    yield TensorInit(name=f"{name}.weight", shape=(outputs, inputs), stddev=stddev)
+    return linear(name, inputs, outputs, gain=gain, bias=False)
+
+
+# Where our own modules keep what `rotary_layers` and the rest of such a model consist of.
+ROTARY_MODULE_NAMES = (
+    (r"^model\.embed_tokens\b", "words"),
+    (r"^model\.layers\b", "layers"),
+    (r"^model\.norm\b", "norm"),
+    (r"^lm_head\b", "head"),
+    (r"\binput_layernorm\b", "attention_norm"),
+    (r"\bpost_attention_layernorm\b", "norm"),
+    (r"\bself_attn\b", "attention"),
+    *PROJECTIONS,
+    (r"\bmlp\.(gate|up|down)_proj\b", r"\1"),
+)
 
 
 def branch_gain(layers: int) -> float:

@@ -18,6 +18,17 @@ if TYPE_CHECKING:
 BRANCH_GAIN = 0.5 * layers.AFTER_ACTIVATION_GAIN
 
 
+# Where our own modules keep what `resnet_block` and `attention` consist of.
+MODULE_NAMES = (
+    (r"\bresnets\b", "blocks"),
+    (r"\bconv_shortcut\b", "shortcut"),
+    (r"\bto_q\b", "query"),
+    (r"\bto_k\b", "key"),
+    (r"\bto_v\b", "value"),
+    (r"\bto_out\.0\b", "output"),
+)
+
+
 @attrs.frozen(kw_only=True)
 class Stage:
     """Residual blocks at one resolution.

@@ -6,6 +6,7 @@ from typing import Any
 
 import attrs
 
+from openxla.benchmark.models.architectures import layers
 from openxla.benchmark.models.architectures.base import TensorInit
 from openxla.benchmark.models.architectures.image_classifier import (
     LABEL_CONFIG,
@@ -134,14 +135,6 @@ def _conv(name: str, inputs: int, outputs: int, kernel: int, mean_square: float)
     return TensorInit(name=f"{name}.weight", shape=(outputs, inputs, kernel, kernel), stddev=stddev)
 
 
-def _batch_norm(name: str, size: int, gain: float) -> Iterator[TensorInit]:
-    yield TensorInit(name=f"{name}.weight", shape=(size,), mean=gain, stddev=0.1 * gain)
-    yield TensorInit(name=f"{name}.bias", shape=(size,), stddev=0.1)
-    yield TensorInit(name=f"{name}.running_mean", shape=(size,), stddev=0.1)
-    yield TensorInit(name=f"{name}.running_var", shape=(size,), mean=1.0, stddev=0.1)
-    yield TensorInit(name=f"{name}.num_batches_tracked", shape=(), dtype="I64")
-
-
 class EfficientNet(ImageClassifier):
     """Input: pixels [batch, 3, height, width]; output: logits [batch, 1000]."""
 
@@ -172,11 +165,24 @@ class EfficientNet(ImageClassifier):
     pixel_mean = (0.485, 0.456, 0.406)
     pixel_stddev = (0.47853944, 0.4732864, 0.47434163)
 
+    standard = {"model_name": "google/efficientnet-b7"}
+    example = {"model_name": "efficientnet-tiny"}
+    module_names = (
+        (r"^efficientnet\.embeddings\.convolution\b", "stem.conv"),
+        (r"^efficientnet\.embeddings\.batchnorm\b", "stem.norm"),
+        (r"^efficientnet\.encoder\.", ""),
+        (r"\bdepthwise_conv\.depthwise_", "filter_"),
+        (r"\b(expansion|projection)\.", ""),
+        (r"\b(expand|filter|project|top)_conv\b", r"\1.conv"),
+        (r"\b(expand|filter|project|top)_(bn|norm)\b", r"\1.norm"),
+        (r"\bsqueeze_excite\b", "excite"),
+    )
+
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
         """See `Architecture.tensors`; names are `EfficientNetForImageClassification`'s."""
         stem, channels = "efficientnet.embeddings", rounded_width(config, 32)
         yield _conv(f"{stem}.convolution", config["num_channels"], channels, 3, _PIXELS)
-        yield from _batch_norm(f"{stem}.batchnorm", channels, _BEFORE_SWISH)
+        yield from layers.batch_norm(f"{stem}.batchnorm", channels, _BEFORE_SWISH)
         mean_square = _SWISH
         for index, block in enumerate(blocks(config)):
             yield from _block(f"efficientnet.encoder.blocks.{index}", block, mean_square)
@@ -184,7 +190,7 @@ class EfficientNet(ImageClassifier):
             channels = block.outputs
         top, width = "efficientnet.encoder.top", config["hidden_dim"]
         yield _conv(f"{top}_conv", channels, width, 1, mean_square)
-        yield from _batch_norm(f"{top}_bn", width, _BEFORE_SWISH)
+        yield from layers.batch_norm(f"{top}_bn", width, _BEFORE_SWISH)
         stddev = 1 / math.sqrt(width * _POOLED)
         yield TensorInit(name="classifier.weight", shape=(LABELS, width), stddev=stddev)
         yield TensorInit(name="classifier.bias", shape=(LABELS,), stddev=0.1)
@@ -194,11 +200,11 @@ def _block(name: str, block: Block, mean_square: float) -> Iterator[TensorInit]:
     if block.expands:
         expansion = f"{name}.expansion.expand"
         yield _conv(f"{expansion}_conv", block.inputs, block.expanded, 1, mean_square)
-        yield from _batch_norm(f"{expansion}_bn", block.expanded, _BEFORE_SWISH)
+        yield from layers.batch_norm(f"{expansion}_bn", block.expanded, _BEFORE_SWISH)
         mean_square = _SWISH
     depthwise = f"{name}.depthwise_conv.depthwise"
     yield _conv(f"{depthwise}_conv", 1, block.expanded, block.kernel, mean_square)
-    yield from _batch_norm(f"{depthwise}_norm", block.expanded, _BEFORE_SWISH)
+    yield from layers.batch_norm(f"{depthwise}_norm", block.expanded, _BEFORE_SWISH)
     for part, inputs, outputs in (
         ("reduce", block.expanded, block.squeezed),
         ("expand", block.squeezed, block.expanded),
@@ -209,7 +215,7 @@ def _block(name: str, block: Block, mean_square: float) -> Iterator[TensorInit]:
     project = f"{name}.projection.project"
     yield _conv(f"{project}_conv", block.expanded, block.outputs, 1, _SWISH * _GATE)
     gain = _RESIDUAL if block.residual else 1.0
-    yield from _batch_norm(f"{project}_bn", block.outputs, gain)
+    yield from layers.batch_norm(f"{project}_bn", block.outputs, gain)
 
 
 ARCHITECTURE = EfficientNet()

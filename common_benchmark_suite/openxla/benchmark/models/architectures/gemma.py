@@ -9,7 +9,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from openxla.benchmark.models.architectures.base import TensorInit
-from openxla.benchmark.models.architectures.causal_lm import CausalLM, rotary_layers
+from openxla.benchmark.models.architectures.causal_lm import (
+    ROTARY_MODULE_NAMES,
+    CausalLM,
+    rotary_layers,
+)
 
 
 def _config(hidden: int, layers: int, heads: int, **changes: Any) -> Mapping[str, Any]:
@@ -55,6 +59,10 @@ class Gemma(CausalLM):
         # Pretrained weights are behind a licence and in two files: seeded ones only.
         "google/gemma-2b-it": _config(2048, 18, 8, intermediate_size=16384),
     }
+
+    standard = {"model_name": "google/gemma-2b-it", "seq_len": 1024}
+    example = {"model_name": "gemma-tiny", "seq_len": 32}
+    module_names = ROTARY_MODULE_NAMES
 
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
         """See `Architecture.tensors`; names are those of transformers' `GemmaForCausalLM`."""

@@ -7,12 +7,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from openxla.benchmark.models.architectures import layers
 from openxla.benchmark.models.architectures.base import TensorInit
-from openxla.benchmark.models.architectures.causal_lm import (
-    ATTENTION_GAIN,
-    CausalLM,
-    branch_gain,
-)
+from openxla.benchmark.models.architectures.causal_lm import CausalLM, branch_gain
 
 
 def _config(hidden: int, layers: int, heads: int, **changes: Any) -> Mapping[str, Any]:
@@ -45,18 +42,12 @@ def _linear(name: str, inputs: int, outputs: int, gain: float = 1.0) -> Iterator
     yield TensorInit(name=f"{name}.bias", shape=(outputs,), stddev=0.1 * gain)
 
 
-def _layer_norm(name: str, size: int) -> Iterator[TensorInit]:
-    yield TensorInit(name=f"{name}.weight", shape=(size,), mean=1.0, stddev=0.2)
-    yield TensorInit(name=f"{name}.bias", shape=(size,), stddev=0.1)
-
-
 class Gpt2(CausalLM):
     """Input: input_ids i32[batch, seq]; outputs: see `CausalLM`."""
 
     name = "gpt2"
     version = 1
-    longest_key = "n_positions"
-    default_seq_len = 512  # the seed's definitions name it in the model's name only
+    defaults = {"seq_len": 512}  # the seed's definitions name it in the model's name only
     configs = {
         "gpt2-tiny": _config(128, 2, 2, vocab_size=1024, n_positions=128, n_ctx=128),
         "gpt2": _config(768, 12, 12),
@@ -65,9 +56,30 @@ class Gpt2(CausalLM):
         "gpt2": ("openai-community/gpt2", "607a30d783dfa663caf39e06633721c8d4cfcd7e"),
     }
 
+    standard = {"model_name": "gpt2"}
+    example = {"model_name": "gpt2-tiny", "seq_len": 32}
+    module_names = (
+        (r"^transformer\.wte\b", "words"),
+        (r"^transformer\.wpe\b", "positions"),
+        (r"^transformer\.ln_f\b", "norm"),
+        (r"^transformer\.h\b", "layers"),
+        (r"\bln_1\b", "attention_norm"),
+        (r"\battn\.c_attn\b", "query_key_value"),
+        (r"\battn\.c_proj\b", "output"),
+        (r"\bln_2\b", "norm"),
+        (r"\bmlp\.c_fc\b", "up"),
+        (r"\bmlp\.c_proj\b", "down"),
+    )
+    matrices_are_in_out = True
+
+    def longest(self, config: Mapping[str, Any]) -> int | None:
+        """GPT-2 has a key of its own for it."""
+        longest: int = config["n_positions"]
+        return longest
+
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
         """See `Architecture.tensors`; names are those of transformers' `GPT2LMHeadModel`."""
-        hidden, layers = config["n_embd"], config["n_layer"]
+        hidden, depth = config["n_embd"], config["n_layer"]
         # The table is also the head: rows of length one give logits of order one. Layer norms bring
         # its small numbers up to order one, and the layers' sum outweighs them: otherwise each
         # token would have by far the largest logit after itself.
@@ -77,15 +89,15 @@ class Gpt2(CausalLM):
                 shape=(rows, hidden),
                 stddev=1 / math.sqrt(hidden),
             )
-        for index in range(layers):
+        for index in range(depth):
             layer = f"transformer.h.{index}"
-            yield from _layer_norm(f"{layer}.ln_1", hidden)
-            yield from _linear(f"{layer}.attn.c_attn", hidden, 3 * hidden, ATTENTION_GAIN)
-            yield from _linear(f"{layer}.attn.c_proj", hidden, hidden, branch_gain(layers))
-            yield from _layer_norm(f"{layer}.ln_2", hidden)
+            yield from layers.norm(f"{layer}.ln_1", hidden)
+            yield from _linear(f"{layer}.attn.c_attn", hidden, 3 * hidden, layers.ATTENTION_GAIN)
+            yield from _linear(f"{layer}.attn.c_proj", hidden, hidden, branch_gain(depth))
+            yield from layers.norm(f"{layer}.ln_2", hidden)
             yield from _linear(f"{layer}.mlp.c_fc", hidden, 4 * hidden)
-            yield from _linear(f"{layer}.mlp.c_proj", 4 * hidden, hidden, branch_gain(layers))
-        yield from _layer_norm("transformer.ln_f", hidden)
+            yield from _linear(f"{layer}.mlp.c_proj", 4 * hidden, hidden, branch_gain(depth))
+        yield from layers.norm("transformer.ln_f", hidden)
 
     def canonical_weight_name(self, name: str) -> str:
         """OpenAI's checkpoint is that of the decoder without a head, its names without a prefix."""

@@ -4,17 +4,8 @@ The network, its checkpoint and the generator are those of `gpt2`; what is diffe
 definition may leave out.
 """
 
-from typing import TYPE_CHECKING
-
-from openxla.benchmark.def_types import Parameters, TensorSpec
+from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models.architectures.gpt2 import Gpt2
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Any
-
-    import numpy as np
-    import numpy.typing as npt
 
 
 class Gpt2Pipeline(Gpt2):
@@ -29,27 +20,12 @@ class Gpt2Pipeline(Gpt2):
     # tokens is in its source.
     defaults = {"seq_len": 4, "max_new_tokens": 200}
 
-    def generates(self, parameters: Parameters) -> bool:
-        """Always: it is what the pipeline is for."""
-        return True
-
-    def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
-        """Token ids, i32[batch, seq]."""
-        return super().input_specs(self.complete(parameters))
-
-    def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
-        """The generated tokens, i32[batch, new], and their logits, f32[batch, new, vocab]."""
-        return super().output_specs(self.complete(parameters))
+    standard = {"model_name": "gpt2"}
+    example = {"model_name": "gpt2-tiny", "max_new_tokens": 8}
 
     def label(self, parameters: Parameters) -> str:
         """Tells it from a case of `gpt2` that generates."""
-        return f"pipeline-{super().label(self.complete(parameters))}"
-
-    def preprocess(
-        self, raw_input: "Any", parameters: Parameters, checkpoint: "Path"
-    ) -> "tuple[npt.NDArray[np.generic], ...]":
-        """Cuts the text into prompts, a different one for each row of the batch."""
-        return super().preprocess(raw_input, self.complete(parameters), checkpoint)
+        return f"pipeline-{super().label(parameters)}"
 
 
 ARCHITECTURE = Gpt2Pipeline()

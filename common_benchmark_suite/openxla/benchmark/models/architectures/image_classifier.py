@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from openxla.benchmark import testdata
 from openxla.benchmark.def_types import Parameters, TensorSpec
-from openxla.benchmark.models.architectures.base import Architecture, element_type, integer
+from openxla.benchmark.models.architectures.base import Architecture, integer, tensor
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,14 +32,12 @@ class ImageClassifier(Architecture):
 
     def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """Pixels, [batch, 3, height, width], normalised per channel."""
-        size = self.config(str(parameters["model_name"]))["image_size"]
-        shape = (integer(parameters, "batch_size"), 3, size, size)
-        return (TensorSpec(shape=shape, dtype=element_type(parameters.get("data_type"))),)
+        size = self.config_of(parameters)["image_size"]
+        return (tensor(parameters, integer(parameters, "batch_size"), 3, size, size),)
 
     def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """Logits, [batch, 1000]."""
-        shape = (integer(parameters, "batch_size"), LABELS)
-        return (TensorSpec(shape=shape, dtype=element_type(parameters.get("data_type"))),)
+        return (tensor(parameters, integer(parameters, "batch_size"), LABELS),)
 
     def default_input_files(self) -> tuple[Path, ...]:
         """The bundled picture."""
@@ -58,7 +56,7 @@ class ImageClassifier(Architecture):
         pixels = preprocessing.image_batch(
             raw_input,
             batch_size=integer(parameters, "batch_size"),
-            size=self.config(str(parameters["model_name"]))["image_size"],
+            size=self.config_of(parameters)["image_size"],
             mean=self.pixel_mean,
             stddev=self.pixel_stddev,
         )

@@ -16,6 +16,15 @@ ATTENTION_GAIN = math.sqrt(2)
 AFTER_ACTIVATION_GAIN = 1.7
 
 
+# Names of an attention's matrices in many checkpoints, and in our own modules.
+PROJECTIONS = (
+    (r"\bq_proj\b", "query"),
+    (r"\bk_proj\b", "key"),
+    (r"\bv_proj\b", "value"),
+    (r"\b(o|out)_proj\b", "output"),
+)
+
+
 def linear(
     name: str, inputs: int, outputs: int, *, gain: float = 1.0, bias: bool = True
 ) -> Iterator[TensorInit]:
@@ -33,6 +42,15 @@ def conv(
     stddev = gain / math.sqrt(inputs * math.prod(kernel))
     yield TensorInit(name=f"{name}.weight", shape=(outputs, inputs, *kernel), stddev=stddev)
     yield TensorInit(name=f"{name}.bias", shape=(outputs,), stddev=0.1)
+
+
+def batch_norm(name: str, size: int, gain: float = 1.0) -> Iterator[TensorInit]:
+    """Yields scale, offset and statistics of a batch norm that multiplies the scale by `gain`."""
+    yield TensorInit(name=f"{name}.weight", shape=(size,), mean=gain, stddev=0.1 * gain)
+    yield TensorInit(name=f"{name}.bias", shape=(size,), stddev=0.1)
+    yield TensorInit(name=f"{name}.running_mean", shape=(size,), stddev=0.1)
+    yield TensorInit(name=f"{name}.running_var", shape=(size,), mean=1.0, stddev=0.1)
+    yield TensorInit(name=f"{name}.num_batches_tracked", shape=(), dtype="I64")
 
 
 def norm(name: str, size: int) -> Iterator[TensorInit]:

@@ -9,7 +9,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from openxla.benchmark.models.architectures.base import TensorInit
-from openxla.benchmark.models.architectures.causal_lm import CausalLM, matrix, rotary_layers
+from openxla.benchmark.models.architectures.causal_lm import (
+    ROTARY_MODULE_NAMES,
+    CausalLM,
+    matrix,
+    rotary_layers,
+)
 
 
 def _config(hidden: int, layers: int, heads: int, groups: int, **changes: Any) -> Mapping[str, Any]:
@@ -54,6 +59,10 @@ class Llama(CausalLM):
             "fe8a4ea1ffedaf415f4da2f062534de366a451e6",
         ),
     }
+
+    standard = {"model_name": "TinyLlama/TinyLlama-1.1B-Chat-v1.0", "seq_len": 512}
+    example = {"model_name": "llama-tiny", "seq_len": 32}
+    module_names = ROTARY_MODULE_NAMES
 
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
         """See `Architecture.tensors`; names are those of transformers' `LlamaForCausalLM`."""

@@ -5,15 +5,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openxla.benchmark import testdata
-from openxla.benchmark.def_types import DefinitionError, Parameters, TensorSpec
+from openxla.benchmark.def_types import Parameters, TensorSpec
 from openxla.benchmark.models.architectures import layers
-from openxla.benchmark.models.architectures.base import (
-    Architecture,
-    TensorInit,
-    element_type,
-    integer,
-)
+from openxla.benchmark.models.architectures.base import TensorInit, tensor
+from openxla.benchmark.models.architectures.text import TextArchitecture
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,7 +37,7 @@ def _config(hidden: int, depth: int, heads: int, vocabulary: int) -> Mapping[str
     }
 
 
-class SdClip(Architecture):
+class SdClip(TextArchitecture):
     """Input: input_ids i32[batch, seq]; output: last hidden state [batch, seq, hidden]."""
 
     name = "sd_clip"
@@ -51,6 +46,21 @@ class SdClip(Architecture):
         "sd-clip-tiny": _config(64, 2, 2, vocabulary=1024),
         "sd-clip": _config(768, 12, 12, vocabulary=49408),
     }
+
+    standard = {"model_name": "sd-clip", "seq_len": 77}
+    example = {"model_name": "sd-clip-tiny", "seq_len": 32}
+    module_names = (
+        (r"^embeddings\.token_embedding\b", "words"),
+        (r"^embeddings\.position_embedding\b", "positions"),
+        (r"^encoder\.layers\b", "layers"),
+        (r"\blayer_norm1\b", "attention_norm"),
+        (r"\bself_attn\b", "attention"),
+        *layers.PROJECTIONS,
+        (r"\blayer_norm2\b", "mlp_norm"),
+        (r"\bmlp\.fc1\b", "up"),
+        (r"\bmlp\.fc2\b", "down"),
+        (r"^final_layer_norm\b", "norm"),
+    )
 
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
         """See `Architecture.tensors`; names are those of transformers' `CLIPTextModel`."""
@@ -79,26 +89,12 @@ class SdClip(Architecture):
 
     def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """Token ids, i32[batch, seq]."""
-        shape = (integer(parameters, "batch_size"), integer(parameters, "seq_len"))
-        longest = self.config(str(parameters["model_name"]))["max_position_embeddings"]
-        if shape[1] > longest:
-            # XLA clamps an index that is out of range: a wrong answer, not an error.
-            raise DefinitionError(f"parameter 'seq_len' is {shape[1]}, more than {longest}")
-        return (TensorSpec(shape=shape, dtype="i32"),)
+        return (self.token_spec(parameters),)
 
     def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """The last hidden state after its norm, [batch, seq, hidden]."""
-        hidden = self.config(str(parameters["model_name"]))["hidden_size"]
-        shape = (*self.input_specs(parameters)[0].shape, hidden)
-        return (TensorSpec(shape=shape, dtype=element_type(parameters.get("data_type"))),)
-
-    def default_input_files(self) -> tuple[Path, ...]:
-        """The bundled text and tokenizer."""
-        return (testdata.DEFAULT_TEXT, testdata.TOKENIZER)
-
-    def default_inputs(self, parameters: Parameters) -> str:
-        """The bundled text."""
-        return testdata.load_text()
+        shape = self.token_spec(parameters).shape
+        return (tensor(parameters, *shape, self.config_of(parameters)["hidden_size"]),)
 
     def preprocess(
         self, raw_input: Any, parameters: Parameters, checkpoint: Path
@@ -107,19 +103,8 @@ class SdClip(Architecture):
 
         As in the pipeline of Stable Diffusion, there is no mask: padding is text like any other.
         """
-        from openxla.benchmark.models import preprocessing
-
-        ids, _ = preprocessing.token_batch(
-            raw_input,
-            checkpoint / "tokenizer.json",
-            batch_size=integer(parameters, "batch_size"),
-            seq_len=integer(parameters, "seq_len"),
-        )
+        ids, _ = self.token_windows(raw_input, parameters, checkpoint)
         return (ids,)
-
-    def checkpoint_files(self) -> Mapping[str, Path]:
-        """The bundled tokenizer."""
-        return {"tokenizer.json": testdata.TOKENIZER}
 
 
 ARCHITECTURE = SdClip()

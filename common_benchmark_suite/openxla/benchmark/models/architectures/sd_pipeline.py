@@ -15,14 +15,10 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from openxla.benchmark import testdata
-from openxla.benchmark.def_types import DefinitionError, Parameters, TensorSpec
+from openxla.benchmark.def_types import Parameters, TensorSpec
 from openxla.benchmark.models.architectures import diffusion, sd_clip, sd_unet, sd_vae
-from openxla.benchmark.models.architectures.base import (
-    Architecture,
-    TensorInit,
-    element_type,
-    integer,
-)
+from openxla.benchmark.models.architectures.base import Architecture, TensorInit, integer, tensor
+from openxla.benchmark.models.architectures.text import TextArchitecture
 
 if TYPE_CHECKING:
     import numpy as np
@@ -80,7 +76,7 @@ def _config(suffix: str, steps: int) -> Mapping[str, Any]:
     }
 
 
-class SdPipeline(Architecture):
+class SdPipeline(TextArchitecture):
     """Inputs: input_ids and negative_ids, i32[batch, seq], and latents [batch, 4, size, size].
 
     Output: pixels [batch, 3, height, width], about -1 to 1, as the picture decoder gives them.
@@ -97,6 +93,18 @@ class SdPipeline(Architecture):
         "runwayml/stable-diffusion-v1-5": _config("", 50),
     }
 
+    standard = {"model_name": "runwayml/stable-diffusion-v1-5", "seq_len": 77}
+    example = {"model_name": "sd-pipeline-tiny", "seq_len": 16}
+
+    def longest(self, config: Mapping[str, Any]) -> int | None:
+        """That of the text encoder."""
+        return PARTS["text_encoder"].longest(config["text_encoder"])
+
+    def module_name(self, tensor: str, config: Mapping[str, Any]) -> str:
+        """That of the part, with its prefix."""
+        part, _, rest = tensor.partition(".")
+        return f"{part}.{PARTS[part].module_name(rest, config[part])}"
+
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
         """See `Architecture.tensors`; names are those of the parts, with a prefix."""
         for part, architecture in PARTS.items():
@@ -105,31 +113,20 @@ class SdPipeline(Architecture):
 
     def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """Tokens of the text and of what to avoid, i32[batch, seq]; latents."""
-        config = self.config(str(parameters["model_name"]))
-        shape = (integer(parameters, "batch_size"), integer(parameters, "seq_len"))
-        longest = config["text_encoder"]["max_position_embeddings"]
-        if shape[1] > longest:
-            # XLA clamps an index that is out of range: a wrong answer, not an error.
-            raise DefinitionError(f"parameter 'seq_len' is {shape[1]}, more than {longest}")
-        tokens = TensorSpec(shape=shape, dtype="i32")
-        latents = diffusion.latent_shape(config["unet"], shape[0], "in_channels")
-        data_type = element_type(parameters.get("data_type"))
-        return (tokens, tokens, TensorSpec(shape=latents, dtype=data_type))
+        tokens, config = self.token_spec(parameters), self.config_of(parameters)
+        latents = diffusion.latent_shape(config["unet"], tokens.shape[0], "in_channels")
+        return (tokens, tokens, tensor(parameters, *latents))
 
     def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """Pixels, [batch, 3, height, width]."""
-        vae = self.config(str(parameters["model_name"]))["vae"]
-        shape = diffusion.latent_shape(vae, integer(parameters, "batch_size"), "out_channels")
-        return (TensorSpec(shape=shape, dtype=element_type(parameters.get("data_type"))),)
+        vae = self.config_of(parameters)["vae"]
+        batch = integer(parameters, "batch_size")
+        return (tensor(parameters, *diffusion.latent_shape(vae, batch, "out_channels")),)
 
     def label(self, parameters: Parameters) -> str:
         """Adds the number of steps to the usual label."""
-        config = self.config(str(parameters["model_name"]))
-        return f"{super().label(parameters)}-{config['num_inference_steps']}steps"
-
-    def default_input_files(self) -> tuple[Path, ...]:
-        """The bundled text and tokenizer; noise comes from a generator."""
-        return (testdata.DEFAULT_TEXT, testdata.TOKENIZER)
+        steps = self.config_of(parameters)["num_inference_steps"]
+        return f"{super().label(parameters)}-{steps}steps"
 
     def default_inputs(self, parameters: Parameters) -> Any:
         """The bundled text, what to avoid (nothing), and the seed of the noise."""
@@ -147,19 +144,13 @@ class SdPipeline(Architecture):
         text, avoided, seed = raw_input
         tokens, _, latents = self.input_specs(parameters)
         batch, seq_len = tokens.shape
-        ids, _ = preprocessing.token_batch(
-            text, checkpoint / "tokenizer.json", batch_size=batch, seq_len=seq_len
-        )
+        ids, _ = self.token_windows(text, parameters, checkpoint)
         noise = diffusion.noise("latents", latents.shape, seed=seed)
         return (
             ids,
             _repeated(avoided, checkpoint / "tokenizer.json", batch, seq_len),
             noise.astype(preprocessing.numpy_dtype(latents.dtype)),
         )
-
-    def checkpoint_files(self) -> Mapping[str, Path]:
-        """The bundled tokenizer."""
-        return {"tokenizer.json": testdata.TOKENIZER}
 
 
 def steps(config: Mapping[str, Any]) -> list[Step]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from openxla.benchmark.def_types import Parameters, TensorSpec
 from openxla.benchmark.models.architectures import diffusion, layers
-from openxla.benchmark.models.architectures.base import TensorInit, element_type, integer
+from openxla.benchmark.models.architectures.base import TensorInit, integer, tensor
 from openxla.benchmark.models.architectures.diffusion import Stage
 
 if TYPE_CHECKING:
@@ -61,6 +61,24 @@ class SdUnet(diffusion.LatentArchitecture):
         "sd-unet": _config(64, [320, 640, 1280, 1280], 2, heads=8, context=768, groups=32),
     }
 
+    standard = {"model_name": "sd-unet"}
+    example = {"model_name": "sd-unet-tiny"}
+    module_names = (
+        (r"\btransformer_blocks\.0\.", ""),
+        (r"^(down|up)_blocks\b", r"\1"),
+        (r"^mid_block\b", "mid"),
+        *diffusion.MODULE_NAMES,
+        (r"\battentions\b", "transformers"),
+        (r"\b(down|up)samplers\.0\.conv\b", "resampler"),
+        (r"^time_embedding\.linear_(\d)\b", r"time\1"),
+        (r"\btime_emb_proj\b", "time"),
+        (r"\bff\.net\.0\.proj\b", "up"),
+        (r"\bff\.net\.2\b", "down"),
+        (r"^conv_in\b", "stem"),
+        (r"^conv_norm_out\b", "norm"),
+        (r"^conv_out\b", "output"),
+    )
+
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
         """See `Architecture.tensors`; names are those of diffusers' `UNet2DConditionModel`."""
         first, time_width = config["block_out_channels"][0], time_embedding_width(config)
@@ -102,21 +120,17 @@ class SdUnet(diffusion.LatentArchitecture):
 
     def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """Latents [batch, 4, size, size], timesteps i32[batch], text [batch, 77, context]."""
-        config = self.config(str(parameters["model_name"]))
-        batch = integer(parameters, "batch_size")
-        data_type = element_type(parameters.get("data_type"))
+        config, batch = self.config_of(parameters), integer(parameters, "batch_size")
         return (
-            TensorSpec(shape=diffusion.latent_shape(config, batch, "in_channels"), dtype=data_type),
+            tensor(parameters, *diffusion.latent_shape(config, batch, "in_channels")),
             TensorSpec(shape=(batch,), dtype="i32"),
-            TensorSpec(shape=(batch, _TEXT_LENGTH, config["cross_attention_dim"]), dtype=data_type),
+            tensor(parameters, batch, _TEXT_LENGTH, config["cross_attention_dim"]),
         )
 
     def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """The predicted noise, of the latents' shape."""
-        config = self.config(str(parameters["model_name"]))
-        batch = integer(parameters, "batch_size")
-        shape = diffusion.latent_shape(config, batch, "out_channels")
-        return (TensorSpec(shape=shape, dtype=element_type(parameters.get("data_type"))),)
+        config, batch = self.config_of(parameters), integer(parameters, "batch_size")
+        return (tensor(parameters, *diffusion.latent_shape(config, batch, "out_channels")),)
 
     def preprocess(
         self, raw_input: Any, parameters: Parameters, checkpoint: Path

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from openxla.benchmark.def_types import Parameters, TensorSpec
 from openxla.benchmark.models.architectures import diffusion, layers
-from openxla.benchmark.models.architectures.base import TensorInit, element_type, integer
+from openxla.benchmark.models.architectures.base import TensorInit, integer, tensor
 from openxla.benchmark.models.architectures.diffusion import Stage
 
 if TYPE_CHECKING:
@@ -45,6 +45,23 @@ class SdVae(diffusion.LatentArchitecture):
         "sd-vae": _config(512, [128, 256, 512, 512], 2, groups=32),
     }
 
+    standard = {"model_name": "sd-vae"}
+    example = {"model_name": "sd-vae-tiny"}
+    module_names = (
+        (r"^post_quant_conv\b", "latents"),
+        (r"^decoder\.", ""),
+        (r"^conv_in\b", "stem"),
+        (r"^mid_block\.resnets\.0\b", "mid_before"),
+        (r"^mid_block\.resnets\.1\b", "mid_after"),
+        (r"^mid_block\.attentions\.0\b", "mid_attention"),
+        (r"\bgroup_norm\b", "norm"),
+        (r"^up_blocks\b", "stages"),
+        *diffusion.MODULE_NAMES,
+        (r"\bupsamplers\.0\.conv\b", "resample"),
+        (r"^conv_norm_out\b", "norm"),
+        (r"^conv_out\b", "output"),
+    )
+
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
         """See `Architecture.tensors`; names are those of diffusers' `AutoencoderKL`."""
         latent, widths = config[_CHANNELS], config["block_out_channels"]
@@ -72,17 +89,15 @@ class SdVae(diffusion.LatentArchitecture):
 
     def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """Latents, already divided by the scaling factor, [batch, 4, height, width]."""
-        config = self.config(str(parameters["model_name"]))
+        config = self.config_of(parameters)
         size = config["sample_size"] // 2 ** (len(config["block_out_channels"]) - 1)
-        shape = (integer(parameters, "batch_size"), config[_CHANNELS], size, size)
-        return (TensorSpec(shape=shape, dtype=element_type(parameters.get("data_type"))),)
+        batch = integer(parameters, "batch_size")
+        return (tensor(parameters, batch, config[_CHANNELS], size, size),)
 
     def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """Pixels, [batch, 3, height, width]."""
-        config = self.config(str(parameters["model_name"]))
-        batch = integer(parameters, "batch_size")
-        shape = diffusion.latent_shape(config, batch, "out_channels")
-        return (TensorSpec(shape=shape, dtype=element_type(parameters.get("data_type"))),)
+        config, batch = self.config_of(parameters), integer(parameters, "batch_size")
+        return (tensor(parameters, *diffusion.latent_shape(config, batch, "out_channels")),)
 
     def preprocess(
         self, raw_input: Any, parameters: Parameters, checkpoint: Path

@@ -10,15 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openxla.benchmark import testdata
 from openxla.benchmark.def_types import Parameters, TensorSpec
-from openxla.benchmark.models.architectures.base import (
-    Architecture,
-    TensorInit,
-    element_type,
-    integer,
-)
+from openxla.benchmark.models.architectures.base import TensorInit, tensor
 from openxla.benchmark.models.architectures.causal_lm import BRANCH_GAIN, branch_gain, matrix
+from openxla.benchmark.models.architectures.text import TextArchitecture
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,7 +21,6 @@ if TYPE_CHECKING:
 
 # The standard deviation of attention scores: each token attends to a few others.
 _SCORES = 2.0
-_DEFAULT_SEQ_LEN = 512  # definitions of the seed's 16-bit cases name it in the model's name only
 
 
 def _config(hidden: int, layers: int, heads: int, **changes: Any) -> Mapping[str, Any]:
@@ -55,7 +49,7 @@ def _config(hidden: int, layers: int, heads: int, **changes: Any) -> Mapping[str
     }
 
 
-class T5(Architecture):
+class T5(TextArchitecture):
     """Inputs: input_ids and decoder_input_ids, i32[batch, seq]; output: [batch, seq, d_model]."""
 
     name = "t5"
@@ -80,6 +74,32 @@ class T5(Architecture):
         "t5-large": ("google-t5/t5-large", "150ebc2c4b72291e770f58e6057481c8d2ed331a"),
     }
 
+    # Definitions of the seed's 16-bit cases name it in the model's name only.
+    defaults = {"seq_len": 512}
+    standard = {"model_name": "t5-large"}
+    example = {"model_name": "t5-tiny", "seq_len": 32}
+    module_names = (
+        (r"^shared\b", "words"),
+        (r"\bblock\.0\.layer\.0\.SelfAttention\.relative_attention_bias\.weight$", "biases"),
+        (r"\bblock\b", "layers"),
+        (r"\bfinal_layer_norm\b", "norm"),
+        (r"^(decoder\..*)\blayer\.1\.layer_norm\b", r"\1cross_norm"),
+        (r"\blayer\.0\.layer_norm\b", "attention_norm"),
+        (r"\blayer\.[12]\.layer_norm\b", "norm"),
+        (r"\blayer\.0\.SelfAttention\b", "attention"),
+        (r"\blayer\.1\.EncDecAttention\b", "cross"),
+        (r"\bq\b", "query"),
+        (r"\bk\b", "key"),
+        (r"\bv\b", "value"),
+        (r"\bo\b", "output"),
+        (r"\blayer\.[12]\.DenseReluDense\.wi\b", "up"),
+        (r"\blayer\.[12]\.DenseReluDense\.wo\b", "down"),
+    )
+
+    def longest(self, config: Mapping[str, Any]) -> int | None:
+        """None: positions enter by their distances."""
+        return None
+
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
         """See `Architecture.tensors`; names are those of `T5ForConditionalGeneration`.
 
@@ -99,22 +119,12 @@ class T5(Architecture):
 
     def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """Tokens of encoder and decoder, both i32[batch, seq]."""
-        spec = TensorSpec(shape=_batch_and_length(parameters), dtype="i32")
-        return (spec, spec)
+        return (self.token_spec(parameters),) * 2
 
     def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """The last hidden state of the decoder, [batch, seq, d_model]."""
-        hidden = self.config(str(parameters["model_name"]))["d_model"]
-        shape = (*_batch_and_length(parameters), hidden)
-        return (TensorSpec(shape=shape, dtype=element_type(parameters.get("data_type"))),)
-
-    def default_input_files(self) -> tuple[Path, ...]:
-        """The bundled text and tokenizer."""
-        return (testdata.DEFAULT_TEXT, testdata.TOKENIZER)
-
-    def default_inputs(self, parameters: Parameters) -> str:
-        """The bundled text."""
-        return testdata.load_text()
+        shape = self.token_spec(parameters).shape
+        return (tensor(parameters, *shape, self.config_of(parameters)["d_model"]),)
 
     def preprocess(
         self, raw_input: Any, parameters: Parameters, checkpoint: Path
@@ -125,19 +135,13 @@ class T5(Architecture):
         """
         import numpy as np
 
-        from openxla.benchmark.models import preprocessing
-
-        batch, seq_len = _batch_and_length(parameters)
-        windows, _ = preprocessing.token_batch(
-            raw_input, checkpoint / "tokenizer.json", batch_size=2 * batch, seq_len=seq_len
+        batch = self.token_spec(parameters).shape[0]
+        windows, _ = self.token_windows(
+            raw_input, {**parameters, "batch_size": 2 * batch}, checkpoint
         )
-        start = self.config(str(parameters["model_name"]))["decoder_start_token_id"]
+        start = self.config_of(parameters)["decoder_start_token_id"]
         shifted = np.pad(windows[batch:, :-1], ((0, 0), (1, 0)), constant_values=start)
         return (windows[:batch], shifted)
-
-    def checkpoint_files(self) -> Mapping[str, Path]:
-        """The bundled tokenizer."""
-        return {"tokenizer.json": testdata.TOKENIZER}
 
 
 def relative_buckets(
@@ -202,11 +206,6 @@ def _stack(
 
 def _norm(name: str, size: int, mean: float = 1.0, stddev: float = 0.2) -> TensorInit:
     return TensorInit(name=f"{name}.weight", shape=(size,), mean=mean, stddev=stddev)
-
-
-def _batch_and_length(parameters: Parameters) -> tuple[int, int]:
-    given = {"seq_len": _DEFAULT_SEQ_LEN, **parameters}
-    return integer(given, "batch_size"), integer(given, "seq_len")
 
 
 ARCHITECTURE = T5()

@@ -2,9 +2,10 @@
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from openxla.benchmark.models.architectures import layers
 from openxla.benchmark.models.architectures.base import TensorInit
 from openxla.benchmark.models.architectures.image_classifier import (
     LABEL_CONFIG,
@@ -46,17 +47,6 @@ _OLDER_NAMES = (
 )
 
 
-def _linear(name: str, inputs: int, outputs: int) -> Iterator[TensorInit]:
-    # Variance 1/fan_in keeps activations of order one; small biases keep a lost bias visible.
-    yield TensorInit(name=f"{name}.weight", shape=(outputs, inputs), stddev=1 / math.sqrt(inputs))
-    yield TensorInit(name=f"{name}.bias", shape=(outputs,), stddev=0.1)
-
-
-def _layer_norm(name: str, size: int) -> Iterator[TensorInit]:
-    yield TensorInit(name=f"{name}.weight", shape=(size,), mean=1.0, stddev=0.2)
-    yield TensorInit(name=f"{name}.bias", shape=(size,), stddev=0.1)
-
-
 class ViT(ImageClassifier):
     """Input: pixels [batch, 3, height, width]; output: logits [batch, 1000]."""
 
@@ -76,6 +66,21 @@ class ViT(ImageClassifier):
     defaults = {"data_type": "fp32"}
     pixel_mean = (0.5, 0.5, 0.5)
     pixel_stddev = (0.5, 0.5, 0.5)
+
+    standard = {"model_name": "google/vit-base-patch16-224"}
+    example = {"model_name": "vit-tiny"}
+    module_names = (
+        (r"^vit\.embeddings\.cls_token$", "class_token"),
+        (r"^vit\.embeddings\.position_embeddings$", "positions"),
+        (r"^vit\.embeddings\.patch_embeddings\.projection\b", "patches"),
+        (r"^vit\.layers\b", "layers"),
+        (r"^vit\.layernorm\b", "norm"),
+        (r"\blayernorm_before\b", "attention_norm"),
+        (r"\blayernorm_after\b", "mlp_norm"),
+        *layers.PROJECTIONS,
+        (r"\bmlp\.fc1\b", "up"),
+        (r"\bmlp\.fc2\b", "down"),
+    )
 
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
         """See `Architecture.tensors`; names are transformers' `ViTForImageClassification`."""
@@ -99,14 +104,14 @@ class ViT(ImageClassifier):
         )
         for index in range(config["num_hidden_layers"]):
             layer = f"vit.layers.{index}"
-            yield from _layer_norm(f"{layer}.layernorm_before", hidden)
+            yield from layers.norm(f"{layer}.layernorm_before", hidden)
             for part in ("q_proj", "k_proj", "v_proj", "o_proj"):
-                yield from _linear(f"{layer}.attention.{part}", hidden, hidden)
-            yield from _layer_norm(f"{layer}.layernorm_after", hidden)
-            yield from _linear(f"{layer}.mlp.fc1", hidden, intermediate)
-            yield from _linear(f"{layer}.mlp.fc2", intermediate, hidden)
-        yield from _layer_norm("vit.layernorm", hidden)
-        yield from _linear("classifier", hidden, LABELS)
+                yield from layers.linear(f"{layer}.attention.{part}", hidden, hidden)
+            yield from layers.norm(f"{layer}.layernorm_after", hidden)
+            yield from layers.linear(f"{layer}.mlp.fc1", hidden, intermediate)
+            yield from layers.linear(f"{layer}.mlp.fc2", intermediate, hidden)
+        yield from layers.norm("vit.layernorm", hidden)
+        yield from layers.linear("classifier", hidden, LABELS)
 
     def canonical_weight_name(self, name: str) -> str:
         """The hub's checkpoint has the names of older releases of transformers."""

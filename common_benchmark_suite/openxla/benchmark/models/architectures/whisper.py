@@ -6,14 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openxla.benchmark import testdata
-from openxla.benchmark.def_types import DefinitionError, Parameters, TensorSpec
+from openxla.benchmark.def_types import Parameters, TensorSpec
 from openxla.benchmark.models.architectures import layers
-from openxla.benchmark.models.architectures.base import (
-    Architecture,
-    TensorInit,
-    element_type,
-    integer,
-)
+from openxla.benchmark.models.architectures.base import TensorInit, tensor
+from openxla.benchmark.models.architectures.text import TextArchitecture
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,7 +53,7 @@ def _config(hidden: int, depth: int, heads: int, **changes: Any) -> Mapping[str,
     }
 
 
-class Whisper(Architecture):
+class Whisper(TextArchitecture):
     """Inputs: input_features [batch, 80, frames], decoder_input_ids i32[batch, seq].
 
     Output: logits of the token after each, [batch, seq, vocab].
@@ -81,6 +77,28 @@ class Whisper(Architecture):
         "openai/whisper-tiny": _config(384, 4, 6),
         "openai/whisper-base": _config(512, 6, 8),
     }
+
+    standard = {"model_name": "openai/whisper-tiny", "seq_len": 64}
+    example = {"model_name": "whisper-tiny-test", "seq_len": 16}
+    module_names = (
+        (r"^model\.encoder\.embed_positions\b", "encoder.positions"),
+        (r"^model\.encoder\b", "encoder"),
+        (r"^model\.decoder\.(embed_)?", ""),
+        (r"\bself_attn_layer_norm\b", "attention_norm"),
+        (r"\bencoder_attn_layer_norm\b", "cross_norm"),
+        (r"\bfinal_layer_norm\b", "mlp_norm"),
+        (r"\blayer_norm\b", "norm"),
+        (r"\bself_attn\b", "attention"),
+        (r"\bencoder_attn\b", "cross"),
+        *layers.PROJECTIONS,
+        (r"\bfc1\b", "up"),
+        (r"\bfc2\b", "down"),
+    )
+
+    def longest(self, config: Mapping[str, Any]) -> int | None:
+        """That of the decoder."""
+        longest: int = config["max_target_positions"]
+        return longest
 
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
         """See `Architecture.tensors`; transformers' `WhisperForConditionalGeneration`.
@@ -130,32 +148,18 @@ class Whisper(Architecture):
 
     def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """Log-mel features [batch, 80, frames] and token ids i32[batch, seq]."""
-        config = self.config(str(parameters["model_name"]))
-        batch, seq = integer(parameters, "batch_size"), integer(parameters, "seq_len")
-        longest = config["max_target_positions"]
-        if seq > longest:
-            # XLA clamps an index that is out of range: a wrong answer, not an error.
-            raise DefinitionError(f"parameter 'seq_len' is {seq}, more than {longest}")
+        config, tokens = self.config_of(parameters), self.token_spec(parameters)
         frames = FRAMES_PER_POSITION * config["max_source_positions"]
-        data_type = element_type(parameters.get("data_type"))
-        return (
-            TensorSpec(shape=(batch, config["num_mel_bins"], frames), dtype=data_type),
-            TensorSpec(shape=(batch, seq), dtype="i32"),
-        )
+        return (tensor(parameters, tokens.shape[0], config["num_mel_bins"], frames), tokens)
 
     def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """Logits, [batch, seq, vocab]."""
-        features, ids = self.input_specs(parameters)
-        vocabulary = self.config(str(parameters["model_name"]))["vocab_size"]
-        return (TensorSpec(shape=(*ids.shape, vocabulary), dtype=features.dtype),)
+        shape = self.token_spec(parameters).shape
+        return (tensor(parameters, *shape, self.config_of(parameters)["vocab_size"]),)
 
     def label(self, parameters: Parameters) -> str:
         """Adds the number of the decoder's tokens to the usual label."""
         return f"{super().label(parameters)}-{parameters['seq_len']}tokens"
-
-    def default_input_files(self) -> tuple[Path, ...]:
-        """The bundled text and tokenizer; the sound is synthetic."""
-        return (testdata.DEFAULT_TEXT, testdata.TOKENIZER)
 
     def default_inputs(self, parameters: Parameters) -> "tuple[npt.NDArray[np.float32], str]":
         """A synthetic signal, float32[samples] at 16 kHz, and the bundled text."""
@@ -173,18 +177,11 @@ class Whisper(Architecture):
 
         signal, text = raw_input
         features, tokens = self.input_specs(parameters)
-        batch_size, seq_len = tokens.shape
-        ids, _ = preprocessing.token_batch(
-            text, checkpoint / "tokenizer.json", batch_size=batch_size, seq_len=seq_len
-        )
+        ids, _ = self.token_windows(text, parameters, checkpoint)
         mels = audio.log_mel(
-            audio.signal_batch(signal, batch_size=batch_size), bands=features.shape[1]
+            audio.signal_batch(signal, batch_size=tokens.shape[0]), bands=features.shape[1]
         )
         return mels.astype(preprocessing.numpy_dtype(features.dtype)), ids
-
-    def checkpoint_files(self) -> Mapping[str, Path]:
-        """The bundled tokenizer."""
-        return {"tokenizer.json": testdata.TOKENIZER}
 
 
 def _table(name: str, rows: int, width: int, stddev: float) -> TensorInit:

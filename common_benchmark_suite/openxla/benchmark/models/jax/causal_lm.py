@@ -5,7 +5,7 @@ them in. While the prompt is read, attention sees the prompt alone, not the empt
 """
 
 import abc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -13,9 +13,10 @@ import jax.numpy as jnp
 from flax import nnx
 
 from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import Architecture
 from openxla.benchmark.models.generation import GenerationModel, max_new_tokens
-from openxla.benchmark.models.jax.flax_model import FlaxModel, Weight
+from openxla.benchmark.models.jax.flax_model import FlaxModel
 
 # Keys and values of one layer, [batch, heads, length, head_dim].
 LayerCache = tuple[jax.Array, jax.Array]
@@ -52,9 +53,8 @@ class CausalGenerator(FlaxModel, GenerationModel):
         architecture: Architecture,
         parameters: Parameters,
         build: Callable[[Mapping[str, Any], nnx.Rngs], Decoder],
-        weights: Callable[[Mapping[str, Any]], Iterator[Weight]],
     ) -> None:
-        super().__init__(architecture, parameters, build, weights)
+        super().__init__(architecture, parameters, build)
         self.max_new_tokens = max_new_tokens(parameters) or 0
 
     def prefill(self, params: Any, input_ids: jax.Array) -> tuple[jax.Array, Cache]:
@@ -108,15 +108,16 @@ class CausalGenerator(FlaxModel, GenerationModel):
         return decoder
 
 
-def create(
-    architecture: Architecture,
-    parameters: Parameters,
-    build: Callable[[Mapping[str, Any], nnx.Rngs], Decoder],
-    weights: Callable[[Mapping[str, Any]], Iterator[Weight]],
-) -> FlaxModel:
-    """Returns a model that generates if the parameter `max_new_tokens` is given, or scores."""
-    kind = FlaxModel if max_new_tokens(parameters) is None else CausalGenerator
-    return kind(architecture, parameters, build, weights)
+def creator(
+    architecture: Architecture, build: Callable[[Mapping[str, Any], nnx.Rngs], Decoder]
+) -> Callable[..., FlaxModel]:
+    """Returns a `create_model` whose models generate if `max_new_tokens` is given, or score."""
+
+    def model(parameters: Parameters) -> FlaxModel:
+        kind = FlaxModel if max_new_tokens(parameters) is None else CausalGenerator
+        return kind(architecture, parameters, build)
+
+    return shared_model.creator(architecture, model)
 
 
 def at_least_float32(x: jax.Array) -> jax.Array:

@@ -1,14 +1,8 @@
 """Layers of the networks of latent diffusion in JAX; pictures are channels-last."""
 
-from collections.abc import Iterator
-
 import jax
 import jax.numpy as jnp
 from flax import nnx
-
-from openxla.benchmark.models.jax import weight_names
-from openxla.benchmark.models.jax.flax_model import Weight
-from openxla.benchmark.models.jax.weight_names import Path
 
 
 def group_norm(channels: int, groups: int, epsilon: float, rngs: nnx.Rngs) -> nnx.GroupNorm:
@@ -56,19 +50,6 @@ class ResnetBlock(nnx.Module):
         if self.time is not None:
             y = y + self.time(jax.nn.silu(time))[:, None, None, :]
         return residual + self.conv2(jax.nn.silu(self.norm2(y)))
-
-
-def resnet_weights(
-    path: Path, name: str, inputs: int, outputs: int, *, time: bool
-) -> Iterator[Weight]:
-    """Where the tensors of a `ResnetBlock` go."""
-    for index in (1, 2):
-        yield from weight_names.norm((*path, f"norm{index}"), f"{name}.norm{index}")
-        yield from weight_names.conv((*path, f"conv{index}"), f"{name}.conv{index}")
-    if time:
-        yield from weight_names.linear((*path, "time"), f"{name}.time_emb_proj")
-    if inputs != outputs:
-        yield from weight_names.conv((*path, "shortcut"), f"{name}.conv_shortcut")
 
 
 def upsample(x: jax.Array) -> jax.Array:

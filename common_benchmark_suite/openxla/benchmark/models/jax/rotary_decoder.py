@@ -1,6 +1,6 @@
 """The decoder of Llama's pattern, which Gemma follows, too, as flax.nnx modules."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -11,7 +11,6 @@ from flax import nnx
 from openxla.benchmark.models.architectures.causal_lm import rotary_frequencies
 from openxla.benchmark.models.jax import causal_lm
 from openxla.benchmark.models.jax.causal_lm import Cache, LayerCache
-from openxla.benchmark.models.jax.flax_model import LINEAR, Weight
 
 # Cosines and sines of the positions, [seq, head_dim / 2].
 Rotation = tuple[jax.Array, jax.Array]
@@ -147,20 +146,3 @@ def rotate(x: jax.Array, rotation: Rotation) -> jax.Array:
     return jnp.concatenate(
         [first * cosine - second * sine, second * cosine + first * sine], axis=-1
     )
-
-
-def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
-    """Where each tensor of the checkpoint goes."""
-    yield ("words", "embedding"), "model.embed_tokens.weight", None
-    for index in range(config["num_hidden_layers"]):
-        path, name = ("layers", index), f"model.layers.{index}"
-        yield (*path, "attention_norm", "scale"), f"{name}.input_layernorm.weight", None
-        for part in ("query", "key", "value", "output"):
-            theirs = f"{name}.self_attn.{part[0]}_proj.weight"
-            yield (*path, "attention", part, "kernel"), theirs, LINEAR
-        yield (*path, "norm", "scale"), f"{name}.post_attention_layernorm.weight", None
-        for part in ("gate", "up", "down"):
-            yield (*path, part, "kernel"), f"{name}.mlp.{part}_proj.weight", LINEAR
-    yield ("norm", "scale"), "model.norm.weight", None
-    if not config["tie_word_embeddings"]:
-        yield ("head", "kernel"), "lm_head.weight", LINEAR

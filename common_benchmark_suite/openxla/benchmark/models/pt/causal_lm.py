@@ -4,7 +4,8 @@ Masks are ours, not transformers': under `torch.compile` it would build a mask w
 does, and its caches attend to every place of the cache already while the prompt is read.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import Architecture
+from openxla.benchmark.models.architectures.causal_lm import rotary_frequencies
 from openxla.benchmark.models.generation import GenerationModel, max_new_tokens
 from openxla.benchmark.models.pt import float64, hugging_face
 from openxla.benchmark.models.pt.loops import not_unrolled
@@ -63,21 +65,17 @@ class _Insert:
         return all_keys, all_values
 
 
-class CausalLM(torch.nn.Module, shared_model.ArchitectureModel):
+class CausalLM(hugging_face.HuggingFaceModel):
     """Input: input_ids i32[batch, seq]; output: logits [batch, seq, vocab]."""
+
+    options = MappingProxyType({"attn_implementation": _ATTENTION})
 
     def __init__(
         self, model_class: Any, architecture: Architecture, parameters: Parameters
     ) -> None:
-        super().__init__()
-        self.set_architecture(architecture, parameters)
-        self.model = hugging_face.load(
-            model_class,
-            self.checkpoint,
-            str(parameters["data_type"]),
-            attn_implementation=_ATTENTION,
-        )
-        self.eval().requires_grad_(False)
+        # Of this model alone: one class serves several architectures.
+        vars(self).update(model_class=model_class, architecture=architecture)
+        super().__init__(parameters)
 
     def forward(self, input_ids: Any) -> Any:
         """Returns the logits of the token after each."""
@@ -145,29 +143,46 @@ class CausalGenerator(CausalLM, GenerationModel):
         return self.generate(as_tensor(input_ids), forced)
 
 
-def create(model_class: Any, architecture: Architecture, parameters: Parameters) -> CausalLM:
-    """Returns a model that generates if the parameter `max_new_tokens` is given, or scores."""
-    kind = CausalLM if max_new_tokens(parameters) is None else CausalGenerator
-    return kind(model_class, architecture, parameters)
+def creator(
+    architecture: Architecture,
+    model_class: Any,
+    adapt: Callable[[Any, Mapping[str, Any]], None] | None = None,
+) -> Callable[..., CausalLM]:
+    """Returns a `create_model` whose models generate if `max_new_tokens` is given, or score.
+
+    Args:
+      architecture: of the models.
+      model_class: transformers' class of them.
+      adapt: changes a decoder of transformers, without its head, of that configuration.
+    """
+
+    def model(parameters: Parameters) -> CausalLM:
+        kind = CausalLM if max_new_tokens(parameters) is None else CausalGenerator
+        made = kind(model_class, architecture, parameters)
+        if adapt is not None:
+            adapt(made.model.model, architecture.config_of(parameters))
+        return made
+
+    return shared_model.creator(architecture, model)
 
 
-def replace_float32_parts(
-    decoder: Any,
-    frequencies: Sequence[float],
-    norm: Callable[[torch.nn.Parameter], torch.nn.Module],
-) -> None:
+def replace_float32_parts(decoder: Any, config: Mapping[str, Any], *, around_one: bool) -> None:
     """Makes a decoder of Llama's pattern follow a float64 model.
 
     Args:
       decoder: transformers' decoder without the head.
-      frequencies: of its rotary embedding.
-      norm: returns the norm with the given weight.
+      config: of the model.
+      around_one: whether weights of norms count from one.
     """
-    decoder.rotary_emb = float64.RotaryEmbedding(frequencies)
-    decoder.norm = norm(decoder.norm.weight)
+
+    def norm(theirs: Any) -> torch.nn.Module:
+        return float64.RmsNorm(theirs.weight, config["rms_norm_eps"], around_one=around_one)
+
+    decoder.rotary_emb = float64.RotaryEmbedding(rotary_frequencies(config))
+    decoder.norm = norm(decoder.norm)
     for layer in decoder.layers:
-        layer.input_layernorm = norm(layer.input_layernorm.weight)
-        layer.post_attention_layernorm = norm(layer.post_attention_layernorm.weight)
+        layer.input_layernorm = norm(layer.input_layernorm)
+        layer.post_attention_layernorm = norm(layer.post_attention_layernorm)
 
 
 def _last(logits: torch.Tensor) -> torch.Tensor:

@@ -1,10 +1,16 @@
-"""Loading transformers' models from a checkpoint directory."""
+"""transformers' models on the shared checkpoint."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, ClassVar
 
+import torch
 import transformers
 
+from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.models import shared_model
+from openxla.benchmark.models.architectures import Architecture
 from openxla.benchmark.models.pt.tensors import TORCH_DTYPES
 
 
@@ -29,3 +35,25 @@ def load(model_class: Any, checkpoint: Path, data_type: str, **options: Any) -> 
     if report["missing_keys"] or report["mismatched_keys"]:
         raise ValueError(f"{checkpoint.name} lacks weights: {report}")
     return model
+
+
+class HuggingFaceModel(torch.nn.Module, shared_model.ArchitectureModel):
+    """A model of transformers; subclasses say which, and define `forward`.
+
+    Attributes:
+      architecture: whose checkpoint it loads, and whose parameters it takes.
+      model_class: transformers' class of it.
+      options: for `from_pretrained`.
+      model: transformers' model.
+    """
+
+    architecture: Architecture
+    model_class: ClassVar[Any]
+    options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__()
+        self.set_architecture(self.architecture, parameters)
+        data_type = str(parameters["data_type"])
+        self.model = load(self.model_class, self.checkpoint, data_type, **self.options)
+        self.eval().requires_grad_(False)

@@ -5,17 +5,18 @@ them in. While the prompt is read, attention sees the prompt alone, not the empt
 """
 
 import abc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import Architecture
 from openxla.benchmark.models.generation import GenerationModel, max_new_tokens
 from openxla.benchmark.models.tf.attention import merge_heads
 from openxla.benchmark.models.tf.greedy import Cache, LayerCache, continue_greedily, insert
-from openxla.benchmark.models.tf.keras_model import KerasModel, Weight
+from openxla.benchmark.models.tf.keras_model import KerasModel
 from openxla.benchmark.models.tf.layers import Layer, at_least_float32
 
 
@@ -48,10 +49,9 @@ class CausalGenerator(KerasModel, GenerationModel):
         self,
         architecture: Architecture,
         parameters: Parameters,
-        build: Callable[[Mapping[str, Any], str], Decoder],
-        weights: Callable[[Mapping[str, Any]], Iterator[Weight]],
+        build: Callable[[Mapping[str, Any]], Decoder],
     ) -> None:
-        super().__init__(architecture, parameters, build, weights)
+        super().__init__(architecture, parameters, build)
         self.max_new_tokens = max_new_tokens(parameters) or 0
 
     def prefill(self, input_ids: tf.Tensor) -> tuple[tf.Tensor, Cache]:
@@ -85,15 +85,16 @@ class CausalGenerator(KerasModel, GenerationModel):
         return self.generate(*map(tf.convert_to_tensor, inputs))
 
 
-def create(
-    architecture: Architecture,
-    parameters: Parameters,
-    build: Callable[[Mapping[str, Any], str], Decoder],
-    weights: Callable[[Mapping[str, Any]], Iterator[Weight]],
-) -> KerasModel:
-    """Returns a model that generates if the parameter `max_new_tokens` is given, or scores."""
-    kind = KerasModel if max_new_tokens(parameters) is None else CausalGenerator
-    return kind(architecture, parameters, build, weights)
+def creator(
+    architecture: Architecture, build: Callable[[Mapping[str, Any]], Decoder]
+) -> Callable[..., KerasModel]:
+    """Returns a `create_model` whose models generate if `max_new_tokens` is given, or score."""
+
+    def model(parameters: Parameters) -> KerasModel:
+        kind = KerasModel if max_new_tokens(parameters) is None else CausalGenerator
+        return kind(architecture, parameters, build)
+
+    return shared_model.creator(architecture, model)
 
 
 def widened(x: tf.Tensor) -> tf.Tensor:

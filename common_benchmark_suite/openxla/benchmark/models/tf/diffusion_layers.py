@@ -1,11 +1,7 @@
 """Layers of the networks of latent diffusion in TensorFlow; pictures are channels-last."""
 
-from collections.abc import Iterator
-
 import tensorflow as tf
 
-from openxla.benchmark.models.tf import weight_names
-from openxla.benchmark.models.tf.keras_model import Weight
 from openxla.benchmark.models.tf.layers import Conv, Layer, Linear, at_least_float32
 
 
@@ -68,19 +64,6 @@ class ResnetBlock(Layer):
         if self.time is not None:
             y += self.time(tf.nn.silu(time))[:, tf.newaxis, tf.newaxis, :]
         return residual + self.conv2(tf.nn.silu(self.norm2(y)))
-
-
-def resnet_weights(
-    path: str, name: str, inputs: int, outputs: int, *, time: bool
-) -> Iterator[Weight]:
-    """Where the tensors of a `ResnetBlock` go."""
-    for index in (1, 2):
-        yield from weight_names.norm(f"{path}/norm{index}", f"{name}.norm{index}")
-        yield from weight_names.conv(f"{path}/conv{index}", f"{name}.conv{index}")
-    if time:
-        yield from weight_names.linear(f"{path}/time", f"{name}.time_emb_proj")
-    if inputs != outputs:
-        yield from weight_names.conv(f"{path}/shortcut", f"{name}.conv_shortcut")
 
 
 def upsample(x: tf.Tensor) -> tf.Tensor:

@@ -1,29 +1,18 @@
 """What our Keras models share: weights from a checkpoint, in the model's own type or float64."""
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from openxla.benchmark.def_types import Parameters
-from openxla.benchmark.models import checkpoints, preprocessing, shared_model
+from openxla.benchmark.models import checkpoints, preprocessing, shared_model, weights
 from openxla.benchmark.models.architectures import Architecture
 from openxla.benchmark.models.architectures.base import element_type
 
-# A variable: its path in the layer (attribute names and positions in lists, joined by "/"), the
-# checkpoint's name for it, and the transpose that turns the checkpoint's layout into ours (None:
-# as it is).
-Weight = tuple[str, str, tuple[int, ...] | None]
-
-LINEAR = (1, 0)  # [out, in] -> [in, out]
-CONV = (2, 3, 1, 0)  # [out, in, height, width] -> [height, width, in, out]
-DEPTHWISE = (2, 3, 0, 1)  # [channels, 1, height, width] -> [height, width, channels, 1]
-
-Build = Callable[[Mapping[str, Any], str], Any]
-_MOST_NAMED = 8
+Build = Callable[[Mapping[str, Any]], Any]
 
 
 class KerasModel(shared_model.ArchitectureModel):
@@ -35,33 +24,34 @@ class KerasModel(shared_model.ArchitectureModel):
     Args:
       architecture: whose configuration and checkpoint to use.
       parameters: of the model; `model_name` and `data_type` are read here.
-      build: makes the layer, with all variables, of a configuration and a type such as `float32`.
-        Layers that it makes without naming a type get that one, too.
-      weights: yields where each tensor of the checkpoint goes.
+      build: makes the layer, with all variables, of a configuration.
 
     Attributes:
       layer: the layer, its variables set.
-      weight_names: the checkpoint's name of each variable, by its path.
+      weight_names: the checkpoint's name of each variable, by its path (attribute names and
+        positions in lists, joined by "/").
 
     Raises:
       ValueError: weights are missing, of another shape, or leave a variable unset.
     """
 
-    def __init__(
-        self,
-        architecture: Architecture,
-        parameters: Parameters,
-        build: Build,
-        weights: Callable[[Mapping[str, Any]], Iterator[Weight]],
-    ) -> None:
+    def __init__(self, architecture: Architecture, parameters: Parameters, build: Build) -> None:
         self.set_architecture(architecture, parameters)
         self._config = architecture.config(str(parameters["model_name"]))
         self._build = build
         dtype = preprocessing.numpy_dtype(element_type(parameters["data_type"]))
         self.layer = _built(build, self._config, dtype.name)
-        self.weight_names = {path: name for path, name, _ in weights(self._config)}
+        variables = dict(_variables(self.layer))
+        # Keras keeps some names, such as `output`, for itself; layers of ours end in "_" then.
+        ours = {tuple(p.rstrip("_") if isinstance(p, str) else p for p in q): q for q in variables}
+        shapes = {path: variables[place].shape for path, place in ours.items()}
+        reached = set(map(id, variables.values()))
+        shapes |= {(v.path,): v.shape for v in self.layer.variables if id(v) not in reached}
         tensors = checkpoints.load_tensors(architecture, self.checkpoint)
-        _assign(self.layer, weights(self._config), tensors, dtype, self.checkpoint.name)
+        self.weight_names = {}
+        for path, name, value in weights.placed(architecture, self._config, shapes, tensors):
+            self.weight_names["/".join(map(str, ours[path]))] = name
+            variables[ours[path]].assign(value.astype(dtype, copy=False))
 
     def forward(self, *inputs: Any) -> Any:
         """Runs the model, eagerly or as part of the `tf.function` that calls it.
@@ -92,7 +82,7 @@ def _built(build: Build, config: Mapping[str, Any], dtype: str) -> Any:
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(dtype)
     try:
-        layer = build(config, dtype)
+        layer = build(config)
     finally:
         keras.config.set_dtype_policy(before)
     others = {item.dtype for item in layer.variables if "float" in item.dtype} - {dtype}
@@ -101,75 +91,21 @@ def _built(build: Build, config: Mapping[str, Any], dtype: str) -> Any:
     return layer
 
 
-def _assign(
-    layer: Any,
-    weights: Iterator[Weight],
-    tensors: Mapping[str, Any],
-    dtype: np.dtype[np.generic],
-    checkpoint: str,
-) -> None:
-    """Sets every variable of a layer, one tensor in memory at a time.
-
-    Raises:
-      ValueError: weights are missing, of another shape, or leave a variable unset.
-    """
-    missing, mismatched = [], []
-    paths = dict(_paths(layer))
-    unset = {id(item): paths.get(id(item), item.path) for item in layer.variables}
-    for path, name, transpose in weights:
-        variable = _variable(layer, path)
-        unset.pop(id(variable), None)
-        if name not in tensors:
-            missing.append(name)
-            continue
-        tensor = tensors[name]
-        ours = tensor if transpose is None else np.transpose(tensor, transpose)
-        if ours.shape != tuple(variable.shape):
-            expected = tuple(variable.shape)
-            mismatched.append(f"{name} is {ours.shape} for {path}, which is {expected}")
-            continue
-        variable.assign(ours.astype(dtype, copy=False))
-    faults = {
-        f"{checkpoint} lacks": missing,
-        "of another shape": mismatched,
-        "variables that no weight is for": list(unset.values()),
-    }
-    found = [f"{fault}: {_some(names)}" for fault, names in faults.items() if names]
-    if found:
-        raise ValueError(f"the weights do not fit {layer.name}: " + "; ".join(found))
-
-
-def _variable(layer: Any, path: str) -> Any:
-    """Returns the variable at a path such as `layers/0/norm/scale`.
-
-    Raises:
-      ValueError: there is none.
-    """
-    found = layer
-    for part in path.split("/"):
-        try:
-            found = found[int(part)] if part.isdigit() else getattr(found, part)
-        except (AttributeError, IndexError, TypeError) as error:
-            raise ValueError(f"{layer.name} has no variable {path}: {error}") from error
-    if not isinstance(found, keras.Variable):
-        raise TypeError(f"{path} of {layer.name} is no variable")
-    return found
-
-
-def _paths(part: Any, path: str = "") -> Iterator[tuple[int, str]]:
-    """Yields the variables of a part of a layer: identity, and path as in `Weight`."""
+def _variables(part: Any, path: weights.Path = ()) -> Iterator[tuple[weights.Path, Any]]:
+    """Yields the variables of a part of a layer, by their paths."""
     if isinstance(part, keras.Variable):
-        yield id(part), path.removeprefix("/")
+        yield path, part
     elif isinstance(part, list | tuple):
         for index, item in enumerate(part):
-            yield from _paths(item, f"{path}/{index}")
+            yield from _variables(item, (*path, index))
     elif isinstance(part, keras.layers.Layer):
         for name, value in vars(part).items():
             if not name.startswith("_"):
-                yield from _paths(value, f"{path}/{name}")
+                yield from _variables(value, (*path, name))
 
 
-def _some(names: Sequence[str]) -> str:
-    """Returns names as a list for people, shortened."""
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+def creator(architecture: Architecture, build: Build) -> Callable[..., KerasModel]:
+    """Returns the `create_model` of an architecture's module; see `shared_model.creator`."""
+    return shared_model.creator(
+        architecture, lambda parameters: KerasModel(architecture, parameters, build)
+    )

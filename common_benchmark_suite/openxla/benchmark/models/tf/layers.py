@@ -19,7 +19,8 @@ class Layer(keras.layers.Layer):
 
     A sum of two types is an error in TensorFlow, so that no part of a model can be in another type
     than the rest unnoticed. (Keras keeps the names `dtype`, `input`, `output`, `path`, `losses`,
-    `metrics`, `variables` and `weights` for itself: no attribute can have them.)
+    `metrics`, `variables` and `weights` for itself: no attribute can have them, so ours is
+    `output_`.)
     """
 
     def __init__(self) -> None:
@@ -98,7 +99,9 @@ class BatchNorm(Layer):
 
 
 class Conv(Layer):
-    """Two-dimensional convolution, channels last; variables `kernel` and, if `bias`, `bias`.
+    """Two-dimensional convolution, channels last.
+
+    Variables: `kernel` or `depthwise_kernel` and, if `bias`, `bias`.
 
     Padding is explicit: that of "SAME" would shift windows of a stride by one pixel.
     """
@@ -116,21 +119,27 @@ class Conv(Layer):
     ) -> None:
         super().__init__()
         self.stride, self.padding, self.depthwise = stride, padding, depthwise
-        filters = (inputs, 1) if depthwise else (inputs, outputs)
-        self.kernel = self.weight(kernel, kernel, *filters)
+        if depthwise:
+            self.depthwise_kernel = self.weight(kernel, kernel, inputs, 1)
+        else:
+            self.kernel = self.weight(kernel, kernel, inputs, outputs)
         self.bias = self.weight(outputs) if bias else None
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """[batch, height, width, inputs] -> [batch, height', width', outputs]."""
         around = (0, 0), self.padding, self.padding, (0, 0)
         padding = around if any(self.padding) else "VALID"
-        convolve = tf.nn.depthwise_conv2d if self.depthwise else tf.nn.conv2d
-        y = convolve(x, self.kernel, (1, self.stride, self.stride, 1), padding)
+        convolve, kernel = (
+            (tf.nn.depthwise_conv2d, self.depthwise_kernel)
+            if self.depthwise
+            else (tf.nn.conv2d, self.kernel)
+        )
+        y = convolve(x, kernel, (1, self.stride, self.stride, 1), padding)
         return y if self.bias is None else tf.nn.bias_add(y, self.bias)
 
 
 class SelfAttention(Layer):
-    """Multi-head attention of a sequence to itself; layers `query`, `key`, `value` and `merge`.
+    """Multi-head attention of a sequence to itself; layers `query`, `key`, `value` and `output_`.
 
     Softmax is in float32 at least.
     """
@@ -141,7 +150,7 @@ class SelfAttention(Layer):
         self.query = Linear(hidden, hidden)
         self.key = Linear(hidden, hidden)
         self.value = Linear(hidden, hidden)
-        self.merge = Linear(hidden, hidden)
+        self.output_ = Linear(hidden, hidden)
 
     def call(self, x: tf.Tensor, bias: tf.Tensor | None = None) -> tf.Tensor:
         """[batch, seq, hidden], and [batch, 1, 1, seq] to add to the scores, -> as x.
@@ -159,7 +168,7 @@ class SelfAttention(Layer):
         weights = tf.nn.softmax(scores if bias is None else scores + bias)
         context = tf.matmul(tf.cast(weights, x.dtype), value)
         merged = tf.reshape(tf.transpose(context, (0, 2, 1, 3)), (batch, seq, hidden))
-        return self.merge(merged)
+        return self.output_(merged)
 
 
 def mean_over_pixels(x: tf.Tensor, *, keepdims: bool = False) -> tf.Tensor:

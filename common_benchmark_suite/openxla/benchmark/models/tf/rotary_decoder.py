@@ -1,6 +1,6 @@
 """The decoder of Llama's pattern, which Gemma follows, too, as Keras layers."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -11,7 +11,6 @@ from openxla.benchmark.models.tf import causal_lm
 from openxla.benchmark.models.tf.activations import gelu_tanh
 from openxla.benchmark.models.tf.attention import split_heads
 from openxla.benchmark.models.tf.greedy import Cache, LayerCache
-from openxla.benchmark.models.tf.keras_model import LINEAR, Weight
 from openxla.benchmark.models.tf.layers import Layer, Linear, at_least_float32
 
 # Cosines and sines of the positions, [seq, head_dim / 2].
@@ -55,7 +54,7 @@ class Attention(Layer):
         self.query = Linear(hidden, queries, bias=False)
         self.key = Linear(hidden, keys, bias=False)
         self.value = Linear(hidden, keys, bias=False)
-        self.merge = Linear(queries, hidden, bias=False)
+        self.output_ = Linear(queries, hidden, bias=False)
 
     def call(
         self,
@@ -71,7 +70,7 @@ class Attention(Layer):
         )
         query, key = rotate(query, rotation), rotate(key, rotation)
         context, cache = causal_lm.attention(query, key, value, position, cache)
-        return self.merge(context), cache
+        return self.output_(context), cache
 
 
 class DecoderLayer(Layer):
@@ -108,7 +107,7 @@ class DecoderLayer(Layer):
 class RotaryDecoder(causal_lm.Decoder):
     """Embedding, layers, norm, head; the head is the table of tokens where the two are tied."""
 
-    def __init__(self, config: Mapping[str, Any], _dtype: str) -> None:
+    def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
         hidden, vocabulary = config["hidden_size"], config["vocab_size"]
         self.frequencies = rotary_frequencies(config)
@@ -152,20 +151,3 @@ def rotate(x: tf.Tensor, rotation: Rotation) -> tf.Tensor:
 def _norm(config: Mapping[str, Any]) -> RmsNorm:
     around_one = config["model_type"] == "gemma"
     return RmsNorm(config["hidden_size"], config["rms_norm_eps"], around_one=around_one)
-
-
-def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
-    """Where each tensor of the checkpoint goes."""
-    yield "words", "model.embed_tokens.weight", None
-    for index in range(config["num_hidden_layers"]):
-        path, name = f"layers/{index}", f"model.layers.{index}"
-        yield f"{path}/attention_norm/scale", f"{name}.input_layernorm.weight", None
-        for part, letter in (("query", "q"), ("key", "k"), ("value", "v"), ("merge", "o")):
-            theirs = f"{name}.self_attn.{letter}_proj.weight"
-            yield f"{path}/attention/{part}/kernel", theirs, LINEAR
-        yield f"{path}/norm/scale", f"{name}.post_attention_layernorm.weight", None
-        for part in ("gate", "up", "down"):
-            yield f"{path}/{part}/kernel", f"{name}.mlp.{part}_proj.weight", LINEAR
-    yield "norm/scale", "model.norm.weight", None
-    if not config["tie_word_embeddings"]:
-        yield "head/kernel", "lm_head.weight", LINEAR

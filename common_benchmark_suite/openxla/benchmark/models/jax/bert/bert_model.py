@@ -1,6 +1,6 @@
 """BERT in JAX: flax.nnx modules of our own on the shared checkpoint."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -10,7 +10,7 @@ from flax import nnx
 
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import bert
-from openxla.benchmark.models.jax.flax_model import LINEAR, FlaxModel, Weight
+from openxla.benchmark.models.jax import flax_model
 
 
 def _layer_norm(config: Mapping[str, Any], rngs: nnx.Rngs) -> nnx.LayerNorm:
@@ -90,54 +90,8 @@ class Bert(nnx.Module):
         return x
 
 
-def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
-    """Where each tensor of the checkpoint goes."""
-
-    def linear(path: tuple[str | int, ...], name: str) -> Iterator[Weight]:
-        yield (*path, "kernel"), f"{name}.weight", LINEAR
-        yield (*path, "bias"), f"{name}.bias", None
-
-    def norm(path: tuple[str | int, ...], name: str) -> Iterator[Weight]:
-        yield (*path, "scale"), f"{name}.weight", None
-        yield (*path, "bias"), f"{name}.bias", None
-
-    for table, name in (("words", "word"), ("positions", "position"), ("types", "token_type")):
-        yield (table, "embedding"), f"embeddings.{name}_embeddings.weight", None
-    yield from norm(("norm",), "embeddings.LayerNorm")
-    for index in range(config["num_hidden_layers"]):
-        path, name = ("layers", index), f"encoder.layer.{index}"
-        for part in ("query", "key", "value"):
-            yield from linear((*path, "attention", part), f"{name}.attention.self.{part}")
-        yield from linear((*path, "attention", "output"), f"{name}.attention.output.dense")
-        yield from norm((*path, "attention_norm"), f"{name}.attention.output.LayerNorm")
-        yield from linear((*path, "up"), f"{name}.intermediate.dense")
-        yield from linear((*path, "down"), f"{name}.output.dense")
-        yield from norm((*path, "output_norm"), f"{name}.output.LayerNorm")
-
-
-def create_model(
-    batch_size: int = 1,
-    data_type: str = "fp32",
-    seq_len: int = 384,
-    model_name: str = "bert-large-uncased",
-    **parameters: Any,
-) -> FlaxModel:
-    """Returns BERT on the checkpoint of `model_name`.
-
-    Inputs: input_ids and attention_mask, i32[batch, seq]; output: [batch, seq, hidden]. Further
-    parameters: `checkpoint` (`seeded` or `pretrained`) and `seed`.
-    """
-    given = {
-        "batch_size": batch_size,
-        "data_type": data_type,
-        "seq_len": seq_len,
-        "model_name": model_name,
-        **parameters,
-    }
-    return FlaxModel(bert.ARCHITECTURE, given, Bert, weights)
+create_model = flax_model.creator(bert.ARCHITECTURE, Bert)
 
 
 if __name__ == "__main__":
-    shared_model.run_once(
-        create_model, batch_size=1, data_type="fp32", seq_len=32, model_name="bert-tiny"
-    )
+    shared_model.run_once(create_model, **bert.ARCHITECTURE.example)

@@ -4,7 +4,7 @@ Convolutions run channels-last, the layout that XLA's CPU and GPU libraries pref
 arrives channels-first, as the workload declares it, and is transposed once.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -14,7 +14,7 @@ from flax import nnx
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import efficientnet
 from openxla.benchmark.models.architectures.efficientnet import Block
-from openxla.benchmark.models.jax.flax_model import CONV, LINEAR, FlaxModel, Weight
+from openxla.benchmark.models.jax import flax_model
 
 
 class BatchNorm(nnx.Module):
@@ -138,62 +138,8 @@ class EfficientNet(nnx.Module):
         return self.classifier(jnp.mean(self.top(x), axis=(1, 2)))
 
 
-def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
-    """Where each tensor of the checkpoint goes."""
-
-    def conv_norm(path: tuple[str | int, ...], conv: str, norm: str) -> Iterator[Weight]:
-        yield (*path, "conv", "kernel"), f"{conv}.weight", CONV
-        for ours, theirs in (
-            ("scale", "weight"),
-            ("bias", "bias"),
-            ("mean", "running_mean"),
-            ("var", "running_var"),
-        ):
-            yield (*path, "norm", ours), f"{norm}.{theirs}", None
-
-    stem, encoder = "efficientnet.embeddings", "efficientnet.encoder"
-    yield from conv_norm(("stem",), f"{stem}.convolution", f"{stem}.batchnorm")
-    for index, block in enumerate(efficientnet.blocks(config)):
-        path, name = ("blocks", index), f"{encoder}.blocks.{index}"
-        for part, theirs in (
-            ("expand", "expansion.expand"),
-            ("filter", "depthwise_conv.depthwise"),
-            ("project", "projection.project"),
-        ):
-            if part == "expand" and not block.expands:
-                continue
-            norm = f"{theirs}_norm" if part == "filter" else f"{theirs}_bn"
-            yield from conv_norm((*path, part), f"{name}.{theirs}_conv", f"{name}.{norm}")
-        for part in ("reduce", "expand"):
-            gate = f"{name}.squeeze_excite.{part}"
-            yield (*path, "excite", part, "kernel"), f"{gate}.weight", CONV
-            yield (*path, "excite", part, "bias"), f"{gate}.bias", None
-    yield from conv_norm(("top",), f"{encoder}.top_conv", f"{encoder}.top_bn")
-    yield ("classifier", "kernel"), "classifier.weight", LINEAR
-    yield ("classifier", "bias"), "classifier.bias", None
-
-
-def create_model(
-    batch_size: int = 1,
-    data_type: str = "fp32",
-    model_name: str = "google/efficientnet-b7",
-    **parameters: Any,
-) -> FlaxModel:
-    """Returns EfficientNet on the checkpoint of `model_name`.
-
-    Input: pixels [batch, 3, height, width]; output: logits [batch, 1000]. Further parameter: `seed`
-    of the checkpoint.
-    """
-    given = {
-        "batch_size": batch_size,
-        "data_type": data_type,
-        "model_name": model_name,
-        **parameters,
-    }
-    return FlaxModel(efficientnet.ARCHITECTURE, given, EfficientNet, weights)
+create_model = flax_model.creator(efficientnet.ARCHITECTURE, EfficientNet)
 
 
 if __name__ == "__main__":
-    shared_model.run_once(
-        create_model, batch_size=1, data_type="fp32", model_name="efficientnet-tiny"
-    )
+    shared_model.run_once(create_model, **efficientnet.ARCHITECTURE.example)

@@ -1,6 +1,6 @@
 """GPT-2 in JAX: flax.nnx modules of our own on the shared checkpoint."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -11,7 +11,6 @@ from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import gpt2
 from openxla.benchmark.models.jax import causal_lm
 from openxla.benchmark.models.jax.causal_lm import Cache, LayerCache
-from openxla.benchmark.models.jax.flax_model import FlaxModel, Weight
 
 
 def _layer_norm(config: Mapping[str, Any], rngs: nnx.Rngs) -> nnx.LayerNorm:
@@ -79,54 +78,8 @@ class Gpt2(causal_lm.Decoder):
         return jnp.einsum("...h,vh->...v", x, self.words.embedding[...])
 
 
-def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
-    """Where each tensor of the checkpoint goes; GPT-2's matrices are [in, out] already."""
-
-    def linear(path: tuple[str | int, ...], name: str) -> Iterator[Weight]:
-        yield (*path, "kernel"), f"{name}.weight", None
-        yield (*path, "bias"), f"{name}.bias", None
-
-    def norm(path: tuple[str | int, ...], name: str) -> Iterator[Weight]:
-        yield (*path, "scale"), f"{name}.weight", None
-        yield (*path, "bias"), f"{name}.bias", None
-
-    yield ("words", "embedding"), "transformer.wte.weight", None
-    yield ("positions", "embedding"), "transformer.wpe.weight", None
-    for index in range(config["n_layer"]):
-        path, name = ("layers", index), f"transformer.h.{index}"
-        yield from norm((*path, "attention_norm"), f"{name}.ln_1")
-        yield from linear((*path, "query_key_value"), f"{name}.attn.c_attn")
-        yield from linear((*path, "output"), f"{name}.attn.c_proj")
-        yield from norm((*path, "norm"), f"{name}.ln_2")
-        yield from linear((*path, "up"), f"{name}.mlp.c_fc")
-        yield from linear((*path, "down"), f"{name}.mlp.c_proj")
-    yield from norm(("norm",), "transformer.ln_f")
-
-
-def create_model(
-    batch_size: int = 1,
-    data_type: str = "fp32",
-    seq_len: int = 512,
-    model_name: str = "gpt2",
-    **parameters: Any,
-) -> FlaxModel:
-    """Returns GPT-2 on the checkpoint of `model_name`.
-
-    Input: input_ids i32[batch, seq]; output: logits [batch, seq, vocab]. Further parameters:
-    `max_new_tokens` (generates instead, see `GenerationModel`), `checkpoint` (`seeded` or
-    `pretrained`) and `seed`.
-    """
-    given = {
-        "batch_size": batch_size,
-        "data_type": data_type,
-        "seq_len": seq_len,
-        "model_name": model_name,
-        **parameters,
-    }
-    return causal_lm.create(gpt2.ARCHITECTURE, given, Gpt2, weights)
+create_model = causal_lm.creator(gpt2.ARCHITECTURE, Gpt2)
 
 
 if __name__ == "__main__":
-    shared_model.run_once(
-        create_model, batch_size=1, data_type="fp32", seq_len=32, model_name="gpt2-tiny"
-    )
+    shared_model.run_once(create_model, **gpt2.ARCHITECTURE.example)

@@ -13,7 +13,7 @@ from flax import nnx
 
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import resnet
-from openxla.benchmark.models.jax.flax_model import CONV, LINEAR, FlaxModel, Weight
+from openxla.benchmark.models.jax import flax_model
 
 
 class ConvNorm(nnx.Module):
@@ -90,49 +90,8 @@ class ResNet(nnx.Module):
         return self.classifier(jnp.mean(x, axis=(1, 2)))
 
 
-def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
-    """Where each tensor of the checkpoint goes."""
-
-    def conv_norm(path: tuple[str | int, ...], name: str) -> Iterator[Weight]:
-        yield (*path, "conv", "kernel"), f"{name}.convolution.weight", CONV
-        for ours, theirs in (
-            ("scale", "weight"),
-            ("bias", "bias"),
-            ("mean", "running_mean"),
-            ("var", "running_var"),
-        ):
-            yield (*path, "norm", ours), f"{name}.normalization.{theirs}", None
-
-    yield from conv_norm(("stem",), "resnet.embedder.embedder")
-    for index, (name, inputs, outputs, _) in enumerate(_blocks(config)):
-        path = ("blocks", index)
-        for layer, part in enumerate(("reduce", "filter", "expand")):
-            yield from conv_norm((*path, part), f"{name}.layer.{layer}")
-        if inputs != outputs:
-            yield from conv_norm((*path, "shortcut"), f"{name}.shortcut")
-    yield ("classifier", "kernel"), "classifier.1.weight", LINEAR
-    yield ("classifier", "bias"), "classifier.1.bias", None
-
-
-def create_model(
-    batch_size: int = 1,
-    data_type: str = "fp32",
-    model_name: str = "microsoft/resnet-50",
-    **parameters: Any,
-) -> FlaxModel:
-    """Returns ResNet on the checkpoint of `model_name`.
-
-    Input: pixels [batch, 3, height, width]; output: logits [batch, 1000]. Further parameters:
-    `checkpoint` (`seeded` or `pretrained`) and `seed`.
-    """
-    given = {
-        "batch_size": batch_size,
-        "data_type": data_type,
-        "model_name": model_name,
-        **parameters,
-    }
-    return FlaxModel(resnet.ARCHITECTURE, given, ResNet, weights)
+create_model = flax_model.creator(resnet.ARCHITECTURE, ResNet)
 
 
 if __name__ == "__main__":
-    shared_model.run_once(create_model, batch_size=1, data_type="fp32", model_name="resnet-tiny")
+    shared_model.run_once(create_model, **resnet.ARCHITECTURE.example)

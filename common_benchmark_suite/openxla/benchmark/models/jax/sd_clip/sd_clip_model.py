@@ -1,6 +1,6 @@
 """The text encoder of Stable Diffusion in JAX: flax.nnx modules of our own."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -8,9 +8,8 @@ from flax import nnx
 
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import sd_clip
-from openxla.benchmark.models.jax import weight_names
+from openxla.benchmark.models.jax import flax_model
 from openxla.benchmark.models.jax.attention import attention
-from openxla.benchmark.models.jax.flax_model import FlaxModel, Weight
 
 
 def _layer_norm(config: Mapping[str, Any], rngs: nnx.Rngs) -> nnx.LayerNorm:
@@ -80,46 +79,8 @@ class SdClip(nnx.Module):
         return self.norm(x)
 
 
-def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
-    """Where each tensor of the checkpoint goes."""
-    for table, name in (("words", "token"), ("positions", "position")):
-        yield (table, "embedding"), f"embeddings.{name}_embedding.weight", None
-    for index in range(config["num_hidden_layers"]):
-        path, name = ("layers", index), f"encoder.layers.{index}"
-        yield from weight_names.norm((*path, "attention_norm"), f"{name}.layer_norm1")
-        for part, theirs in (("query", "q"), ("key", "k"), ("value", "v"), ("output", "out")):
-            yield from weight_names.linear(
-                (*path, "attention", part), f"{name}.self_attn.{theirs}_proj"
-            )
-        yield from weight_names.norm((*path, "mlp_norm"), f"{name}.layer_norm2")
-        yield from weight_names.linear((*path, "up"), f"{name}.mlp.fc1")
-        yield from weight_names.linear((*path, "down"), f"{name}.mlp.fc2")
-    yield from weight_names.norm(("norm",), "final_layer_norm")
-
-
-def create_model(
-    batch_size: int = 1,
-    data_type: str = "fp32",
-    seq_len: int = 77,
-    model_name: str = "sd-clip",
-    **parameters: Any,
-) -> FlaxModel:
-    """Returns the text encoder on the checkpoint of `model_name`.
-
-    Input: input_ids i32[batch, seq]; output: [batch, seq, hidden]. Further parameter: `seed` of
-    the checkpoint.
-    """
-    given = {
-        "batch_size": batch_size,
-        "data_type": data_type,
-        "seq_len": seq_len,
-        "model_name": model_name,
-        **parameters,
-    }
-    return FlaxModel(sd_clip.ARCHITECTURE, given, SdClip, weights)
+create_model = flax_model.creator(sd_clip.ARCHITECTURE, SdClip)
 
 
 if __name__ == "__main__":
-    shared_model.run_once(
-        create_model, batch_size=1, data_type="fp32", seq_len=32, model_name="sd-clip-tiny"
-    )
+    shared_model.run_once(create_model, **sd_clip.ARCHITECTURE.example)

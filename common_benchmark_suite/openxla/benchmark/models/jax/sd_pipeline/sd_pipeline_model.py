@@ -1,6 +1,6 @@
 """Stable Diffusion in JAX, from a text to a picture: one program with a loop in it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -9,17 +9,11 @@ from flax import nnx
 
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import sd_pipeline
+from openxla.benchmark.models.jax import flax_model
 from openxla.benchmark.models.jax.causal_lm import at_least_float32
-from openxla.benchmark.models.jax.flax_model import FlaxModel, Weight
 from openxla.benchmark.models.jax.sd_clip import sd_clip_model
 from openxla.benchmark.models.jax.sd_unet import sd_unet_model
 from openxla.benchmark.models.jax.sd_vae import sd_vae_model
-
-_WEIGHTS = {
-    "text_encoder": sd_clip_model.weights,
-    "unet": sd_unet_model.weights,
-    "vae": sd_vae_model.weights,
-}
 
 
 class SdPipeline(nnx.Module):
@@ -64,36 +58,8 @@ class SdPipeline(nnx.Module):
         return self.vae((at_least_float32(latents) / self.scaling_factor).astype(dtype))
 
 
-def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
-    """Where each tensor of the checkpoint goes."""
-    for part, part_weights in _WEIGHTS.items():
-        for path, name, transpose in part_weights(config[part]):
-            yield (part, *path), f"{part}.{name}", transpose
-
-
-def create_model(
-    batch_size: int = 1,
-    data_type: str = "fp32",
-    seq_len: int = 77,
-    model_name: str = "runwayml/stable-diffusion-v1-5",
-    **parameters: Any,
-) -> FlaxModel:
-    """Returns Stable Diffusion on the checkpoint of `model_name`.
-
-    Inputs: input_ids and negative_ids, i32[batch, seq], and latents [batch, 4, size, size]; output:
-    pixels [batch, 3, height, width]. Further parameter: `seed` of the checkpoint.
-    """
-    given = {
-        "batch_size": batch_size,
-        "data_type": data_type,
-        "seq_len": seq_len,
-        "model_name": model_name,
-        **parameters,
-    }
-    return FlaxModel(sd_pipeline.ARCHITECTURE, given, SdPipeline, weights)
+create_model = flax_model.creator(sd_pipeline.ARCHITECTURE, SdPipeline)
 
 
 if __name__ == "__main__":
-    shared_model.run_once(
-        create_model, batch_size=1, data_type="fp32", seq_len=16, model_name="sd-pipeline-tiny"
-    )
+    shared_model.run_once(create_model, **sd_pipeline.ARCHITECTURE.example)

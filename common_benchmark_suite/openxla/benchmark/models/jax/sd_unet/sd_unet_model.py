@@ -1,6 +1,6 @@
 """The denoiser of Stable Diffusion in JAX: flax.nnx modules of our own, channels-last."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -9,10 +9,9 @@ from flax import nnx
 
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import sd_unet
-from openxla.benchmark.models.jax import weight_names
+from openxla.benchmark.models.jax import flax_model
 from openxla.benchmark.models.jax.diffusion_layers import conv, group_norm
-from openxla.benchmark.models.jax.flax_model import FlaxModel, Weight
-from openxla.benchmark.models.jax.sd_unet.unet_layers import UnetStage, stage_weights
+from openxla.benchmark.models.jax.sd_unet.unet_layers import UnetStage
 
 
 class SdUnet(nnx.Module):
@@ -61,39 +60,8 @@ class SdUnet(nnx.Module):
         return self.output(jax.nn.silu(self.norm(x))).transpose(0, 3, 1, 2)
 
 
-def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
-    """Where each tensor of the checkpoint goes."""
-    for index in (1, 2):
-        yield from weight_names.linear((f"time{index}",), f"time_embedding.linear_{index}")
-    yield from weight_names.conv(("stem",), "conv_in")
-    for index, stage in enumerate(sd_unet.down_stages(config)):
-        yield from stage_weights(("down", index), stage)
-    yield from stage_weights(("mid",), sd_unet.mid_stage(config))
-    for index, stage in enumerate(sd_unet.up_stages(config)):
-        yield from stage_weights(("up", index), stage)
-    yield from weight_names.norm(("norm",), "conv_norm_out")
-    yield from weight_names.conv(("output",), "conv_out")
-
-
-def create_model(
-    batch_size: int = 1,
-    data_type: str = "fp32",
-    model_name: str = "sd-unet",
-    **parameters: Any,
-) -> FlaxModel:
-    """Returns the denoiser on the checkpoint of `model_name`.
-
-    Inputs: latents [batch, 4, size, size], timesteps i32[batch], text [batch, 77, context]; output:
-    the predicted noise, of the latents' shape. Further parameter: `seed` of the checkpoint.
-    """
-    given = {
-        "batch_size": batch_size,
-        "data_type": data_type,
-        "model_name": model_name,
-        **parameters,
-    }
-    return FlaxModel(sd_unet.ARCHITECTURE, given, SdUnet, weights)
+create_model = flax_model.creator(sd_unet.ARCHITECTURE, SdUnet)
 
 
 if __name__ == "__main__":
-    shared_model.run_once(create_model, batch_size=1, data_type="fp32", model_name="sd-unet-tiny")
+    shared_model.run_once(create_model, **sd_unet.ARCHITECTURE.example)

@@ -1,6 +1,6 @@
 """The transformer and the stages of Stable Diffusion's denoiser in JAX."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -8,21 +8,16 @@ from flax import nnx
 
 from openxla.benchmark.models.architectures import sd_unet
 from openxla.benchmark.models.architectures.diffusion import Stage
-from openxla.benchmark.models.jax import weight_names
 from openxla.benchmark.models.jax.attention import attention
 from openxla.benchmark.models.jax.diffusion_layers import (
     ResnetBlock,
     conv,
     group_norm,
-    resnet_weights,
     upsample,
 )
-from openxla.benchmark.models.jax.flax_model import Weight
-from openxla.benchmark.models.jax.weight_names import Path
 
 # Of the transformer's norms; diffusers has them in its source, not in the configuration.
 _GROUP_EPSILON, _LAYER_EPSILON = 1e-6, 1e-5
-_LINEARS = (("query", "to_q"), ("key", "to_k"), ("value", "to_v"))
 
 
 class Attention(nnx.Module):
@@ -110,32 +105,3 @@ class UnetStage(nnx.Module):
         """Halves or doubles height and width; only for stages with a resampler."""
         assert self.resampler is not None
         return self.resampler(x if self.down else upsample(x))
-
-
-def stage_weights(path: Path, stage: Stage) -> Iterator[Weight]:
-    """Where the tensors of a `UnetStage` go."""
-    for index, inputs in enumerate(stage.inputs):
-        name = f"{stage.name}.resnets.{index}"
-        yield from resnet_weights((*path, "blocks", index), name, inputs, stage.width, time=True)
-    for index in range(sd_unet.transformers(stage)):
-        name = f"{stage.name}.attentions.{index}"
-        yield from _transformer_weights((*path, "transformers", index), name)
-    if stage.resample:
-        yield from weight_names.conv((*path, "resampler"), sd_unet.resampler(stage))
-
-
-def _transformer_weights(path: Path, name: str) -> Iterator[Weight]:
-    block = f"{name}.transformer_blocks.0"
-    yield from weight_names.norm((*path, "norm"), f"{name}.norm")
-    for part in ("proj_in", "proj_out"):
-        yield from weight_names.conv((*path, part), f"{name}.{part}")
-    for part in ("norm1", "norm2", "norm3"):
-        yield from weight_names.norm((*path, part), f"{block}.{part}")
-    for part in ("attn1", "attn2"):
-        for ours, theirs in _LINEARS:
-            yield from weight_names.linear(
-                (*path, part, ours), f"{block}.{part}.{theirs}", bias=False
-            )
-        yield from weight_names.linear((*path, part, "output"), f"{block}.{part}.to_out.0")
-    yield from weight_names.linear((*path, "up"), f"{block}.ff.net.0.proj")
-    yield from weight_names.linear((*path, "down"), f"{block}.ff.net.2")

@@ -1,6 +1,6 @@
 """The picture decoder of Stable Diffusion in JAX: flax.nnx modules of our own, channels-last."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -9,19 +9,16 @@ from flax import nnx
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import sd_vae
 from openxla.benchmark.models.architectures.diffusion import Stage
-from openxla.benchmark.models.jax import weight_names
+from openxla.benchmark.models.jax import flax_model
 from openxla.benchmark.models.jax.attention import attention
 from openxla.benchmark.models.jax.diffusion_layers import (
     ResnetBlock,
     conv,
     group_norm,
-    resnet_weights,
     upsample,
 )
-from openxla.benchmark.models.jax.flax_model import FlaxModel, Weight
 
 _EPSILON = 1e-6  # of the group norms; diffusers has it in its source, not in the configuration
-_LINEARS = (("query", "to_q"), ("key", "to_k"), ("value", "to_v"), ("output", "to_out.0"))
 
 
 class PixelAttention(nnx.Module):
@@ -87,53 +84,8 @@ class SdVae(nnx.Module):
         return self.output(jax.nn.silu(self.norm(x))).transpose(0, 3, 1, 2)
 
 
-def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
-    """Where each tensor of the checkpoint goes."""
-    width = config["block_out_channels"][-1]
-    middle = "decoder.mid_block"
-    yield from weight_names.conv(("latents",), "post_quant_conv")
-    yield from weight_names.conv(("stem",), "decoder.conv_in")
-    for index, part in enumerate(("mid_before", "mid_after")):
-        yield from resnet_weights((part,), f"{middle}.resnets.{index}", width, width, time=False)
-    yield from weight_names.norm(("mid_attention", "norm"), f"{middle}.attentions.0.group_norm")
-    for part, theirs in _LINEARS:
-        yield from weight_names.linear(("mid_attention", part), f"{middle}.attentions.0.{theirs}")
-    for index, stage in enumerate(sd_vae.stages(config)):
-        for block, inputs in enumerate(stage.inputs):
-            yield from resnet_weights(
-                ("stages", index, "blocks", block),
-                f"{stage.name}.resnets.{block}",
-                inputs,
-                stage.width,
-                time=False,
-            )
-        if stage.resample:
-            yield from weight_names.conv(
-                ("stages", index, "resample"), f"{stage.name}.upsamplers.0.conv"
-            )
-    yield from weight_names.norm(("norm",), "decoder.conv_norm_out")
-    yield from weight_names.conv(("output",), "decoder.conv_out")
-
-
-def create_model(
-    batch_size: int = 1,
-    data_type: str = "fp32",
-    model_name: str = "sd-vae",
-    **parameters: Any,
-) -> FlaxModel:
-    """Returns the decoder on the checkpoint of `model_name`.
-
-    Input: latents [batch, 4, height, width]; output: pixels [batch, 3, height', width']. Further
-    parameter: `seed` of the checkpoint.
-    """
-    given = {
-        "batch_size": batch_size,
-        "data_type": data_type,
-        "model_name": model_name,
-        **parameters,
-    }
-    return FlaxModel(sd_vae.ARCHITECTURE, given, SdVae, weights)
+create_model = flax_model.creator(sd_vae.ARCHITECTURE, SdVae)
 
 
 if __name__ == "__main__":
-    shared_model.run_once(create_model, batch_size=1, data_type="fp32", model_name="sd-vae-tiny")
+    shared_model.run_once(create_model, **sd_vae.ARCHITECTURE.example)

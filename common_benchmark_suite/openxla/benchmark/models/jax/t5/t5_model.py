@@ -1,6 +1,6 @@
 """T5 in JAX: flax.nnx modules of our own on the shared checkpoint."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -10,8 +10,8 @@ from flax import nnx
 
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import t5
+from openxla.benchmark.models.jax import flax_model
 from openxla.benchmark.models.jax.causal_lm import at_least_float32, split_heads
-from openxla.benchmark.models.jax.flax_model import LINEAR, FlaxModel, Weight
 
 # Keys and values of one layer, [batch, heads, length, d_kv].
 KeysValues = tuple[jax.Array, jax.Array]
@@ -173,57 +173,8 @@ def _distances(length: int) -> np.ndarray[Any, Any]:
     return positions[None, :] - positions[:, None]
 
 
-def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
-    """Where each tensor of the checkpoint goes."""
-    yield ("words", "embedding"), "shared.weight", None
-    for stack, layers, attentions in (
-        ("encoder", config["num_layers"], {"attention": "SelfAttention"}),
-        (
-            "decoder",
-            config["num_decoder_layers"],
-            {"attention": "SelfAttention", "cross": "EncDecAttention"},
-        ),
-    ):
-        table = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-        yield (stack, "biases"), table, None
-        for index in range(layers):
-            path, name = (stack, "layers", index), f"{stack}.block.{index}.layer"
-            for number, (ours, theirs) in enumerate(attentions.items()):
-                for part in ("query", "key", "value", "output"):
-                    matrix = f"{name}.{number}.{theirs}.{part[0]}.weight"
-                    yield (*path, ours, part, "kernel"), matrix, LINEAR
-                yield (*path, f"{ours}_norm", "scale"), f"{name}.{number}.layer_norm.weight", None
-            number = len(attentions)
-            for ours, theirs in (("up", "wi"), ("down", "wo")):
-                matrix = f"{name}.{number}.DenseReluDense.{theirs}.weight"
-                yield (*path, ours, "kernel"), matrix, LINEAR
-            yield (*path, "norm", "scale"), f"{name}.{number}.layer_norm.weight", None
-        yield (stack, "norm", "scale"), f"{stack}.final_layer_norm.weight", None
-
-
-def create_model(
-    batch_size: int = 1,
-    data_type: str = "fp32",
-    seq_len: int = 512,
-    model_name: str = "t5-large",
-    **parameters: Any,
-) -> FlaxModel:
-    """Returns T5 on the checkpoint of `model_name`.
-
-    Inputs: input_ids and decoder_input_ids, i32[batch, seq]; output: [batch, seq, d_model]. Further
-    parameters: `checkpoint` (`seeded` or `pretrained`) and `seed`.
-    """
-    given = {
-        "batch_size": batch_size,
-        "data_type": data_type,
-        "seq_len": seq_len,
-        "model_name": model_name,
-        **parameters,
-    }
-    return FlaxModel(t5.ARCHITECTURE, given, T5, weights)
+create_model = flax_model.creator(t5.ARCHITECTURE, T5)
 
 
 if __name__ == "__main__":
-    shared_model.run_once(
-        create_model, batch_size=1, data_type="fp32", seq_len=32, model_name="t5-tiny"
-    )
+    shared_model.run_once(create_model, **t5.ARCHITECTURE.example)

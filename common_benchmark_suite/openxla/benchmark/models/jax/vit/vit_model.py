@@ -1,6 +1,6 @@
 """ViT in JAX: flax.nnx modules of our own on the shared checkpoint."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -10,7 +10,7 @@ from flax import nnx
 
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import vit
-from openxla.benchmark.models.jax.flax_model import CONV, LINEAR, FlaxModel, Weight
+from openxla.benchmark.models.jax import flax_model
 
 
 def _layer_norm(config: Mapping[str, Any], rngs: nnx.Rngs) -> nnx.LayerNorm:
@@ -96,53 +96,8 @@ class ViT(nnx.Module):
         return self.classifier(self.norm(x)[:, 0])
 
 
-def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
-    """Where each tensor of the checkpoint goes."""
-
-    def linear(path: tuple[str | int, ...], name: str) -> Iterator[Weight]:
-        yield (*path, "kernel"), f"{name}.weight", LINEAR
-        yield (*path, "bias"), f"{name}.bias", None
-
-    def norm(path: tuple[str | int, ...], name: str) -> Iterator[Weight]:
-        yield (*path, "scale"), f"{name}.weight", None
-        yield (*path, "bias"), f"{name}.bias", None
-
-    yield ("class_token",), "vit.embeddings.cls_token", None
-    yield ("positions",), "vit.embeddings.position_embeddings", None
-    projection = "vit.embeddings.patch_embeddings.projection"
-    yield ("patches", "kernel"), f"{projection}.weight", CONV
-    yield ("patches", "bias"), f"{projection}.bias", None
-    for index in range(config["num_hidden_layers"]):
-        path, name = ("layers", index), f"vit.layers.{index}"
-        yield from norm((*path, "attention_norm"), f"{name}.layernorm_before")
-        for part, theirs in (("query", "q"), ("key", "k"), ("value", "v"), ("output", "o")):
-            yield from linear((*path, "attention", part), f"{name}.attention.{theirs}_proj")
-        yield from norm((*path, "mlp_norm"), f"{name}.layernorm_after")
-        yield from linear((*path, "up"), f"{name}.mlp.fc1")
-        yield from linear((*path, "down"), f"{name}.mlp.fc2")
-    yield from norm(("norm",), "vit.layernorm")
-    yield from linear(("classifier",), "classifier")
-
-
-def create_model(
-    batch_size: int = 1,
-    data_type: str = "fp32",
-    model_name: str = "google/vit-base-patch16-224",
-    **parameters: Any,
-) -> FlaxModel:
-    """Returns ViT on the checkpoint of `model_name`.
-
-    Input: pixels [batch, 3, height, width]; output: logits [batch, 1000]. Further parameters:
-    `checkpoint` (`seeded` or `pretrained`) and `seed`.
-    """
-    given = {
-        "batch_size": batch_size,
-        "data_type": data_type,
-        "model_name": model_name,
-        **parameters,
-    }
-    return FlaxModel(vit.ARCHITECTURE, given, ViT, weights)
+create_model = flax_model.creator(vit.ARCHITECTURE, ViT)
 
 
 if __name__ == "__main__":
-    shared_model.run_once(create_model, batch_size=1, data_type="fp32", model_name="vit-tiny")
+    shared_model.run_once(create_model, **vit.ARCHITECTURE.example)

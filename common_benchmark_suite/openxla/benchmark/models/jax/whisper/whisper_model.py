@@ -1,6 +1,6 @@
 """Whisper in JAX: flax.nnx modules of our own on the shared checkpoint."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -8,12 +8,8 @@ from flax import nnx
 
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import whisper
-from openxla.benchmark.models.jax import weight_names
+from openxla.benchmark.models.jax import flax_model
 from openxla.benchmark.models.jax.attention import attention
-from openxla.benchmark.models.jax.flax_model import FlaxModel, Weight
-from openxla.benchmark.models.jax.weight_names import Path
-
-_CONV = (2, 1, 0)  # [out, in, width] -> [width, in, out]
 
 
 def _layer_norm(width: int, rngs: nnx.Rngs) -> nnx.LayerNorm:
@@ -109,59 +105,8 @@ class Whisper(nnx.Module):
         return self.norm(x) @ tokens.T
 
 
-def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
-    """Where each tensor of the checkpoint goes."""
-    encoder, decoder = "model.encoder", "model.decoder"
-    for part in ("conv1", "conv2"):
-        yield from weight_names.conv(("encoder", part), f"{encoder}.{part}", _CONV)
-    yield ("encoder", "positions", "embedding"), f"{encoder}.embed_positions.weight", None
-    for table in ("tokens", "positions"):
-        yield (table, "embedding"), f"{decoder}.embed_{table}.weight", None
-    for index in range(config["encoder_layers"]):
-        name = f"{encoder}.layers.{index}"
-        yield from _layer_weights(("encoder", "layers", index), name, ("attention",))
-    for index in range(config["decoder_layers"]):
-        name = f"{decoder}.layers.{index}"
-        yield from _layer_weights(("layers", index), name, ("attention", "cross"))
-    yield from weight_names.norm(("encoder", "norm"), f"{encoder}.layer_norm")
-    yield from weight_names.norm(("norm",), f"{decoder}.layer_norm")
-
-
-def _layer_weights(path: Path, name: str, attentions: tuple[str, ...]) -> Iterator[Weight]:
-    for part, theirs in zip(attentions, ("self_attn", "encoder_attn")):
-        yield from weight_names.norm((*path, f"{part}_norm"), f"{name}.{theirs}_layer_norm")
-        for ours, letter in (("query", "q"), ("key", "k"), ("value", "v"), ("output", "out")):
-            yield from weight_names.linear(
-                (*path, part, ours), f"{name}.{theirs}.{letter}_proj", bias=letter != "k"
-            )
-    yield from weight_names.norm((*path, "mlp_norm"), f"{name}.final_layer_norm")
-    yield from weight_names.linear((*path, "up"), f"{name}.fc1")
-    yield from weight_names.linear((*path, "down"), f"{name}.fc2")
-
-
-def create_model(
-    batch_size: int = 1,
-    data_type: str = "fp32",
-    seq_len: int = 64,
-    model_name: str = "openai/whisper-tiny",
-    **parameters: Any,
-) -> FlaxModel:
-    """Returns Whisper on the checkpoint of `model_name`.
-
-    Inputs: input_features [batch, 80, frames], decoder_input_ids i32[batch, seq]; output: logits
-    [batch, seq, vocab]. Further parameter: `seed` of the checkpoint.
-    """
-    given = {
-        "batch_size": batch_size,
-        "data_type": data_type,
-        "seq_len": seq_len,
-        "model_name": model_name,
-        **parameters,
-    }
-    return FlaxModel(whisper.ARCHITECTURE, given, Whisper, weights)
+create_model = flax_model.creator(whisper.ARCHITECTURE, Whisper)
 
 
 if __name__ == "__main__":
-    shared_model.run_once(
-        create_model, batch_size=1, data_type="fp32", seq_len=16, model_name="whisper-tiny-test"
-    )
+    shared_model.run_once(create_model, **whisper.ARCHITECTURE.example)

@@ -2,49 +2,27 @@
 
 from typing import Any
 
-import torch
 import transformers
 
-from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import resnet
 from openxla.benchmark.models.pt import hugging_face
 from openxla.benchmark.models.pt.tensors import as_tensor
 
 
-class ResNetModel(torch.nn.Module, shared_model.ArchitectureModel):
+class ResNetModel(hugging_face.HuggingFaceModel):
     """Input: pixels [batch, 3, height, width]; output: logits [batch, 1000]."""
 
-    def __init__(self, parameters: Parameters) -> None:
-        super().__init__()
-        self.set_architecture(resnet.ARCHITECTURE, parameters)
-        self.model = hugging_face.load(
-            transformers.ResNetForImageClassification,
-            self.checkpoint,
-            str(parameters["data_type"]),
-        )
-        self.eval().requires_grad_(False)
+    architecture = resnet.ARCHITECTURE
+    model_class = transformers.ResNetForImageClassification
 
     def forward(self, pixel_values: Any) -> Any:
         """Returns the logits."""
         return self.model(pixel_values=as_tensor(pixel_values)).logits
 
 
-def create_model(
-    batch_size: int = 1,
-    data_type: str = "fp32",
-    model_name: str = "microsoft/resnet-50",
-    **parameters: Any,
-) -> ResNetModel:
-    """Returns ResNet on the checkpoint of `model_name`.
-
-    Further parameters: `checkpoint` (`seeded` or `pretrained`) and `seed`; the seed project's
-    `import_with_fx` and `import_on_gpu` are accepted and have no meaning here.
-    """
-    return ResNetModel(
-        {"batch_size": batch_size, "data_type": data_type, "model_name": model_name, **parameters}
-    )
+create_model = shared_model.creator(resnet.ARCHITECTURE, ResNetModel)
 
 
 if __name__ == "__main__":
-    shared_model.run_once(create_model, batch_size=1, data_type="fp32", model_name="resnet-tiny")
+    shared_model.run_once(create_model, **resnet.ARCHITECTURE.example)

@@ -119,29 +119,8 @@ def _networks(config: Mapping[str, Any]) -> tuple[Any, Any, Any]:
     return text_encoder, unet, vae
 
 
-def create_model(
-    batch_size: int = 1,
-    data_type: str = "fp32",
-    seq_len: int = 77,
-    model_name: str = "runwayml/stable-diffusion-v1-5",
-    **parameters: Any,
-) -> SdPipelineModel:
-    """Returns Stable Diffusion on the checkpoint of `model_name`.
-
-    Further parameter: `seed` of the checkpoint.
-    """
-    return SdPipelineModel(
-        {
-            "batch_size": batch_size,
-            "data_type": data_type,
-            "seq_len": seq_len,
-            "model_name": model_name,
-            **parameters,
-        }
-    )
+create_model = shared_model.creator(sd_pipeline.ARCHITECTURE, SdPipelineModel)
 
 
 if __name__ == "__main__":
-    shared_model.run_once(
-        create_model, batch_size=1, data_type="fp32", seq_len=16, model_name="sd-pipeline-tiny"
-    )
+    shared_model.run_once(create_model, **sd_pipeline.ARCHITECTURE.example)

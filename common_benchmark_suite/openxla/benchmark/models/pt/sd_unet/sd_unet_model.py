@@ -53,20 +53,8 @@ class SdUnetModel(torch.nn.Module, shared_model.ArchitectureModel):
         return self.model(latents, as_tensor(timesteps).to(wide), text, return_dict=False)[0]
 
 
-def create_model(
-    batch_size: int = 1,
-    data_type: str = "fp32",
-    model_name: str = "sd-unet",
-    **parameters: Any,
-) -> SdUnetModel:
-    """Returns the denoiser on the checkpoint of `model_name`.
-
-    Further parameter: `seed` of the checkpoint.
-    """
-    return SdUnetModel(
-        {"batch_size": batch_size, "data_type": data_type, "model_name": model_name, **parameters}
-    )
+create_model = shared_model.creator(sd_unet.ARCHITECTURE, SdUnetModel)
 
 
 if __name__ == "__main__":
-    shared_model.run_once(create_model, batch_size=1, data_type="fp32", model_name="sd-unet-tiny")
+    shared_model.run_once(create_model, **sd_unet.ARCHITECTURE.example)

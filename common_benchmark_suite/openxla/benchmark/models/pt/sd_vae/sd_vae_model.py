@@ -29,20 +29,8 @@ class SdVaeModel(torch.nn.Module, shared_model.ArchitectureModel):
         return self.model.decode(as_tensor(latents), return_dict=False)[0]
 
 
-def create_model(
-    batch_size: int = 1,
-    data_type: str = "fp32",
-    model_name: str = "sd-vae",
-    **parameters: Any,
-) -> SdVaeModel:
-    """Returns the decoder on the checkpoint of `model_name`.
-
-    Further parameter: `seed` of the checkpoint.
-    """
-    return SdVaeModel(
-        {"batch_size": batch_size, "data_type": data_type, "model_name": model_name, **parameters}
-    )
+create_model = shared_model.creator(sd_vae.ARCHITECTURE, SdVaeModel)
 
 
 if __name__ == "__main__":
-    shared_model.run_once(create_model, batch_size=1, data_type="fp32", model_name="sd-vae-tiny")
+    shared_model.run_once(create_model, **sd_vae.ARCHITECTURE.example)

@@ -1,6 +1,6 @@
 """T5 in PyTorch: transformers' `T5Model` on the shared checkpoint."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import transformers
@@ -12,24 +12,20 @@ from openxla.benchmark.models.pt import float64, hugging_face
 from openxla.benchmark.models.pt.tensors import TORCH_DTYPES, as_tensor
 
 
-class T5Model(torch.nn.Module, shared_model.ArchitectureModel):
+class T5Model(hugging_face.HuggingFaceModel):
     """Inputs: input_ids and decoder_input_ids, int32[batch, seq]; output: [batch, seq, d_model]."""
 
-    model_class: Any = transformers.T5Model
-    own_architecture: Architecture = t5.ARCHITECTURE
+    architecture: Architecture = t5.ARCHITECTURE
+    model_class: ClassVar[Any] = transformers.T5Model
 
     def __init__(self, parameters: Parameters) -> None:
-        super().__init__()
-        self.set_architecture(self.own_architecture, parameters)
-        data_type = str(parameters["data_type"])
+        super().__init__(parameters)
         # transformers keeps the last matrix of each feed-forward layer in float32 where the rest is
         # float16, for pretrained models that overflow; no other framework does.
-        self.model = hugging_face.load(self.model_class, self.checkpoint, data_type).to(
-            TORCH_DTYPES[data_type]
-        )
+        self.model = self.model.to(TORCH_DTYPES[str(parameters["data_type"])])
         for stack in (self.model.encoder, self.model.decoder):
             _replace_norms(stack)
-        self.eval().requires_grad_(False)
+        self.requires_grad_(False)
 
     def forward(self, input_ids: Any, decoder_input_ids: Any) -> Any:
         """Returns the last hidden state of the decoder."""
@@ -53,29 +49,8 @@ def _replace_norms(stack: Any) -> None:
             part.layer_norm = norm(part.layer_norm)
 
 
-def create_model(
-    batch_size: int = 1,
-    data_type: str = "fp32",
-    seq_len: int = 512,
-    model_name: str = "t5-large",
-    **parameters: Any,
-) -> T5Model:
-    """Returns T5 on the checkpoint of `model_name`.
-
-    Further parameters: `checkpoint` (`seeded` or `pretrained`) and `seed`.
-    """
-    return T5Model(
-        {
-            "batch_size": batch_size,
-            "data_type": data_type,
-            "seq_len": seq_len,
-            "model_name": model_name,
-            **parameters,
-        }
-    )
+create_model = shared_model.creator(t5.ARCHITECTURE, T5Model)
 
 
 if __name__ == "__main__":
-    shared_model.run_once(
-        create_model, batch_size=1, data_type="fp32", seq_len=32, model_name="t5-tiny"
-    )
+    shared_model.run_once(create_model, **t5.ARCHITECTURE.example)

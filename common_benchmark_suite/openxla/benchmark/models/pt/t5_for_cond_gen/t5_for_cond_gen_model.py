@@ -12,7 +12,7 @@ import transformers
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import t5_for_cond_gen
-from openxla.benchmark.models.architectures.t5_for_cond_gen import max_new_tokens
+from openxla.benchmark.models.architectures.base import integer
 from openxla.benchmark.models.generation import GenerationModel
 from openxla.benchmark.models.pt import float64
 from openxla.benchmark.models.pt.loops import not_unrolled
@@ -94,11 +94,11 @@ class T5ForCondGenModel(T5Model, GenerationModel):
     """
 
     model_class = transformers.T5ForConditionalGeneration
-    own_architecture = t5_for_cond_gen.ARCHITECTURE
+    architecture = t5_for_cond_gen.ARCHITECTURE
 
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)
-        self.max_new_tokens = max_new_tokens(parameters)
+        self.max_new_tokens = integer(parameters, "max_new_tokens")
 
     def prefill(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor
@@ -178,35 +178,8 @@ def _choose(logits: torch.Tensor) -> torch.Tensor:
     return logits.argmax(dim=-1).to(torch.int32)
 
 
-def create_model(
-    batch_size: int = 1,
-    data_type: str = "fp32",
-    seq_len: int = 512,
-    model_name: str = "t5-large",
-    **parameters: Any,
-) -> T5ForCondGenModel:
-    """Returns T5 on the checkpoint of `model_name`.
-
-    Further parameters: `max_new_tokens` (128 unless given), `checkpoint` (`seeded` or `pretrained`)
-    and `seed`.
-    """
-    return T5ForCondGenModel(
-        {
-            "batch_size": batch_size,
-            "data_type": data_type,
-            "seq_len": seq_len,
-            "model_name": model_name,
-            **parameters,
-        }
-    )
+create_model = shared_model.creator(t5_for_cond_gen.ARCHITECTURE, T5ForCondGenModel)
 
 
 if __name__ == "__main__":
-    shared_model.run_once(
-        create_model,
-        batch_size=1,
-        data_type="fp32",
-        seq_len=32,
-        model_name="t5-tiny",
-        max_new_tokens=8,
-    )
+    shared_model.run_once(create_model, **t5_for_cond_gen.ARCHITECTURE.example)

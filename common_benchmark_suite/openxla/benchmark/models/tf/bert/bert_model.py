@@ -1,15 +1,14 @@
 """BERT in TensorFlow: Keras layers of our own on the shared checkpoint."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import bert
-from openxla.benchmark.models.tf import weight_names
+from openxla.benchmark.models.tf import keras_model
 from openxla.benchmark.models.tf.activations import gelu
-from openxla.benchmark.models.tf.keras_model import KerasModel, Weight
 from openxla.benchmark.models.tf.layers import (
     Layer,
     LayerNorm,
@@ -40,7 +39,7 @@ class EncoderLayer(Layer):
 class Bert(Layer):
     """Embeddings and encoder."""
 
-    def __init__(self, config: Mapping[str, Any], _dtype: str) -> None:
+    def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
         hidden = config["hidden_size"]
         self.words = self.weight(config["vocab_size"], hidden)
@@ -63,48 +62,8 @@ class Bert(Layer):
         return x
 
 
-def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
-    """Where each tensor of the checkpoint goes."""
-    for table, name in (("words", "word"), ("positions", "position"), ("types", "token_type")):
-        yield table, f"embeddings.{name}_embeddings.weight", None
-    yield from weight_names.norm("norm", "embeddings.LayerNorm")
-    for index in range(config["num_hidden_layers"]):
-        path, name = f"layers/{index}", f"encoder.layer.{index}"
-        for part in ("query", "key", "value"):
-            yield from weight_names.linear(
-                f"{path}/attention/{part}", f"{name}.attention.self.{part}"
-            )
-        output = f"{name}.attention.output"
-        yield from weight_names.linear(f"{path}/attention/merge", f"{output}.dense")
-        yield from weight_names.norm(f"{path}/attention_norm", f"{output}.LayerNorm")
-        yield from weight_names.linear(f"{path}/up", f"{name}.intermediate.dense")
-        yield from weight_names.linear(f"{path}/down", f"{name}.output.dense")
-        yield from weight_names.norm(f"{path}/output_norm", f"{name}.output.LayerNorm")
-
-
-def create_model(
-    batch_size: int = 1,
-    data_type: str = "fp32",
-    seq_len: int = 384,
-    model_name: str = "bert-large-uncased",
-    **parameters: Any,
-) -> KerasModel:
-    """Returns BERT on the checkpoint of `model_name`.
-
-    Inputs: input_ids and attention_mask, i32[batch, seq]; output: [batch, seq, hidden]. Further
-    parameters: `checkpoint` (`seeded` or `pretrained`) and `seed`.
-    """
-    given = {
-        "batch_size": batch_size,
-        "data_type": data_type,
-        "seq_len": seq_len,
-        "model_name": model_name,
-        **parameters,
-    }
-    return KerasModel(bert.ARCHITECTURE, given, Bert, weights)
+create_model = keras_model.creator(bert.ARCHITECTURE, Bert)
 
 
 if __name__ == "__main__":
-    shared_model.run_once(
-        create_model, batch_size=1, data_type="fp32", seq_len=32, model_name="bert-tiny"
-    )
+    shared_model.run_once(create_model, **bert.ARCHITECTURE.example)

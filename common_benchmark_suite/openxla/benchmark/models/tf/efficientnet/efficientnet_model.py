@@ -4,7 +4,7 @@ Convolutions run channels-last, the only layout that TensorFlow's CPU kernels ha
 arrives channels-first, as the workload declares it, and is transposed once.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -12,8 +12,7 @@ import tensorflow as tf
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import efficientnet
 from openxla.benchmark.models.architectures.efficientnet import Block
-from openxla.benchmark.models.tf import weight_names
-from openxla.benchmark.models.tf.keras_model import CONV, DEPTHWISE, KerasModel, Weight
+from openxla.benchmark.models.tf import keras_model
 from openxla.benchmark.models.tf.layers import BatchNorm, Conv, Layer, Linear, mean_over_pixels
 
 
@@ -92,7 +91,7 @@ class InvertedBottleneck(Layer):
 class EfficientNet(Layer):
     """Stem, inverted bottlenecks, top, mean, classifier."""
 
-    def __init__(self, config: Mapping[str, Any], _dtype: str) -> None:
+    def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
         epsilon = config["batch_norm_eps"]
         blocks = list(efficientnet.blocks(config))
@@ -111,53 +110,8 @@ class EfficientNet(Layer):
         return self.classifier(mean_over_pixels(self.top(x)))
 
 
-def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
-    """Where each tensor of the checkpoint goes."""
-
-    def conv_norm(
-        path: str, conv: str, norm: str, transpose: tuple[int, ...] = CONV
-    ) -> Iterator[Weight]:
-        yield from weight_names.conv(f"{path}/conv", conv, transpose, bias=False)
-        yield from weight_names.batch_norm(f"{path}/norm", norm)
-
-    stem, encoder = "efficientnet.embeddings", "efficientnet.encoder"
-    yield from conv_norm("stem", f"{stem}.convolution", f"{stem}.batchnorm")
-    for index, block in enumerate(efficientnet.blocks(config)):
-        path, name = f"blocks/{index}", f"{encoder}.blocks.{index}"
-        if block.expands:
-            expand = f"{name}.expansion.expand"
-            yield from conv_norm(f"{path}/expand", f"{expand}_conv", f"{expand}_bn")
-        depthwise = f"{name}.depthwise_conv.depthwise"
-        yield from conv_norm(f"{path}/filter", f"{depthwise}_conv", f"{depthwise}_norm", DEPTHWISE)
-        for part in ("reduce", "expand"):
-            yield from weight_names.conv(f"{path}/excite/{part}", f"{name}.squeeze_excite.{part}")
-        project = f"{name}.projection.project"
-        yield from conv_norm(f"{path}/project", f"{project}_conv", f"{project}_bn")
-    yield from conv_norm("top", f"{encoder}.top_conv", f"{encoder}.top_bn")
-    yield from weight_names.linear("classifier", "classifier")
-
-
-def create_model(
-    batch_size: int = 1,
-    data_type: str = "fp32",
-    model_name: str = "google/efficientnet-b7",
-    **parameters: Any,
-) -> KerasModel:
-    """Returns EfficientNet on the checkpoint of `model_name`.
-
-    Input: pixels [batch, 3, height, width]; output: logits [batch, 1000]. Further parameter: `seed`
-    of the checkpoint.
-    """
-    given = {
-        "batch_size": batch_size,
-        "data_type": data_type,
-        "model_name": model_name,
-        **parameters,
-    }
-    return KerasModel(efficientnet.ARCHITECTURE, given, EfficientNet, weights)
+create_model = keras_model.creator(efficientnet.ARCHITECTURE, EfficientNet)
 
 
 if __name__ == "__main__":
-    shared_model.run_once(
-        create_model, batch_size=1, data_type="fp32", model_name="efficientnet-tiny"
-    )
+    shared_model.run_once(create_model, **efficientnet.ARCHITECTURE.example)

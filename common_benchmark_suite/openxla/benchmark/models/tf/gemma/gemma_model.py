@@ -1,38 +1,11 @@
 """Gemma in TensorFlow: the rotary decoder on the shared checkpoint."""
 
-from typing import Any
-
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import gemma
 from openxla.benchmark.models.tf import causal_lm, rotary_decoder
-from openxla.benchmark.models.tf.keras_model import KerasModel
 
-
-def create_model(
-    batch_size: int = 1,
-    data_type: str = "fp32",
-    seq_len: int = 1024,
-    model_name: str = "google/gemma-2b-it",
-    **parameters: Any,
-) -> KerasModel:
-    """Returns Gemma on the seeded checkpoint of `model_name`.
-
-    Input: input_ids i32[batch, seq]; output: logits [batch, seq, vocab]. Further parameters:
-    `max_new_tokens` (generates instead, see `GenerationModel`) and `seed`.
-    """
-    given = {
-        "batch_size": batch_size,
-        "data_type": data_type,
-        "seq_len": seq_len,
-        "model_name": model_name,
-        **parameters,
-    }
-    return causal_lm.create(
-        gemma.ARCHITECTURE, given, rotary_decoder.RotaryDecoder, rotary_decoder.weights
-    )
+create_model = causal_lm.creator(gemma.ARCHITECTURE, rotary_decoder.RotaryDecoder)
 
 
 if __name__ == "__main__":
-    shared_model.run_once(
-        create_model, batch_size=1, data_type="fp32", seq_len=32, model_name="gemma-tiny"
-    )
+    shared_model.run_once(create_model, **gemma.ARCHITECTURE.example)

@@ -11,8 +11,7 @@ import tensorflow as tf
 
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import resnet
-from openxla.benchmark.models.tf import weight_names
-from openxla.benchmark.models.tf.keras_model import KerasModel, Weight
+from openxla.benchmark.models.tf import keras_model
 from openxla.benchmark.models.tf.layers import BatchNorm, Conv, Layer, Linear, mean_over_pixels
 
 _EPSILON = 1e-5
@@ -68,7 +67,7 @@ def _blocks(config: Mapping[str, Any]) -> Iterator[tuple[str, int, int, int]]:
 class ResNet(Layer):
     """Stem, bottlenecks, mean, classifier."""
 
-    def __init__(self, config: Mapping[str, Any], _dtype: str) -> None:
+    def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
         self.stem = ConvNorm(config["num_channels"], config["embedding_size"], 7, 2)
         self.blocks = [
@@ -87,42 +86,8 @@ class ResNet(Layer):
         return self.classifier(mean_over_pixels(x))
 
 
-def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
-    """Where each tensor of the checkpoint goes."""
-
-    def conv_norm(path: str, name: str) -> Iterator[Weight]:
-        yield from weight_names.conv(f"{path}/conv", f"{name}.convolution", bias=False)
-        yield from weight_names.batch_norm(f"{path}/norm", f"{name}.normalization")
-
-    yield from conv_norm("stem", "resnet.embedder.embedder")
-    for index, (name, inputs, outputs, _) in enumerate(_blocks(config)):
-        path = f"blocks/{index}"
-        for layer, part in enumerate(("reduce", "filter", "expand")):
-            yield from conv_norm(f"{path}/{part}", f"{name}.layer.{layer}")
-        if inputs != outputs:
-            yield from conv_norm(f"{path}/shortcut", f"{name}.shortcut")
-    yield from weight_names.linear("classifier", "classifier.1")
-
-
-def create_model(
-    batch_size: int = 1,
-    data_type: str = "fp32",
-    model_name: str = "microsoft/resnet-50",
-    **parameters: Any,
-) -> KerasModel:
-    """Returns ResNet on the checkpoint of `model_name`.
-
-    Input: pixels [batch, 3, height, width]; output: logits [batch, 1000]. Further parameters:
-    `checkpoint` (`seeded` or `pretrained`) and `seed`.
-    """
-    given = {
-        "batch_size": batch_size,
-        "data_type": data_type,
-        "model_name": model_name,
-        **parameters,
-    }
-    return KerasModel(resnet.ARCHITECTURE, given, ResNet, weights)
+create_model = keras_model.creator(resnet.ARCHITECTURE, ResNet)
 
 
 if __name__ == "__main__":
-    shared_model.run_once(create_model, batch_size=1, data_type="fp32", model_name="resnet-tiny")
+    shared_model.run_once(create_model, **resnet.ARCHITECTURE.example)

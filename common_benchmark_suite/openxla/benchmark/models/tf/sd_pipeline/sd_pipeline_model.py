@@ -1,34 +1,28 @@
 """Stable Diffusion in TensorFlow, from a text to a picture: one program with a loop in it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import sd_pipeline
+from openxla.benchmark.models.tf import keras_model
 from openxla.benchmark.models.tf.causal_lm import widened
-from openxla.benchmark.models.tf.keras_model import KerasModel, Weight
 from openxla.benchmark.models.tf.layers import Layer
 from openxla.benchmark.models.tf.sd_clip import sd_clip_model
 from openxla.benchmark.models.tf.sd_unet import sd_unet_model
 from openxla.benchmark.models.tf.sd_vae import sd_vae_model
 
-_WEIGHTS = {
-    "text_encoder": sd_clip_model.weights,
-    "unet": sd_unet_model.weights,
-    "vae": sd_vae_model.weights,
-}
-
 
 class SdPipeline(Layer):
     """Text encoder, steps of the denoiser, picture decoder."""
 
-    def __init__(self, config: Mapping[str, Any], dtype: str) -> None:
+    def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
-        self.text_encoder = sd_clip_model.SdClip(config["text_encoder"], dtype)
-        self.unet = sd_unet_model.SdUnet(config["unet"], dtype)
-        self.vae = sd_vae_model.SdVae(config["vae"], dtype)
+        self.text_encoder = sd_clip_model.SdClip(config["text_encoder"])
+        self.unet = sd_unet_model.SdUnet(config["unet"])
+        self.vae = sd_vae_model.SdVae(config["vae"])
         self.steps = tuple(sd_pipeline.steps(config))
         self.guidance_scale = config["guidance_scale"]
         self.scaling_factor = config["scaling_factor"]
@@ -62,36 +56,8 @@ class SdPipeline(Layer):
         return self.vae(tf.cast(widened(latents) / self.scaling_factor, dtype))
 
 
-def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
-    """Where each tensor of the checkpoint goes."""
-    for part, part_weights in _WEIGHTS.items():
-        for path, name, transpose in part_weights(config[part]):
-            yield f"{part}/{path}", f"{part}.{name}", transpose
-
-
-def create_model(
-    batch_size: int = 1,
-    data_type: str = "fp32",
-    seq_len: int = 77,
-    model_name: str = "runwayml/stable-diffusion-v1-5",
-    **parameters: Any,
-) -> KerasModel:
-    """Returns Stable Diffusion on the checkpoint of `model_name`.
-
-    Inputs: input_ids and negative_ids, i32[batch, seq], and latents [batch, 4, size, size]; output:
-    pixels [batch, 3, height, width]. Further parameter: `seed` of the checkpoint.
-    """
-    given = {
-        "batch_size": batch_size,
-        "data_type": data_type,
-        "seq_len": seq_len,
-        "model_name": model_name,
-        **parameters,
-    }
-    return KerasModel(sd_pipeline.ARCHITECTURE, given, SdPipeline, weights)
+create_model = keras_model.creator(sd_pipeline.ARCHITECTURE, SdPipeline)
 
 
 if __name__ == "__main__":
-    shared_model.run_once(
-        create_model, batch_size=1, data_type="fp32", seq_len=16, model_name="sd-pipeline-tiny"
-    )
+    shared_model.run_once(create_model, **sd_pipeline.ARCHITECTURE.example)

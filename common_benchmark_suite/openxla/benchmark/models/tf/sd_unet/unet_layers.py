@@ -1,28 +1,24 @@
 """The transformer and the stages of Stable Diffusion's denoiser in TensorFlow."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from openxla.benchmark.models.architectures import sd_unet
 from openxla.benchmark.models.architectures.diffusion import Stage
-from openxla.benchmark.models.tf import weight_names
 from openxla.benchmark.models.tf.activations import gelu
 from openxla.benchmark.models.tf.attention import attention
 from openxla.benchmark.models.tf.diffusion_layers import (
     GroupNorm,
     ResnetBlock,
     conv,
-    resnet_weights,
     upsample,
 )
-from openxla.benchmark.models.tf.keras_model import Weight
 from openxla.benchmark.models.tf.layers import Layer, LayerNorm, Linear
 
 # Of the transformer's norms; diffusers has them in its source, not in the configuration.
 _GROUP_EPSILON, _LAYER_EPSILON = 1e-6, 1e-5
-_LINEARS = (("query", "to_q"), ("key", "to_k"), ("value", "to_v"))
 
 
 class Attention(Layer):
@@ -34,12 +30,12 @@ class Attention(Layer):
         self.query = Linear(width, width, bias=False)
         self.key = Linear(context_width, width, bias=False)
         self.value = Linear(context_width, width, bias=False)
-        self.merge = Linear(width, width)
+        self.output_ = Linear(width, width)
 
     def call(self, x: tf.Tensor, context: tf.Tensor) -> tf.Tensor:
         """[batch, pixels, width], [batch, keys, context_width] -> [batch, pixels, width]."""
         query, key, value = self.query(x), self.key(context), self.value(context)
-        return self.merge(attention(query, key, value, heads=self.heads))
+        return self.output_(attention(query, key, value, heads=self.heads))
 
 
 class Transformer(Layer):
@@ -105,32 +101,3 @@ class UnetStage(Layer):
         """Halves or doubles height and width; only for stages with a resampler."""
         assert self.resampler is not None
         return self.resampler(x if self.down else upsample(x))
-
-
-def stage_weights(path: str, stage: Stage) -> Iterator[Weight]:
-    """Where the tensors of a `UnetStage` go."""
-    for index, inputs in enumerate(stage.inputs):
-        name = f"{stage.name}.resnets.{index}"
-        yield from resnet_weights(f"{path}/blocks/{index}", name, inputs, stage.width, time=True)
-    for index in range(sd_unet.transformers(stage)):
-        name = f"{stage.name}.attentions.{index}"
-        yield from _transformer_weights(f"{path}/transformers/{index}", name)
-    if stage.resample:
-        yield from weight_names.conv(f"{path}/resampler", sd_unet.resampler(stage))
-
-
-def _transformer_weights(path: str, name: str) -> Iterator[Weight]:
-    block = f"{name}.transformer_blocks.0"
-    yield from weight_names.norm(f"{path}/norm", f"{name}.norm")
-    for part in ("proj_in", "proj_out"):
-        yield from weight_names.conv(f"{path}/{part}", f"{name}.{part}")
-    for part in ("norm1", "norm2", "norm3"):
-        yield from weight_names.norm(f"{path}/{part}", f"{block}.{part}")
-    for part in ("attn1", "attn2"):
-        for ours, theirs in _LINEARS:
-            yield from weight_names.linear(
-                f"{path}/{part}/{ours}", f"{block}.{part}.{theirs}", bias=False
-            )
-        yield from weight_names.linear(f"{path}/{part}/merge", f"{block}.{part}.to_out.0")
-    yield from weight_names.linear(f"{path}/up", f"{block}.ff.net.0.proj")
-    yield from weight_names.linear(f"{path}/down", f"{block}.ff.net.2")

@@ -1,6 +1,6 @@
 """The picture decoder of Stable Diffusion in TensorFlow: Keras layers of our own, channels-last."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -8,22 +8,19 @@ import tensorflow as tf
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import sd_vae
 from openxla.benchmark.models.architectures.diffusion import Stage
-from openxla.benchmark.models.tf import weight_names
+from openxla.benchmark.models.tf import keras_model
 from openxla.benchmark.models.tf.attention import attention
 from openxla.benchmark.models.tf.diffusion_layers import (
     GroupNorm,
     ResnetBlock,
     conv,
-    resnet_weights,
     to_channels_first,
     to_channels_last,
     upsample,
 )
-from openxla.benchmark.models.tf.keras_model import KerasModel, Weight
 from openxla.benchmark.models.tf.layers import Layer, Linear
 
 _EPSILON = 1e-6  # of the group norms; diffusers has it in its source, not in the configuration
-_LINEARS = (("query", "to_q"), ("key", "to_k"), ("value", "to_v"), ("merge", "to_out.0"))
 
 
 class PixelAttention(Layer):
@@ -35,13 +32,13 @@ class PixelAttention(Layer):
         self.query = Linear(width, width)
         self.key = Linear(width, width)
         self.value = Linear(width, width)
-        self.merge = Linear(width, width)
+        self.output_ = Linear(width, width)
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """[batch, height, width, channels], same shape out."""
         batch, height, width, channels = x.shape
         y = tf.reshape(self.norm(x), (batch, height * width, channels))
-        y = self.merge(attention(self.query(y), self.key(y), self.value(y), heads=1))
+        y = self.output_(attention(self.query(y), self.key(y), self.value(y), heads=1))
         return x + tf.reshape(y, x.shape)
 
 
@@ -66,7 +63,7 @@ class Up(Layer):
 class SdVae(Layer):
     """The decoder."""
 
-    def __init__(self, config: Mapping[str, Any], _dtype: str) -> None:
+    def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
         latent, groups = config["latent_channels"], config["norm_num_groups"]
         first, *_, coarsest = config["block_out_channels"]
@@ -78,7 +75,7 @@ class SdVae(Layer):
         self.mid_attention = PixelAttention(coarsest, groups)
         self.stages = [Up(stage, groups) for stage in sd_vae.stages(config)]
         self.norm = GroupNorm(first, groups, _EPSILON)
-        self.last = conv(first, config["out_channels"], 3)
+        self.output_ = conv(first, config["out_channels"], 3)
 
     def call(self, latents: tf.Tensor) -> tf.Tensor:
         """[batch, 4, height, width] -> pixels [batch, 3, height', width']."""
@@ -86,56 +83,11 @@ class SdVae(Layer):
         x = self.mid_after(self.mid_attention(self.mid_before(x)))
         for stage in self.stages:
             x = stage(x)
-        return to_channels_first(self.last(tf.nn.silu(self.norm(x))))
+        return to_channels_first(self.output_(tf.nn.silu(self.norm(x))))
 
 
-def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
-    """Where each tensor of the checkpoint goes."""
-    width = config["block_out_channels"][-1]
-    middle = "decoder.mid_block"
-    yield from weight_names.conv("latents", "post_quant_conv")
-    yield from weight_names.conv("stem", "decoder.conv_in")
-    for index, part in enumerate(("mid_before", "mid_after")):
-        yield from resnet_weights(part, f"{middle}.resnets.{index}", width, width, time=False)
-    yield from weight_names.norm("mid_attention/norm", f"{middle}.attentions.0.group_norm")
-    for part, theirs in _LINEARS:
-        yield from weight_names.linear(f"mid_attention/{part}", f"{middle}.attentions.0.{theirs}")
-    for index, stage in enumerate(sd_vae.stages(config)):
-        for block, inputs in enumerate(stage.inputs):
-            yield from resnet_weights(
-                f"stages/{index}/blocks/{block}",
-                f"{stage.name}.resnets.{block}",
-                inputs,
-                stage.width,
-                time=False,
-            )
-        if stage.resample:
-            yield from weight_names.conv(
-                f"stages/{index}/resample", f"{stage.name}.upsamplers.0.conv"
-            )
-    yield from weight_names.norm("norm", "decoder.conv_norm_out")
-    yield from weight_names.conv("last", "decoder.conv_out")
-
-
-def create_model(
-    batch_size: int = 1,
-    data_type: str = "fp32",
-    model_name: str = "sd-vae",
-    **parameters: Any,
-) -> KerasModel:
-    """Returns the decoder on the checkpoint of `model_name`.
-
-    Input: latents [batch, 4, height, width]; output: pixels [batch, 3, height', width']. Further
-    parameter: `seed` of the checkpoint.
-    """
-    given = {
-        "batch_size": batch_size,
-        "data_type": data_type,
-        "model_name": model_name,
-        **parameters,
-    }
-    return KerasModel(sd_vae.ARCHITECTURE, given, SdVae, weights)
+create_model = keras_model.creator(sd_vae.ARCHITECTURE, SdVae)
 
 
 if __name__ == "__main__":
-    shared_model.run_once(create_model, batch_size=1, data_type="fp32", model_name="sd-vae-tiny")
+    shared_model.run_once(create_model, **sd_vae.ARCHITECTURE.example)

@@ -1,6 +1,6 @@
 """T5 in TensorFlow: Keras layers of our own on the shared checkpoint."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,10 +8,10 @@ import tensorflow as tf
 
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import t5
+from openxla.benchmark.models.tf import keras_model
 from openxla.benchmark.models.tf.attention import merge_heads, split_heads
 from openxla.benchmark.models.tf.causal_lm import widened
 from openxla.benchmark.models.tf.greedy import LayerCache, insert
-from openxla.benchmark.models.tf.keras_model import LINEAR, KerasModel, Weight
 from openxla.benchmark.models.tf.layers import Layer, Linear
 from openxla.benchmark.models.tf.rotary_decoder import RmsNorm
 
@@ -26,7 +26,7 @@ class Attention(Layer):
         self.query = Linear(hidden, inner, bias=False)
         self.key = Linear(hidden, inner, bias=False)
         self.value = Linear(hidden, inner, bias=False)
-        self.merge = Linear(inner, hidden, bias=False)
+        self.output_ = Linear(inner, hidden, bias=False)
 
     def keys_values(self, x: tf.Tensor) -> LayerCache:
         """[batch, seq, d_model] -> keys and values, [batch, heads, seq, d_kv]."""
@@ -38,7 +38,7 @@ class Attention(Layer):
         query = split_heads(self.query(x), self.head_size)
         scores = widened(tf.matmul(query, keys, transpose_b=True))
         probabilities = tf.nn.softmax(scores if bias is None else scores + bias)
-        return self.merge(merge_heads(tf.matmul(tf.cast(probabilities, x.dtype), values)))
+        return self.output_(merge_heads(tf.matmul(tf.cast(probabilities, x.dtype), values)))
 
 
 class StackLayer(Layer):
@@ -117,7 +117,7 @@ class Stack(Layer):
 class T5(Layer):
     """Encoder and decoder with one table of tokens."""
 
-    def __init__(self, config: Mapping[str, Any], _dtype: str) -> None:
+    def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
         self.words = self.weight(config["vocab_size"], config["d_model"])
         self.encoder = Stack(config, decoder=False)
@@ -161,57 +161,8 @@ def _distances(length: int) -> np.ndarray[Any, Any]:
     return positions[None, :] - positions[:, None]
 
 
-def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
-    """Where each tensor of the checkpoint goes."""
-    yield "words", "shared.weight", None
-    for stack, layers, attentions in (
-        ("encoder", config["num_layers"], {"attention": "SelfAttention"}),
-        (
-            "decoder",
-            config["num_decoder_layers"],
-            {"attention": "SelfAttention", "cross": "EncDecAttention"},
-        ),
-    ):
-        table = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-        yield f"{stack}/biases", table, None
-        for index in range(layers):
-            path, name = f"{stack}/layers/{index}", f"{stack}.block.{index}.layer"
-            for number, (ours, theirs) in enumerate(attentions.items()):
-                for part, letter in (("query", "q"), ("key", "k"), ("value", "v"), ("merge", "o")):
-                    matrix = f"{name}.{number}.{theirs}.{letter}.weight"
-                    yield f"{path}/{ours}/{part}/kernel", matrix, LINEAR
-                yield f"{path}/{ours}_norm/scale", f"{name}.{number}.layer_norm.weight", None
-            number = len(attentions)
-            for ours, theirs in (("up", "wi"), ("down", "wo")):
-                matrix = f"{name}.{number}.DenseReluDense.{theirs}.weight"
-                yield f"{path}/{ours}/kernel", matrix, LINEAR
-            yield f"{path}/norm/scale", f"{name}.{number}.layer_norm.weight", None
-        yield f"{stack}/norm/scale", f"{stack}.final_layer_norm.weight", None
-
-
-def create_model(
-    batch_size: int = 1,
-    data_type: str = "fp32",
-    seq_len: int = 512,
-    model_name: str = "t5-large",
-    **parameters: Any,
-) -> KerasModel:
-    """Returns T5 on the checkpoint of `model_name`.
-
-    Inputs: input_ids and decoder_input_ids, i32[batch, seq]; output: [batch, seq, d_model]. Further
-    parameters: `checkpoint` (`seeded` or `pretrained`) and `seed`.
-    """
-    given = {
-        "batch_size": batch_size,
-        "data_type": data_type,
-        "seq_len": seq_len,
-        "model_name": model_name,
-        **parameters,
-    }
-    return KerasModel(t5.ARCHITECTURE, given, T5, weights)
+create_model = keras_model.creator(t5.ARCHITECTURE, T5)
 
 
 if __name__ == "__main__":
-    shared_model.run_once(
-        create_model, batch_size=1, data_type="fp32", seq_len=32, model_name="t5-tiny"
-    )
+    shared_model.run_once(create_model, **t5.ARCHITECTURE.example)

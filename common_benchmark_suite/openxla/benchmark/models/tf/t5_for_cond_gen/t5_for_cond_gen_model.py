@@ -8,13 +8,13 @@ import tensorflow as tf
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import t5_for_cond_gen
-from openxla.benchmark.models.architectures.t5_for_cond_gen import max_new_tokens
+from openxla.benchmark.models.architectures.base import integer
 from openxla.benchmark.models.generation import GenerationModel
 from openxla.benchmark.models.tf.causal_lm import tied_head, widened
 from openxla.benchmark.models.tf.greedy import LayerCache, continue_greedily
 from openxla.benchmark.models.tf.keras_model import KerasModel
 from openxla.benchmark.models.tf.layers import at_least_float32
-from openxla.benchmark.models.tf.t5.t5_model import T5, weights
+from openxla.benchmark.models.tf.t5.t5_model import T5
 
 
 class Cache(NamedTuple):
@@ -41,8 +41,8 @@ class T5ForCondGen(KerasModel, GenerationModel):
     """
 
     def __init__(self, parameters: Parameters) -> None:
-        super().__init__(t5_for_cond_gen.ARCHITECTURE, parameters, T5, weights)
-        self.max_new_tokens = max_new_tokens(parameters)
+        super().__init__(t5_for_cond_gen.ARCHITECTURE, parameters, T5)
+        self.max_new_tokens = integer(parameters, "max_new_tokens")
         config = self.architecture.config(str(parameters["model_name"]))
         self._cache_shape = (config["num_heads"], self.max_new_tokens, config["d_kv"])
         self._start_token: int = config["decoder_start_token_id"]
@@ -114,35 +114,8 @@ class T5ForCondGen(KerasModel, GenerationModel):
         return self.generate(*map(tf.convert_to_tensor, inputs))
 
 
-def create_model(
-    batch_size: int = 1,
-    data_type: str = "fp32",
-    seq_len: int = 512,
-    model_name: str = "t5-large",
-    **parameters: Any,
-) -> T5ForCondGen:
-    """Returns T5 on the checkpoint of `model_name`.
-
-    Further parameters: `max_new_tokens` (128 unless given), `checkpoint` (`seeded` or `pretrained`)
-    and `seed`.
-    """
-    return T5ForCondGen(
-        {
-            "batch_size": batch_size,
-            "data_type": data_type,
-            "seq_len": seq_len,
-            "model_name": model_name,
-            **parameters,
-        }
-    )
+create_model = shared_model.creator(t5_for_cond_gen.ARCHITECTURE, T5ForCondGen)
 
 
 if __name__ == "__main__":
-    shared_model.run_once(
-        create_model,
-        batch_size=1,
-        data_type="fp32",
-        seq_len=32,
-        model_name="t5-tiny",
-        max_new_tokens=8,
-    )
+    shared_model.run_once(create_model, **t5_for_cond_gen.ARCHITECTURE.example)

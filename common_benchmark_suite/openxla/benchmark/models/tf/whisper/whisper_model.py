@@ -1,20 +1,18 @@
 """Whisper in TensorFlow: Keras layers of our own on the shared checkpoint."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import whisper
-from openxla.benchmark.models.tf import weight_names
+from openxla.benchmark.models.tf import keras_model
 from openxla.benchmark.models.tf.activations import gelu
 from openxla.benchmark.models.tf.attention import attention
 from openxla.benchmark.models.tf.causal_lm import tied_head
-from openxla.benchmark.models.tf.keras_model import KerasModel, Weight
 from openxla.benchmark.models.tf.layers import Layer, LayerNorm, Linear
 
-_CONV = (2, 1, 0)  # [out, in, width] -> [width, in, out]
 _EPSILON = 1e-5  # of the norms; transformers has it in its source, not in the configuration
 
 
@@ -46,12 +44,12 @@ class Attention(Layer):
         self.query = Linear(width, width)
         self.key = Linear(width, width, bias=False)
         self.value = Linear(width, width)
-        self.merge = Linear(width, width)
+        self.output_ = Linear(width, width)
 
     def call(self, x: tf.Tensor, context: tf.Tensor, *, causal: bool = False) -> tf.Tensor:
         """[batch, queries, width], [batch, keys, width] -> [batch, queries, width]."""
         query, key, value = self.query(x), self.key(context), self.value(context)
-        return self.merge(attention(query, key, value, heads=self.heads, causal=causal))
+        return self.output_(attention(query, key, value, heads=self.heads, causal=causal))
 
 
 class SideLayer(Layer):
@@ -106,7 +104,7 @@ class Encoder(Layer):
 class Whisper(Layer):
     """Encoder, decoder, and logits by the decoder's own token embeddings."""
 
-    def __init__(self, config: Mapping[str, Any], _dtype: str) -> None:
+    def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
         width = config["d_model"]
         self.encoder = Encoder(config)
@@ -126,59 +124,8 @@ class Whisper(Layer):
         return tied_head(self.norm(x), self.tokens)
 
 
-def weights(config: Mapping[str, Any]) -> Iterator[Weight]:
-    """Where each tensor of the checkpoint goes."""
-    encoder, decoder = "model.encoder", "model.decoder"
-    for part in ("conv1", "conv2"):
-        yield from weight_names.conv(f"encoder/{part}", f"{encoder}.{part}", _CONV)
-    yield "encoder/positions", f"{encoder}.embed_positions.weight", None
-    for table in ("tokens", "positions"):
-        yield table, f"{decoder}.embed_{table}.weight", None
-    for index in range(config["encoder_layers"]):
-        name = f"{encoder}.layers.{index}"
-        yield from _layer_weights(f"encoder/layers/{index}", name, ("attention",))
-    for index in range(config["decoder_layers"]):
-        name = f"{decoder}.layers.{index}"
-        yield from _layer_weights(f"layers/{index}", name, ("attention", "cross"))
-    yield from weight_names.norm("encoder/norm", f"{encoder}.layer_norm")
-    yield from weight_names.norm("norm", f"{decoder}.layer_norm")
-
-
-def _layer_weights(path: str, name: str, attentions: tuple[str, ...]) -> Iterator[Weight]:
-    for part, theirs in zip(attentions, ("self_attn", "encoder_attn")):
-        yield from weight_names.norm(f"{path}/{part}_norm", f"{name}.{theirs}_layer_norm")
-        for ours, letter in (("query", "q"), ("key", "k"), ("value", "v"), ("merge", "out")):
-            yield from weight_names.linear(
-                f"{path}/{part}/{ours}", f"{name}.{theirs}.{letter}_proj", bias=letter != "k"
-            )
-    yield from weight_names.norm(f"{path}/mlp_norm", f"{name}.final_layer_norm")
-    yield from weight_names.linear(f"{path}/up", f"{name}.fc1")
-    yield from weight_names.linear(f"{path}/down", f"{name}.fc2")
-
-
-def create_model(
-    batch_size: int = 1,
-    data_type: str = "fp32",
-    seq_len: int = 64,
-    model_name: str = "openai/whisper-tiny",
-    **parameters: Any,
-) -> KerasModel:
-    """Returns Whisper on the checkpoint of `model_name`.
-
-    Inputs: input_features [batch, 80, frames], decoder_input_ids i32[batch, seq]; output: logits
-    [batch, seq, vocab]. Further parameter: `seed` of the checkpoint.
-    """
-    given = {
-        "batch_size": batch_size,
-        "data_type": data_type,
-        "seq_len": seq_len,
-        "model_name": model_name,
-        **parameters,
-    }
-    return KerasModel(whisper.ARCHITECTURE, given, Whisper, weights)
+create_model = keras_model.creator(whisper.ARCHITECTURE, Whisper)
 
 
 if __name__ == "__main__":
-    shared_model.run_once(
-        create_model, batch_size=1, data_type="fp32", seq_len=16, model_name="whisper-tiny-test"
-    )
+    shared_model.run_once(create_model, **whisper.ARCHITECTURE.example)

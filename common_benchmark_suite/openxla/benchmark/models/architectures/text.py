@@ -1,0 +1,82 @@
+"""What architectures share that read the bundled text: its tokens, and how many there may be."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from openxla.benchmark import testdata
+from openxla.benchmark.def_types import DefinitionError, Parameters, TensorSpec
+from openxla.benchmark.models.architectures.base import Architecture, element_type, integer
+from openxla.benchmark.models.generation import max_new_tokens
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+class TextArchitecture(Architecture):
+    """Networks whose default input is the bundled text, cut into windows of `seq_len` tokens."""
+
+    def longest(self, config: Mapping[str, Any]) -> int | None:
+        """Returns how many tokens the positions are enough for; None if for any number."""
+        longest: int = config["max_position_embeddings"]
+        return longest
+
+    def token_spec(self, parameters: Parameters) -> TensorSpec:
+        """Returns the spec of token ids, i32[batch, seq].
+
+        Raises:
+          DefinitionError: a length is missing, or there are fewer positions than tokens.
+        """
+        seq_len, new = integer(self.complete(parameters), "seq_len"), self.new_tokens(parameters)
+        longest = self.longest(self.config_of(parameters))
+        if longest is not None and seq_len + (new or 0) > longest:
+            # XLA clamps an index that is out of range: a wrong answer, not an error.
+            counted = "'seq_len' is" if new is None else "'seq_len' and 'max_new_tokens' are"
+            raise DefinitionError(f"{counted} {seq_len + (new or 0)}, more than {longest}")
+        return TensorSpec(shape=(integer(parameters, "batch_size"), seq_len), dtype="i32")
+
+    def new_tokens(self, parameters: Parameters) -> int | None:
+        """Returns how many tokens the model generates; None if it only scores its input.
+
+        Raises:
+          DefinitionError: `max_new_tokens` is not a positive integer.
+        """
+        return max_new_tokens(self.complete(parameters))
+
+    def generates(self, parameters: Parameters) -> bool:
+        """If `max_new_tokens` says how many."""
+        return self.new_tokens(parameters) is not None
+
+    def generated_specs(self, parameters: Parameters, new: int) -> tuple[TensorSpec, ...]:
+        """Returns the specs of generated tokens, i32[batch, new], and logits, f32[..., vocab]."""
+        element_type(parameters.get("data_type"))  # refuses what no model is offered in
+        shape = (integer(parameters, "batch_size"), new)
+        vocabulary = self.config_of(parameters)["vocab_size"]
+        return (
+            TensorSpec(shape=shape, dtype="i32"),
+            TensorSpec(shape=(*shape, vocabulary), dtype="f32"),
+        )
+
+    def default_input_files(self) -> tuple[Path, ...]:
+        """The bundled text and tokenizer."""
+        return (testdata.DEFAULT_TEXT, testdata.TOKENIZER)
+
+    def default_inputs(self, parameters: Parameters) -> Any:
+        """The bundled text."""
+        return testdata.load_text()
+
+    def token_windows(
+        self, text: str, parameters: Parameters, checkpoint: Path
+    ) -> "tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]":
+        """Returns token ids and mask of a text, a different window for each row of the batch."""
+        from openxla.benchmark.models import preprocessing
+
+        batch_size, seq_len = self.token_spec(parameters).shape
+        return preprocessing.token_batch(
+            text, checkpoint / testdata.TOKENIZER.name, batch_size=batch_size, seq_len=seq_len
+        )
+
+    def checkpoint_files(self) -> Mapping[str, Path]:
+        """The bundled tokenizer."""
+        return {testdata.TOKENIZER.name: testdata.TOKENIZER}

@@ -1,0 +1,99 @@
+"""From the tensors of a checkpoint to the variables of our own modules in JAX and TensorFlow.
+
+`Architecture.module_name` says in which module a tensor belongs; what a module calls its variables,
+and in which layout it has them, is the same for all modules and told here.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from openxla.benchmark.models.architectures import Architecture
+
+# Attribute names, and positions in lists: ("layers", 0, "attention", "query", "kernel").
+Path: TypeAlias = tuple[str | int, ...]
+Array: TypeAlias = npt.NDArray[np.generic]
+
+# What our modules call a tensor with torch's name for it. A table, such as that of positions, may
+# be a variable of its own, with the module's name.
+_VARIABLES = {
+    "weight": ("kernel", "depthwise_kernel", "scale", "embedding", None),
+    "running_mean": ("mean",),
+    "running_var": ("var",),
+}
+# By the number of dimensions: from [out, in, ...] to [..., in, out], which is channels-last.
+_KERNEL_LAYOUTS = {2: (1, 0), 3: (2, 1, 0), 4: (2, 3, 1, 0)}
+_DEPTHWISE_LAYOUT = (2, 3, 0, 1)  # [channels, 1, height, width] -> [height, width, channels, 1]
+_MOST_NAMED = 8
+
+
+def placed(
+    architecture: Architecture,
+    config: Mapping[str, Any],
+    shapes: Mapping[Path, Sequence[int]],
+    tensors: Mapping[str, Array],
+) -> Iterator[tuple[Path, str, Array]]:
+    """Yields path, checkpoint's name and value of each variable, one tensor in memory at a time.
+
+    Args:
+      architecture: whose checkpoint it is.
+      config: the model's configuration.
+      shapes: the shape of each variable, by its path.
+      tensors: the checkpoint.
+
+    Raises:
+      ValueError: after all that fit, if tensors are missing, of another shape, or for no variable,
+        or if a variable is left unset.
+    """
+    missing, homeless, mismatched, unset = [], [], [], dict.fromkeys(shapes)
+    for init in architecture.tensors(config):
+        if init.dtype == "I64" or init.name.startswith(architecture.unused_tensors):
+            continue  # no counter is used either
+        path = _path(architecture.module_name(init.name, config), shapes)
+        if path is None:
+            homeless.append(init.name)
+            continue
+        unset.pop(path, None)
+        if init.name not in tensors:
+            missing.append(init.name)
+            continue
+        value = tensors[init.name]
+        if path[-1] == "depthwise_kernel":
+            value = value.transpose(_DEPTHWISE_LAYOUT)
+        elif path[-1] == "kernel" and not (value.ndim == 2 and architecture.matrices_are_in_out):
+            value = value.transpose(_KERNEL_LAYOUTS[value.ndim])
+        if value.shape != tuple(shapes[path]):
+            due = tuple(shapes[path])
+            mismatched.append(f"{init.name} is {value.shape} for {_text(path)}, which is {due}")
+            continue
+        yield path, init.name, value
+    faults = {
+        "the checkpoint lacks": missing,
+        "of another shape": mismatched,
+        "tensors for which there is no variable": homeless,
+        "variables that no weight is for": list(map(_text, unset)),
+    }
+    found = [f"{fault}: {_some(names)}" for fault, names in faults.items() if names]
+    if found:
+        raise ValueError(f"the weights do not fit {architecture.name}: " + "; ".join(found))
+
+
+def _path(name: str, shapes: Mapping[Path, Sequence[int]]) -> Path | None:
+    """Returns the path of the variable that is for a tensor, by our name of the tensor."""
+    path = tuple(int(part) if part.isdigit() else part for part in name.split("."))
+    *module, last = path
+    variables = _VARIABLES.get(str(last), ())
+    ours = [tuple(module) if variable is None else (*module, variable) for variable in variables]
+    return next((candidate for candidate in (*ours, path) if candidate in shapes), None)
+
+
+def _text(path: Path) -> str:
+    return "/".join(map(str, path))
+
+
+def _some(names: Sequence[str]) -> str:
+    """Returns names as a list for people, shortened."""
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
