@@ -116,13 +116,13 @@ for stem, values in found.items():
 
 INCOMPLETE = """
 import importlib, sys
-from openxla.benchmark.models import architectures
+from openxla.benchmark.models import checkpoints
 name, model_name, removed = sys.argv[1:]
-architecture = architectures.get(name)
-complete = type(architecture).tensors
-type(architecture).tensors = lambda self, config: [
-    tensor for tensor in complete(self, config) if tensor.name != removed
-]
+load = checkpoints.load_tensors
+def incomplete(*arguments):
+    tensors = load(*arguments)
+    return {name: tensors[name] for name in tensors if name != removed}
+checkpoints.load_tensors = incomplete
 module = importlib.import_module(f"openxla.benchmark.models.tf.{name}.{name}_model")
 try:
     module.create_model(model_name=model_name, seed=1)
@@ -131,7 +131,7 @@ except ValueError as error:
 else:
     raise AssertionError("a missing tensor went unnoticed")
 finally:
-    type(architecture).tensors = complete
+    checkpoints.load_tensors = load
 """
 
 AS_PROGRAMS = """

@@ -47,17 +47,19 @@ for name, config in architecture.configs.items():
 print(json.dumps(found))
 """
 
+# A checkpoint whose file lacks a tensor, in a root of its own.
 INCOMPLETE = """
-import importlib, sys
-from openxla.benchmark.models import architectures, checkpoints
+import importlib, os, sys, tempfile
+from openxla.benchmark.models import checkpoints
 framework, name, model_name, removed = sys.argv[1:]
-architecture = architectures.get(name)
-complete = type(architecture).tensors
-type(architecture).tensors = lambda self, config: [
-    tensor for tensor in complete(self, config) if tensor.name != removed
-]
+write = checkpoints.write_weights
+def incomplete(path, inits, *, seed):
+    write(path, [init for init in inits if init.name != removed], seed=seed)
+checkpoints.write_weights = incomplete
 module = importlib.import_module(f"openxla.benchmark.models.{framework}.{name}.{name}_model")
-module.create_model(model_name=model_name)
+with tempfile.TemporaryDirectory() as root:
+    os.environ["CBS_ROOT_DIR"] = root
+    module.create_model(model_name=model_name)
 """
 
 

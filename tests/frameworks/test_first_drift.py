@@ -64,7 +64,7 @@ def activation(config, rngs):
 
 def create_model(*, mistake, **parameters):
     build = {"EPSILON": epsilon, "ACTIVATION": activation}[mistake]
-    return FlaxModel(bert.ARCHITECTURE, parameters, build, bert_model.weights)
+    return FlaxModel(bert.ARCHITECTURE, parameters, build)
 """
 MISTAKES = {
     "EPSILON": (
