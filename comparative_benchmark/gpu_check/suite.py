@@ -10,8 +10,7 @@ import attrs
 
 from openxla.benchmark.comparative_suite import families, utils
 from openxla.benchmark.comparative_suite.families import Family
-from openxla.benchmark.comparative_suite.jax import model_definitions as jax_models
-from openxla.benchmark.comparative_suite.pt import model_definitions as pt_models
+from openxla.benchmark.def_types import BenchmarkCase
 
 BATCHES = (1, 32)
 
@@ -25,21 +24,18 @@ def _family(family: Family, name: str, **parameters: int) -> Family:
         tags=(utils.BATCH_TAG,),
         parameters=parameters,
         tflite=(),
+        verify_parameters={},
         published=False,
+        changes={},
     )
 
 
-BERT_BASE = _family(families.BERT_BASE, "BERT_BASE", seq_len=128)
-RESNET50 = _family(families.RESNET50, "RESNET50")
-VIT_BASE = _family(families.VIT_BASE, "VIT_BASE")
+FAMILIES = {
+    "CHECK_BERT_BASE": _family(families.BERT_BASE, "BERT_BASE", seq_len=128),
+    "CHECK_RESNET50": _family(families.RESNET50, "RESNET50"),
+    "CHECK_VIT_BASE": _family(families.VIT_BASE, "VIT_BASE"),
+}
 
-MODELS = [
-    *BERT_BASE.models(pt_models.BERT_PT_IMPL, "PT").values(),
-    *BERT_BASE.models(jax_models.BERT_JAX_IMPL, "JAX").values(),
-    *RESNET50.models(pt_models.RESNET_PT_IMPL, "PT").values(),
-    *RESNET50.models(jax_models.RESNET_JAX_IMPL, "JAX").values(),
-    *VIT_BASE.models(pt_models.VIT_PT_IMPL, "PT").values(),
-    *VIT_BASE.models(jax_models.VIT_JAX_IMPL, "JAX").values(),
-]
-
-ALL_BENCHMARKS = list(utils.build_benchmark_cases({model.name: model for model in MODELS}).values())
+ALL_BENCHMARKS = utils.collect(
+    {name: families.definitions(name, FAMILIES) for name in ("PT", "JAX")}, BenchmarkCase
+)

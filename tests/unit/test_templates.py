@@ -3,7 +3,7 @@
 import pytest
 
 from openxla.benchmark import testdata
-from openxla.benchmark.comparative_suite import families, utils
+from openxla.benchmark.comparative_suite import families, networks, utils
 from openxla.benchmark.def_types import (
     BenchmarkCase,
     DefinitionError,
@@ -160,13 +160,39 @@ def test_a_family_spells_framework_and_types_in_its_names():
 
 
 def test_a_family_takes_another_model_name_and_parameters_by_type():
-    models = family(parameters={"seq_len": 8}).models(
-        IMPLEMENTATION, "PT", model_name="hub/net", parameters_by_type={"fp16": {"hint": True}}
-    )
+    changes = {"PT": {"model_name": "hub/net", "parameters_by_type": {"fp16": {"hint": True}}}}
+    described = family(parameters={"seq_len": 8}, changes=changes)
+    models = described.in_framework("PT").models(IMPLEMENTATION, "PT")
     assert models["fp32", 1].model_parameters["model_name"] == "hub/net"
     assert "hint" not in models["fp32", 1].model_parameters
     assert models["fp16", 1].model_parameters["hint"] is True
     assert all(model.model_parameters["seq_len"] == 8 for model in models.values())
+    others = described.in_framework("JAX").models(IMPLEMENTATION, "JAX")
+    assert others["fp16", 1].model_parameters == {
+        "data_type": "fp16",
+        "model_name": "net",
+        "seq_len": 8,
+        "batch_size": 1,
+    }
+
+
+def test_a_family_of_a_network_is_defined_in_each_framework():
+    net = networks.Network(name="NET", module="net", tags=["new"], other_tags={"JAX": ["old"]})
+    families_ = {"NET_TINY": family(network=net, published=True)}
+    for name, kind, tag in (("PT", "pytorch", "new"), ("JAX", "jax", "old")):
+        found = families.definitions(name, families_)
+        assert set(found) == {f"NET_TINY_{name}", f"NET_TINY_{name}_CASES", f"NET_{name}_IMPL"}
+        implementation = found[f"NET_{name}_IMPL"]
+        assert implementation.framework_type.value == kind
+        assert implementation.tags == (tag,)
+        assert implementation.architecture == "net"
+        folder = f"openxla.benchmark.models.{name.lower()}.net"
+        assert implementation.module_path == f"{folder}.net_model"
+        cases = found[f"NET_TINY_{name}_CASES"]
+        assert [case.model for case in cases.values()] == [*found[f"NET_TINY_{name}"].values()]
+        assert all(
+            case.verify_parameters == families.PUBLISHED_TOLERANCE for case in cases.values()
+        )
 
 
 def test_a_family_with_an_unknown_field_or_type_is_refused():

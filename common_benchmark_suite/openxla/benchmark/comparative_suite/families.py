@@ -1,12 +1,20 @@
-"""Families of variants, declared once; each framework says which of them it implements."""
+"""Families of variants, declared once for all frameworks.
 
+A framework's `model_definitions` and `benchmark_definitions` hold what is made of them here.
+"""
+
+import functools
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 import attrs
 
-from openxla.benchmark.comparative_suite import exports, utils
+from openxla.benchmark.comparative_suite import exports, networks, utils
+from openxla.benchmark.comparative_suite.networks import Network
 from openxla.benchmark.def_types import (
+    BenchmarkCase,
     Model,
     ModelArtifactType,
     ModelImplementation,
@@ -20,8 +28,12 @@ DATA_TYPES = ("fp32", "fp16", "bf16")
 # The first variant of each tiny family: every architecture once in every framework, for runs that
 # shall reach all code of all backends in minutes.
 TINY_ZOO_TAG = "tiny-zoo"
+# That of the OpenXLA suite's definitions.
+PUBLISHED_TOLERANCE: Mapping[str, float] = MappingProxyType({"absolute_tolerance": 0.5})
 
 _CHANNELS_FIRST = re.compile(r"_(\d+)X(\d+)X(\d+)X(\$\{ELEMENT_TYPE\})")
+
+Models = dict[tuple[ParameterValue, ...], Model]
 
 
 @attrs.frozen(kw_only=True)
@@ -29,41 +41,42 @@ class Family:
     """Models of one configuration, along data types and one further axis.
 
     `name` may hold `${FRAMEWORK}`, `${DATA_TYPE}` (FP32 ...), `${ELEMENT_TYPE}` (F32 ...) and the
-    axis, as in the names that the seed's users know; tags may, too, and `${data_type}` (fp32 ...).
-    Of a family that the seed has `published`, `tflite` are the data types that it converted to
-    TFLite from JAX, `tensorflow_tflite` what it made of the fp32 model in TensorFlow. Others are
-    exported to what was proved, see `exports`.
+    axis, as in the names that users of the OpenXLA suite know; tags may, too, and `${data_type}`
+    (fp32 ...). For a family that the OpenXLA suite has `published`, `tflite` are the data types
+    that it converted to TFLite from JAX, `tensorflow_tflite` what it made of the fp32 model in
+    TensorFlow. Others are exported to what was proved, see `exports`. `changes` are fields with
+    other values, by framework.
     """
 
     name: str
+    network: Network | None = None
     model_name: str
-    axis: str
+    axis: str = "batch_size"
     sizes: Sequence[int]
-    tags: Sequence[str]
+    tags: Sequence[str] = (utils.BATCH_TAG,)
     parameters: Parameters = attrs.field(factory=dict)
+    parameters_by_type: Mapping[str, Parameters] = attrs.field(factory=dict)
     data_types: Sequence[str] = DATA_TYPES
     tflite: Sequence[str] = ()
     tensorflow_tflite: Sequence[ModelArtifactType] = (ModelArtifactType.TFLITE_FP32,)
     published: bool = False
     in_tiny_zoo: bool = True
+    verify_parameters: Mapping[str, float] = MappingProxyType({})
+    changes: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
-    def models(
-        self,
-        model_impl: ModelImplementation,
-        framework: str,
-        *,
-        model_name: str | None = None,
-        parameters_by_type: Mapping[str, Parameters] | None = None,
-    ) -> dict[tuple[ParameterValue, ...], Model]:
+    def in_framework(self, framework: str) -> "Family":
+        """Returns the family as it is described in one framework, e.g. `PT`."""
+        family = attrs.evolve(self, **self.changes.get(framework, {}))
+        return family.in_tensorflow() if framework == "TF" else family
+
+    def models(self, model_impl: ModelImplementation, framework: str) -> Models:
         """Returns the family in one framework, by (data type, size).
 
         Args:
           model_impl: the implementation in that framework.
           framework: how names spell it, e.g. `PT`.
-          model_name: another name for the same configuration, where users know one.
-          parameters_by_type: further parameters of `create_model`, by data type.
         """
-        models: dict[tuple[ParameterValue, ...], Model] = {}
+        models: Models = {}
         for data_type in self.data_types:
             fields = {
                 "FRAMEWORK": framework,
@@ -74,9 +87,9 @@ class Family:
             }
             parameters = {
                 "data_type": data_type,
-                "model_name": model_name or self.model_name,
+                "model_name": self.model_name,
                 **self.parameters,
-                **(parameters_by_type or {}).get(data_type, {}),
+                **self.parameters_by_type.get(data_type, {}),
             }
             template = utils.ModelTemplate(
                 name=utils.substitute(self.name, fields),
@@ -108,7 +121,7 @@ class Family:
         return exports.PROGRAMS
 
     def in_tensorflow(self) -> "Family":
-        """Returns the family as the seed describes it in TensorFlow.
+        """Returns the family as the OpenXLA suite describes it in TensorFlow.
 
         Names tell pictures with their channels last, which is how the models compute; their inputs
         are those of the other frameworks. And there is a tag for the type.
@@ -124,17 +137,113 @@ def _in_tiny_zoo(model: Model) -> Model:
     return attrs.evolve(model, tags=(*model.tags, TINY_ZOO_TAG))
 
 
-BERT_TINY = Family(
-    name="BERT_TINY_${DATA_TYPE}_${FRAMEWORK}_32XI32_BATCH${batch_size}",
-    model_name="bert-tiny",
-    axis="batch_size",
-    sizes=(1, 4),
-    tags=(utils.BATCH_TAG, "tiny"),
-    parameters={"seq_len": 32},
-)
+def definitions(framework: str, families: Mapping[str, Family]) -> dict[str, Any]:
+    """Returns implementations, models and cases of families in one framework, by their names.
 
+    The framework's modules offer them under these names. For a family `BERT_TINY` of the network
+    `BERT` they are `BERT_PT_IMPL`, `BERT_TINY_PT` and `BERT_TINY_PT_CASES`.
+    """
+    found: dict[str, Any] = {}
+    for name, family in families.items():
+        network = family.network
+        assert network is not None, f"the family {name} is of no network"
+        implementation = found.setdefault(
+            f"{network.name}_{framework}_IMPL", network.implementation(framework)
+        )
+        models = family.in_framework(framework).models(implementation, framework)
+        found[f"{name}_{framework}"] = models
+        found[f"{name}_{framework}_CASES"] = utils.build_benchmark_cases(
+            models,
+            verify_parameters=PUBLISHED_TOLERANCE if family.published else family.verify_parameters,
+        )
+    return found
+
+
+@functools.cache
+def _own(framework: str) -> Mapping[str, Any]:
+    return MappingProxyType(definitions(framework, FAMILIES))
+
+
+def own_models(framework: str) -> dict[str, Any]:
+    """Returns the suite's own implementations and models; see `definitions`."""
+    return {name: item for name, item in _own(framework).items() if not name.endswith("_CASES")}
+
+
+def own_cases(framework: str) -> dict[str, Any]:
+    """Returns the suite's own cases; see `definitions`."""
+    return {name: item for name, item in _own(framework).items() if name.endswith("_CASES")}
+
+
+def input_set_cases(framework: str) -> list[BenchmarkCase]:
+    """Returns cases of fp32 models on further inputs.
+
+    Another text, padded or not, or sound through tiny models; through larger ones, text and
+    picture.
+    """
+    models = own_models(framework)
+    return utils.build_input_set_cases(
+        [models[f"{name}_{framework}"]["fp32", size] for name, size in _INPUT_SETS]
+    )
+
+
+def _batches(
+    name: str, shape: str, network: Network, model_name: str, sizes: Sequence[int], **more: Any
+) -> Family:
+    """Returns models along the batch size, named by name and shape of one row."""
+    return Family(
+        name=f"{name}_${{DATA_TYPE}}_${{FRAMEWORK}}_{shape}_BATCH${{batch_size}}",
+        network=network,
+        model_name=model_name,
+        sizes=sizes,
+        **more,
+    )
+
+
+def _tiny(
+    name: str, shape: str, network: Network, model_name: str, **parameters: ParameterValue
+) -> Family:
+    """Returns models that run in milliseconds."""
+    tags = (utils.BATCH_TAG, "tiny")
+    return _batches(name, shape, network, model_name, (1, 4), tags=tags, parameters=parameters)
+
+
+def _greedy(
+    name: str,
+    network: Network,
+    model_name: str,
+    lengths: tuple[int, int],
+    sizes: Sequence[int],
+    *tags: str,
+    **more: Any,
+) -> Family:
+    """Returns models that continue a prompt, named as the OpenXLA suite names Gemma's."""
+    seq_len, new = lengths
+    return Family(
+        name=f"{name}_GREEDY_${{DATA_TYPE}}_${{FRAMEWORK}}_${{batch_size}}X{seq_len}XI32_{new}XI32",
+        network=network,
+        model_name=model_name,
+        sizes=sizes,
+        tags=("pipeline", "${data_type}", utils.BATCH_TAG, f"seqlen-{seq_len}", *tags),
+        parameters={"seq_len": seq_len, "max_new_tokens": new},
+        **more,
+    )
+
+
+# Hints to the OpenXLA suite's exporters that its definitions in PyTorch carry; `create_model`
+# accepts them.
+_BERT_HINTS = {
+    "fp32": {"import_on_gpu": False, "import_with_fx": True},
+    "fp16": {"import_on_gpu": True, "import_with_fx": True},
+}
+_RESNET_HINTS = {
+    "fp32": {"import_on_gpu": False, "import_with_fx": True},
+    "fp16": {"import_on_gpu": True, "import_with_fx": False},
+}
+
+BERT_TINY = _tiny("BERT_TINY", "32XI32", networks.BERT, "bert-tiny", seq_len=32)
 BERT_BASE = Family(
     name="BERT_BASE_${DATA_TYPE}_${FRAMEWORK}_I32_SEQLEN${seq_len}",
+    network=networks.BERT,
     model_name="bert-base-uncased",
     axis="seq_len",
     sizes=(8, 32, 64, 128, 256, 512),
@@ -143,204 +252,126 @@ BERT_BASE = Family(
     tflite=DATA_TYPES,
     published=True,
 )
-
-BERT_LARGE = Family(
-    name="BERT_LARGE_${DATA_TYPE}_${FRAMEWORK}_384XI32_BATCH${batch_size}",
-    model_name="bert-large-uncased",
-    axis="batch_size",
+BERT_LARGE = _batches(
+    "BERT_LARGE",
+    "384XI32",
+    networks.BERT,
+    "bert-large-uncased",
     sizes=(1, 16, 24, 32, 48, 64, 512, 1024, 1280),
-    tags=(utils.BATCH_TAG,),
     parameters={"seq_len": 384},
     tflite=("fp32", "fp16"),
     published=True,
+    changes={"PT": {"parameters_by_type": _BERT_HINTS}},
 )
 
-RESNET_TINY = Family(
-    name="RESNET_TINY_${DATA_TYPE}_${FRAMEWORK}_3X32X32X${ELEMENT_TYPE}_BATCH${batch_size}",
-    model_name="resnet-tiny",
-    axis="batch_size",
-    sizes=(1, 4),
-    tags=(utils.BATCH_TAG, "tiny"),
-)
-
-RESNET50 = Family(
-    name="RESNET50_${DATA_TYPE}_${FRAMEWORK}_3X224X224X${ELEMENT_TYPE}_BATCH${batch_size}",
-    model_name="microsoft/resnet-50",
-    axis="batch_size",
+RESNET_TINY = _tiny("RESNET_TINY", "3X32X32X${ELEMENT_TYPE}", networks.RESNET, "resnet-tiny")
+RESNET50 = _batches(
+    "RESNET50",
+    "3X224X224X${ELEMENT_TYPE}",
+    networks.RESNET,
+    "microsoft/resnet-50",
     sizes=(1, 8, 64, 128, 256, 2048),
-    tags=(utils.BATCH_TAG,),
     tflite=DATA_TYPES,
     tensorflow_tflite=(ModelArtifactType.TFLITE_FP32, ModelArtifactType.TFLITE_INT8),
     published=True,
+    changes={"PT": {"model_name": "torchvision/resnet50", "parameters_by_type": _RESNET_HINTS}},
 )
 
-VIT_TINY = Family(
-    name="VIT_TINY_${DATA_TYPE}_${FRAMEWORK}_3X32X32X${ELEMENT_TYPE}_BATCH${batch_size}",
-    model_name="vit-tiny",
-    axis="batch_size",
-    sizes=(1, 4),
-    tags=(utils.BATCH_TAG, "tiny"),
-)
-
-VIT_BASE = Family(
-    name="VIT_BASE_${DATA_TYPE}_${FRAMEWORK}_3X224X224X${ELEMENT_TYPE}_BATCH${batch_size}",
-    model_name="google/vit-base-patch16-224",
-    axis="batch_size",
+VIT_TINY = _tiny("VIT_TINY", "3X32X32X${ELEMENT_TYPE}", networks.VIT, "vit-tiny")
+VIT_BASE = _batches(
+    "VIT_BASE",
+    "3X224X224X${ELEMENT_TYPE}",
+    networks.VIT,
+    "google/vit-base-patch16-224",
     sizes=(1, 8, 64, 128),
-    tags=(utils.BATCH_TAG,),
+    verify_parameters=PUBLISHED_TOLERANCE,
 )
 
-EFFICIENTNET_TINY = Family(
-    name="EFFICIENTNET_TINY_${DATA_TYPE}_${FRAMEWORK}_3X36X36X${ELEMENT_TYPE}_BATCH${batch_size}",
-    model_name="efficientnet-tiny",
-    axis="batch_size",
-    sizes=(1, 4),
-    tags=(utils.BATCH_TAG, "tiny"),
+EFFICIENTNET_TINY = _tiny(
+    "EFFICIENTNET_TINY", "3X36X36X${ELEMENT_TYPE}", networks.EFFICIENTNET, "efficientnet-tiny"
 )
-
-EFFICIENTNETB0 = Family(
-    name="EFFICIENTNETB0_${DATA_TYPE}_${FRAMEWORK}_3X224X224X${ELEMENT_TYPE}_BATCH${batch_size}",
-    model_name="google/efficientnet-b0",
-    axis="batch_size",
+EFFICIENTNETB0 = _batches(
+    "EFFICIENTNETB0",
+    "3X224X224X${ELEMENT_TYPE}",
+    networks.EFFICIENTNET,
+    "google/efficientnet-b0",
     sizes=(1, 8, 64, 128),
-    tags=(utils.BATCH_TAG,),
+    verify_parameters=PUBLISHED_TOLERANCE,
 )
-
-EFFICIENTNETB7 = Family(
-    name="EFFICIENTNETB7_${DATA_TYPE}_${FRAMEWORK}_3X600X600X${ELEMENT_TYPE}_BATCH${batch_size}",
-    model_name="google/efficientnet-b7",
-    axis="batch_size",
+EFFICIENTNETB7 = _batches(
+    "EFFICIENTNETB7",
+    "3X600X600X${ELEMENT_TYPE}",
+    networks.EFFICIENTNET,
+    "google/efficientnet-b7",
     sizes=(1, 64, 128),
-    tags=(utils.BATCH_TAG,),
+    tflite=DATA_TYPES,
+    published=True,
+    changes={"TF": {"model_name": "efficientnetb7"}},
+)
+
+GPT2LMHEAD_TINY = _tiny("GPT2LMHEAD_TINY", "32XI32", networks.GPT2, "gpt2-tiny", seq_len=32)
+GPT2LMHEAD = _batches(
+    "GPT2LMHEAD",
+    "512XI32",
+    networks.GPT2LMHEAD,
+    "gpt2",
+    sizes=(1, 64, 128),
     tflite=DATA_TYPES,
     published=True,
 )
+GPT2_TINY_GREEDY = _greedy("GPT2_TINY", networks.GPT2, "gpt2-tiny", (16, 8), (1, 4), "tiny")
+GPT2_GREEDY = _greedy("GPT2", networks.GPT2, "gpt2", (512, 128), (1, 8))
 
-GPT2LMHEAD_TINY = Family(
-    name="GPT2LMHEAD_TINY_${DATA_TYPE}_${FRAMEWORK}_32XI32_BATCH${batch_size}",
-    model_name="gpt2-tiny",
-    axis="batch_size",
-    sizes=(1, 4),
-    tags=(utils.BATCH_TAG, "tiny"),
-    parameters={"seq_len": 32},
+_LLAMA_1B = "TinyLlama/TinyLlama-1.1B-Chat-v1.0"
+LLAMA_TINY = _tiny("LLAMA_TINY", "32XI32", networks.LLAMA, "llama-tiny", seq_len=32)
+LLAMA_1B = _batches(
+    "LLAMA_1B", "512XI32", networks.LLAMA, _LLAMA_1B, sizes=(1, 8), parameters={"seq_len": 512}
+)
+# Not in the tiny zoo: their loop is GPT-2's, and their layers are those of the models above.
+LLAMA_TINY_GREEDY = _greedy(
+    "LLAMA_TINY", networks.LLAMA, "llama-tiny", (16, 8), (1, 4), "tiny", in_tiny_zoo=False
+)
+LLAMA_1B_GREEDY = _greedy("LLAMA_1B", networks.LLAMA, _LLAMA_1B, (1024, 256), (1,))
+GEMMA_TINY = _tiny("GEMMA_TINY", "32XI32", networks.GEMMA, "gemma-tiny", seq_len=32)
+GEMMA_TINY_GREEDY = _greedy(
+    "GEMMA_TINY", networks.GEMMA, "gemma-tiny", (16, 8), (1, 4), "tiny", in_tiny_zoo=False
+)
+GEMMA2BIT_GREEDY = _greedy(
+    "GEMMA2BIT", networks.GEMMA, "google/gemma-2b-it", (1024, 256), (1,), published=True
 )
 
-GPT2LMHEAD = Family(
-    name="GPT2LMHEAD_${DATA_TYPE}_${FRAMEWORK}_512XI32_BATCH${batch_size}",
-    model_name="gpt2",
-    axis="batch_size",
-    sizes=(1, 64, 128),
-    tags=(utils.BATCH_TAG,),
-    tflite=DATA_TYPES,
-    published=True,
-)
-
-LLAMA_TINY = Family(
-    name="LLAMA_TINY_${DATA_TYPE}_${FRAMEWORK}_32XI32_BATCH${batch_size}",
-    model_name="llama-tiny",
-    axis="batch_size",
-    sizes=(1, 4),
-    tags=(utils.BATCH_TAG, "tiny"),
-    parameters={"seq_len": 32},
-)
-
-LLAMA_1B = Family(
-    name="LLAMA_1B_${DATA_TYPE}_${FRAMEWORK}_512XI32_BATCH${batch_size}",
-    model_name="TinyLlama/TinyLlama-1.1B-Chat-v1.0",
-    axis="batch_size",
-    sizes=(1, 8),
-    tags=(utils.BATCH_TAG,),
-    parameters={"seq_len": 512},
-)
-
-GEMMA_TINY = Family(
-    name="GEMMA_TINY_${DATA_TYPE}_${FRAMEWORK}_32XI32_BATCH${batch_size}",
-    model_name="gemma-tiny",
-    axis="batch_size",
-    sizes=(1, 4),
-    tags=(utils.BATCH_TAG, "tiny"),
-    parameters={"seq_len": 32},
-)
-
-
-def _greedy(
-    name: str, model_name: str, seq_len: int, max_new_tokens: int, sizes: Sequence[int], *tags: str
-) -> Family:
-    """Returns models that continue a prompt, named as the seed names Gemma's."""
-    shapes = f"${{batch_size}}X{seq_len}XI32_{max_new_tokens}XI32"
-    return Family(
-        name=f"{name}_GREEDY_${{DATA_TYPE}}_${{FRAMEWORK}}_{shapes}",
-        model_name=model_name,
-        axis="batch_size",
-        sizes=sizes,
-        tags=("pipeline", "${data_type}", utils.BATCH_TAG, f"seqlen-{seq_len}", *tags),
-        parameters={"seq_len": seq_len, "max_new_tokens": max_new_tokens},
-    )
-
-
-GPT2_TINY_GREEDY = _greedy("GPT2_TINY", "gpt2-tiny", 16, 8, (1, 4), "tiny")
-GPT2_GREEDY = _greedy("GPT2", "gpt2", 512, 128, (1, 8))
-# Their loop is GPT-2's, and their layers are those of the models above.
-LLAMA_TINY_GREEDY = attrs.evolve(
-    _greedy("LLAMA_TINY", "llama-tiny", 16, 8, (1, 4), "tiny"), in_tiny_zoo=False
-)
-LLAMA_1B_GREEDY = _greedy("LLAMA_1B", "TinyLlama/TinyLlama-1.1B-Chat-v1.0", 1024, 256, (1,))
-GEMMA_TINY_GREEDY = attrs.evolve(
-    _greedy("GEMMA_TINY", "gemma-tiny", 16, 8, (1, 4), "tiny"), in_tiny_zoo=False
-)
-GEMMA2BIT_GREEDY = attrs.evolve(
-    _greedy("GEMMA2BIT", "google/gemma-2b-it", 1024, 256, (1,)), published=True
-)
-
-T5_TINY = Family(
-    name="T5_TINY_${DATA_TYPE}_${FRAMEWORK}_32XI32_BATCH${batch_size}",
-    model_name="t5-tiny",
-    axis="batch_size",
-    sizes=(1, 4),
-    tags=(utils.BATCH_TAG, "tiny"),
-    parameters={"seq_len": 32},
-)
-
+T5_TINY = _tiny("T5_TINY", "32XI32", networks.T5, "t5-tiny", seq_len=32)
 T5_SMALL = Family(
     name="T5_SMALL_${DATA_TYPE}_${FRAMEWORK}_${batch_size}X128XI32",
+    network=networks.T5,
     model_name="t5-small",
-    axis="batch_size",
     sizes=(1,),
     tags=("fp32", utils.BATCH_TAG),
     parameters={"seq_len": 128},
     data_types=("fp32",),
     published=True,
 )
-
-# The seed's definitions of the 16-bit models leave out the length, and the tag of the type.
-T5_LARGE_FP32 = Family(
-    name="T5_LARGE_${DATA_TYPE}_${FRAMEWORK}_512XI32_BATCH${batch_size}",
-    model_name="t5-large",
-    axis="batch_size",
+# The OpenXLA suite's definitions of the 16-bit models leave out the length, and the tag of the
+# type; in TensorFlow, that of fp32 leaves out the length, too.
+T5_LARGE_FP32 = _batches(
+    "T5_LARGE",
+    "512XI32",
+    networks.T5,
+    "t5-large",
     sizes=(1, 16, 24, 32, 48, 64, 512),
     tags=("fp32", utils.BATCH_TAG),
     parameters={"seq_len": 512},
     data_types=("fp32",),
     published=True,
+    changes={"TF": {"parameters": {}}},
 )
 T5_LARGE_16_BIT = attrs.evolve(
     T5_LARGE_FP32, tags=(utils.BATCH_TAG,), parameters={}, data_types=("fp16", "bf16")
 )
-# In TensorFlow, that of fp32 leaves out the length, too.
-T5_LARGE_FP32_TF = attrs.evolve(T5_LARGE_FP32, parameters={})
-
-T5_4CG_TINY = Family(
-    name="T5_4CG_TINY_${DATA_TYPE}_${FRAMEWORK}_1X32XI32_GEN${max_new_tokens}",
-    model_name="t5-tiny",
-    axis="max_new_tokens",
-    sizes=(4, 16),
-    tags=("fp32", "batch-1", "gen-${max_new_tokens}", "tiny"),
-    parameters={"batch_size": 1, "seq_len": 32},
-    data_types=("fp32",),
-)
 
 T5_4CG_SMALL = Family(
     name="T5_4CG_SMALL_${DATA_TYPE}_${FRAMEWORK}_1X128XI32_GEN${max_new_tokens}",
+    network=networks.T5_4CG,
     model_name="t5-small",
     axis="max_new_tokens",
     sizes=(16, 32, 64, 128, 256),
@@ -349,12 +380,21 @@ T5_4CG_SMALL = Family(
     data_types=("fp32",),
     published=True,
 )
-
-# The number of new tokens is the seed's default, which its definitions leave out.
-T5_4CG_LARGE = Family(
-    name="T5_4CG_LARGE_${DATA_TYPE}_${FRAMEWORK}_512XI32_BATCH${batch_size}",
-    model_name="t5-large",
-    axis="batch_size",
+T5_4CG_TINY = attrs.evolve(
+    T5_4CG_SMALL,
+    name="T5_4CG_TINY_${DATA_TYPE}_${FRAMEWORK}_1X32XI32_GEN${max_new_tokens}",
+    model_name="t5-tiny",
+    sizes=(4, 16),
+    tags=(*T5_4CG_SMALL.tags, "tiny"),
+    parameters={"batch_size": 1, "seq_len": 32},
+    published=False,
+)
+# The number of new tokens is the OpenXLA suite's default, which its definitions leave out.
+T5_4CG_LARGE = _batches(
+    "T5_4CG_LARGE",
+    "512XI32",
+    networks.T5_4CG,
+    "t5-large",
     sizes=(1, 16, 24, 32, 48),
     tags=("fp32", utils.BATCH_TAG),
     parameters={"seq_len": 512},
@@ -362,92 +402,53 @@ T5_4CG_LARGE = Family(
     published=True,
 )
 
-SD_CLIP_TINY = Family(
-    name="SD_CLIP_TINY_${DATA_TYPE}_${FRAMEWORK}_32XI32_BATCH${batch_size}",
-    model_name="sd-clip-tiny",
-    axis="batch_size",
-    sizes=(1, 4),
-    tags=(utils.BATCH_TAG, "tiny"),
-    parameters={"seq_len": 32},
+SD_CLIP_TINY = _tiny("SD_CLIP_TINY", "32XI32", networks.SD_CLIP, "sd-clip-tiny", seq_len=32)
+SD_CLIP = _batches(
+    "SD_CLIP", "77XI32", networks.SD_CLIP, "sd-clip", sizes=(1, 8), parameters={"seq_len": 77}
 )
-
-SD_CLIP = Family(
-    name="SD_CLIP_${DATA_TYPE}_${FRAMEWORK}_77XI32_BATCH${batch_size}",
-    model_name="sd-clip",
-    axis="batch_size",
-    sizes=(1, 8),
-    tags=(utils.BATCH_TAG,),
-    parameters={"seq_len": 77},
-)
-
-SD_UNET_TINY = Family(
-    name="SD_UNET_TINY_${DATA_TYPE}_${FRAMEWORK}_4X16X16X${ELEMENT_TYPE}_BATCH${batch_size}",
-    model_name="sd-unet-tiny",
-    axis="batch_size",
-    sizes=(1, 4),
-    tags=(utils.BATCH_TAG, "tiny"),
-)
-
-SD_UNET = Family(
-    name="SD_UNET_${DATA_TYPE}_${FRAMEWORK}_4X64X64X${ELEMENT_TYPE}_BATCH${batch_size}",
-    model_name="sd-unet",
-    axis="batch_size",
+SD_UNET_TINY = _tiny("SD_UNET_TINY", "4X16X16X${ELEMENT_TYPE}", networks.SD_UNET, "sd-unet-tiny")
+SD_UNET = _batches(
+    "SD_UNET",
+    "4X64X64X${ELEMENT_TYPE}",
+    networks.SD_UNET,
+    "sd-unet",
     sizes=(1, 2, 8, 16),  # guidance takes two rows for each picture
-    tags=(utils.BATCH_TAG,),
 )
+SD_VAE_TINY = _tiny("SD_VAE_TINY", "4X8X8X${ELEMENT_TYPE}", networks.SD_VAE, "sd-vae-tiny")
+SD_VAE = _batches("SD_VAE", "4X64X64X${ELEMENT_TYPE}", networks.SD_VAE, "sd-vae", (1, 8))
 
-SD_VAE_TINY = Family(
-    name="SD_VAE_TINY_${DATA_TYPE}_${FRAMEWORK}_4X8X8X${ELEMENT_TYPE}_BATCH${batch_size}",
-    model_name="sd-vae-tiny",
-    axis="batch_size",
-    sizes=(1, 4),
-    tags=(utils.BATCH_TAG, "tiny"),
+WHISPER_TINY_TEST = _tiny(
+    "WHISPER_TINY_TEST",
+    "80X100X${ELEMENT_TYPE}",
+    networks.WHISPER,
+    "whisper-tiny-test",
+    seq_len=16,
 )
-
-SD_VAE = Family(
-    name="SD_VAE_${DATA_TYPE}_${FRAMEWORK}_4X64X64X${ELEMENT_TYPE}_BATCH${batch_size}",
-    model_name="sd-vae",
-    axis="batch_size",
-    sizes=(1, 8),
-    tags=(utils.BATCH_TAG,),
-)
-
-WHISPER_TINY_TEST = Family(
-    name="WHISPER_TINY_TEST_${DATA_TYPE}_${FRAMEWORK}_80X100X${ELEMENT_TYPE}_BATCH${batch_size}",
-    model_name="whisper-tiny-test",
-    axis="batch_size",
-    sizes=(1, 4),
-    tags=(utils.BATCH_TAG, "tiny"),
-    parameters={"seq_len": 16},
-)
-
 # Its makers call it tiny. Here that word stands for networks that run in milliseconds, so that
 # `.*TINY.*` selects these and nothing else; this one goes by its number of weights.
-WHISPER_39M = Family(
-    name="WHISPER_39M_${DATA_TYPE}_${FRAMEWORK}_80X3000X${ELEMENT_TYPE}_BATCH${batch_size}",
-    model_name="openai/whisper-tiny",
-    axis="batch_size",
+WHISPER_39M = _batches(
+    "WHISPER_39M",
+    "80X3000X${ELEMENT_TYPE}",
+    networks.WHISPER,
+    "openai/whisper-tiny",
     sizes=(1, 8, 16),
-    tags=(utils.BATCH_TAG,),
+    parameters={"seq_len": 64},
+)
+WHISPER_BASE = _batches(
+    "WHISPER_BASE",
+    "80X3000X${ELEMENT_TYPE}",
+    networks.WHISPER,
+    "openai/whisper-base",
+    sizes=(1, 8, 16),
     parameters={"seq_len": 64},
 )
 
-WHISPER_BASE = Family(
-    name="WHISPER_BASE_${DATA_TYPE}_${FRAMEWORK}_80X3000X${ELEMENT_TYPE}_BATCH${batch_size}",
-    model_name="openai/whisper-base",
-    axis="batch_size",
-    sizes=(1, 8, 16),
-    tags=(utils.BATCH_TAG,),
-    parameters={"seq_len": 64},
-)
-
-# Pipelines: a whole use of a model, from the user's words to what the user sees.
-
-# The seed names neither type nor number of new tokens, and tags it as a rival of local runtimes.
+# The OpenXLA suite names neither type nor number of new tokens, and tags it as a rival of local
+# runtimes.
 GPT2LMHEAD_PIPELINE = Family(
     name="GPT2LMHEAD_PIPELINE_${FRAMEWORK}_${batch_size}X4XI32",
+    network=networks.GPT2LMHEAD_PIPELINE,
     model_name="gpt2",
-    axis="batch_size",
     sizes=(1,),
     tags=("ggml", "pipeline", "fp32", utils.BATCH_TAG),
     data_types=("fp32",),
@@ -456,29 +457,41 @@ GPT2LMHEAD_PIPELINE = Family(
 )
 GPT2LMHEAD_PIPELINE_TINY = attrs.evolve(
     GPT2LMHEAD_PIPELINE,
-    published=False,
     name="GPT2LMHEAD_PIPELINE_TINY_${FRAMEWORK}_${batch_size}X4XI32",
     model_name="gpt2-tiny",
     sizes=(1, 4),
     tags=(*GPT2LMHEAD_PIPELINE.tags, "tiny"),
     parameters={"max_new_tokens": 8},
+    published=False,
 )
-
-SD_PIPELINE = Family(
-    name="SD_PIPELINE_${DATA_TYPE}_${FRAMEWORK}_64XI32_BATCH${batch_size}",
-    model_name="runwayml/stable-diffusion-v1-5",
-    axis="batch_size",
+SD_PIPELINE_TINY = _tiny(
+    "SD_PIPELINE_TINY", "16XI32", networks.SD_PIPELINE, "sd-pipeline-tiny", seq_len=16
+)
+SD_PIPELINE = _batches(
+    "SD_PIPELINE",
+    "64XI32",
+    networks.SD_PIPELINE,
+    "runwayml/stable-diffusion-v1-5",
     sizes=(1, 8),
-    tags=(utils.BATCH_TAG,),
     parameters={"seq_len": 64},
     published=True,
 )
-SD_PIPELINE_TINY = attrs.evolve(
-    SD_PIPELINE,
-    published=False,
-    name="SD_PIPELINE_TINY_${DATA_TYPE}_${FRAMEWORK}_16XI32_BATCH${batch_size}",
-    model_name="sd-pipeline-tiny",
-    sizes=(1, 4),
-    tags=(utils.BATCH_TAG, "tiny"),
-    parameters={"seq_len": 16},
+
+FAMILIES = MappingProxyType(
+    {name: item for name, item in list(globals().items()) if isinstance(item, Family)}
+)
+# Families and sizes that are also measured on further inputs, in PyTorch and JAX.
+_INPUT_SETS = (
+    ("GPT2LMHEAD_TINY", 1),
+    ("LLAMA_TINY", 1),
+    ("GEMMA_TINY", 1),
+    ("T5_TINY", 1),
+    ("GPT2_TINY_GREEDY", 1),
+    ("LLAMA_TINY_GREEDY", 1),
+    ("GEMMA_TINY_GREEDY", 1),
+    ("WHISPER_TINY_TEST", 1),
+    ("BERT_TINY", 4),
+    ("T5_4CG_TINY", 4),
+    ("BERT_BASE", 512),
+    ("RESNET50", 8),
 )
