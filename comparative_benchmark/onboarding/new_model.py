@@ -31,14 +31,12 @@ class Framework:
 
     Attributes:
       package: its folder of models.
-      type_name: its member of `ModelFrameworkType`.
       module: what must be installed to run its models.
       competitor: what is quick to start and runs its models.
       requirements: a model whose requirements those of the new one are.
     """
 
     package: str
-    type_name: str
     module: str
     competitor: str
     requirements: str
@@ -50,21 +48,18 @@ FRAMEWORKS: Mapping[str, Framework] = MappingProxyType(
         for framework in (
             Framework(
                 package="pt",
-                type_name="PYTORCH",
                 module="torch",
                 competitor="pt_inductor:eager",
                 requirements="example",
             ),
             Framework(
                 package="jax",
-                type_name="JAX",
                 module="jax",
                 competitor="jax_xla:xla",
                 requirements="bert",
             ),
             Framework(
                 package="tf",
-                type_name="TF_V2",
                 module="tensorflow",
                 competitor="tf_xla:graph",
                 requirements="bert",
@@ -124,23 +119,12 @@ def new_files(name: str, frameworks: Sequence[Framework], root: Path) -> dict[Pa
         "model": name.replace("_", "-"),
         "tag": name.replace("_", "-"),
     }
-    implementations = [
-        _filled(
-            "implementation.py",
-            fields,
-            FRAMEWORK=item.package.upper(),
-            framework=item.package,
-            framework_type=item.type_name,
-        )
-        for item in frameworks
-    ]
+    spelt = ", ".join(f'"{item.package.upper()}"' for item in frameworks)
     competitors = [f'    "{item.module}": "{item.competitor}",\n' for item in frameworks]
-    own = _SUITE / "comparative_suite" / name
     files = {
         _SUITE / "models" / "architectures" / f"{name}.py": _filled("architecture.py", fields),
-        own / "__init__.py": f'"""{title}."""\n',
-        own / "benchmark_definitions.py": _filled(
-            "definitions.py", fields, implementations="".join(implementations)
+        _SUITE / "comparative_suite" / f"{name}_definitions.py": _filled(
+            "definitions.py", fields, frameworks=f"[{spelt}]"
         ),
         Path("tests/frameworks") / f"test_agreement_{name}.py": _filled(
             "test.py", fields, competitors="".join(competitors)

@@ -64,7 +64,7 @@ def requirements(framework: str, folder: Path) -> Finding:
         return failed(f"{path} is missing", "list in it what the model imports, with versions")
     try:
         wanted = list(_requirements(path))
-    except InvalidRequirement as error:
+    except (InvalidRequirement, OSError) as error:
         return failed(f"{path}: {error}", "write one requirement a line, such as jax==0.10.2")
     if not wanted:
         return failed(f"{path} names no package", "list in it what the model imports")
@@ -132,7 +132,10 @@ def _undocumented(path: Path) -> Iterator[str]:
 
 def _requirements(path: Path) -> Iterator[Requirement]:
     for line in path.read_text(encoding="utf-8").splitlines():
-        if text := line.partition("#")[0].strip():
+        text = line.partition("#")[0].strip()
+        if text.startswith("-r "):
+            yield from _requirements(path.parent / text.removeprefix("-r ").strip())
+        elif text:
             yield Requirement(text)
 
 

@@ -71,8 +71,7 @@ def test_a_new_model_is_files_of_its_own_and_in_the_catalogue(cbs, checkout):
             for framework in ("pt", "jax")
             for file in ("__init__.py", "my_mlp_model.py", "requirements.txt")
         ),
-        SUITE / "comparative_suite" / "my_mlp" / "__init__.py",
-        SUITE / "comparative_suite" / "my_mlp" / "benchmark_definitions.py",
+        SUITE / "comparative_suite" / "my_mlp_definitions.py",
         Path("tests/frameworks/test_agreement_my_mlp.py"),
     }
     assert "cbs check-model my_mlp" in done.stdout
@@ -91,7 +90,7 @@ def test_what_is_written_has_our_style(cbs, checkout, name):
     pytest.importorskip("ruff")
     written = cbs("new-model", name, "--framework", "pt,jax,tf").stdout.splitlines()
     paths = [line for line in written if line.endswith(".py")]
-    assert len(paths) == 10
+    assert len(paths) == 9
     for command in (["check"], ["format", "--check"]):
         done = subprocess.run(
             [sys.executable, "-m", "ruff", *command, *paths],
@@ -176,10 +175,13 @@ def test_a_model_that_is_not_there_can_not_be_checked(cbs, arguments, words):
         ("numpy>=999; python_version < '3'\nattrs\n", "ok", "attrs"),
         ("", "failed", "names no package"),
         ("numpy==\n", "failed", "requirements.txt"),
+        ("-r shared.txt\nattrs\n", "ok", "numpy>=1, attrs"),
+        ("-r missing.txt\n", "failed", "missing.txt"),
     ],
 )
 def test_requirements_are_held_against_what_is_installed(tmp_path, text, state, words):
     (tmp_path / "requirements.txt").write_text(text)
+    (tmp_path / "shared.txt").write_text("numpy>=1\n")
     found = source_checks.requirements("pt", tmp_path)
     assert found.state == state
     assert words in found.detail

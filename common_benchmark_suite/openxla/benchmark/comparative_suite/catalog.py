@@ -20,17 +20,18 @@ class NoMatchError(LookupError):
 def all_benchmarks(extra_suites: Iterable[str] = ()) -> list[BenchmarkCase]:
     """Returns every known case, those of the suite first.
 
-    Sources: each framework's `benchmark_definitions` in this package; modules that installed
-    packages register in the entry point group `openxla.benchmark.suites`; and `extra_suites`,
-    dotted paths of modules. Each offers `ALL_BENCHMARKS`.
+    Sources: each framework's `benchmark_definitions` in this package, and the modules beside them
+    whose names end in `_definitions`, for models of their own; modules that installed packages
+    register in the entry point group `openxla.benchmark.suites`; and `extra_suites`, dotted paths
+    of modules. Each offers `ALL_BENCHMARKS`.
 
     Raises:
       DefinitionError: a module can not be imported, or two cases share a name.
     """
     own = [
-        f"{comparative_suite.__name__}.{module.name}.benchmark_definitions"
+        f"{comparative_suite.__name__}.{module.name}" + ".benchmark_definitions" * module.ispkg
         for module in pkgutil.iter_modules(comparative_suite.__path__)
-        if module.ispkg
+        if module.ispkg or module.name.endswith("_definitions")
     ]
     plugged_in = [point.value for point in entry_points(group=SUITES_GROUP)]
     cases: dict[str, BenchmarkCase] = {}

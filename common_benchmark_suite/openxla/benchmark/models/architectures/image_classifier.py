@@ -22,13 +22,14 @@ LABEL_CONFIG: Mapping[str, Any] = {
 
 
 class ImageClassifier(Architecture):
-    """Input: pixels [batch, 3, height, width]; output: logits [batch, 1000].
+    """Input: pixels [batch, 3, height, width]; output: logits [batch, labels].
 
     `pixel_mean` and `pixel_stddev` normalise red, green and blue, each first scaled to [0, 1].
     """
 
     pixel_mean: ClassVar[tuple[float, float, float]]
     pixel_stddev: ClassVar[tuple[float, float, float]]
+    labels: ClassVar[int] = LABELS
 
     def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """Pixels, [batch, 3, height, width], normalised per channel."""
@@ -36,8 +37,8 @@ class ImageClassifier(Architecture):
         return (tensor(parameters, integer(parameters, "batch_size"), 3, size, size),)
 
     def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
-        """Logits, [batch, 1000]."""
-        return (tensor(parameters, integer(parameters, "batch_size"), LABELS),)
+        """Logits, [batch, labels]."""
+        return (tensor(parameters, integer(parameters, "batch_size"), self.labels),)
 
     def default_input_files(self) -> tuple[Path, ...]:
         """The bundled picture."""

@@ -1,34 +1,48 @@
-"""Loading diffusers' networks from a checkpoint directory."""
+"""diffusers' networks on the shared checkpoint."""
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
-from openxla.benchmark.models.checkpoints import WEIGHTS_FILE
-from openxla.benchmark.models.pt.tensors import TORCH_DTYPES, as_tensor
-from openxla.benchmark.models.safetensors_file import SafetensorsFile
+from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.models import checkpoints, shared_model
+from openxla.benchmark.models.architectures import Architecture
+from openxla.benchmark.models.pt.tensors import load_weights
 
 
-def build(model_class: Any, checkpoint: Path) -> Any:
+class DiffusersModel(torch.nn.Module, shared_model.ArchitectureModel):
+    """A network of diffusers; subclasses say which, and define `forward`.
+
+    Not by `from_pretrained`, which wants the weights under another file name, and all of them, also
+    those of parts that the benchmark has taken away.
+
+    Attributes:
+      architecture: whose checkpoint it loads, and whose parameters it takes.
+      model_class: diffusers' class of it.
+      unused: parts that take no part: they would cost load time and memory.
+      model: diffusers' network.
+    """
+
+    architecture: Architecture
+    model_class: ClassVar[Any]
+    unused: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__()
+        self.set_architecture(self.architecture, parameters)
+        self.model = _build(self.model_class, self.checkpoint)
+        for part in self.unused:
+            delattr(self.model, part)
+        tensors = checkpoints.load_tensors(self.architecture, self.checkpoint)
+        load_weights(self.model, tensors, str(parameters["data_type"]))
+        self.eval().requires_grad_(False)
+
+
+def _build(model_class: Any, checkpoint: Path) -> Any:
     """Returns a diffusers network of the checkpoint's configuration, without weights."""
     config = json.loads((checkpoint / "config.json").read_text())
     # Shapes only: random weights that are overwritten at once would cost time and memory.
     with torch.device("meta"):
         return model_class.from_config(config)
-
-
-def load_weights(model: torch.nn.Module, checkpoint: Path, data_type: str) -> None:
-    """Gives a network the checkpoint's weights, cast to `data_type`.
-
-    Not `from_pretrained`, which wants the weights under another file name, and all of them, also
-    those of parts that the benchmark has taken away.
-
-    Raises:
-      RuntimeError: the checkpoint lacks weights, has more, or has some of another shape.
-    """
-    dtype = TORCH_DTYPES[data_type]
-    tensors = SafetensorsFile(checkpoint / WEIGHTS_FILE)
-    state = {name: as_tensor(tensor).to(dtype) for name, tensor in tensors.items()}
-    model.load_state_dict(state, strict=True, assign=True)

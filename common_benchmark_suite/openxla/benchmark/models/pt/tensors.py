@@ -1,4 +1,4 @@
-"""Names of types, and arrays to tensors, for PyTorch models."""
+"""Names of types, arrays to tensors, and weights to modules, for PyTorch models."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -23,3 +23,14 @@ def as_tensor(value: Any) -> torch.Tensor:
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
     return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+def load_weights(module: torch.nn.Module, tensors: Mapping[str, Any], data_type: str) -> None:
+    """Gives a module the weights of a checkpoint, cast to `data_type`.
+
+    Raises:
+      RuntimeError: the checkpoint lacks weights, has more, or has some of another shape.
+    """
+    dtype = TORCH_DTYPES[data_type]
+    state = {name: as_tensor(tensor).to(dtype) for name, tensor in tensors.items()}
+    module.load_state_dict(state, strict=True, assign=True)

@@ -16,7 +16,7 @@ from openxla.benchmark.models import checkpoints, shared_model
 from openxla.benchmark.models.architectures import sd_pipeline, sd_unet
 from openxla.benchmark.models.pt import float64
 from openxla.benchmark.models.pt.sd_unet.sd_unet_model import TimestepEmbedding
-from openxla.benchmark.models.pt.tensors import TORCH_DTYPES, as_tensor
+from openxla.benchmark.models.pt.tensors import as_tensor, load_weights
 
 
 class SdPipelineModel(torch.nn.Module, shared_model.ArchitectureModel):
@@ -30,7 +30,8 @@ class SdPipelineModel(torch.nn.Module, shared_model.ArchitectureModel):
         self.set_architecture(sd_pipeline.ARCHITECTURE, parameters)
         config = self.architecture.config(str(parameters["model_name"]))
         self.text_encoder, self.unet, self.vae = _networks(config)
-        self._load_weights(TORCH_DTYPES[str(parameters["data_type"])])
+        tensors = checkpoints.load_tensors(self.architecture, self.checkpoint)
+        load_weights(self, tensors, str(parameters["data_type"]))
         # Neither weights nor of the model's type: computed with as they are, in float64.
         self.text_encoder.embeddings.position_ids = torch.nn.Buffer(
             torch.arange(config["text_encoder"]["max_position_embeddings"])[None], persistent=False
@@ -93,16 +94,6 @@ class SdPipelineModel(torch.nn.Module, shared_model.ArchitectureModel):
     def forward(self, input_ids: Any, negative_ids: Any, latents: Any) -> Any:
         """Returns the pixels."""
         return self.generate(as_tensor(input_ids), as_tensor(negative_ids), as_tensor(latents))
-
-    def _load_weights(self, dtype: torch.dtype) -> None:
-        """Gives the networks the checkpoint's weights.
-
-        Raises:
-          RuntimeError: the checkpoint lacks weights, has more, or has some of another shape.
-        """
-        tensors = checkpoints.load_tensors(self.architecture, self.checkpoint)
-        state = {name: as_tensor(tensor).to(dtype) for name, tensor in tensors.items()}
-        self.load_state_dict(state, strict=True, assign=True)
 
 
 def _networks(config: Mapping[str, Any]) -> tuple[Any, Any, Any]:

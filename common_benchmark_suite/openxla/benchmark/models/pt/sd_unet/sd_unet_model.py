@@ -31,20 +31,19 @@ class TimestepEmbedding(torch.nn.Module):
         return torch.cat((angles.cos(), angles.sin()), dim=-1)
 
 
-class SdUnetModel(torch.nn.Module, shared_model.ArchitectureModel):
+class SdUnetModel(diffusers_model.DiffusersModel):
     """Inputs: latents [batch, 4, size, size], timesteps int32[batch], text [batch, 77, context].
 
     Output: the predicted noise, of the latents' shape.
     """
 
+    architecture = sd_unet.ARCHITECTURE
+    model_class = diffusers.UNet2DConditionModel
+
     def __init__(self, parameters: Parameters) -> None:
-        super().__init__()
-        self.set_architecture(sd_unet.ARCHITECTURE, parameters)
-        self.model = diffusers_model.build(diffusers.UNet2DConditionModel, self.checkpoint)
-        diffusers_model.load_weights(self.model, self.checkpoint, str(parameters["data_type"]))
-        config = sd_unet.ARCHITECTURE.config(str(parameters["model_name"]))
+        super().__init__(parameters)
+        config = self.architecture.config_of(parameters)
         self.model.time_proj = TimestepEmbedding(sd_unet.timestep_frequencies(config))
-        self.eval().requires_grad_(False)
 
     def forward(self, latents: Any, timesteps: Any, text: Any) -> Any:
         """Returns the predicted noise."""

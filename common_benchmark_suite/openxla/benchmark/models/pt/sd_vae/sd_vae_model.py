@@ -3,26 +3,19 @@
 from typing import Any
 
 import diffusers
-import torch
 
-from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import sd_vae
 from openxla.benchmark.models.pt import diffusers_model
 from openxla.benchmark.models.pt.tensors import as_tensor
 
 
-class SdVaeModel(torch.nn.Module, shared_model.ArchitectureModel):
+class SdVaeModel(diffusers_model.DiffusersModel):
     """Input: latents [batch, 4, height, width]; output: pixels [batch, 3, height', width']."""
 
-    def __init__(self, parameters: Parameters) -> None:
-        super().__init__()
-        self.set_architecture(sd_vae.ARCHITECTURE, parameters)
-        self.model = diffusers_model.build(diffusers.AutoencoderKL, self.checkpoint)
-        # The encoder takes no part: it would cost load time and memory.
-        del self.model.encoder, self.model.quant_conv
-        diffusers_model.load_weights(self.model, self.checkpoint, str(parameters["data_type"]))
-        self.eval().requires_grad_(False)
+    architecture = sd_vae.ARCHITECTURE
+    model_class = diffusers.AutoencoderKL
+    unused = ("encoder", "quant_conv")
 
     def forward(self, latents: Any) -> Any:
         """Returns the pixels."""
