@@ -67,8 +67,8 @@ class Architecture(abc.ABC):
 
     def creation_parameters(self, parameters: Parameters) -> Parameters:
         """Returns the parameters of `create_model` with all that it was not told."""
-        given = self.complete(parameters)
-        return {"batch_size": 1, "data_type": "fp32", **self.standard, **given}
+        given = self.complete({**self.standard, **parameters})
+        return {"batch_size": 1, "data_type": "fp32", **given}
 
     def module_name(self, tensor: str, config: Mapping[str, Any]) -> str:
         """Returns where our own modules keep a tensor, e.g. `layers.0.attention.query.weight`."""

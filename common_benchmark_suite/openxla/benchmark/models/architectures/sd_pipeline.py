@@ -98,7 +98,7 @@ class SdPipeline(TextArchitecture):
 
     def longest(self, config: Mapping[str, Any]) -> int | None:
         """That of the text encoder."""
-        return PARTS["text_encoder"].longest(config["text_encoder"])
+        return sd_clip.ARCHITECTURE.longest(config["text_encoder"])
 
     def module_name(self, tensor: str, config: Mapping[str, Any]) -> str:
         """That of the part, with its prefix."""

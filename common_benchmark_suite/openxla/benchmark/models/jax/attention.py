@@ -1,12 +1,15 @@
-"""Attention in JAX, for models whose truth is a float64 run.
+"""Attention and layer norms in JAX, for models whose truth is a float64 run.
 
-`jax.nn.dot_product_attention` is the same but for its softmax, which is always in float32: the
+`jax.nn.dot_product_attention` is `attention` but for its softmax, which is always in float32: the
 float64 run would lose nine digits by it.
 """
+
+from collections.abc import Collection
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import nnx
 
 
 def attention(
@@ -40,3 +43,65 @@ def attention(
     weights = jax.nn.softmax(scores, axis=-1).astype(value.dtype)
     context = jnp.einsum("bhqk,bhkd->bhqd", weights, value)
     return context.swapaxes(1, 2).reshape(batch, length, width)
+
+
+class MultiHeadAttention(nnx.Module):
+    """Multi-head attention of a sequence to itself or to another.
+
+    Args:
+      width: of queries and outputs.
+      heads: number of heads.
+      rngs: flax's.
+      context_width: of the other sequence; `width` unless given.
+      biases: which of query, key and value have one; the output always does.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        rngs: nnx.Rngs,
+        *,
+        context_width: int | None = None,
+        biases: Collection[str] = ("query", "key", "value"),
+    ) -> None:
+        context_width = context_width or width
+        self.heads = heads
+        self.query = nnx.Linear(width, width, use_bias="query" in biases, rngs=rngs)
+        self.key = nnx.Linear(context_width, width, use_bias="key" in biases, rngs=rngs)
+        self.value = nnx.Linear(context_width, width, use_bias="value" in biases, rngs=rngs)
+        self.output = nnx.Linear(width, width, rngs=rngs)
+
+    def __call__(self, x: jax.Array, context: jax.Array, *, causal: bool = False) -> jax.Array:
+        """[batch, queries, width], [batch, keys, context_width] -> [batch, queries, width]."""
+        query, key, value = self.query(x), self.key(context), self.value(context)
+        return self.output(attention(query, key, value, heads=self.heads, causal=causal))
+
+
+class SelfAttention(nnx.Module):
+    """Multi-head attention of a sequence to itself, all in the type of the sequence."""
+
+    def __init__(self, width: int, heads: int, rngs: nnx.Rngs) -> None:
+        self.heads = heads
+        self.query = nnx.Linear(width, width, rngs=rngs)
+        self.key = nnx.Linear(width, width, rngs=rngs)
+        self.value = nnx.Linear(width, width, rngs=rngs)
+        self.output = nnx.Linear(width, width, rngs=rngs)
+
+    def __call__(self, x: jax.Array, bias: jax.Array | None = None) -> jax.Array:
+        """[batch, seq, width], and [batch, 1, 1, seq] to add to the scores, -> as x."""
+        batch, seq, width = x.shape
+        head_size = width // self.heads
+        query, key, value = (
+            part(x).reshape(batch, seq, self.heads, head_size).swapaxes(1, 2)
+            for part in (self.query, self.key, self.value)
+        )
+        scores = query @ key.swapaxes(-1, -2) * np.sqrt(1 / head_size).astype(x.dtype)
+        context = jax.nn.softmax(scores if bias is None else scores + bias, axis=-1) @ value
+        return self.output(context.swapaxes(1, 2).reshape(batch, seq, width))
+
+
+def layer_norm(width: int, epsilon: float, rngs: nnx.Rngs) -> nnx.LayerNorm:
+    """Returns a layer norm (arXiv:1607.06450)."""
+    # Variance in two passes: the fast one loses digits that the other frameworks keep.
+    return nnx.LayerNorm(width, epsilon=epsilon, use_fast_variance=False, rngs=rngs)

@@ -73,9 +73,9 @@ class CausalLM(hugging_face.HuggingFaceModel):
     def __init__(
         self, model_class: Any, architecture: Architecture, parameters: Parameters
     ) -> None:
-        # Of this model alone: one class serves several architectures.
-        vars(self).update(model_class=model_class, architecture=architecture)
-        super().__init__(parameters)
+        # Not the parent's constructor: one class serves several architectures.
+        torch.nn.Module.__init__(self)
+        self.load(architecture, model_class, parameters)
 
     def forward(self, input_ids: Any) -> Any:
         """Returns the logits of the token after each."""

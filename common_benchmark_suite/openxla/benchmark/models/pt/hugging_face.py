@@ -53,7 +53,11 @@ class HuggingFaceModel(torch.nn.Module, shared_model.ArchitectureModel):
 
     def __init__(self, parameters: Parameters) -> None:
         super().__init__()
-        self.set_architecture(self.architecture, parameters)
+        self.load(self.architecture, self.model_class, parameters)
+
+    def load(self, architecture: Architecture, model_class: Any, parameters: Parameters) -> None:
+        """Loads transformers' model; for the constructors."""
+        self.set_architecture(architecture, parameters)
         data_type = str(parameters["data_type"])
-        self.model = load(self.model_class, self.checkpoint, data_type, **self.options)
+        self.model = load(model_class, self.checkpoint, data_type, **self.options)
         self.eval().requires_grad_(False)

@@ -1,11 +1,12 @@
 """Attention of whole sequences in TensorFlow."""
 
 import math
+from collections.abc import Collection
 
 import numpy as np
 import tensorflow as tf
 
-from openxla.benchmark.models.tf.layers import at_least_float32
+from openxla.benchmark.models.tf.layers import Layer, Linear, at_least_float32
 
 
 def attention(
@@ -31,6 +32,38 @@ def attention(
         scores = tf.where(np.tri(length, dtype=np.bool_), scores, tf.constant(wide.min, wide))
     weights = tf.cast(tf.nn.softmax(scores), value.dtype)
     return merge_heads(tf.matmul(weights, value))
+
+
+class MultiHeadAttention(Layer):
+    """Multi-head attention of a sequence to itself or to another.
+
+    Args:
+      width: of queries and outputs.
+      heads: number of heads.
+      context_width: of the other sequence; `width` unless given.
+      biases: which of query, key and value have one; the output always does.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        context_width: int | None = None,
+        biases: Collection[str] = ("query", "key", "value"),
+    ) -> None:
+        super().__init__()
+        context_width = context_width or width
+        self.heads = heads
+        self.query = Linear(width, width, bias="query" in biases)
+        self.key = Linear(context_width, width, bias="key" in biases)
+        self.value = Linear(context_width, width, bias="value" in biases)
+        self.output_ = Linear(width, width)
+
+    def call(self, x: tf.Tensor, context: tf.Tensor, *, causal: bool = False) -> tf.Tensor:
+        """[batch, queries, width], [batch, keys, context_width] -> [batch, queries, width]."""
+        query, key, value = self.query(x), self.key(context), self.value(context)
+        return self.output_(attention(query, key, value, heads=self.heads, causal=causal))
 
 
 def split_heads(x: tf.Tensor, size: int) -> tf.Tensor:

@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,8 @@ class TfLiteModel(shared_model.ArchitectureModel):
     `files`.
 
     Args:
-      architecture: completes the parameters by what the address says.
-      parameters: `model_uri`, and `checkpoint` and `seed` if need be.
+      architecture: of the model.
+      parameters: `model_uri`, what the address says, and `checkpoint` and `seed` if need be.
       source_module: module of the implementation that is converted.
 
     Attributes:
@@ -38,9 +39,8 @@ class TfLiteModel(shared_model.ArchitectureModel):
     def __init__(
         self, architecture: Architecture, parameters: Parameters, source_module: str
     ) -> None:
-        completed = architecture.complete(parameters)
-        self.set_architecture(architecture, completed)
-        self.uri = model_uri.parse(completed["model_uri"])
+        self.set_architecture(architecture, parameters)
+        self.uri = model_uri.parse(parameters["model_uri"])
         self._source_module = source_module
 
     def source(self) -> Any:
@@ -104,6 +104,13 @@ class TfLiteModel(shared_model.ArchitectureModel):
             "sources": [_source_digest(name) for name in (self._source_module, *_CONVERTERS)],
             "versions": conversion.versions(),
         }
+
+
+def creator(architecture: Architecture, *, source_module: str) -> Callable[..., TfLiteModel]:
+    """Returns the `create_model` of an architecture's module; see `shared_model.creator`."""
+    return shared_model.creator(
+        architecture, lambda parameters: TfLiteModel(architecture, parameters, source_module)
+    )
 
 
 _CONVERTERS = (conversion.__name__, "openxla.benchmark.models.calibration")

@@ -10,29 +10,20 @@ from flax import nnx
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import gpt2
 from openxla.benchmark.models.jax import causal_lm
+from openxla.benchmark.models.jax.attention import layer_norm
 from openxla.benchmark.models.jax.causal_lm import Cache, LayerCache
-
-
-def _layer_norm(config: Mapping[str, Any], rngs: nnx.Rngs) -> nnx.LayerNorm:
-    # Variance in two passes: the fast one loses digits that the other frameworks keep.
-    return nnx.LayerNorm(
-        config["n_embd"],
-        epsilon=config["layer_norm_epsilon"],
-        use_fast_variance=False,
-        rngs=rngs,
-    )
 
 
 class Layer(nnx.Module):
     """Attention and feed-forward, each after a layer norm, added to its input."""
 
     def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
-        hidden = config["n_embd"]
+        hidden, epsilon = config["n_embd"], config["layer_norm_epsilon"]
         self.head_size = hidden // config["n_head"]
-        self.attention_norm = _layer_norm(config, rngs)
+        self.attention_norm = layer_norm(hidden, epsilon, rngs)
         self.query_key_value = nnx.Linear(hidden, 3 * hidden, rngs=rngs)
         self.output = nnx.Linear(hidden, hidden, rngs=rngs)
-        self.norm = _layer_norm(config, rngs)
+        self.norm = layer_norm(hidden, epsilon, rngs)
         self.up = nnx.Linear(hidden, 4 * hidden, rngs=rngs)
         self.down = nnx.Linear(4 * hidden, hidden, rngs=rngs)
 
@@ -56,7 +47,7 @@ class Gpt2(causal_lm.Decoder):
         self.words = nnx.Embed(config["vocab_size"], config["n_embd"], rngs=rngs)
         self.positions = nnx.Embed(config["n_positions"], config["n_embd"], rngs=rngs)
         self.layers = nnx.List([Layer(config, rngs) for _ in range(config["n_layer"])])
-        self.norm = _layer_norm(config, rngs)
+        self.norm = layer_norm(config["n_embd"], config["layer_norm_epsilon"], rngs)
 
     def hidden(
         self, tokens: jax.Array, position: jax.Array | int = 0, cache: Cache | None = None

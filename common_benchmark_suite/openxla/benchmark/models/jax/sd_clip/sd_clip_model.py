@@ -9,34 +9,7 @@ from flax import nnx
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import sd_clip
 from openxla.benchmark.models.jax import flax_model
-from openxla.benchmark.models.jax.attention import attention
-
-
-def _layer_norm(config: Mapping[str, Any], rngs: nnx.Rngs) -> nnx.LayerNorm:
-    # Variance in two passes: the fast one loses digits that the other frameworks keep.
-    return nnx.LayerNorm(
-        config["hidden_size"],
-        epsilon=config["layer_norm_eps"],
-        use_fast_variance=False,
-        rngs=rngs,
-    )
-
-
-class SelfAttention(nnx.Module):
-    """Multi-head attention of a sequence to itself, each token to those up to it."""
-
-    def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
-        hidden = config["hidden_size"]
-        self.heads = config["num_attention_heads"]
-        self.query = nnx.Linear(hidden, hidden, rngs=rngs)
-        self.key = nnx.Linear(hidden, hidden, rngs=rngs)
-        self.value = nnx.Linear(hidden, hidden, rngs=rngs)
-        self.output = nnx.Linear(hidden, hidden, rngs=rngs)
-
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """[batch, seq, hidden] -> [batch, seq, hidden]."""
-        query, key, value = self.query(x), self.key(x), self.value(x)
-        return self.output(attention(query, key, value, heads=self.heads, causal=True))
+from openxla.benchmark.models.jax.attention import MultiHeadAttention, layer_norm
 
 
 class Layer(nnx.Module):
@@ -44,15 +17,16 @@ class Layer(nnx.Module):
 
     def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
         hidden, intermediate = config["hidden_size"], config["intermediate_size"]
-        self.attention_norm = _layer_norm(config, rngs)
-        self.attention = SelfAttention(config, rngs)
-        self.mlp_norm = _layer_norm(config, rngs)
+        self.attention_norm = layer_norm(hidden, config["layer_norm_eps"], rngs)
+        self.attention = MultiHeadAttention(hidden, config["num_attention_heads"], rngs)
+        self.mlp_norm = layer_norm(hidden, config["layer_norm_eps"], rngs)
         self.up = nnx.Linear(hidden, intermediate, rngs=rngs)
         self.down = nnx.Linear(intermediate, hidden, rngs=rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """[batch, seq, hidden] -> [batch, seq, hidden]."""
-        x = x + self.attention(self.attention_norm(x))
+        y = self.attention_norm(x)
+        x = x + self.attention(y, y, causal=True)
         y = self.up(self.mlp_norm(x))
         # CLIP's approximation of GELU (Hendrycks and Gimpel 2016, arXiv:1606.08415).
         return x + self.down(y * jax.nn.sigmoid(1.702 * y))
@@ -66,7 +40,7 @@ class SdClip(nnx.Module):
         self.words = nnx.Embed(config["vocab_size"], hidden, rngs=rngs)
         self.positions = nnx.Embed(config["max_position_embeddings"], hidden, rngs=rngs)
         self.layers = nnx.List([Layer(config, rngs) for _ in range(config["num_hidden_layers"])])
-        self.norm = _layer_norm(config, rngs)
+        self.norm = layer_norm(hidden, config["layer_norm_eps"], rngs)
 
     def __call__(self, input_ids: jax.Array) -> jax.Array:
         """input_ids i32[batch, seq] -> [batch, seq, hidden]."""

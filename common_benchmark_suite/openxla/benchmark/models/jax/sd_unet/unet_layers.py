@@ -8,7 +8,7 @@ from flax import nnx
 
 from openxla.benchmark.models.architectures import sd_unet
 from openxla.benchmark.models.architectures.diffusion import Stage
-from openxla.benchmark.models.jax.attention import attention
+from openxla.benchmark.models.jax.attention import MultiHeadAttention, layer_norm
 from openxla.benchmark.models.jax.diffusion_layers import (
     ResnetBlock,
     conv,
@@ -20,22 +20,6 @@ from openxla.benchmark.models.jax.diffusion_layers import (
 _GROUP_EPSILON, _LAYER_EPSILON = 1e-6, 1e-5
 
 
-class Attention(nnx.Module):
-    """Multi-head attention of pixels to themselves or to a text."""
-
-    def __init__(self, width: int, context_width: int, heads: int, rngs: nnx.Rngs) -> None:
-        self.heads = heads
-        self.query = nnx.Linear(width, width, use_bias=False, rngs=rngs)
-        self.key = nnx.Linear(context_width, width, use_bias=False, rngs=rngs)
-        self.value = nnx.Linear(context_width, width, use_bias=False, rngs=rngs)
-        self.output = nnx.Linear(width, width, rngs=rngs)
-
-    def __call__(self, x: jax.Array, context: jax.Array) -> jax.Array:
-        """[batch, pixels, width], [batch, keys, context_width] -> [batch, pixels, width]."""
-        query, key, value = self.query(x), self.key(context), self.value(context)
-        return self.output(attention(query, key, value, heads=self.heads))
-
-
 class Transformer(nnx.Module):
     """Attention to pixels, attention to the text, feed-forward; all as one residual branch."""
 
@@ -44,12 +28,12 @@ class Transformer(nnx.Module):
         self.norm = group_norm(width, config["norm_num_groups"], _GROUP_EPSILON, rngs)
         self.proj_in = conv(width, width, 1, rngs)
         self.norm1, self.norm2, self.norm3 = (
-            # Variance in two passes: the fast one loses digits that the other frameworks keep.
-            nnx.LayerNorm(width, epsilon=_LAYER_EPSILON, use_fast_variance=False, rngs=rngs)
-            for _ in range(3)
+            layer_norm(width, _LAYER_EPSILON, rngs) for _ in range(3)
         )
-        self.attn1 = Attention(width, width, heads, rngs)
-        self.attn2 = Attention(width, config["cross_attention_dim"], heads, rngs)
+        self.attn1 = MultiHeadAttention(width, heads, rngs, biases=())
+        self.attn2 = MultiHeadAttention(
+            width, heads, rngs, context_width=config["cross_attention_dim"], biases=()
+        )
         self.up = nnx.Linear(width, 8 * width, rngs=rngs)
         self.down = nnx.Linear(4 * width, width, rngs=rngs)
         self.proj_out = conv(width, width, 1, rngs)

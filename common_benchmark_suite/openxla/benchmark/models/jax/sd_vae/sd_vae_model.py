@@ -10,7 +10,7 @@ from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import sd_vae
 from openxla.benchmark.models.architectures.diffusion import Stage
 from openxla.benchmark.models.jax import flax_model
-from openxla.benchmark.models.jax.attention import attention
+from openxla.benchmark.models.jax.attention import MultiHeadAttention
 from openxla.benchmark.models.jax.diffusion_layers import (
     ResnetBlock,
     conv,
@@ -21,22 +21,18 @@ from openxla.benchmark.models.jax.diffusion_layers import (
 _EPSILON = 1e-6  # of the group norms; diffusers has it in its source, not in the configuration
 
 
-class PixelAttention(nnx.Module):
+class PixelAttention(MultiHeadAttention):
     """Attention of all pixels to each other, with a single head, and a residual sum."""
 
     def __init__(self, width: int, groups: int, rngs: nnx.Rngs) -> None:
+        super().__init__(width, 1, rngs)
         self.norm = group_norm(width, groups, _EPSILON, rngs)
-        self.query = nnx.Linear(width, width, rngs=rngs)
-        self.key = nnx.Linear(width, width, rngs=rngs)
-        self.value = nnx.Linear(width, width, rngs=rngs)
-        self.output = nnx.Linear(width, width, rngs=rngs)
 
-    def __call__(self, x: jax.Array) -> jax.Array:
+    def __call__(self, x: jax.Array) -> jax.Array:  # type: ignore[override]
         """[batch, height, width, channels], same shape out."""
         batch, _, _, channels = x.shape
         y = self.norm(x).reshape(batch, -1, channels)
-        y = self.output(attention(self.query(y), self.key(y), self.value(y), heads=1))
-        return x + y.reshape(x.shape)
+        return x + super().__call__(y, y).reshape(x.shape)
 
 
 class Up(nnx.Module):

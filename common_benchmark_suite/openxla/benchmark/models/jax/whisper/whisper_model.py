@@ -9,28 +9,10 @@ from flax import nnx
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import whisper
 from openxla.benchmark.models.jax import flax_model
-from openxla.benchmark.models.jax.attention import attention
+from openxla.benchmark.models.jax.attention import MultiHeadAttention, layer_norm
 
-
-def _layer_norm(width: int, rngs: nnx.Rngs) -> nnx.LayerNorm:
-    # Variance in two passes: the fast one loses digits that the other frameworks keep.
-    return nnx.LayerNorm(width, epsilon=1e-5, use_fast_variance=False, rngs=rngs)
-
-
-class Attention(nnx.Module):
-    """Multi-head attention of a sequence to itself or to another; keys have no bias."""
-
-    def __init__(self, width: int, heads: int, rngs: nnx.Rngs) -> None:
-        self.heads = heads
-        self.query = nnx.Linear(width, width, rngs=rngs)
-        self.key = nnx.Linear(width, width, use_bias=False, rngs=rngs)
-        self.value = nnx.Linear(width, width, rngs=rngs)
-        self.output = nnx.Linear(width, width, rngs=rngs)
-
-    def __call__(self, x: jax.Array, context: jax.Array, *, causal: bool = False) -> jax.Array:
-        """[batch, queries, width], [batch, keys, width] -> [batch, queries, width]."""
-        query, key, value = self.query(x), self.key(context), self.value(context)
-        return self.output(attention(query, key, value, heads=self.heads, causal=causal))
+_EPSILON = 1e-5  # of the norms; transformers has it in its source, not in the configuration
+_BIASES = ("query", "value")  # keys have none
 
 
 class Layer(nnx.Module):
@@ -41,12 +23,13 @@ class Layer(nnx.Module):
 
     def __init__(self, config: Mapping[str, Any], side: str, rngs: nnx.Rngs) -> None:
         width, heads = config["d_model"], config[f"{side}_attention_heads"]
-        self.attention_norm = _layer_norm(width, rngs)
-        self.attention = Attention(width, heads, rngs)
+        self.attention_norm = layer_norm(width, _EPSILON, rngs)
+        self.attention = MultiHeadAttention(width, heads, rngs, biases=_BIASES)
         decoder = side == "decoder"
-        self.cross_norm = nnx.data(_layer_norm(width, rngs)) if decoder else None
-        self.cross = nnx.data(Attention(width, heads, rngs)) if decoder else None
-        self.mlp_norm = _layer_norm(width, rngs)
+        self.cross_norm = nnx.data(layer_norm(width, _EPSILON, rngs)) if decoder else None
+        cross = MultiHeadAttention(width, heads, rngs, biases=_BIASES) if decoder else None
+        self.cross = nnx.data(cross)
+        self.mlp_norm = layer_norm(width, _EPSILON, rngs)
         self.up = nnx.Linear(width, config[f"{side}_ffn_dim"], rngs=rngs)
         self.down = nnx.Linear(config[f"{side}_ffn_dim"], width, rngs=rngs)
 
@@ -71,7 +54,7 @@ class Encoder(nnx.Module):
         self.positions = nnx.Embed(config["max_source_positions"], width, rngs=rngs)
         depth = config["encoder_layers"]
         self.layers = nnx.List([Layer(config, "encoder", rngs) for _ in range(depth)])
-        self.norm = _layer_norm(width, rngs)
+        self.norm = layer_norm(width, _EPSILON, rngs)
 
     def __call__(self, input_features: jax.Array) -> jax.Array:
         """[batch, bands, frames] -> [batch, frames / 2, width]."""
@@ -91,7 +74,7 @@ class Whisper(nnx.Module):
         self.tokens = nnx.Embed(config["vocab_size"], width, rngs=rngs)
         self.positions = nnx.Embed(config["max_target_positions"], width, rngs=rngs)
         self.layers = nnx.List([Layer(config, "decoder", rngs) for _ in range(depth)])
-        self.norm = _layer_norm(width, rngs)
+        self.norm = layer_norm(width, _EPSILON, rngs)
 
     def __call__(self, input_features: jax.Array, decoder_input_ids: jax.Array) -> jax.Array:
         """[batch, bands, frames] and i32[batch, seq] -> logits [batch, seq, vocab]."""

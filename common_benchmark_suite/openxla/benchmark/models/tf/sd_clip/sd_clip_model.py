@@ -8,26 +8,8 @@ import tensorflow as tf
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import sd_clip
 from openxla.benchmark.models.tf import keras_model
-from openxla.benchmark.models.tf.attention import attention
+from openxla.benchmark.models.tf.attention import MultiHeadAttention
 from openxla.benchmark.models.tf.layers import Layer, LayerNorm, Linear
-
-
-class CausalSelfAttention(Layer):
-    """Multi-head attention of a sequence to itself, each token to those up to it."""
-
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        super().__init__()
-        hidden = config["hidden_size"]
-        self.heads = config["num_attention_heads"]
-        self.query = Linear(hidden, hidden)
-        self.key = Linear(hidden, hidden)
-        self.value = Linear(hidden, hidden)
-        self.output_ = Linear(hidden, hidden)
-
-    def call(self, x: tf.Tensor) -> tf.Tensor:
-        """[batch, seq, hidden] -> [batch, seq, hidden]."""
-        query, key, value = self.query(x), self.key(x), self.value(x)
-        return self.output_(attention(query, key, value, heads=self.heads, causal=True))
 
 
 class EncoderLayer(Layer):
@@ -37,14 +19,15 @@ class EncoderLayer(Layer):
         super().__init__()
         hidden, intermediate = config["hidden_size"], config["intermediate_size"]
         self.attention_norm = LayerNorm(hidden, config["layer_norm_eps"])
-        self.attention = CausalSelfAttention(config)
+        self.attention = MultiHeadAttention(hidden, config["num_attention_heads"])
         self.mlp_norm = LayerNorm(hidden, config["layer_norm_eps"])
         self.up = Linear(hidden, intermediate)
         self.down = Linear(intermediate, hidden)
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """[batch, seq, hidden] -> [batch, seq, hidden]."""
-        x += self.attention(self.attention_norm(x))
+        y = self.attention_norm(x)
+        x += self.attention(y, y, causal=True)
         y = self.up(self.mlp_norm(x))
         # CLIP's approximation of GELU (Hendrycks and Gimpel 2016, arXiv:1606.08415).
         return x + self.down(y * tf.sigmoid(1.702 * y))

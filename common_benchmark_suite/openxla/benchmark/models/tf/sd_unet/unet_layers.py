@@ -8,7 +8,7 @@ import tensorflow as tf
 from openxla.benchmark.models.architectures import sd_unet
 from openxla.benchmark.models.architectures.diffusion import Stage
 from openxla.benchmark.models.tf.activations import gelu
-from openxla.benchmark.models.tf.attention import attention
+from openxla.benchmark.models.tf.attention import MultiHeadAttention
 from openxla.benchmark.models.tf.diffusion_layers import (
     GroupNorm,
     ResnetBlock,
@@ -21,23 +21,6 @@ from openxla.benchmark.models.tf.layers import Layer, LayerNorm, Linear
 _GROUP_EPSILON, _LAYER_EPSILON = 1e-6, 1e-5
 
 
-class Attention(Layer):
-    """Multi-head attention of pixels to themselves or to a text."""
-
-    def __init__(self, width: int, context_width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.query = Linear(width, width, bias=False)
-        self.key = Linear(context_width, width, bias=False)
-        self.value = Linear(context_width, width, bias=False)
-        self.output_ = Linear(width, width)
-
-    def call(self, x: tf.Tensor, context: tf.Tensor) -> tf.Tensor:
-        """[batch, pixels, width], [batch, keys, context_width] -> [batch, pixels, width]."""
-        query, key, value = self.query(x), self.key(context), self.value(context)
-        return self.output_(attention(query, key, value, heads=self.heads))
-
-
 class Transformer(Layer):
     """Attention to pixels, attention to the text, feed-forward; all as one residual branch."""
 
@@ -47,9 +30,11 @@ class Transformer(Layer):
         self.norm = GroupNorm(width, config["norm_num_groups"], _GROUP_EPSILON)
         self.proj_in = conv(width, width, 1)
         self.norm1 = LayerNorm(width, _LAYER_EPSILON)
-        self.attn1 = Attention(width, width, heads)
+        self.attn1 = MultiHeadAttention(width, heads, biases=())
         self.norm2 = LayerNorm(width, _LAYER_EPSILON)
-        self.attn2 = Attention(width, config["cross_attention_dim"], heads)
+        self.attn2 = MultiHeadAttention(
+            width, heads, context_width=config["cross_attention_dim"], biases=()
+        )
         self.norm3 = LayerNorm(width, _LAYER_EPSILON)
         self.up = Linear(width, 8 * width)
         self.down = Linear(4 * width, width)

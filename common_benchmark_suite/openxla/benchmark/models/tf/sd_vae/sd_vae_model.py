@@ -9,7 +9,7 @@ from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import sd_vae
 from openxla.benchmark.models.architectures.diffusion import Stage
 from openxla.benchmark.models.tf import keras_model
-from openxla.benchmark.models.tf.attention import attention
+from openxla.benchmark.models.tf.attention import MultiHeadAttention
 from openxla.benchmark.models.tf.diffusion_layers import (
     GroupNorm,
     ResnetBlock,
@@ -18,28 +18,23 @@ from openxla.benchmark.models.tf.diffusion_layers import (
     to_channels_last,
     upsample,
 )
-from openxla.benchmark.models.tf.layers import Layer, Linear
+from openxla.benchmark.models.tf.layers import Layer
 
 _EPSILON = 1e-6  # of the group norms; diffusers has it in its source, not in the configuration
 
 
-class PixelAttention(Layer):
+class PixelAttention(MultiHeadAttention):
     """Attention of all pixels to each other, with a single head, and a residual sum."""
 
     def __init__(self, width: int, groups: int) -> None:
-        super().__init__()
+        super().__init__(width, 1)
         self.norm = GroupNorm(width, groups, _EPSILON)
-        self.query = Linear(width, width)
-        self.key = Linear(width, width)
-        self.value = Linear(width, width)
-        self.output_ = Linear(width, width)
 
-    def call(self, x: tf.Tensor) -> tf.Tensor:
+    def call(self, x: tf.Tensor) -> tf.Tensor:  # type: ignore[override]
         """[batch, height, width, channels], same shape out."""
         batch, height, width, channels = x.shape
         y = tf.reshape(self.norm(x), (batch, height * width, channels))
-        y = self.output_(attention(self.query(y), self.key(y), self.value(y), heads=1))
-        return x + tf.reshape(y, x.shape)
+        return x + tf.reshape(super().call(y, y), x.shape)
 
 
 class Up(Layer):

@@ -9,11 +9,12 @@ from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import whisper
 from openxla.benchmark.models.tf import keras_model
 from openxla.benchmark.models.tf.activations import gelu
-from openxla.benchmark.models.tf.attention import attention
+from openxla.benchmark.models.tf.attention import MultiHeadAttention
 from openxla.benchmark.models.tf.causal_lm import tied_head
 from openxla.benchmark.models.tf.layers import Layer, LayerNorm, Linear
 
 _EPSILON = 1e-5  # of the norms; transformers has it in its source, not in the configuration
+_BIASES = ("query", "value")  # keys have none
 
 
 class Conv1d(Layer):
@@ -35,23 +36,6 @@ class Conv1d(Layer):
         return tf.squeeze(tf.nn.bias_add(y, self.bias), 1)
 
 
-class Attention(Layer):
-    """Multi-head attention of a sequence to itself or to another; keys have no bias."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.query = Linear(width, width)
-        self.key = Linear(width, width, bias=False)
-        self.value = Linear(width, width)
-        self.output_ = Linear(width, width)
-
-    def call(self, x: tf.Tensor, context: tf.Tensor, *, causal: bool = False) -> tf.Tensor:
-        """[batch, queries, width], [batch, keys, width] -> [batch, queries, width]."""
-        query, key, value = self.query(x), self.key(context), self.value(context)
-        return self.output_(attention(query, key, value, heads=self.heads, causal=causal))
-
-
 class SideLayer(Layer):
     """Attention and feed-forward, each with a layer norm before it and a residual sum.
 
@@ -63,10 +47,10 @@ class SideLayer(Layer):
         width, heads = config["d_model"], config[f"{side}_attention_heads"]
         intermediate = config[f"{side}_ffn_dim"]
         self.attention_norm = LayerNorm(width, _EPSILON)
-        self.attention = Attention(width, heads)
+        self.attention = MultiHeadAttention(width, heads, biases=_BIASES)
         if side == "decoder":
             self.cross_norm = LayerNorm(width, _EPSILON)
-            self.cross = Attention(width, heads)
+            self.cross = MultiHeadAttention(width, heads, biases=_BIASES)
         self.mlp_norm = LayerNorm(width, _EPSILON)
         self.up = Linear(width, intermediate)
         self.down = Linear(intermediate, width)
