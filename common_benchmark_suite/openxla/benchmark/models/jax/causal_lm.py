@@ -15,8 +15,9 @@ from flax import nnx
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import Architecture
-from openxla.benchmark.models.generation import GenerationModel, max_new_tokens
+from openxla.benchmark.models.generation import max_new_tokens
 from openxla.benchmark.models.jax.flax_model import FlaxModel
+from openxla.benchmark.models.jax.greedy import GreedyModel
 
 # Keys and values of one layer, [batch, heads, length, head_dim].
 LayerCache = tuple[jax.Array, jax.Array]
@@ -45,21 +46,12 @@ class Decoder(nnx.Module):
         return self.logits(self.hidden(input_ids)[0])
 
 
-class CausalGenerator(FlaxModel, GenerationModel):
-    """A `Decoder` that generates; `apply` and `generate` are one function."""
-
-    def __init__(
-        self,
-        architecture: Architecture,
-        parameters: Parameters,
-        build: Callable[[Mapping[str, Any], nnx.Rngs], Decoder],
-    ) -> None:
-        super().__init__(architecture, parameters, build)
-        self.max_new_tokens = max_new_tokens(parameters) or 0
+class CausalGenerator(GreedyModel):
+    """A `Decoder` that generates."""
 
     def prefill(self, params: Any, input_ids: jax.Array) -> tuple[jax.Array, Cache]:
         """See `GenerationModel.prefill`."""
-        decoder = self._decoder(params)
+        decoder = self.module(params)
         x, layers = decoder.hidden(input_ids)
         room = ((0, 0), (0, 0), (0, self.max_new_tokens), (0, 0))
         cache = tuple((jnp.pad(keys, room), jnp.pad(values, room)) for keys, values in layers)
@@ -69,43 +61,9 @@ class CausalGenerator(FlaxModel, GenerationModel):
         self, params: Any, token: jax.Array, position: jax.Array, cache: Cache
     ) -> tuple[jax.Array, Cache]:
         """See `GenerationModel.decode`."""
-        decoder = self._decoder(params)
+        decoder = self.module(params)
         x, cache = decoder.hidden(token[:, None], position, cache)
         return at_least_float32(decoder.logits(x[:, -1])), cache
-
-    def generate(
-        self, params: Any, input_ids: jax.Array, forced_tokens: jax.Array | None = None
-    ) -> tuple[jax.Array, jax.Array]:
-        """See `GenerationModel.generate`; one program with a loop in it."""
-
-        def step(
-            carry: tuple[jax.Array, Cache], inputs: tuple[jax.Array, jax.Array | None]
-        ) -> tuple[tuple[jax.Array, Cache], tuple[jax.Array, jax.Array]]:
-            logits, cache = carry
-            position, forced = inputs
-            token = _choose(logits)
-            fed = token if forced is None else forced
-            return self.decode(params, fed, position, cache), (token, logits)
-
-        steps = self.max_new_tokens - 1
-        positions = input_ids.shape[1] + jnp.arange(steps, dtype=jnp.int32)
-        forced = None if forced_tokens is None else forced_tokens[:, :steps].T
-        (last, _), (tokens, logits) = jax.lax.scan(
-            step, self.prefill(params, input_ids), (positions, forced)
-        )
-        tokens = jnp.concatenate([tokens, _choose(last)[None]])
-        logits = jnp.concatenate([logits, last[None]])
-        return tokens.T, logits.swapaxes(0, 1)
-
-    def apply(self, params: Any, *inputs: Any) -> Any:
-        """Generates with the given weights; pure, to be jitted."""
-        return self.generate(params, *inputs)
-
-    def _decoder(self, params: Any) -> Decoder:
-        state = jax.tree.map(lambda leaf: leaf, self._state)
-        nnx.replace_by_pure_dict(state, params)
-        decoder: Decoder = nnx.merge(self._graph, state)
-        return decoder
 
 
 def creator(
@@ -171,7 +129,3 @@ def split_heads(x: jax.Array, size: int) -> jax.Array:
     """[batch, seq, heads * size] -> [batch, heads, seq, size]."""
     batch, seq, width = x.shape
     return x.reshape(batch, seq, width // size, size).swapaxes(1, 2)
-
-
-def _choose(logits: jax.Array) -> jax.Array:
-    return jax.lax.argmax(logits, axis=logits.ndim - 1, index_dtype=jnp.int32)

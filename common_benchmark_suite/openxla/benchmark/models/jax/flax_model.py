@@ -44,9 +44,13 @@ class FlaxModel(shared_model.ArchitectureModel):
 
     def apply(self, params: Any, *inputs: Any) -> Any:
         """Runs the model with the given weights; pure, to be jitted."""
+        return self.module(params)(*inputs)
+
+    def module(self, params: Any) -> Any:
+        """Returns the module with the given weights."""
         state = jax.tree.map(lambda leaf: leaf, self._state)
         nnx.replace_by_pure_dict(state, params)
-        return nnx.merge(self._graph, state)(*inputs)
+        return nnx.merge(self._graph, state)
 
     def forward(self, *inputs: Any) -> Any:
         """Runs the model with its own weights."""

@@ -16,13 +16,10 @@ from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import Architecture
 from openxla.benchmark.models.architectures.causal_lm import rotary_frequencies
-from openxla.benchmark.models.generation import GenerationModel, max_new_tokens
+from openxla.benchmark.models.generation import max_new_tokens
 from openxla.benchmark.models.pt import float64, hugging_face
-from openxla.benchmark.models.pt.loops import not_unrolled
+from openxla.benchmark.models.pt.greedy import GreedyModel, KeysValues, OneTokenCache
 from openxla.benchmark.models.pt.tensors import as_tensor
-
-# Keys and values of each layer, [batch, heads, length, head_dim].
-Cache = list[tuple[torch.Tensor, torch.Tensor]]
 
 # transformers makes no masks for an attention that it does not know by name; with none, its own
 # function is causal.
@@ -34,7 +31,7 @@ class _Collect:
     """Takes the part of transformers' cache: hands out keys and values as they come, keeps them."""
 
     def __init__(self) -> None:
-        self.layers: Cache = []
+        self.layers: KeysValues = []
 
     def get_seq_length(self, *_: Any) -> int:
         return 0
@@ -44,25 +41,6 @@ class _Collect:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         self.layers.append((keys, values))
         return keys, values
-
-
-class _Insert:
-    """The same for one token: writes keys and values into their place, hands out all places."""
-
-    def __init__(self, layers: Cache, position: torch.Tensor) -> None:
-        self.layers = layers
-        self._position = position
-
-    def get_seq_length(self, *_: Any) -> int:
-        return 0
-
-    def update(
-        self, keys: torch.Tensor, values: torch.Tensor, layer: int, *_: Any, **__: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        all_keys, all_values = self.layers[layer]
-        all_keys.index_copy_(2, self._position, keys)
-        all_values.index_copy_(2, self._position, values)
-        return all_keys, all_values
 
 
 class CausalLM(hugging_face.HuggingFaceModel):
@@ -82,8 +60,10 @@ class CausalLM(hugging_face.HuggingFaceModel):
         return self.model(input_ids=as_tensor(input_ids), use_cache=False).logits
 
 
-class CausalGenerator(CausalLM, GenerationModel):
+class CausalGenerator(CausalLM, GreedyModel):
     """Input: input_ids i32[batch, prompt]; outputs: see `GenerationModel.generate`."""
+
+    prompt_inputs = 1
 
     def __init__(
         self, model_class: Any, architecture: Architecture, parameters: Parameters
@@ -91,7 +71,7 @@ class CausalGenerator(CausalLM, GenerationModel):
         super().__init__(model_class, architecture, parameters)
         self.max_new_tokens = max_new_tokens(parameters) or 0
 
-    def prefill(self, input_ids: torch.Tensor) -> tuple[torch.Tensor, Cache]:
+    def prefill(self, input_ids: torch.Tensor) -> tuple[torch.Tensor, KeysValues]:
         """See `GenerationModel.prefill`; the cache is a list of (keys, values)."""
         collected = _Collect()
         output = self.model(
@@ -105,42 +85,24 @@ class CausalGenerator(CausalLM, GenerationModel):
         return _last(output.logits), cache
 
     def decode(
-        self, token: torch.Tensor, position: torch.Tensor, cache: Cache
-    ) -> tuple[torch.Tensor, Cache]:
+        self, token: torch.Tensor, position: torch.Tensor, cache: KeysValues
+    ) -> tuple[torch.Tensor, KeysValues]:
         """See `GenerationModel.decode`; position is i64[1], the cache is written into."""
         length = cache[0][0].shape[2]
         visible = torch.arange(length, device=position.device) <= position
         output = self.model(
             input_ids=token[:, None],
             position_ids=position[None],
-            past_key_values=_Insert(cache, position),
+            past_key_values=OneTokenCache(cache, position),
             attention_mask=visible[None, None, None],
             use_cache=False,
         )
         return _last(output.logits), cache
 
-    @not_unrolled
-    def generate(
-        self, input_ids: torch.Tensor, forced_tokens: torch.Tensor | None = None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """See `GenerationModel.generate`."""
-        logits, cache = self.prefill(input_ids)
-        prompt = input_ids.shape[1]
-        positions = torch.arange(prompt, prompt + self.max_new_tokens, device=input_ids.device)
-        tokens, all_logits = [_choose(logits)], [logits]
-        # Rows in memory like chosen tokens: the compiled `decode` takes them for the same.
-        fed = None if forced_tokens is None else forced_tokens.T.contiguous()
-        for index in range(self.max_new_tokens - 1):
-            token = tokens[-1] if fed is None else fed[index]
-            logits, cache = self.decode(token, positions[index : index + 1], cache)
-            tokens.append(_choose(logits))
-            all_logits.append(logits)
-        return torch.stack(tokens, dim=1), torch.stack(all_logits, dim=1)
-
     def forward(self, input_ids: Any, forced_tokens: Any = None) -> Any:
         """Generates."""
-        forced = None if forced_tokens is None else as_tensor(forced_tokens)
-        return self.generate(as_tensor(input_ids), forced)
+        given = (input_ids,) if forced_tokens is None else (input_ids, forced_tokens)
+        return self.generate(*map(as_tensor, given))
 
 
 def creator(
@@ -188,7 +150,3 @@ def replace_float32_parts(decoder: Any, config: Mapping[str, Any], *, around_one
 def _last(logits: torch.Tensor) -> torch.Tensor:
     """[batch, seq, vocab] -> [batch, vocab] of the last token, at least float32."""
     return logits[:, -1].to(float64.at_least_float32(logits.dtype))
-
-
-def _choose(logits: torch.Tensor) -> torch.Tensor:
-    return logits.argmax(dim=-1).to(torch.int32)

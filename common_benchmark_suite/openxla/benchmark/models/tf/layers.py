@@ -138,6 +138,38 @@ class Conv(Layer):
         return y if self.bias is None else tf.nn.bias_add(y, self.bias)
 
 
+class ConvNorm(Layer):
+    """Convolution, batch norm, and swish if `activate`."""
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        kernel: int,
+        epsilon: float,
+        *,
+        stride: int = 1,
+        padding: tuple[int, int] = (0, 0),
+        depthwise: bool = False,
+        activate: bool = True,
+    ) -> None:
+        super().__init__()
+        self.conv = Conv(
+            inputs,
+            outputs,
+            kernel,
+            stride=stride,
+            padding=padding,
+            depthwise=depthwise,
+            bias=False,
+        )
+        self.norm = BatchNorm(outputs, epsilon, activate=activate)
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        """[batch, height, width, inputs] -> [batch, height', width', outputs]."""
+        return self.norm(self.conv(x))
+
+
 class SelfAttention(Layer):
     """Multi-head attention of a sequence to itself; layers `query`, `key`, `value` and `output_`.
 

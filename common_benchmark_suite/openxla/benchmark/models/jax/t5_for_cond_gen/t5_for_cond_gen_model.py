@@ -5,15 +5,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import t5_for_cond_gen
-from openxla.benchmark.models.architectures.base import integer
-from openxla.benchmark.models.generation import GenerationModel
 from openxla.benchmark.models.jax.causal_lm import at_least_float32
-from openxla.benchmark.models.jax.flax_model import FlaxModel
+from openxla.benchmark.models.jax.greedy import GreedyModel
 from openxla.benchmark.models.jax.t5.t5_model import T5, KeysValues
 
 
@@ -34,7 +31,7 @@ class Cache(NamedTuple):
     bias: jax.Array
 
 
-class T5ForCondGen(FlaxModel, GenerationModel):
+class T5ForCondGen(GreedyModel):
     """Inputs: input_ids and attention_mask, i32[batch, seq].
 
     Outputs: see `GenerationModel.generate`.
@@ -42,14 +39,13 @@ class T5ForCondGen(FlaxModel, GenerationModel):
 
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(t5_for_cond_gen.ARCHITECTURE, parameters, T5)
-        self.max_new_tokens = integer(parameters, "max_new_tokens")
         self._config = self.architecture.config(str(parameters["model_name"]))
 
     def prefill(
         self, params: Any, input_ids: jax.Array, attention_mask: jax.Array
     ) -> tuple[jax.Array, Cache]:
         """See `GenerationModel.prefill`: encodes the prompts and reads the start token."""
-        model, batch = self._model(params), input_ids.shape[0]
+        model, batch = self.module(params), input_ids.shape[0]
         dtype = model.words.embedding[...].dtype
         wide = jnp.promote_types(dtype, jnp.float32)
         hidden = jnp.asarray(jnp.finfo(wide).min, wide)
@@ -73,7 +69,7 @@ class T5ForCondGen(FlaxModel, GenerationModel):
         self, params: Any, token: jax.Array, position: jax.Array, cache: Cache
     ) -> tuple[jax.Array, Cache]:
         """See `GenerationModel.decode`; positions are counted from the start token."""
-        model, places = self._model(params), self.max_new_tokens
+        model, places = self.module(params), self.max_new_tokens
         bias = jax.lax.dynamic_slice_in_dim(cache.bias, places - 1 - position, places, axis=1)
         x, tokens = model.embed(token[:, None]), []
         for layer, prompt, old in zip(model.decoder.layers, cache.prompt, cache.tokens):
@@ -86,47 +82,6 @@ class T5ForCondGen(FlaxModel, GenerationModel):
     def first_position(self, *inputs: Any) -> int:
         """Behind the start token."""
         return 1
-
-    def generate(
-        self,
-        params: Any,
-        input_ids: jax.Array,
-        attention_mask: jax.Array,
-        forced_tokens: jax.Array | None = None,
-    ) -> tuple[jax.Array, jax.Array]:
-        """See `GenerationModel.generate`; one program with a loop in it."""
-
-        def step(
-            carry: tuple[jax.Array, Cache], inputs: tuple[jax.Array, jax.Array | None]
-        ) -> tuple[tuple[jax.Array, Cache], tuple[jax.Array, jax.Array]]:
-            logits, cache = carry
-            position, forced = inputs
-            token = _choose(logits)
-            fed = token if forced is None else forced
-            return self.decode(params, fed, position, cache), (token, logits)
-
-        positions = jnp.arange(1, self.max_new_tokens, dtype=jnp.int32)
-        forced = None if forced_tokens is None else forced_tokens[:, : positions.size].T
-        (last, _), (tokens, logits) = jax.lax.scan(
-            step, self.prefill(params, input_ids, attention_mask), (positions, forced)
-        )
-        tokens = jnp.concatenate([tokens, _choose(last)[None]])
-        logits = jnp.concatenate([logits, last[None]])
-        return tokens.T, logits.swapaxes(0, 1)
-
-    def apply(self, params: Any, *inputs: Any) -> Any:
-        """Generates with the given weights; pure, to be jitted."""
-        return self.generate(params, *inputs)
-
-    def _model(self, params: Any) -> T5:
-        state = jax.tree.map(lambda leaf: leaf, self._state)
-        nnx.replace_by_pure_dict(state, params)
-        model: T5 = nnx.merge(self._graph, state)
-        return model
-
-
-def _choose(logits: jax.Array) -> jax.Array:
-    return jax.lax.argmax(logits, axis=1, index_dtype=jnp.int32)
 
 
 create_model = shared_model.creator(t5_for_cond_gen.ARCHITECTURE, T5ForCondGen)

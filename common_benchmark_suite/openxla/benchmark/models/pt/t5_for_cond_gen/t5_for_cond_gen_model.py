@@ -13,14 +13,10 @@ from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import t5_for_cond_gen
 from openxla.benchmark.models.architectures.base import integer
-from openxla.benchmark.models.generation import GenerationModel
 from openxla.benchmark.models.pt import float64
-from openxla.benchmark.models.pt.loops import not_unrolled
+from openxla.benchmark.models.pt.greedy import GreedyModel, KeysValues, OneTokenCache
 from openxla.benchmark.models.pt.t5.t5_model import T5Model
 from openxla.benchmark.models.pt.tensors import as_tensor
-
-# Keys and values of each layer, [batch, heads, length, d_kv].
-KeysValues = list[tuple[torch.Tensor, torch.Tensor]]
 
 
 @attrs.define(eq=False)
@@ -40,26 +36,11 @@ class Cache:
     encoded: torch.Tensor
 
 
-class _Insert:
-    """Takes the part of transformers' self-attention cache for one token.
-
-    Writes keys and values into their place, hands out all places.
-    """
-
-    def __init__(self, layers: KeysValues, position: torch.Tensor) -> None:
-        self._layers = layers
-        self._position = position
+class _Insert(OneTokenCache):
+    """That of self-attention, whose length is the position."""
 
     def get_seq_length(self, *_: Any) -> torch.Tensor:
-        return self._position
-
-    def update(
-        self, keys: torch.Tensor, values: torch.Tensor, layer: int, *_: Any, **__: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        all_keys, all_values = self._layers[layer]
-        all_keys.index_copy_(2, self._position, keys)
-        all_values.index_copy_(2, self._position, values)
-        return all_keys, all_values
+        return self.position
 
 
 class _Layer:
@@ -87,12 +68,13 @@ class _OneToken(transformers.EncoderDecoderCache):
         self.cross_attention_cache: Any = _Prompt(cache.prompt)
 
 
-class T5ForCondGenModel(T5Model, GenerationModel):
+class T5ForCondGenModel(T5Model, GreedyModel):
     """Inputs: input_ids and attention_mask, int32[batch, seq].
 
     Outputs: see `GenerationModel.generate`.
     """
 
+    prompt_inputs = 2
     model_class = transformers.T5ForConditionalGeneration
     architecture = t5_for_cond_gen.ARCHITECTURE
 
@@ -143,39 +125,15 @@ class T5ForCondGenModel(T5Model, GenerationModel):
         """Behind the start token."""
         return 1
 
-    @not_unrolled
-    def generate(
-        self,
-        input_ids: torch.Tensor,
-        attention_mask: torch.Tensor,
-        forced_tokens: torch.Tensor | None = None,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """See `GenerationModel.generate`."""
-        logits, cache = self.prefill(input_ids, attention_mask)
-        positions = torch.arange(1, self.max_new_tokens, device=input_ids.device)
-        tokens, all_logits = [_choose(logits)], [logits]
-        # Rows in memory like chosen tokens: the compiled `decode` takes them for the same.
-        fed = None if forced_tokens is None else forced_tokens.T.contiguous()
-        for index in range(self.max_new_tokens - 1):
-            token = tokens[-1] if fed is None else fed[index]
-            logits, cache = self.decode(token, positions[index : index + 1], cache)
-            tokens.append(_choose(logits))
-            all_logits.append(logits)
-        return torch.stack(tokens, dim=1), torch.stack(all_logits, dim=1)
-
     def forward(self, input_ids: Any, attention_mask: Any, forced_tokens: Any = None) -> Any:
         """Generates."""
-        forced = None if forced_tokens is None else as_tensor(forced_tokens)
-        return self.generate(as_tensor(input_ids), as_tensor(attention_mask), forced)
+        forced = () if forced_tokens is None else (forced_tokens,)
+        return self.generate(*map(as_tensor, (input_ids, attention_mask, *forced)))
 
 
 def _split_heads(x: torch.Tensor, attention: Any) -> torch.Tensor:
     """[batch, seq, heads * d_kv] -> [batch, heads, seq, d_kv]."""
     return x.unflatten(-1, (attention.n_heads, attention.key_value_proj_dim)).transpose(1, 2)
-
-
-def _choose(logits: torch.Tensor) -> torch.Tensor:
-    return logits.argmax(dim=-1).to(torch.int32)
 
 
 create_model = shared_model.creator(t5_for_cond_gen.ARCHITECTURE, T5ForCondGenModel)

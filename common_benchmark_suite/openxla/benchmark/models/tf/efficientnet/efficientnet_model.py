@@ -13,39 +13,7 @@ from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import efficientnet
 from openxla.benchmark.models.architectures.efficientnet import Block
 from openxla.benchmark.models.tf import keras_model
-from openxla.benchmark.models.tf.layers import BatchNorm, Conv, Layer, Linear, mean_over_pixels
-
-
-class ConvNorm(Layer):
-    """Convolution, batch norm, and swish if `activate`."""
-
-    def __init__(
-        self,
-        inputs: int,
-        outputs: int,
-        kernel: int,
-        epsilon: float,
-        *,
-        stride: int = 1,
-        padding: tuple[int, int] = (0, 0),
-        depthwise: bool = False,
-        activate: bool = True,
-    ) -> None:
-        super().__init__()
-        self.conv = Conv(
-            inputs,
-            outputs,
-            kernel,
-            stride=stride,
-            padding=padding,
-            depthwise=depthwise,
-            bias=False,
-        )
-        self.norm = BatchNorm(outputs, epsilon, activate=activate)
-
-    def call(self, x: tf.Tensor) -> tf.Tensor:
-        """[batch, height, width, inputs] -> [batch, height', width', outputs]."""
-        return self.norm(self.conv(x))
+from openxla.benchmark.models.tf.layers import Conv, ConvNorm, Layer, Linear, mean_over_pixels
 
 
 class SqueezeExcite(Layer):

@@ -12,25 +12,22 @@ import tensorflow as tf
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import resnet
 from openxla.benchmark.models.tf import keras_model
-from openxla.benchmark.models.tf.layers import BatchNorm, Conv, Layer, Linear, mean_over_pixels
+from openxla.benchmark.models.tf.layers import ConvNorm, Layer, Linear, mean_over_pixels
 
 _EPSILON = 1e-5
 
 
-class ConvNorm(Layer):
-    """Convolution and batch norm with running statistics."""
-
-    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int) -> None:
-        super().__init__()
-        around = kernel // 2
-        self.conv = Conv(
-            inputs, outputs, kernel, stride=stride, padding=(around, around), bias=False
-        )
-        self.norm = BatchNorm(outputs, _EPSILON)
-
-    def call(self, x: tf.Tensor) -> tf.Tensor:
-        """[batch, height, width, inputs] -> [batch, height', width', outputs]."""
-        return self.norm(self.conv(x))
+def _conv_norm(inputs: int, outputs: int, kernel: int, stride: int) -> ConvNorm:
+    around = kernel // 2
+    return ConvNorm(
+        inputs,
+        outputs,
+        kernel,
+        _EPSILON,
+        stride=stride,
+        padding=(around, around),
+        activate=False,
+    )
 
 
 class Bottleneck(Layer):
@@ -39,10 +36,10 @@ class Bottleneck(Layer):
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
         inner = outputs // 4
-        self.reduce = ConvNorm(inputs, inner, 1, 1)
-        self.filter = ConvNorm(inner, inner, 3, stride)
-        self.expand = ConvNorm(inner, outputs, 1, 1)
-        self.shortcut = ConvNorm(inputs, outputs, 1, stride) if inputs != outputs else None
+        self.reduce = _conv_norm(inputs, inner, 1, 1)
+        self.filter = _conv_norm(inner, inner, 3, stride)
+        self.expand = _conv_norm(inner, outputs, 1, 1)
+        self.shortcut = _conv_norm(inputs, outputs, 1, stride) if inputs != outputs else None
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """[batch, height, width, inputs] -> [batch, height', width', outputs]."""
@@ -69,7 +66,7 @@ class ResNet(Layer):
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         super().__init__()
-        self.stem = ConvNorm(config["num_channels"], config["embedding_size"], 7, 2)
+        self.stem = _conv_norm(config["num_channels"], config["embedding_size"], 7, 2)
         self.blocks = [
             Bottleneck(inputs, width, stride) for _, inputs, width, stride in _blocks(config)
         ]

@@ -1,0 +1,66 @@
+"""The loop of greedy generation in PyTorch, and the cache that its steps write into."""
+
+from typing import Any
+
+import torch
+
+from openxla.benchmark.models.generation import GenerationModel
+from openxla.benchmark.models.pt.loops import not_unrolled
+
+# Keys and values of each layer, [batch, heads, length, head_size].
+KeysValues = list[tuple[torch.Tensor, torch.Tensor]]
+
+
+class OneTokenCache:
+    """Takes the part of transformers' cache while one token is read.
+
+    Writes its keys and values into their place, hands out those of all places.
+    """
+
+    def __init__(self, layers: KeysValues, position: torch.Tensor) -> None:
+        self.layers = layers
+        self.position = position
+
+    def get_seq_length(self, *_: Any) -> Any:
+        """0: positions are given."""
+        return 0
+
+    def update(
+        self, keys: torch.Tensor, values: torch.Tensor, layer: int, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Returns keys and values of a layer, with these among them."""
+        all_keys, all_values = self.layers[layer]
+        all_keys.index_copy_(2, self.position, keys)
+        all_values.index_copy_(2, self.position, values)
+        return all_keys, all_values
+
+
+class GreedyModel(GenerationModel):
+    """A model that generates; base class beside torch's.
+
+    Attributes:
+      prompt_inputs: how many inputs `prefill` takes.
+    """
+
+    prompt_inputs: int
+
+    @not_unrolled
+    def generate(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """See `GenerationModel.generate`."""
+        prompt, given = inputs[: self.prompt_inputs], inputs[self.prompt_inputs :]
+        logits, cache = self.prefill(*prompt)
+        first, steps = self.first_position(*prompt), self.max_new_tokens - 1
+        positions = torch.arange(first, first + steps, device=prompt[0].device)
+        tokens, all_logits = [_choose(logits)], [logits]
+        # Rows in memory like chosen tokens: the compiled `decode` takes them for the same.
+        fed = given[0].T.contiguous() if given else None
+        for index in range(steps):
+            token = tokens[-1] if fed is None else fed[index]
+            logits, cache = self.decode(token, positions[index : index + 1], cache)
+            tokens.append(_choose(logits))
+            all_logits.append(logits)
+        return torch.stack(tokens, dim=1), torch.stack(all_logits, dim=1)
+
+
+def _choose(logits: torch.Tensor) -> torch.Tensor:
+    return logits.argmax(dim=-1).to(torch.int32)
