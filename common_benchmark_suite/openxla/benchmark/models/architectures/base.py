@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import attrs
 
@@ -16,6 +16,10 @@ from openxla.benchmark.def_types import DefinitionError, Parameters, TensorSpec
 if TYPE_CHECKING:  # identity is computed without numpy, so that `cbs list` starts at once
     import numpy as np
     import numpy.typing as npt
+
+    Arrays: TypeAlias = tuple[npt.NDArray[np.generic], ...]
+else:
+    Arrays: TypeAlias = tuple
 
 DATA_TYPES: Mapping[str, str] = {"fp32": "f32", "fp16": "f16", "bf16": "bf16"}
 
@@ -137,9 +141,7 @@ class Architecture(abc.ABC):
         return testdata.vary(self.default_inputs(parameters), input_data)
 
     @abc.abstractmethod
-    def preprocess(
-        self, raw_input: Any, parameters: Parameters, checkpoint: Path
-    ) -> "tuple[npt.NDArray[np.generic], ...]":
+    def preprocess(self, raw_input: Any, parameters: Parameters, checkpoint: Path) -> Arrays:
         """Returns the input arrays, as `input_specs` declares them."""
 
     def label(self, parameters: Parameters) -> str:

@@ -2,16 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from openxla.benchmark.def_types import Parameters, TensorSpec
 from openxla.benchmark.models.architectures import layers
-from openxla.benchmark.models.architectures.base import TensorInit, tensor
+from openxla.benchmark.models.architectures.base import Arrays, TensorInit, tensor
 from openxla.benchmark.models.architectures.text import TextArchitecture
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 
 def _config(hidden: int, layers: int, heads: int, **changes: Any) -> Mapping[str, Any]:
@@ -102,9 +98,7 @@ class Bert(TextArchitecture):
         shape = self.token_spec(parameters).shape
         return (tensor(parameters, *shape, self.config_of(parameters)["hidden_size"]),)
 
-    def preprocess(
-        self, raw_input: Any, parameters: Parameters, checkpoint: Path
-    ) -> "tuple[npt.NDArray[np.generic], ...]":
+    def preprocess(self, raw_input: Any, parameters: Parameters, checkpoint: Path) -> Arrays:
         """Cuts the text into token windows, a different one for each row of the batch."""
         return self.token_windows(raw_input, parameters, checkpoint)
 

@@ -3,16 +3,12 @@
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from openxla.benchmark.def_types import Parameters, TensorSpec
-from openxla.benchmark.models.architectures.base import TensorInit, tensor
+from openxla.benchmark.models.architectures.base import Arrays, TensorInit, tensor
 from openxla.benchmark.models.architectures.layers import ATTENTION_GAIN, PROJECTIONS, linear
 from openxla.benchmark.models.architectures.text import TextArchitecture
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 # Attention averages and activations cut off: what a branch loses by it, its last matrix restores.
 BRANCH_GAIN = 1.5
@@ -42,9 +38,7 @@ class CausalLM(TextArchitecture):
         new = self.new_tokens(parameters)
         return super().label(parameters) + (f"-{new}new" if new else "")
 
-    def preprocess(
-        self, raw_input: Any, parameters: Parameters, checkpoint: Path
-    ) -> "tuple[npt.NDArray[np.generic], ...]":
+    def preprocess(self, raw_input: Any, parameters: Parameters, checkpoint: Path) -> Arrays:
         """Cuts the text into token windows, a different one for each row of the batch.
 
         The text is repeated until it fills the window: there is no padding to be masked.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from openxla.benchmark import testdata
 from openxla.benchmark.def_types import Parameters, TensorSpec
-from openxla.benchmark.models.architectures.base import Architecture, integer, tensor
+from openxla.benchmark.models.architectures.base import Architecture, Arrays, integer, tensor
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,9 +48,7 @@ class ImageClassifier(Architecture):
         """The bundled picture, uint8[height, width, 3]."""
         return testdata.load_image()
 
-    def preprocess(
-        self, raw_input: Any, parameters: Parameters, checkpoint: Path
-    ) -> "tuple[npt.NDArray[np.generic], ...]":
+    def preprocess(self, raw_input: Any, parameters: Parameters, checkpoint: Path) -> Arrays:
         """Resizes, shifts (a different shift for each row of the batch) and normalises."""
         from openxla.benchmark.models import preprocessing
 

@@ -17,7 +17,13 @@ import attrs
 from openxla.benchmark import testdata
 from openxla.benchmark.def_types import Parameters, TensorSpec
 from openxla.benchmark.models.architectures import diffusion, sd_clip, sd_unet, sd_vae
-from openxla.benchmark.models.architectures.base import Architecture, TensorInit, integer, tensor
+from openxla.benchmark.models.architectures.base import (
+    Architecture,
+    Arrays,
+    TensorInit,
+    integer,
+    tensor,
+)
 from openxla.benchmark.models.architectures.text import TextArchitecture
 
 if TYPE_CHECKING:
@@ -132,9 +138,7 @@ class SdPipeline(TextArchitecture):
         """The bundled text, what to avoid (nothing), and the seed of the noise."""
         return testdata.load_text(), "", 0
 
-    def preprocess(
-        self, raw_input: Any, parameters: Parameters, checkpoint: Path
-    ) -> "tuple[npt.NDArray[np.generic], ...]":
+    def preprocess(self, raw_input: Any, parameters: Parameters, checkpoint: Path) -> Arrays:
         """Makes tokens and latents of unit variance, different ones for each row of the batch.
 
         What to avoid is the same for all rows. There is no mask: padding is text like any other.

@@ -5,16 +5,12 @@ Rombach et al. 2021 (arXiv:2112.10752), in the configuration of Stable Diffusion
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from openxla.benchmark.def_types import Parameters, TensorSpec
 from openxla.benchmark.models.architectures import diffusion, layers
-from openxla.benchmark.models.architectures.base import TensorInit, integer, tensor
+from openxla.benchmark.models.architectures.base import Arrays, TensorInit, integer, tensor
 from openxla.benchmark.models.architectures.diffusion import Stage
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 _TEXT_LENGTH = 77
 # The first of 50 steps of the schedule; each further row is one step later.
@@ -132,9 +128,7 @@ class SdUnet(diffusion.LatentArchitecture):
         config, batch = self.config_of(parameters), integer(parameters, "batch_size")
         return (tensor(parameters, *diffusion.latent_shape(config, batch, "out_channels")),)
 
-    def preprocess(
-        self, raw_input: Any, parameters: Parameters, checkpoint: Path
-    ) -> "tuple[npt.NDArray[np.generic], ...]":
+    def preprocess(self, raw_input: Any, parameters: Parameters, checkpoint: Path) -> Arrays:
         """Makes latents and text embeddings of unit variance, and a timestep for each row."""
         import numpy as np
 

@@ -5,16 +5,12 @@ Rombach et al. 2021 (arXiv:2112.10752); the encoder is not used for making pictu
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from openxla.benchmark.def_types import Parameters, TensorSpec
 from openxla.benchmark.models.architectures import diffusion, layers
-from openxla.benchmark.models.architectures.base import TensorInit, integer, tensor
+from openxla.benchmark.models.architectures.base import Arrays, TensorInit, integer, tensor
 from openxla.benchmark.models.architectures.diffusion import Stage
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 _CHANNELS = "latent_channels"
 
@@ -99,9 +95,7 @@ class SdVae(diffusion.LatentArchitecture):
         config, batch = self.config_of(parameters), integer(parameters, "batch_size")
         return (tensor(parameters, *diffusion.latent_shape(config, batch, "out_channels")),)
 
-    def preprocess(
-        self, raw_input: Any, parameters: Parameters, checkpoint: Path
-    ) -> "tuple[npt.NDArray[np.generic], ...]":
+    def preprocess(self, raw_input: Any, parameters: Parameters, checkpoint: Path) -> Arrays:
         """Makes latents of unit variance."""
         from openxla.benchmark.models import preprocessing
 

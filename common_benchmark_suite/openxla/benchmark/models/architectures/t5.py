@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openxla.benchmark.def_types import Parameters, TensorSpec
-from openxla.benchmark.models.architectures.base import TensorInit, tensor
+from openxla.benchmark.models.architectures.base import Arrays, TensorInit, tensor
 from openxla.benchmark.models.architectures.causal_lm import BRANCH_GAIN, branch_gain, matrix
 from openxla.benchmark.models.architectures.text import TextArchitecture
 
@@ -126,9 +126,7 @@ class T5(TextArchitecture):
         shape = self.token_spec(parameters).shape
         return (tensor(parameters, *shape, self.config_of(parameters)["d_model"]),)
 
-    def preprocess(
-        self, raw_input: Any, parameters: Parameters, checkpoint: Path
-    ) -> "tuple[npt.NDArray[np.generic], ...]":
+    def preprocess(self, raw_input: Any, parameters: Parameters, checkpoint: Path) -> Arrays:
         """Cuts the text into token windows, different ones for encoder, decoder and each row.
 
         The decoder's are shifted right by a start token, as in training.

@@ -1,14 +1,11 @@
 """T5 that generates: prompts in, new tokens and the logits that they were chosen by out."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from openxla.benchmark.def_types import DefinitionError, Parameters, TensorSpec
+from openxla.benchmark.models.architectures.base import Arrays
 from openxla.benchmark.models.architectures.t5 import T5
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 
 class T5ForCondGen(T5):
@@ -32,9 +29,7 @@ class T5ForCondGen(T5):
         """Adds the number of generated tokens to the usual label."""
         return f"{super().label(parameters)}-{self.new_tokens(parameters)}new"
 
-    def preprocess(
-        self, raw_input: Any, parameters: Parameters, checkpoint: Path
-    ) -> "tuple[npt.NDArray[np.generic], ...]":
+    def preprocess(self, raw_input: Any, parameters: Parameters, checkpoint: Path) -> Arrays:
         """Cuts the text into token windows, a different one for each row of the batch.
 
         A quarter of each is padding: it takes the time that tokens take, and a model that attends

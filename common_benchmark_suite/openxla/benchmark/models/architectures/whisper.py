@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from openxla.benchmark import testdata
 from openxla.benchmark.def_types import Parameters, TensorSpec
 from openxla.benchmark.models.architectures import layers
-from openxla.benchmark.models.architectures.base import TensorInit, tensor
+from openxla.benchmark.models.architectures.base import Arrays, TensorInit, tensor
 from openxla.benchmark.models.architectures.text import TextArchitecture
 
 if TYPE_CHECKING:
@@ -169,9 +169,7 @@ class Whisper(TextArchitecture):
         signal = audio.synthetic_signal(frames * _SAMPLES_PER_FRAME, seed=0)
         return signal, testdata.load_text()
 
-    def preprocess(
-        self, raw_input: Any, parameters: Parameters, checkpoint: Path
-    ) -> "tuple[npt.NDArray[np.generic], ...]":
+    def preprocess(self, raw_input: Any, parameters: Parameters, checkpoint: Path) -> Arrays:
         """Makes features and tokens, different ones for each row of the batch."""
         from openxla.benchmark.models import audio, preprocessing
 

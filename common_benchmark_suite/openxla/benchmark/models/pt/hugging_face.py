@@ -11,7 +11,7 @@ import transformers
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import Architecture
-from openxla.benchmark.models.pt.tensors import TORCH_DTYPES
+from openxla.benchmark.models.pt.tensors import TORCH_DTYPES, as_tensor
 
 
 def load(model_class: Any, checkpoint: Path, data_type: str, **options: Any) -> Any:
@@ -61,3 +61,11 @@ class HuggingFaceModel(torch.nn.Module, shared_model.ArchitectureModel):
         data_type = str(parameters["data_type"])
         self.model = load(model_class, self.checkpoint, data_type, **self.options)
         self.eval().requires_grad_(False)
+
+
+class ImageClassifierModel(HuggingFaceModel):
+    """Input: pixels [batch, 3, height, width]; output: logits [batch, labels]."""
+
+    def forward(self, pixel_values: Any) -> Any:
+        """Returns the logits."""
+        return self.model(pixel_values=as_tensor(pixel_values)).logits

@@ -2,15 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from openxla.benchmark.def_types import Parameters, TensorSpec
 from openxla.benchmark.models.architectures import Architecture
+from openxla.benchmark.models.architectures.base import Arrays
 from openxla.benchmark.models.tflite import model_uri
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 
 class FileArchitecture(Architecture):
@@ -37,9 +34,7 @@ class FileArchitecture(Architecture):
         given = model_uri.unquantized(self.complete(parameters))
         return super().output_specs(given)  # type: ignore[safe-super]  # as above
 
-    def preprocess(
-        self, raw_input: Any, parameters: Parameters, checkpoint: Path
-    ) -> "tuple[npt.NDArray[np.generic], ...]":
+    def preprocess(self, raw_input: Any, parameters: Parameters, checkpoint: Path) -> Arrays:
         """Those of the JAX model, byte for byte."""
         given = self.complete(parameters)
         return super().preprocess(raw_input, given, checkpoint)  # type: ignore[safe-super]  # as above

@@ -1,24 +1,17 @@
 """ViT in PyTorch: transformers' `ViTForImageClassification` on the shared checkpoint."""
 
-from typing import Any
-
 import transformers
 
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import vit
 from openxla.benchmark.models.pt import hugging_face
-from openxla.benchmark.models.pt.tensors import as_tensor
 
 
-class ViTModel(hugging_face.HuggingFaceModel):
+class ViTModel(hugging_face.ImageClassifierModel):
     """Input: pixels [batch, 3, height, width]; output: logits [batch, 1000]."""
 
     architecture = vit.ARCHITECTURE
     model_class = transformers.ViTForImageClassification
-
-    def forward(self, pixel_values: Any) -> Any:
-        """Returns the logits."""
-        return self.model(pixel_values=as_tensor(pixel_values)).logits
 
 
 create_model = shared_model.creator(vit.ARCHITECTURE, ViTModel)
