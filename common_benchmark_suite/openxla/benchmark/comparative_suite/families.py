@@ -160,18 +160,9 @@ def definitions(framework: str, families: Mapping[str, Family]) -> dict[str, Any
 
 
 @functools.cache
-def _own(framework: str) -> Mapping[str, Any]:
+def own(framework: str) -> Mapping[str, Any]:
+    """Returns the suite's own implementations, models and cases; see `definitions`."""
     return MappingProxyType(definitions(framework, FAMILIES))
-
-
-def own_models(framework: str) -> dict[str, Any]:
-    """Returns the suite's own implementations and models; see `definitions`."""
-    return {name: item for name, item in _own(framework).items() if not name.endswith("_CASES")}
-
-
-def own_cases(framework: str) -> dict[str, Any]:
-    """Returns the suite's own cases; see `definitions`."""
-    return {name: item for name, item in _own(framework).items() if name.endswith("_CASES")}
 
 
 def input_set_cases(framework: str) -> list[BenchmarkCase]:
@@ -180,7 +171,7 @@ def input_set_cases(framework: str) -> list[BenchmarkCase]:
     Another text, padded or not, or sound through tiny models; through larger ones, text and
     picture.
     """
-    models = own_models(framework)
+    models = own(framework)
     return utils.build_input_set_cases(
         [models[f"{name}_{framework}"]["fp32", size] for name, size in _INPUT_SETS]
     )

@@ -8,7 +8,7 @@ VIT_CLASSIFICATION_JAX_CASES = utils.build_benchmark_cases(
     {"default": models.VIT_CLASSIFICATION_JAX}, verify_parameters=families.PUBLISHED_TOLERANCE
 )
 
-globals().update(families.own_cases("JAX"))
+globals().update(families.own("JAX"))
 INPUT_SET_JAX_CASES = families.input_set_cases("JAX")
 
 ALL_BENCHMARKS = utils.collect(globals(), BenchmarkCase)

@@ -12,6 +12,6 @@ VIT_CLASSIFICATION_JAX = Model(
     exported_model_types=exports.from_jax("fp32", tflite=["fp32"]),
 )
 
-globals().update(families.own_models("JAX"))
+globals().update(families.own("JAX"))
 
 ALL_MODELS = utils.collect(globals(), Model)

@@ -8,7 +8,7 @@ EXAMPLE_FP32_PT_CASES = utils.build_batch_benchmark_cases(
     models.EXAMPLE_FP32_PT_BATCHES, verify_parameters={"absolute_tolerance": 0.1}
 )
 
-globals().update(families.own_cases("PT"))
+globals().update(families.own("PT"))
 INPUT_SET_PT_CASES = families.input_set_cases("PT")
 
 ALL_BENCHMARKS = utils.collect(globals(), BenchmarkCase)

@@ -27,6 +27,6 @@ EXAMPLE_FP32_PT_BATCHES = utils.build_batch_models(
     batch_sizes=[1, 16, 32],
 )
 
-globals().update(families.own_models("PT"))
+globals().update(families.own("PT"))
 
 ALL_MODELS = utils.collect(globals(), Model)

@@ -3,6 +3,6 @@
 from openxla.benchmark.comparative_suite import families, utils
 from openxla.benchmark.def_types import BenchmarkCase
 
-globals().update(families.own_cases("TF"))
+globals().update(families.own("TF"))
 
 ALL_BENCHMARKS = utils.collect(globals(), BenchmarkCase)

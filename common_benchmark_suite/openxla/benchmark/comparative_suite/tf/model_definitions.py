@@ -3,6 +3,6 @@
 from openxla.benchmark.comparative_suite import families, utils
 from openxla.benchmark.def_types import Model
 
-globals().update(families.own_models("TF"))
+globals().update(families.own("TF"))
 
 ALL_MODELS = utils.collect(globals(), Model)

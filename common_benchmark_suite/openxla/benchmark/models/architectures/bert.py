@@ -54,6 +54,7 @@ class Bert(TextArchitecture):
 
     standard = {"model_name": "bert-large-uncased", "seq_len": 384}
     example = {"model_name": "bert-tiny", "seq_len": 32}
+    token_inputs = 2
     module_names = (
         (r"^embeddings\.word_embeddings\b", "words"),
         (r"^embeddings\.position_embeddings\b", "positions"),
@@ -88,10 +89,6 @@ class Bert(TextArchitecture):
             yield from layers.linear(f"{layer}.output.dense", intermediate, hidden)
             yield from layers.norm(f"{layer}.output.LayerNorm", hidden)
         yield from layers.linear("pooler.dense", hidden, hidden)
-
-    def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
-        """Token ids and attention mask, both i32[batch, seq]."""
-        return (self.token_spec(parameters),) * 2
 
     def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """The last hidden state, [batch, seq, hidden]."""

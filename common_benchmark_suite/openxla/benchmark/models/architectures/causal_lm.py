@@ -21,10 +21,6 @@ class CausalLM(TextArchitecture):
     `generation.GenerationModel` generates: tokens and their logits.
     """
 
-    def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
-        """Token ids, i32[batch, seq]."""
-        return (self.token_spec(parameters),)
-
     def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """The logits of each token, or the generated tokens and their logits."""
         shape = self.token_spec(parameters).shape

@@ -83,10 +83,6 @@ class SdClip(TextArchitecture):
             yield from layers.linear(f"{layer}.mlp.fc2", intermediate, hidden, gain=last)
         yield from layers.norm("final_layer_norm", hidden)
 
-    def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
-        """Token ids, i32[batch, seq]."""
-        return (self.token_spec(parameters),)
-
     def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """The last hidden state after its norm, [batch, seq, hidden]."""
         shape = self.token_spec(parameters).shape

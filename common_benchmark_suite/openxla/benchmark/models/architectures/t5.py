@@ -78,6 +78,7 @@ class T5(TextArchitecture):
     defaults = {"seq_len": 512}
     standard = {"model_name": "t5-large"}
     example = {"model_name": "t5-tiny", "seq_len": 32}
+    token_inputs = 2
     module_names = (
         (r"^shared\b", "words"),
         (r"\bblock\.0\.layer\.0\.SelfAttention\.relative_attention_bias\.weight$", "biases"),
@@ -116,10 +117,6 @@ class T5(TextArchitecture):
         # The table is also the head, so the token that was read would have by far the largest logit
         # after itself, and be generated for ever: factors of either sign take that away.
         yield _norm("decoder.final_layer_norm", hidden, mean=0.0, stddev=1.0)
-
-    def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
-        """Tokens of encoder and decoder, both i32[batch, seq]."""
-        return (self.token_spec(parameters),) * 2
 
     def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """The last hidden state of the decoder, [batch, seq, d_model]."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from openxla.benchmark import testdata
 from openxla.benchmark.def_types import DefinitionError, Parameters, TensorSpec
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 class TextArchitecture(Architecture):
     """Networks whose default input is the bundled text, cut into windows of `seq_len` tokens."""
+
+    # How many inputs there are: ids, and a mask or another text's ids.
+    token_inputs: ClassVar[int] = 1
 
     def longest(self, config: Mapping[str, Any]) -> int | None:
         """Returns how many tokens the positions are enough for; None if for any number."""
@@ -35,6 +38,10 @@ class TextArchitecture(Architecture):
             counted = "'seq_len' is" if new is None else "'seq_len' and 'max_new_tokens' are"
             raise DefinitionError(f"{counted} {seq_len + (new or 0)}, more than {longest}")
         return TensorSpec(shape=(integer(parameters, "batch_size"), seq_len), dtype="i32")
+
+    def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
+        """Token ids, i32[batch, seq], and what else has their shape."""
+        return (self.token_spec(parameters),) * self.token_inputs
 
     def new_tokens(self, parameters: Parameters) -> int | None:
         """Returns how many tokens the model generates; None if it only scores its input.

@@ -1,12 +1,14 @@
 """The loop of greedy generation in PyTorch, and the cache that its steps write into."""
 
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import torch
 
 from openxla.benchmark.models.generation import GenerationModel
-from openxla.benchmark.models.pt.loops import not_unrolled
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 # Keys and values of each layer, [batch, heads, length, head_size].
 KeysValues = list[tuple[torch.Tensor, torch.Tensor]]
 
@@ -33,6 +35,24 @@ class OneTokenCache:
         all_keys.index_copy_(2, self.position, keys)
         all_values.index_copy_(2, self.position, values)
         return all_keys, all_values
+
+
+def not_unrolled(function: Function) -> Function:
+    """Decorates a loop that calls the same parts of a model again and again.
+
+    `torch.compile` would unroll hundreds of steps into one program. So it skips this frame,
+    compiles the functions that are called in it, and runs these again and again. An exporter needs
+    all of it in one program, and refuses a function that is to be skipped: it gets the loop as it
+    is.
+    """
+    skipped = torch.compiler.disable(function, recursive=False)
+
+    @functools.wraps(function)
+    def run(*arguments: Any, **options: Any) -> Any:
+        chosen = function if torch.compiler.is_exporting() else skipped
+        return chosen(*arguments, **options)
+
+    return cast("Function", run)
 
 
 class GreedyModel(GenerationModel):

@@ -1,7 +1,6 @@
 """Llama in PyTorch: transformers' `LlamaForCausalLM` on the shared checkpoint."""
 
-from collections.abc import Mapping
-from typing import Any
+import functools
 
 import transformers
 
@@ -9,13 +8,10 @@ from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import llama
 from openxla.benchmark.models.pt import causal_lm
 
-
-def _follow_float64(decoder: Any, config: Mapping[str, Any]) -> None:
-    causal_lm.replace_float32_parts(decoder, config, around_one=False)
-
-
 create_model = causal_lm.creator(
-    llama.ARCHITECTURE, transformers.LlamaForCausalLM, adapt=_follow_float64
+    llama.ARCHITECTURE,
+    transformers.LlamaForCausalLM,
+    adapt=functools.partial(causal_lm.replace_float32_parts, around_one=False),
 )
 
 
