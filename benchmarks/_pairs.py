@@ -20,8 +20,8 @@ from comparative_benchmark.runs.race import Race
 from comparative_benchmark.runs.recording import to_result
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import Trial
+from comparative_benchmark.stats.analysis import Verdict
 from comparative_benchmark.stats.sampling_rule import FixedCounts, SamplingRule
-from comparative_benchmark.stats.statistics import Verdict
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 
 RACED = "raced"

@@ -1,175 +1,372 @@
-"""How often methods of comparison are wrong, on simulated noise whose truth is known.
+"""How often verdicts are wrong, on simulated noise whose truth is known.
 
-For each kind of noise, pairs of two programs that are the same (A/A), or of which one is slower by
-3 % or 5 %, are judged by
+Pairs of two programs that are equal, or of which one is slower by 3 %, are raced, stopped and
+judged by the code of `cbs run`: pilot, `why_enough` after every process, at most 10 processes. A
+verdict counts if it is faster or slower; of a slow-down only `slower` is right.
 
-  raced       our verdict: K fresh processes of each, interleaved in rounds, `ratio_interval`
-  two files   our verdict on K processes of A, then K of B: `unpaired_ratio_interval`
-  whole > 1%  as raced, but a 95 % interval that must lie wholly beyond 1 %: the other rule in use
-  mean        one process of A, then one of B, as many iterations: Welch's t test of all samples,
-              p < 0.05 and means more than 1 % apart
-  median      the same, and medians more than 1 % apart
+  now          the rule as it is: `stop_reasons`, `paired_ratio`
+  former       the rule until November 2026: a 98 % bootstrap that made no allowance for stopping
+  two groups   the race of `now`, judged as if its processes were not paired: `unpaired_ratio`
+  whole > 1%   the race of `now`, by a 95 % interval that must lie wholly beyond 1 %
+  mean, median one process of each, one after the other, 200 iterations: Welch's t test of all
+               samples, p < 0.05 and means or medians more than 1 % apart
 
-A verdict counts if it is faster or slower; of a slow-down only the right one. First the coverage of
-the intervals, by the truth they should hold. All noise is in the logarithm of the latency.
+What the simulation leaves out: budgets of time (but for one table), rounds beyond the fewest, and
+samples within a block. Shares have their exact 95 % interval.
 
-    python benchmarks/aa_simulation.py [--pairs 200] [--processes 8] [--seed 1] [--quick]
+    python benchmarks/aa_simulation.py [--pairs 100000] [--seed 1] [--quick]
 """
 
 import argparse
 import math
+from collections.abc import Iterator, Sequence
+from functools import partial
 
+import attrs
 import numpy as np
-from _timing import print_table
-from _usual_methods import t_test
-from numpy.typing import NDArray
+from _binomial import share_interval
+from _former_rule import former_ratio, former_stop
+from _simulated_noise import BLOCK_SD, COMPILED, KINDS, PROCESSES, ROUNDS, Array, Noise, normal
+from _simulated_races import (
+    Judged,
+    Medians,
+    alone,
+    latencies_covered,
+    medians_of,
+    paired,
+    stopped_after,
+    unpaired,
+    why_enough_rule,
+)
+from _timing import print_goal, print_table
+from _usual_methods import USUAL_METHODS, t_test
 
-from comparative_benchmark.stats.statistics import (
-    Interval,
+from comparative_benchmark.stats.analysis import (
+    SHARE_OF_ERROR,
+    LogRatio,
     Verdict,
-    latency_interval,
-    ratio_interval,
-    unpaired_ratio_interval,
+    decisive,
+    mean_ratio,
     verdict,
 )
+from comparative_benchmark.stats.planning import decidable_effect
+from comparative_benchmark.stats.sampling_rule import SamplingRule
 
-Array = NDArray[np.float64]
+PROCESS_SDS = (0.007, 0.012, 0.02, 0.03)
+SLOWER = math.log1p(0.03)
+FALSE_GOAL, COVERAGE_GOAL, RED_GOAL = 0.02, 0.975, 0.05
+RULE = SamplingRule()
+# Workloads of a suite, and the competitors of each beside the baseline: 50 comparisons.
+CASES, COMPETITORS = 10, 5
+_CHUNK, _SUITES = 10_000, 200
+_USUAL_PAIRS = 2000
 
-ROUNDS, ITERATIONS = 20, 10
-EFFECTS = (0.0, 0.03, 0.05)
-# Process to process, as measured for one stack on 2 vCPUs (sd of a ratio 1.7 %).
-PROCESS_SD = 0.012
+Groups = list[list[LogRatio]]
 
 
-def noise(kind: str, processes: int, random: np.random.Generator, *, fresh: bool = True) -> Array:
-    """Returns log latencies [side, process, round, iteration], in the order they were taken.
+@attrs.define
+class Counted:
+    """How many pairs came out so, of how many."""
 
-    Sides are interleaved by round: what the machine does in a round happens to both. Unless
-    processes are `fresh`, a side has one that goes on.
+    pairs: int = 0
+    false: int = 0
+    covered: int = 0
+    found: int = 0
+    processes: int = 0
+    latencies: int = 0
+    slower_covered: int = 0
+
+    def add(self, equal: Judged, slower: Judged) -> None:
+        """Counts pairs of equals, and the same pairs with one side slower by 3 %."""
+        self.pairs += len(equal.estimates)
+        self.false += equal.decided()
+        self.covered += equal.covers()
+        self.found += slower.slower()
+        self.slower_covered += slower.covers(SLOWER)
+        self.processes += int(equal.processes.sum())
+
+    @property
+    def worst_coverage(self) -> int:
+        """The smaller count of intervals that hold the truth, of equals and of slow-downs."""
+        return min(self.covered, self.slower_covered)
+
+
+def share(count: int, total: int) -> str:
+    """Returns e.g. `1.93% [1.85, 2.02]`."""
+    low, high = share_interval(count, total)
+    return f"{count / total:.2%} [{100 * low:.2f}, {100 * high:.2f}]"
+
+
+def chunks(noise: Noise, pairs: int, seed: int) -> Iterator[Medians]:
+    """Yields the medians of so many pairs of equals, some at a time."""
+    random = np.random.default_rng(seed)
+    for start in range(0, pairs, _CHUNK):
+        yield medians_of(noise.sides(random, min(_CHUNK, pairs - start)))
+
+
+def slowed(found: Medians) -> Medians:
+    """Returns the same with a candidate that is slower by 3 %."""
+    return attrs.evolve(found, candidate=found.candidate + SLOWER, ratios=found.ratios + SLOWER)
+
+
+def raced(noise: Noise, pairs: int, seed: int, rule: SamplingRule = RULE) -> dict[str, Counted]:
+    """Returns what the rule makes of pairs, and what others make of the same races."""
+    counted = {name: Counted() for name in ("now", "two groups", "whole > 1%")}
+    stop = why_enough_rule(rule)
+    for equal in chunks(noise, pairs, seed):
+        both = (equal, slowed(equal))
+        fewest, most = rule.min_processes, rule.max_processes
+        counts = [stopped_after(one, stop, fewest=fewest, most=most) for one in both]
+        races = list(zip(both, counts, strict=True))
+        counted["now"].add(*(paired(*race) for race in races))
+        counted["now"].latencies += latencies_covered(equal, counts[0])
+        counted["two groups"].add(*(unpaired(one, k, k) for one, k in races))
+        # Plain Student's t at 95 %; the interval must lie beyond 1 %, not the estimate.
+        at_95 = [paired(*race, level=1 - 0.05 / SHARE_OF_ERROR) for race in races]
+        beyond = [attrs.evolve(j, widths=j.widths + math.log1p(0.01)) for j in at_95]
+        counted["whole > 1%"].add(*beyond)
+    return counted
+
+
+def raced_formerly(noise: Noise, pairs: int, seed: int) -> Counted:
+    """Returns what the former rule makes of pairs."""
+    counted = Counted()
+    for equal in chunks(noise, pairs, seed):
+        races = []
+        for one in (equal, slowed(equal)):
+            counts = stopped_after(one, partial(former_stop, rule=RULE), fewest=3, most=PROCESSES)
+            races.append(former_ratio(one, counts))
+        counted.add(*races)
+    return counted
+
+
+def in_two_files(noise: Noise, moved_sd: float, pairs: int, seed: int) -> Counted:
+    """Returns the verdicts on two runs of one competitor each, compared afterwards.
+
+    Args:
+      noise: within each of the runs.
+      moved_sd: of what the machine does between the runs.
+      pairs: how many.
+      seed: of the noise.
     """
-    shape = (2, processes, ROUNDS, ITERATIONS)
-    of_process = (2, processes if fresh else 1, 1, 1)
-    logs = 0.01 * random.standard_normal(shape)
-    logs += PROCESS_SD * random.standard_normal(of_process)
-    if kind == "drift":
-        logs += machine(random, processes * ROUNDS, 0.01).reshape(1, processes, ROUNDS, 1)
-    elif kind == "spikes":
-        logs += (random.random(shape) < 0.05) * random.exponential(0.5, shape)
-        busy = random.random((2, processes, ROUNDS, 1)) < 0.2
-        logs += busy * 0.2
-    elif kind == "bimodal":
-        logs += 0.03 * (random.random(of_process) < 0.5)
-    elif kind == "AR(1)":
-        logs += correlated(random, shape)
-    return logs
+    counted = Counted()
+    random = np.random.default_rng(seed + 1)
+    for still in chunks(noise, pairs, seed):
+        moved = moved_sd * random.standard_normal((len(still.ratios), 1))
+        equal = attrs.evolve(still, candidate=still.candidate + moved)
+        races = []
+        for one in (equal, slowed(equal)):
+            sides = (one, attrs.evolve(one, candidate=one.baseline))
+            counts = [stopped_after(s, alone(RULE), fewest=3, most=PROCESSES) for s in sides]
+            races.append(unpaired(one, counts[0], counts[1]))
+        counted.add(*races)
+    return counted
 
 
-def machine(random: np.random.Generator, steps: int, size: float) -> Array:
-    """Returns a random walk: clocks, heat, neighbours."""
-    walk: Array = np.cumsum(size * random.standard_normal(steps))
-    return walk
+def by_process_sd(pairs: int, seed: int) -> tuple[bool, bool]:
+    """Prints former rule and rule by noise; returns whether verdicts and intervals are right."""
+    rows, false_met, covered_met = [], True, True
+    for number, sd in enumerate(PROCESS_SDS):
+        noise = Noise(process_sd=sd)
+        now = raced(noise, pairs, seed + number)["now"]
+        former = raced_formerly(noise, pairs // 5, seed + number)
+        for name, found in (("former", former), ("now", now)):
+            rows.append(
+                [
+                    f"{sd:.1%}, {name}",
+                    str(found.pairs),
+                    share(found.false, found.pairs),
+                    share(found.worst_coverage, found.pairs),
+                    f"{found.found / found.pairs:.1%}",
+                    f"{found.processes / found.pairs:.2f}",
+                    f"{found.latencies / found.pairs:.1%}" if found.latencies else "-",
+                ]
+            )
+        false_met &= now.false / now.pairs <= FALSE_GOAL
+        covered_met &= now.worst_coverage / now.pairs >= COVERAGE_GOAL
+    header = ["process sd", "pairs", "false verdicts", "98 % interval holds"]
+    print_table([*header, "3 % found", "processes", "95 % latency"], rows)
+    return false_met, covered_met
 
 
-def correlated(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Returns AR(1) noise of coefficient 0.95 and sd 2 % along all iterations of a process."""
-    flat = random.standard_normal((*shape[:2], shape[2] * shape[3]))
-    flat[..., 1:] *= math.sqrt(1 - 0.95**2)
-    for index in range(1, flat.shape[-1]):
-        flat[..., index] += 0.95 * flat[..., index - 1]
-    series: Array = 0.02 * flat.reshape(shape)
-    return series
-
-
-def one_after_the_other(
-    kind: str, processes: int, random: np.random.Generator, *, fresh: bool = True
-) -> Array:
-    """Returns the same noise where A was taken as a whole before B: the machine has moved on."""
-    logs = noise("quiet" if kind == "drift" else kind, processes, random, fresh=fresh)
-    if kind == "drift":
-        walk = machine(random, 2 * processes * ROUNDS, 0.01)
-        logs += walk.reshape(2, processes, ROUNDS, 1)
-    return logs
-
-
-def raced(logs: Array, level: float, seed: int) -> Interval:
-    medians = np.median(np.exp(logs), axis=3)
-    return ratio_interval(np.moveaxis(medians, 0, -1).tolist(), seed=seed, level=level)
-
-
-def whole(interval: Interval) -> Verdict:
-    if interval.low > 1.01:
-        return Verdict.SLOWER
-    return Verdict.FASTER if interval.high < 1 / 1.01 else Verdict.UNCLEAR
-
-
-def judge(kind: str, effect: float, processes: int, seed: int) -> dict[str, Verdict]:
-    """Returns each method's verdict on one pair."""
-    random = np.random.default_rng(seed)
-    slower = np.zeros((2, 1, 1, 1))
-    slower[0] = math.log1p(effect)
-    logs = noise(kind, processes, random) + slower
-    apart = np.exp(one_after_the_other(kind, processes, random) + slower)
-    files = apart.reshape(2, processes, -1)
-    # One process a side, with as many iterations as all of ours.
-    long = one_after_the_other(kind, processes, random, fresh=False) + slower
-    candidate, baseline = np.exp(long).reshape(2, -1)
-    return {
-        "raced": verdict(raced(logs, 0.98, seed))[0],
-        "two files": verdict(unpaired_ratio_interval(*files, seed=seed))[0],
-        "whole > 1%": whole(raced(logs, 0.95, seed)),
-        "mean": t_test(candidate, baseline, np.mean),
-        "median": t_test(candidate, baseline, np.median),
-    }
-
-
-def coverage(processes: int, experiments: int, seed: int) -> list[str]:
-    """Returns shares of intervals that hold the truth: of a latency, and of a ratio."""
-    random = np.random.default_rng(seed)
-    held = [0, 0, 0]
-    for number in range(experiments):
-        outer = PROCESS_SD * random.standard_normal((2, processes, 1))
-        samples = np.exp(outer + 0.01 * random.standard_normal((2, processes, 20)))
-        one = latency_interval(samples[0], seed=number)
-        pairs = np.moveaxis(samples, 0, -1).tolist()
-        two = ratio_interval(pairs, seed=number, level=0.95)
-        three = ratio_interval(pairs, seed=number)
-        truth = math.exp(PROCESS_SD**2 / 2)
-        held[0] += one.low <= truth <= one.high
-        held[1] += two.low <= 1 <= two.high
-        held[2] += three.low <= 1 <= three.high
-    return [f"{count / experiments:.1%}" for count in held]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pairs", type=int, default=200)
-    parser.add_argument("--processes", type=int, default=8)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="40 pairs, 200 experiments")
-    arguments = parser.parse_args()
-    pairs = 40 if arguments.quick else arguments.pairs
-    experiments = 200 if arguments.quick else 2000
-    error = math.sqrt(0.95 * 0.05 / experiments)
-    print(f"Coverage, {experiments} experiments each, Monte-Carlo standard error {error:.1%}\n")
-    print_table(
-        ["processes", "latency 95 %", "ratio 95 %", "ratio 98 %"],
-        [[str(k), *coverage(k, experiments, arguments.seed)] for k in (3, 4, 6, 10)],
-    )
-    print(
-        f"\n{pairs} pairs each, {arguments.processes} processes of {ROUNDS} rounds of {ITERATIONS}"
-        f" iterations, process sd {PROCESS_SD:.1%}: share of verdicts (false ones for 0 %)\n"
-    )
+def by_kind(pairs: int, seed: int) -> None:
+    """Prints false verdicts and power under noise that is not independent, and by other methods."""
     rows = []
-    for kind in ("quiet", "drift", "spikes", "bimodal", "AR(1)"):
-        for effect in EFFECTS:
-            found = [
-                judge(kind, effect, arguments.processes, arguments.seed + 7919 * number)
-                for number in range(pairs)
+    for kind, noise in KINDS.items():
+        found = raced(noise, pairs, seed)
+        now = found["now"]
+        cells = [f"{item.false / pairs:.2%} {item.found / pairs:.0%}" for item in found.values()]
+        usual = usual_verdicts(noise, min(pairs, _USUAL_PAIRS), seed)
+        rows.append(
+            [
+                kind,
+                share(now.false, pairs),
+                f"{now.worst_coverage / pairs:.1%}",
+                f"{now.processes / pairs:.1f}",
+                *cells,
+                *usual,
             ]
-            wanted = (Verdict.SLOWER,) if effect else (Verdict.SLOWER, Verdict.FASTER)
-            shares = [sum(item[name] in wanted for item in found) / pairs for name in found[0]]
-            rows.append([f"{kind}, {effect:.0%} slower", *(f"{share:.1%}" for share in shares)])
-    print_table(["noise", *found[0]], rows)
+        )
+    header = ["noise", "false verdicts, now", "98 % holds", "processes"]
+    print_table([*header, *found, *USUAL_METHODS], rows)
+
+
+def usual_verdicts(noise: Noise, pairs: int, seed: int) -> list[str]:
+    """Returns false verdicts and slow-downs found by each usual method.
+
+    One process of each side, whose rounds go on for as many blocks as a race has.
+    """
+    random = np.random.default_rng(seed)
+    long = (2, pairs, 1, PROCESSES * ROUNDS)
+    logs: Array = BLOCK_SD * random.standard_normal(long)
+    make = noise.process or normal
+    logs += (noise.process_sd * make(random, long[:3]))[..., None]
+    if noise.rounds is not None:
+        # The sides one after the other: each has its own stretch of time.
+        logs += np.concatenate([noise.rounds(random, (1, *long[1:]))[:1] for _ in range(2)])
+    cells = []
+    for middle in USUAL_METHODS.values():
+        found = [
+            [t_test(np.exp(a + shift).ravel(), np.exp(b).ravel(), middle) for a, b in zip(*logs)]
+            for shift in (0.0, SLOWER)
+        ]
+        false = sum(item in (Verdict.SLOWER, Verdict.FASTER) for item in found[0])
+        cells.append(f"{false / pairs:.0%} {found[1].count(Verdict.SLOWER) / pairs:.0%}")
+    return cells
+
+
+def where_it_fails(pairs: int, seed: int) -> None:
+    """Prints what no statistics of one race can see, and races that are cut short."""
+    rows = []
+    cut = {
+        f"time for {count} processes": (Noise(), attrs.evolve(RULE, max_processes=count))
+        for count in (3, 5)
+    }
+    cut |= {
+        f"two tight speeds, time for {count}": (
+            KINDS["two speeds, tight"],
+            attrs.evolve(RULE, max_processes=count),
+        )
+        for count in (3, 5)
+    }
+    compiled = {name: (noise, RULE) for name, noise in COMPILED.items()}
+    for name, (noise, rule) in {**cut, **compiled}.items():
+        rows.append(cells(name, raced(noise, pairs, seed, rule)["now"]))
+    for moved in (0.0, 0.01, 0.02):
+        name = f"two files, machine moves by {moved:.0%}"
+        rows.append(cells(name, in_two_files(Noise(), moved, pairs, seed)))
+    print_table(["race", "false verdicts", "98 % holds", "3 % found", "processes"], rows)
+
+
+def cells(name: str, found: Counted) -> list[str]:
+    return [
+        name,
+        share(found.false, found.pairs),
+        f"{found.worst_coverage / found.pairs:.1%}",
+        f"{found.found / found.pairs:.1%}",
+        f"{found.processes / found.pairs:.1f}",
+    ]
+
+
+def suites_of(noise: Noise, suites: int, seed: int) -> Iterator[tuple[Groups, bool]]:
+    """Yields the ratios of suites of equals by case, and whether any verdict of each is `slower`.
+
+    The competitors of a case share the processes of its baseline.
+    """
+    random = np.random.default_rng(seed)
+    stop = why_enough_rule(RULE)
+    for start in range(0, suites, _SUITES):
+        shape = (min(_SUITES, suites - start), CASES, COMPETITORS)
+        baseline = np.repeat(noise.sides(random, shape[0] * CASES)[1], COMPETITORS, axis=0)
+        candidate = noise.sides(random, len(baseline))[0]
+        found = medians_of((candidate, baseline))
+        counts = stopped_after(found, stop, fewest=RULE.min_processes, most=RULE.max_processes)
+        slower = paired(found, counts).is_slower().reshape(shape[0], -1).any(axis=1)
+        ratios = [paired_ratio_of(*race) for race in zip(found.ratios, counts, strict=True)]
+        for number, is_slower in enumerate(slower.tolist()):
+            first = number * CASES * COMPETITORS
+            cases = range(first, first + CASES * COMPETITORS, COMPETITORS)
+            yield [ratios[case : case + COMPETITORS] for case in cases], is_slower
+
+
+def paired_ratio_of(ratios: Array, count: int) -> LogRatio:
+    """Returns what `paired_ratio` makes of so many replicates whose medians are known."""
+    used = ratios[:count]
+    terms = (used - used.mean()) / math.sqrt(count * (count - 1))
+    return LogRatio(estimate=float(used.mean()), shared=tuple(terms.tolist()), processes=count)
+
+
+def many_comparisons(suites: int, seed: int) -> tuple[bool, bool]:
+    """Prints how often suites of equals are red, and how often geomean intervals are right."""
+    rows, worst_red, worst_held = [], 0.0, 1.0
+    for sd in sorted((*PROCESS_SDS, 0.025)):
+        any_slower = red = held = case_held = 0
+        for groups, is_slower in suites_of(Noise(process_sd=sd), suites, seed):
+            any_slower += is_slower
+            red += is_slower and is_red([ratio for group in groups for ratio in group])
+            of_all, of_case = mean_ratio(groups), mean_ratio(groups[:1])
+            held += of_all.low <= 1 <= of_all.high
+            case_held += of_case.low <= 1 <= of_case.high
+        worst_red = max(worst_red, red / suites)
+        worst_held = min(worst_held, held / suites, case_held / suites)
+        shares = [share(count, suites) for count in (any_slower, red, held, case_held)]
+        rows.append([f"{sd:.1%}", *shares])
+    header = ["process sd", "any slower", "exit code 2", "geomean of 50", "geomean of a case"]
+    print_table(header, rows)
+    return worst_red <= RED_GOAL, worst_held >= COVERAGE_GOAL
+
+
+def is_red(ratios: Sequence[LogRatio]) -> bool:
+    """Tells whether any of the ratios of a suite is a regression."""
+    slower = [verdict(ratio.interval())[0] is Verdict.SLOWER for ratio in ratios]
+    return any(map(all, zip(slower, decisive(ratios, Verdict.SLOWER), strict=True)))
+
+
+def outlooks(pairs: int, seed: int) -> None:
+    """Prints the effect that planning says a race decides, and how often races found it."""
+    rows = []
+    for sd in PROCESS_SDS:
+        row = [f"{sd:.1%}"]
+        for count in (3, 5, 10):
+            noise = Noise(process_sd=sd)
+            # Of a ratio's replicate: both sides, and the medians over their rounds.
+            variance = 2 * sd**2 + math.pi / 2 * 2 * BLOCK_SD**2 / ROUNDS
+            effect = decidable_effect(math.sqrt(variance), count)
+            found = total = 0
+            for equal in chunks(noise, pairs, seed):
+                judged = paired(equal, np.full(len(equal.ratios), count))
+                shifted = attrs.evolve(judged, estimates=judged.estimates + math.log1p(effect))
+                found, total = found + shifted.slower(), total + len(equal.ratios)
+            row.append(f"{effect:.1%}: {found / total:.0%}")
+        rows.append(row)
+    print_table(["process sd", "3 processes", "5", "10"], rows)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pairs", type=int, default=100_000)
+    parser.add_argument("--suites", type=int, default=4000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--quick", action="store_true", help="5,000 pairs and 200 suites")
+    chosen = parser.parse_args(arguments)
+    pairs = 5000 if chosen.quick else chosen.pairs
+    suites = 200 if chosen.quick else chosen.suites
+    print("Independent processes; false verdicts of equals\n")
+    false_met, covered_met = by_process_sd(pairs, chosen.seed)
+    fewer = max(pairs // 5, 1000)
+    print(f"\nOther noise, {fewer} pairs; of the methods: false verdicts, and 3 % found\n")
+    by_kind(fewer, chosen.seed)
+    print(f"\nWhat the rule cannot see, {fewer} pairs\n")
+    where_it_fails(fewer, chosen.seed)
+    print(f"\nSuites of {CASES * COMPETITORS} comparisons of equals, {suites} each\n")
+    family_met, mean_met = many_comparisons(suites, chosen.seed)
+    print("\nWhat planning calls decidable, and how often a race of so many processes found it\n")
+    outlooks(fewer, chosen.seed)
+    print()
+    print_goal(f"false verdicts of equals <= {FALSE_GOAL:.0%}", met=false_met)
+    print_goal(f"98 % intervals hold the truth in >= {COVERAGE_GOAL:.1%}", met=covered_met)
+    print_goal(f"exit code 2 for equals in <= {RED_GOAL:.0%} of suites", met=family_met)
+    print_goal(f"geomean intervals hold the truth in >= {COVERAGE_GOAL:.1%}", met=mean_met)
 
 
 if __name__ == "__main__":

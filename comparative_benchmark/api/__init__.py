@@ -14,7 +14,7 @@ from comparative_benchmark.api.results import Comparisons, Results, compare_resu
 from comparative_benchmark.results.codec import ResultsFileError, read_document
 from comparative_benchmark.results.record import Result
 from comparative_benchmark.runs.trial import Trial
-from comparative_benchmark.stats.statistics import NOISE_THRESHOLD
+from comparative_benchmark.stats.analysis import NOISE_THRESHOLD
 from comparative_benchmark.terminal.options import (
     Parser,
     UsageError,

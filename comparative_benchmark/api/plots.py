@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.stats.resampling import SampleError
-from comparative_benchmark.stats.statistics import latency_interval
+from comparative_benchmark.stats.analysis import SampleError, latency_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +24,7 @@ def latencies(cases: Sequence[Case], axes: "Axes | None" = None) -> "Axes":
         error = None
         if len(processes) > 1:
             try:
-                interval = latency_interval(processes, seed=0)
+                interval = latency_interval(processes)
             except SampleError:
                 pass
             else:

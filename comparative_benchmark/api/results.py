@@ -27,8 +27,9 @@ from comparative_benchmark.results.compare import (
     exit_code,
     summarize_comparisons,
 )
+from comparative_benchmark.results.comparison import regressions
 from comparative_benchmark.results.record import Document, Status
-from comparative_benchmark.stats.statistics import NOISE_THRESHOLD, Verdict
+from comparative_benchmark.stats.analysis import NOISE_THRESHOLD, Verdict
 from comparative_benchmark.terminal.compare_views import HEADINGS, summary_line, table_rows
 from comparative_benchmark.terminal.tables import comparison_table, results_table
 
@@ -61,10 +62,9 @@ class Comparisons(Table, Sequence[Comparison]):
 
     @property
     def regressions(self) -> "Comparisons":
-        """What became slower, or gives a wrong output."""
-        return Comparisons(
-            [item for item in self if item.verdict is Verdict.SLOWER or item.fate is Fate.WRONG]
-        )
+        """What gives a wrong output, or became slower beyond chance among all comparisons."""
+        wrong = [item for item in self if item.fate is Fate.WRONG]
+        return Comparisons([*wrong, *regressions(self)])
 
     @property
     def improvements(self) -> "Comparisons":

@@ -15,17 +15,16 @@ from comparative_benchmark.results.compare import compare_to_baseline
 from comparative_benchmark.results.compare_pair import COMPILE_THRESHOLD
 from comparative_benchmark.results.compare_samples import listed, quotient
 from comparative_benchmark.results.records import Record, competitor_of, metrics_of
-from comparative_benchmark.stats.resampling import SampleError
-from comparative_benchmark.stats.statistics import (
+from comparative_benchmark.stats.analysis import (
     MIN_PROCESSES,
     NOISE_THRESHOLD,
     Interval,
+    SampleError,
     Verdict,
-    unpaired_ratio_interval,
+    unpaired_ratio,
     verdict,
 )
 
-_SEED = 20_130_620
 # Peaks of resident memory move by pages, arenas and threads.
 _MEMORY_THRESHOLD = 0.02
 _RUNS = ("ok", "unsteady")
@@ -132,7 +131,7 @@ def _by_memory(name: str, good: Record, candidate: Record, threshold: float) -> 
         for metrics in (after, before)
     ]
     try:
-        interval = unpaired_ratio_interval(_numbers(peaks[0]), _numbers(peaks[1]), seed=_SEED)
+        interval = unpaired_ratio(_numbers(peaks[0]), _numbers(peaks[1])).interval()
     except SampleError as error:
         return CaseAnswer(case=name, answer=Answer.SKIPPED, reason=f"peak memory: {error}")
     outcome, reason = verdict(interval, threshold=threshold)

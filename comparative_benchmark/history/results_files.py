@@ -10,16 +10,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeGuard
 
-import numpy as np
-
 from comparative_benchmark.history.rows import OK, STATUSES, Refusal, Row, RowError, canonical
 from comparative_benchmark.results.compare_samples import mapping, process_samples
 from comparative_benchmark.results.record import SCHEMA_VERSION
 from comparative_benchmark.results.unchanged import program_digest
-from comparative_benchmark.stats.resampling import checked, student_quantile
+from comparative_benchmark.stats.analysis import checked, interval_of_medians, latency_interval
 
 # Of a single process the interval rests on medians of as many batches of consecutive samples.
-_BATCHES = 48
 _Z = 1.959964
 
 
@@ -168,32 +165,20 @@ def _reason(record: Mapping[str, Any]) -> str:
 
 
 def _latency(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the latency of a result, with its 95 % interval; nothing where it has none.
-
-    The estimate is that of `latency_interval`, the mean over processes of the process median, and
-    so is the interval's scale. Its shape is Student's, on logarithms, and not that of a bootstrap:
-    ten thousand of those take a minute. Of one process it is of medians of batches of consecutive
-    samples, and does not hold what differs from process to process.
-    """
+    """Returns the latency of a result, with its 95 % interval; nothing where it has none."""
     if metrics.get("stop_reason") == "compile_only":
         return {}
     processes = _samples(metrics)
-    points = medians = [statistics.median(values) for values in processes]
-    if len(processes) == 1:
-        batches = np.array_split(processes[0], min(_BATCHES, len(processes[0])))
-        points = [float(np.median(batch)) for batch in batches]
-    scale = _deviation([math.log(point) for point in points]) / math.sqrt(len(points))
-    factor = math.exp(student_quantile(0.975, len(points) - 1.0) * scale)
-    estimate = statistics.fmean(medians)
-    interval = {}
-    if math.isfinite(factor) and math.isfinite(estimate * factor):
-        interval = {"latency_low_ms": estimate / factor, "latency_high_ms": estimate * factor}
-    return {"latency_ms": estimate, **interval, "processes": len(processes)}
-
-
-def _deviation(values: Sequence[float]) -> float:
-    mean = math.fsum(values) / len(values)
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+    if len(processes) > 1:
+        found = interval_of_medians([statistics.median(values) for values in processes])
+    else:
+        found = latency_interval(processes)
+    return {
+        "latency_ms": found.estimate,
+        "latency_low_ms": found.low,
+        "latency_high_ms": found.high,
+        "processes": found.processes,
+    }
 
 
 def _samples(metrics: Mapping[str, Any]) -> list[list[float]]:

@@ -15,7 +15,7 @@ from comparative_benchmark.results.compare import (
     summarize_comparisons,
 )
 from comparative_benchmark.results.compare_remarks import Remarks, remarks
-from comparative_benchmark.stats.statistics import NOISE_THRESHOLD, Verdict
+from comparative_benchmark.stats.analysis import NOISE_THRESHOLD, Verdict
 
 
 @attrs.frozen(kw_only=True)

@@ -20,7 +20,7 @@ from comparative_benchmark.results.compare_samples import (
     mapping,
 )
 from comparative_benchmark.results.unchanged import program_digest
-from comparative_benchmark.stats.resampling import SampleError
+from comparative_benchmark.stats.analysis import SampleError
 from comparative_benchmark.worker.phase_names import PHASES
 
 _SIGNIFICANT = 5

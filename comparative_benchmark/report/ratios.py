@@ -17,10 +17,13 @@ from comparative_benchmark.results.compare_samples import (
 )
 from comparative_benchmark.results.comparison import Comparison, Fate
 from comparative_benchmark.results.processes import answers, worth_it
-from comparative_benchmark.stats.resampling import SampleError
-from comparative_benchmark.stats.statistics import NOISE_THRESHOLD, Interval, latency_interval
+from comparative_benchmark.stats.analysis import (
+    NOISE_THRESHOLD,
+    Interval,
+    SampleError,
+    latency_interval,
+)
 
-_SEED = 20_130_620
 # Starting processes takes about as long as judging so many cases.
 _WORTH_PROCESSES = 300
 # What a comparison looks at; the rest need not travel to another process.
@@ -128,7 +131,7 @@ def _against(case: Case, bases: Sequence[Case], baseline: str, threshold: float)
         if case.status != "ok":
             reason = case.why
         return without_ratio(case, fates.get(case.status, Fate.MISSING), reason)
-    return compared(same[0], case, threshold=threshold, seed=_SEED)
+    return compared(same[0], case, threshold=threshold)
 
 
 def samples_of(case: Case) -> list[list[float]]:
@@ -145,6 +148,6 @@ def _interval(case: Case) -> Interval | None:
     if case.status != "ok":
         return None
     try:
-        return latency_interval(samples_of(case), seed=_SEED)
+        return latency_interval(samples_of(case))
     except SampleError:
         return None

@@ -9,7 +9,7 @@ import attrs
 from comparative_benchmark.report.ratios import Judged
 from comparative_benchmark.results.compare_samples import mapping
 from comparative_benchmark.results.comparison import Fate
-from comparative_benchmark.stats.statistics import Interval
+from comparative_benchmark.stats.analysis import Interval
 
 # Who ran less than this share of what the most complete one did would leave too little in common.
 _COVERAGE = 0.5

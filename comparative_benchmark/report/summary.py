@@ -20,7 +20,7 @@ from comparative_benchmark.report.wording import BROKEN
 from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.compare import read_document
 from comparative_benchmark.results.compare_samples import listed
-from comparative_benchmark.stats.statistics import NOISE_THRESHOLD
+from comparative_benchmark.stats.analysis import NOISE_THRESHOLD
 
 
 @attrs.frozen(kw_only=True)

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from comparative_benchmark.report.inputs import Inputs, Result
 from comparative_benchmark.report.ratios import Judged, judge, samples_of
 from comparative_benchmark.results.compare_samples import LATENCY
-from comparative_benchmark.stats.resampling import SampleError
+from comparative_benchmark.stats.analysis import SampleError
 
 # An interval takes milliseconds: with more results than this their points have none.
 _MOST_INTERVALS = 2_000

@@ -25,7 +25,7 @@ from comparative_benchmark.results.noise_floor import FEWEST_FOR_95
 from comparative_benchmark.results.processes import answers, worth_it
 from comparative_benchmark.results.record import Document, Status
 from comparative_benchmark.results.unchanged import same_program, surroundings
-from comparative_benchmark.stats.statistics import NOISE_THRESHOLD, Verdict
+from comparative_benchmark.stats.analysis import NOISE_THRESHOLD, Verdict
 
 __all__ = [
     "Comparison",
@@ -38,7 +38,6 @@ __all__ = [
 ]
 
 DEFAULT_BASELINE = "pt_inductor:eager"
-_SEED = 20_130_620
 # Starting processes takes about as long as comparing so many pairs.
 _WORTH_PROCESSES = 500
 
@@ -48,7 +47,6 @@ def compare_documents(
     candidate: Document,
     *,
     threshold: float = NOISE_THRESHOLD,
-    seed: int = _SEED,
     count_unchanged: bool = False,
 ) -> list[Comparison]:
     """Returns every case of either document, the candidate's against the baseline's.
@@ -62,16 +60,13 @@ def compare_documents(
       baseline: the document to compare with.
       candidate: the document in question.
       threshold: differences of latencies below it are noise.
-      seed: of the bootstrap.
       count_unchanged: let a latency that differs be `faster` or `slower` even where the compiled
         program and the packages are the same, or where programs that are the same differ by as much
         between these files (docs/design/0005-unchanged-programs.md).
     """
     pairs = list(matched(latest(cases_of(baseline)), latest(cases_of(candidate))))
     jobs = {
-        position: (old, new, threshold, seed)
-        for position, (old, new) in enumerate(pairs)
-        if old and new
+        position: (old, new, threshold) for position, (old, new) in enumerate(pairs) if old and new
     }
     count = worth_it(len(jobs), least=_WORTH_PROCESSES)
     items = answers(_compared, list(jobs.values()), processes=count)
@@ -90,9 +85,9 @@ def compare_documents(
     return found
 
 
-def _compared(job: tuple[Case, Case, float, int]) -> Comparison:
-    old, new, threshold, seed = job
-    return compared(old, new, threshold=threshold, seed=seed)
+def _compared(job: tuple[Case, Case, float]) -> Comparison:
+    old, new, threshold = job
+    return compared(old, new, threshold=threshold)
 
 
 def compare_to_baseline(
@@ -100,7 +95,6 @@ def compare_to_baseline(
     baseline: str = DEFAULT_BASELINE,
     *,
     threshold: float = NOISE_THRESHOLD,
-    seed: int = _SEED,
 ) -> list[Comparison]:
     """Returns each competitor of a workload against the baseline competitor of that workload.
 
@@ -124,7 +118,7 @@ def compare_to_baseline(
                 reason = f"no result of {baseline}" if not same else f"several {baseline} results"
                 found.append(without_ratio(case, Fate.MISSING, reason))
             else:
-                found.append(compared(same[0], case, threshold=threshold, seed=seed))
+                found.append(compared(same[0], case, threshold=threshold))
     return found
 
 

@@ -1,9 +1,6 @@
 """One case of two results: their ratio and its verdict, or the reason why there is none."""
 
-from functools import lru_cache
 from typing import Any
-
-import numpy as np
 
 from comparative_benchmark.results.case import COLD_COMPILE, Case
 from comparative_benchmark.results.compare_samples import (
@@ -16,14 +13,14 @@ from comparative_benchmark.results.compare_samples import (
 )
 from comparative_benchmark.results.comparison import Comparison, Fate
 from comparative_benchmark.results.record import Metrics, Status
-from comparative_benchmark.stats.resampling import SampleError
-from comparative_benchmark.stats.statistics import (
+from comparative_benchmark.stats.analysis import (
     Interval,
+    LogRatio,
+    SampleError,
     Verdict,
     latency_interval,
-    mann_whitney_p,
-    ratio_interval,
-    unpaired_ratio_interval,
+    paired_ratio,
+    unpaired_ratio,
     verdict,
 )
 
@@ -32,7 +29,7 @@ from comparative_benchmark.stats.statistics import (
 COMPILE_THRESHOLD = 0.05
 
 
-def compared(old: Case, new: Case, *, threshold: float, seed: int) -> Comparison:
+def compared(old: Case, new: Case, *, threshold: float) -> Comparison:
     """Returns the comparison of a case with its baseline; never raises for what they hold.
 
     Args:
@@ -40,7 +37,6 @@ def compared(old: Case, new: Case, *, threshold: float, seed: int) -> Comparison
       new: the candidate.
       threshold: below which a difference of latencies is noise; of compile times it is
         `COMPILE_THRESHOLD`, unless this one is larger.
-      seed: of the bootstrap.
     """
     if new.status is Status.WRONG_OUTPUT:
         return without_ratio(new, Fate.WRONG, new.why)
@@ -60,22 +56,22 @@ def compared(old: Case, new: Case, *, threshold: float, seed: int) -> Comparison
         try:
             read = compile_samples if compiling else process_samples
             samples[side] = read(case.metrics)
-            intervals[side] = _interval(tuple(map(tuple, samples[side])), seed)
+            intervals[side] = latency_interval(samples[side])
         except SampleError as error:
             of = "cold compile times: " if compiling else ""
             return without_ratio(new, Fate.INCOMPARABLE, f"{side}: {of}{error}")
     before, after = samples["baseline"], samples["candidate"]
     try:
-        ratio, paired = _ratio(old, new, before, after, seed=seed)
+        log_ratio, paired = _ratio(old, new, before, after)
     except SampleError as error:
         return without_ratio(new, Fate.INCOMPARABLE, str(error))
     # Latencies that a float can hold may have a ratio that it cannot.
+    ratio = log_ratio.interval()
     outcome, reason = verdict(
         ratio, threshold=max(threshold, COMPILE_THRESHOLD) if compiling else threshold
     )
     if outcome is Verdict.INCOMPARABLE:
         return without_ratio(new, Fate.INCOMPARABLE, reason)
-    medians = [[float(np.median(process)) for process in side] for side in (after, before)]
     return Comparison(
         **_identity(new),
         fate=Fate.COMPARED,
@@ -84,8 +80,10 @@ def compared(old: Case, new: Case, *, threshold: float, seed: int) -> Comparison
         baseline_ms=intervals["baseline"],
         candidate_ms=intervals["candidate"],
         ratio=ratio,
+        log_ratio=log_ratio,
+        base=old.key,
         paired=paired,
-        p_value=mann_whitney_p(*medians),
+        p_value=log_ratio.p_value,
         # A compile-only result has a better figure than the quotient of two single times.
         compile_ratio=None
         if compiling
@@ -106,12 +104,6 @@ def without_ratio(case: Case | None, fate: Fate, reason: str) -> Comparison:
     return Comparison(**identity, fate=fate, verdict=Verdict.INCOMPARABLE, reason=reason)
 
 
-# A baseline is compared with many candidates in turn, and each interval is a bootstrap.
-@lru_cache(maxsize=64)
-def _interval(samples: tuple[tuple[float, ...], ...], seed: int) -> Interval:
-    return latency_interval(samples, seed=seed)
-
-
 _IDENTITY = ("workload", "label", "competitor", "framework", "device", "quantity")
 
 
@@ -120,15 +112,15 @@ def _identity(case: Case) -> dict[str, Any]:
 
 
 def _ratio(
-    old: Case, new: Case, before: list[list[float]], after: list[list[float]], *, seed: int
-) -> tuple[Interval, bool]:
+    old: Case, new: Case, before: list[list[float]], after: list[list[float]]
+) -> tuple[LogRatio, bool]:
     """Returns the ratio, and whether it is of paired rounds."""
     rounds = None
     if new.quantity != COLD_COMPILE:
         rounds = paired_rounds(old.metrics, new.metrics)
     if rounds:
-        return ratio_interval(rounds, seed=seed), True
-    return unpaired_ratio_interval(after, before, seed=seed), False
+        return paired_ratio(rounds), True
+    return unpaired_ratio(after, before), False
 
 
 def _differences(old: Case, new: Case) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, TypeGuard
 
 from comparative_benchmark.results.record import Block, Metrics
-from comparative_benchmark.stats.resampling import SampleError
+from comparative_benchmark.stats.analysis import SampleError
 
 
 def process_samples(metrics: Metrics) -> list[list[float]]:
@@ -30,7 +30,7 @@ def compile_samples(metrics: Metrics) -> list[list[float]]:
     if not times:
         raise SampleError("no samples")
     if None in times:
-        raise SampleError("a sample is no number")
+        raise SampleError("a sample is not a number")
     return [[value] for value in times if value is not None]
 
 

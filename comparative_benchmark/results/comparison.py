@@ -1,15 +1,20 @@
 """What a comparison comes to: one case, and the summary of all, with the exit code."""
 
 import enum
-import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import attrs
 
 from comparative_benchmark.results.case import COLD_COMPILE, LATENCY
-from comparative_benchmark.stats.statistics import Interval, Verdict
+from comparative_benchmark.stats.analysis import (
+    Interval,
+    LogRatio,
+    Verdict,
+    decisive,
+    mean_ratio,
+)
 
 
 class Fate(enum.Enum):
@@ -34,7 +39,9 @@ class Comparison:
       baseline_ms, candidate_ms: that quantity with 95 % intervals; None where there are none.
       ratio: candidate / baseline with the 98 % interval that the verdict rests on.
       paired: whether the ratio is from interleaved rounds of one race.
-      p_value: Mann-Whitney over process medians; None where they are too few to decide.
+      log_ratio: the same with what each process adds to its error; `base` tells ratios apart that
+        have other baseline processes.
+      p_value: of the test behind the verdict; None for fewer processes than one takes.
       compile_ratio, memory_ratio: candidate / baseline; None where one side has no figure.
       withheld: the verdict that the ratio alone would have, where the verdict is `unclear` since
         the compiled program is unchanged, or unchanged programs differ by as much; else None.
@@ -52,6 +59,8 @@ class Comparison:
     baseline_ms: Interval | None = None
     candidate_ms: Interval | None = None
     ratio: Interval | None = None
+    log_ratio: LogRatio | None = None
+    base: Hashable = None
     paired: bool = False
     p_value: float | None = None
     compile_ratio: float | None = None
@@ -71,18 +80,23 @@ class Summary:
     Attributes:
       geomean: of the latency ratios of all compared cases, unclipped; None if there are none.
       compile_geomean: the same of cold compile times; `compiled` of the passed cases are in it.
+      geomean_interval, compile_geomean_interval: their 98 % intervals.
       cases: how many there should be; `passed` of them could be compared.
       faster, slower: names of those with that verdict.
+      regressions: names of those that are slower beyond chance among all that were compared.
       missing, wrong, incomparable: names of those without a ratio, each with its reason.
     """
 
     geomean: float | None
     compile_geomean: float | None
+    geomean_interval: Interval | None
+    compile_geomean_interval: Interval | None
     cases: int
     passed: int
     compiled: int
     faster: tuple[str, ...]
     slower: tuple[str, ...]
+    regressions: tuple[str, ...]
     missing: tuple[str, ...]
     wrong: tuple[str, ...]
     incomparable: tuple[str, ...]
@@ -101,21 +115,25 @@ def summarize_comparisons(comparisons: Sequence[Comparison]) -> Summary:
     and compile times have a mean each. A case that neither side supports is not counted.
     """
     counted = [item for item in comparisons if item.fate is not Fate.UNSUPPORTED]
-    ratios: defaultdict[str, list[float]] = defaultdict(list)
+    ratios: defaultdict[str, list[Comparison]] = defaultdict(list)
     named: defaultdict[Any, list[str]] = defaultdict(list)
     for item in counted:
         if item.ratio is not None:
-            ratios[item.quantity].append(item.ratio.estimate)
+            ratios[item.quantity].append(item)
         named[item.verdict].append(item.name)
         named[item.fate].append(f"{item.name}: {item.reason}")
+    latency, compiling = (_geomean(ratios[name]) for name in (LATENCY, COLD_COMPILE))
     return Summary(
-        geomean=_geomean(ratios[LATENCY]),
-        compile_geomean=_geomean(ratios[COLD_COMPILE]),
+        geomean=latency.estimate if latency else None,
+        compile_geomean=compiling.estimate if compiling else None,
+        geomean_interval=latency,
+        compile_geomean_interval=compiling,
         cases=len(counted),
         passed=sum(map(len, ratios.values())),
         compiled=len(ratios[COLD_COMPILE]),
         faster=tuple(named[Verdict.FASTER]),
         slower=tuple(named[Verdict.SLOWER]),
+        regressions=tuple(item.name for item in regressions(counted)),
         missing=tuple(named[Fate.MISSING]),
         wrong=tuple(named[Fate.WRONG]),
         incomparable=tuple(named[Fate.INCOMPARABLE]),
@@ -125,16 +143,32 @@ def summarize_comparisons(comparisons: Sequence[Comparison]) -> Summary:
 def exit_code(summary: Summary) -> int:
     """Returns 2 for a regression or a wrong output, 3 for missing data, 0 if all is fine.
 
-    Data that cannot be compared is missing, and so is an empty comparison: never green.
+    Of many equal pairs some are `slower` by chance; a regression is one that is not, at 5 % for all
+    comparisons together. Data that cannot be compared is missing, and so is an empty comparison:
+    never green.
     """
-    if summary.slower or summary.wrong:
+    if summary.regressions or summary.wrong:
         return 2
     if summary.missing or summary.incomparable or not summary.passed:
         return 3
     return 0
 
 
-def _geomean(ratios: Sequence[float]) -> float | None:
-    if not ratios:
-        return None
-    return math.exp(math.fsum(math.log(ratio) for ratio in ratios) / len(ratios))
+def regressions(items: Iterable[Comparison]) -> list[Comparison]:
+    """Returns those that are slower beyond chance among all of them, see `decisive`."""
+    tested = [item for item in items if item.log_ratio is not None]
+    ratios = [item.log_ratio for item in tested if item.log_ratio is not None]
+    beyond_chance = decisive(ratios, Verdict.SLOWER)
+    return [
+        item
+        for item, is_decisive in zip(tested, beyond_chance, strict=True)
+        if is_decisive and item.verdict is Verdict.SLOWER
+    ]
+
+
+def _geomean(items: Sequence[Comparison]) -> Interval | None:
+    groups: defaultdict[Hashable, list[LogRatio]] = defaultdict(list)
+    for item in items:
+        if item.log_ratio is not None:
+            groups[item.base].append(item.log_ratio)
+    return mean_ratio(groups.values()) if groups else None

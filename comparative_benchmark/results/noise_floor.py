@@ -21,7 +21,7 @@ from comparative_benchmark.results.compare_samples import process_samples
 from comparative_benchmark.results.record import Document, Status
 from comparative_benchmark.results.store import write_atomically
 from comparative_benchmark.results.unchanged import fingerprint, program_digest, unidentified
-from comparative_benchmark.stats.resampling import SampleError, checked
+from comparative_benchmark.stats.analysis import SampleError, checked
 from openxla.benchmark.root import root_dir
 
 _SCHEMA = 1
@@ -72,7 +72,7 @@ def noise_floor(documents: Iterable[Document]) -> NoiseFloor:
     Pooled are all pairs of runs (of different files, or of different run ids) of one workload,
     competitor and device whose program digest, package versions, settings, interpreter, CPU model
     and thread count are equal and known. The latency of a run is the mean over processes of the
-    logarithm of the process median, as in `unpaired_ratio_interval`: the floor is one of the ratios
+    logarithm of the process median, as in `unpaired_ratio`: the floor is one of the ratios
     that `cbs compare` prints. Pairs of one program are not independent: it says what happened on
     this machine, not what can happen. It can not see noise that all runs share, nor does it hold
     for another time of day, load or CPU. Runs may be of several revisions of the harness: what that

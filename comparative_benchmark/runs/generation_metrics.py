@@ -8,8 +8,7 @@ import attrs
 from comparative_benchmark.results.outcome import GenerationTimes, TrialOutcome
 from comparative_benchmark.results.record import Generation, GenerationProcess, IntervalRecord
 from comparative_benchmark.runs.trial import Trial
-from comparative_benchmark.stats.resampling import SampleError
-from comparative_benchmark.stats.statistics import Interval, latency_interval
+from comparative_benchmark.stats.analysis import Interval, SampleError, latency_interval
 from openxla.benchmark.workloads import generated_tokens
 
 
@@ -56,13 +55,13 @@ def _part(
 
 def _interval(processes: Sequence[Sequence[float]]) -> Interval | None:
     try:
-        return latency_interval([list(samples) for samples in processes if samples], seed=0)
+        return latency_interval([list(samples) for samples in processes if samples])
     except SampleError:
         return None
 
 
 def _per_second(latency: Interval | None, tokens: int) -> dict[str, Any]:
-    """Returns the tokens per second of a latency; no interval where that reaches down to zero."""
+    """Returns the tokens per second of a latency."""
     if latency is None:
         return _named("tokens_per_s", None)
     rate = 1e3 * tokens
@@ -70,15 +69,15 @@ def _per_second(latency: Interval | None, tokens: int) -> dict[str, Any]:
     inverse = attrs.evolve(
         latency, estimate=rate / latency.estimate, low=rate / latency.high, high=rate / low
     )
-    return _named("tokens_per_s", inverse, is_bounded=latency.low > 0)
+    return _named("tokens_per_s", inverse)
 
 
-def _named(name: str, interval: Interval | None, *, is_bounded: bool = True) -> dict[str, Any]:
+def _named(name: str, interval: Interval | None) -> dict[str, Any]:
     """Returns the estimate under a name, and its interval beside it."""
     if interval is None:
         return {name: None}
     limits = None
-    if is_bounded and interval.processes > 1:
+    if interval.processes > 1:
         limits = IntervalRecord(
             low=interval.low,
             high=interval.high,

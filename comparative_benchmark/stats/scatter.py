@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from comparative_benchmark.stats.piecewise import Array, Mask
-from comparative_benchmark.stats.resampling import student_quantile
+from comparative_benchmark.stats.student import student_quantile
 
 # Of drift that is slower still the level itself is what drifts.
 _MOST_CORRELATION = 0.9

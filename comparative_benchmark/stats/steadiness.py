@@ -7,11 +7,9 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from comparative_benchmark.stats.resampling import SampleError, student_quantile
-from comparative_benchmark.stats.statistics import LATENCY_LEVEL
+from comparative_benchmark.stats.analysis import latency_interval
 
 FEWEST_SAMPLES = 8
-_MOST_BATCHES = 20
 # pyperf's limits for means and quartiles.
 _SLOWER_FIRST_MEAN, _FASTER_FIRST_MEAN, _QUARTILES, _MAD_FACTOR = 0.10, 0.50, 0.05, 2.0
 # Differences below so many standard errors are chance.
@@ -79,26 +77,16 @@ def steadiness(samples_ms: Sequence[float]) -> Steadiness:
 
 
 def relative_precision(samples_ms: Sequence[float]) -> float:
-    """Returns the half-width of the 95 % interval of the median, as a share of it.
+    """Returns the half-width of the 95 % interval of this process, as a share of its median.
 
-    Batch means with medians (Law & Kelton, "Simulation Modeling and Analysis", ch. 9): up to 20
-    batches of consecutive samples, Student's t over their medians, so that autocorrelation shorter
-    than a batch is in it. Cheap enough to be asked after each block. It is of this process alone:
-    the next one may differ by more. Infinite for fewer than 8 samples.
+    See `latency_interval`: cheap enough to be asked after each block. The next process may differ
+    by more. Infinite for fewer than 8 samples.
 
     Raises:
-      SampleError: a sample is no positive finite number.
+      SampleError: fewer than two samples, or one that is not a positive finite number.
     """
-    values = np.asarray(samples_ms, dtype=np.float64)
-    if not (np.isfinite(values).all() and (values > 0).all()):
-        raise SampleError("a sample is no positive finite number")
-    if values.size < FEWEST_SAMPLES:
-        return math.inf
-    batches = min(_MOST_BATCHES, values.size // 2)
-    medians = [float(np.median(part)) for part in np.array_split(values, batches)]
-    error = float(np.std(medians, ddof=1)) / math.sqrt(batches)
-    quantile = student_quantile((1 + LATENCY_LEVEL) / 2, batches - 1)
-    return quantile * error / float(np.median(values))
+    found = latency_interval([samples_ms])
+    return found.relative_half_width if len(samples_ms) >= FEWEST_SAMPLES else math.inf
 
 
 def precision_reached(samples_ms: Sequence[float], *, goal: float = 0.01) -> bool:

@@ -5,15 +5,14 @@ Values are logarithms here: differences are ratios, and noise is a percentage at
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import pairwise
 
 import attrs
 import numpy as np
 
 from comparative_benchmark.stats.piecewise import Array
-from comparative_benchmark.stats.resampling import student_quantile
 from comparative_benchmark.stats.scatter import inflation
+from comparative_benchmark.stats.student import student_quantile, student_tail
 
 # Fewer nights say too little about the spread from night to night.
 FEWEST_NIGHTS = 5
@@ -242,32 +241,11 @@ def discoveries(p: Sequence[float], tests: int, rate: float) -> float:
     return limit
 
 
-def student_tail(distance: float, degrees: float) -> float:
-    """Returns P(T > distance) of Student's t, with a small relative error far out in the tail.
-
-    With t = sqrt(df) tan(angle) it is the integral of cos(angle)^(df - 1) up to a right angle
-    (Abramowitz & Stegun 26.7), by Gauss-Legendre.
-    """
-    first = math.atan(distance / math.sqrt(degrees))
-    nodes, weights = _gauss_legendre()
-    # Of many degrees of freedom nothing is left farther on; nodes there would be wasted.
-    half = min(math.pi / 2 - first, 12 / math.sqrt(degrees)) / 2
-    area = half * float(weights @ np.cos(half * (nodes + 1) + first) ** (degrees - 1))
-    log_constant = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2)
-    return area * math.exp(log_constant) / math.sqrt(math.pi)
-
-
 def _heavy_tail(distance: float, degrees: float) -> float:
     """Returns P(T > distance) of a Student distribution that was scaled to a variance of 1."""
     if degrees > _LIGHT:
         return student_tail(distance, degrees)
     return student_tail(distance * math.sqrt(degrees / (degrees - 2)), degrees)
-
-
-@lru_cache(maxsize=1)
-def _gauss_legendre() -> tuple[Array, Array]:
-    nodes, weights = np.polynomial.legendre.leggauss(96)
-    return nodes, weights
 
 
 def _fit(values: Array, own: Array, starts: Sequence[int], least: float, correlation: float) -> Fit:

@@ -12,7 +12,7 @@ import attrs
 
 from comparative_benchmark.results.compare_remarks import Remarks
 from comparative_benchmark.results.comparison import Comparison, Summary
-from comparative_benchmark.stats.statistics import Interval
+from comparative_benchmark.stats.analysis import WITHIN_ONE_PROCESS, Interval
 from comparative_benchmark.terminal.markdown_text import escaped, row
 
 HEADINGS = (
@@ -30,6 +30,7 @@ def as_json(
         "comparisons": [
             attrs.asdict(
                 item,
+                filter=lambda field, _: field.name not in ("log_ratio", "base"),
                 value_serializer=lambda _, __, field: getattr(field, "value", field),
             )
             for item in comparisons
@@ -78,10 +79,10 @@ def table_rows(comparisons: Sequence[Comparison]) -> list[tuple[str, ...]]:
 def summary_line(summary: Summary) -> str:
     """Returns the geomean with its case count and pass rate, and the counts of verdicts."""
     means = [
-        f"geomean {mean:.3g}{of} over {count} of {summary.cases} cases"
+        f"geomean {ratio_text(mean)}{of} over {count} of {summary.cases} cases"
         for mean, of, count in (
-            (summary.geomean, "", summary.passed - summary.compiled),
-            (summary.compile_geomean, " of cold compile times", summary.compiled),
+            (summary.geomean_interval, "", summary.passed - summary.compiled),
+            (summary.compile_geomean_interval, " of cold compile times", summary.compiled),
         )
         if mean is not None
     ]
@@ -93,7 +94,11 @@ def summary_line(summary: Summary) -> str:
         "incomparable": summary.incomparable,
     }
     means = means or ["no case could be compared"]
-    return ", ".join([*means, *(f"{len(names)} {name}" for name, names in counts.items() if names)])
+    texts = {name: f"{len(names)} {name}" for name, names in counts.items() if names}
+    if len(summary.regressions) < len(summary.slower):
+        # A single verdict is wrong in 2 % of cases; of many some are.
+        texts["slower"] += f" ({len(summary.regressions)} beyond chance)"
+    return ", ".join([*means, *texts.values()])
 
 
 def ratio_text(interval: Interval | None) -> str:
@@ -131,7 +136,8 @@ def _with_interval(interval: Interval, decimals: int) -> str:
         f"{value:.{decimals}f}" if value < 1e6 else f"{value:.1e}"
         for value in (interval.estimate, interval.low, interval.high)
     )
-    return f"{estimate} ({low}-{high})"
+    within = f" {WITHIN_ONE_PROCESS}" if interval.processes == 1 else ""
+    return f"{estimate} ({low}-{high}{within})"
 
 
 def _plain(ratio: float | None) -> str:

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Generation, IntervalRecord, ResultKey, Status
-from comparative_benchmark.stats.statistics import Interval
+from comparative_benchmark.stats.analysis import Interval
 from comparative_benchmark.terminal.compare_views import latency_text
 from comparative_benchmark.terminal.tables import digits, status_text
 

@@ -19,7 +19,7 @@ from comparative_benchmark.results.record import (
 )
 from comparative_benchmark.results.roofs import shares_of_roof
 from comparative_benchmark.roofline.ceilings import Ceilings
-from comparative_benchmark.stats.statistics import latency_interval
+from comparative_benchmark.stats.analysis import latency_interval
 from comparative_benchmark.terminal.compare_views import (
     HEADINGS,
     latency_text,
@@ -192,7 +192,7 @@ def _latency(metrics: Metrics) -> str:
         return "-"
     processes = [process.latencies_ms for process in metrics.processes or ()]
     if len(processes) > 1:
-        return latency_text(latency_interval(processes, seed=0))
+        return latency_text(latency_interval(processes))
     return f"{digits(metrics.median_ms)} ± {digits(metrics.mad_latency_ms or 0.0, 1)}"
 
 
@@ -213,7 +213,7 @@ def _seconds_with_interval(times_ms: Sequence[float | None]) -> str:
     known = [value / 1e3 for value in times_ms if value]
     if len(known) < max(3, len(times_ms)):
         return _median_s(times_ms)
-    return latency_text(latency_interval([[value] for value in known], seed=0))
+    return latency_text(latency_interval([[value] for value in known]))
 
 
 def _program(program: Program) -> str:

@@ -23,15 +23,13 @@ from comparative_benchmark.bisection.oracle import (
 )
 from comparative_benchmark.bisection.search import Answer
 from comparative_benchmark.runs.environments import Environment
-from comparative_benchmark.stats.resampling import SampleError
-from comparative_benchmark.stats.statistics import Verdict, unpaired_ratio_interval, verdict
+from comparative_benchmark.stats.analysis import SampleError, Verdict, unpaired_ratio, verdict
 from comparative_benchmark.userbenchmarks.discovery import Userbenchmark, UserbenchmarkError
 from comparative_benchmark.userbenchmarks.metrics import MetricsError, read_metrics
 from comparative_benchmark.userbenchmarks.processes import run_benchmark
 from comparative_benchmark.userbenchmarks.signals import more_is_better
 
 Value = float | str
-_SEED = 11
 
 
 @attrs.frozen(kw_only=True)
@@ -123,7 +121,7 @@ def _judge(
     if more_is_better(name):
         sides.reverse()
     try:
-        interval = unpaired_ratio_interval(sides[0], sides[1], seed=_SEED)
+        interval = unpaired_ratio(sides[0], sides[1]).interval()
     except SampleError as error:
         return _without_spread(name, old, new, str(error))
     outcome, reason = verdict(interval, threshold=threshold)

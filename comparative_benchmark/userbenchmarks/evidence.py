@@ -11,8 +11,7 @@ from typing import Any
 from comparative_benchmark.formats.exported import CARRIER
 from comparative_benchmark.formats.result import FormatError, Result
 from comparative_benchmark.formats.torchbench import LATENCY, metric_key
-from comparative_benchmark.stats.resampling import SampleError
-from comparative_benchmark.stats.statistics import Verdict, unpaired_ratio_interval, verdict
+from comparative_benchmark.stats.analysis import SampleError, Verdict, unpaired_ratio, verdict
 from comparative_benchmark.userbenchmarks.authoring import TorchBenchABTestResult, detector
 
 # What is worth waking someone, of quantities that scatter differently.
@@ -21,7 +20,6 @@ COMPILE_THRESHOLD = 0.1
 POINT_THRESHOLD = 0.07
 # The error of a right answer may move by rounding alone.
 ERROR_FACTOR = 2.0
-_SEED = 7
 
 Samples = Sequence[Sequence[float]]
 
@@ -43,7 +41,7 @@ def run(control: Mapping[str, Any], treatment: Mapping[str, Any]) -> TorchBenchA
 def _by_samples(metric: str, old: Samples, new: Samples) -> float | None:
     """Returns the relative change; None while samples do not show one."""
     try:
-        interval = unpaired_ratio_interval(new, old, seed=_SEED)
+        interval = unpaired_ratio(new, old).interval()
     except SampleError:
         return None
     is_latency = metric.endswith(f"metric={LATENCY}")

@@ -16,7 +16,7 @@ from comparative_benchmark.results.compare import (
     exit_code,
     summarize_comparisons,
 )
-from comparative_benchmark.stats.statistics import Verdict
+from comparative_benchmark.stats.analysis import Verdict
 
 
 def compare_documents(old, new, **options):

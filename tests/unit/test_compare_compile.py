@@ -24,7 +24,7 @@ from comparative_benchmark.results.compare import (
     summarize_comparisons,
 )
 from comparative_benchmark.runs.recording import to_result
-from comparative_benchmark.stats.statistics import Verdict
+from comparative_benchmark.stats.analysis import Verdict
 from comparative_benchmark.terminal.compare_views import HEADINGS, summary_line, table_rows
 
 
@@ -141,7 +141,8 @@ def test_latencies_and_compile_times_of_one_case_stand_beside_each_other():
     assert summary.geomean == pytest.approx(2, rel=0.01)
     assert summary.compile_geomean == pytest.approx(0.5, rel=0.02)
     assert summary_line(summary) == (
-        "geomean 2 over 1 of 2 cases, geomean 0.5 of cold compile times over 1 of 2 cases, "
+        "geomean 2.000 (1.997-2.002) over 1 of 2 cases, "
+        "geomean 0.500 (0.496-0.504) of cold compile times over 1 of 2 cases, "
         "1 faster, 1 slower"
     )
     measured = HEADINGS.index("measured")

@@ -6,7 +6,7 @@ from test_compare import compare_documents, compare_to_baseline, document, metri
 
 from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.compare import Fate
-from comparative_benchmark.stats.statistics import Verdict
+from comparative_benchmark.stats.analysis import Verdict
 
 
 def inside(name, seed=0, **scale):

@@ -11,8 +11,7 @@ from test_history_regressions import cbs  # noqa: F401
 
 from comparative_benchmark.history.results_files import ResultsFiles
 from comparative_benchmark.history.rows import Refusal
-from comparative_benchmark.results.compare_samples import process_samples
-from comparative_benchmark.stats.statistics import latency_interval
+from comparative_benchmark.stats.analysis import latency_interval
 
 TIME = "2026-11-01T02:00:00+01:00"
 
@@ -67,26 +66,21 @@ def test_a_record_becomes_a_row(tmp_path):
     assert row.extra == {"tags": ["x"], "stop_reason": "precision", "weights": "arguments"}
 
 
-def test_latency_and_interval_are_about_those_of_the_table(tmp_path):
-    made = full_record()
-    (row,) = read(tmp_path, results(made))
-    table = latency_interval(process_samples(made["metrics"]["framework_level"]), seed=0)
-    assert row.latency_ms == pytest.approx(table.estimate)
-    assert row.processes == table.processes
-    width = row.latency_high_ms - row.latency_low_ms
-    assert width == pytest.approx(table.high - table.low, rel=0.25)
-
-
-def test_one_process_has_an_interval_of_its_batches(tmp_path):
+@pytest.mark.parametrize("most", [1, None])
+def test_latency_and_interval_are_those_of_the_table(tmp_path, most):
     made = full_record()
     level = made["metrics"]["framework_level"]
-    level["processes"] = level["processes"][:1]
+    level["processes"] = level["processes"][:most]
     (row,) = read(tmp_path, results(made))
-    table = latency_interval(process_samples(level), seed=0)
-    assert row.processes == 1
-    assert row.latency_high_ms - row.latency_low_ms == pytest.approx(
-        table.high - table.low, rel=0.5
+    table = latency_interval(
+        [
+            [ms for block in each["blocks"] for ms in block["latencies_ms"]]
+            for each in level["processes"]
+        ]
     )
+    found = (row.latency_low_ms, row.latency_ms, row.latency_high_ms)
+    assert found == (table.low, table.estimate, table.high)
+    assert row.processes == table.processes
 
 
 def test_an_environment_has_its_own_interpreter(tmp_path):
@@ -177,7 +171,7 @@ def damaged():
         "a run of another file": (changed(lambda m: m.update(run_id="q")), "run q is not in"),
         "no samples": (changed(latencies([])), "no samples"),
         "negative": (changed(latencies([-1.0])), "zero or negative"),
-        "text samples": (changed(latencies(["1"])), "no number"),
+        "text samples": (changed(latencies(["1"])), "not a number"),
         "NaN": (changed(latencies([float("nan")])), "a sample is NaN"),
         "huge": (
             changed(lambda m: m["metrics"][level].update(host_memory_peak_mb=10**400)),

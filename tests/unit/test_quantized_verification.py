@@ -11,7 +11,7 @@ from comparative_benchmark.judge.verification import verify
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.compare import Fate, compare_to_baseline
 from comparative_benchmark.runs.recording import to_result
-from comparative_benchmark.stats.statistics import Verdict
+from comparative_benchmark.stats.analysis import Verdict
 from comparative_benchmark.terminal.tables import results_table
 
 RNG = np.random.default_rng(11)

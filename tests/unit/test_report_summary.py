@@ -11,7 +11,7 @@ from comparative_benchmark.report.environments import environment_diff
 from comparative_benchmark.report.inputs import ReportError
 from comparative_benchmark.report.summary import summarize
 from comparative_benchmark.results.compare import compare_to_baseline
-from comparative_benchmark.stats.statistics import Interval, Verdict
+from comparative_benchmark.stats.analysis import Interval, Verdict
 
 EAGER = "pt_inductor:eager"
 

@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
-from comparative_benchmark.stats.resampling import SampleError
-from comparative_benchmark.stats.statistics import (
+from comparative_benchmark.stats.analysis import (
     Interval,
+    SampleError,
     Verdict,
-    mann_whitney_p,
-    ratio_interval,
+    paired_ratio,
     verdict,
 )
 from comparative_benchmark.stats.steadiness import (
@@ -85,36 +83,11 @@ def test_a_threshold_is_a_number(threshold):
     )
 )
 def test_swapping_the_sides_mirrors_the_verdict(paired):
-    one = ratio_interval(paired, seed=0)
-    other = ratio_interval([[(b, a) for a, b in rounds] for rounds in paired], seed=0)
+    one = paired_ratio(paired).interval()
+    other = paired_ratio([[(b, a) for a, b in rounds] for rounds in paired]).interval()
     if abs(math.log(one.estimate)) > 1e-6:
         found = verdict(one)[0]
         assert verdict(other)[0] is MIRRORED.get(found, found)
-
-
-@given(
-    st.lists(st.integers(0, 20), min_size=4, max_size=15),
-    st.lists(st.integers(0, 20), min_size=4, max_size=15),
-)
-def test_mann_whitney_is_that_of_scipy(a, b):
-    found = mann_whitney_p(a, b)
-    if len({*a, *b}) == 1:
-        assert found == 1
-    else:
-        expected = stats.mannwhitneyu(a, b, alternative="two-sided", method="asymptotic").pvalue
-        assert found == pytest.approx(expected, abs=1e-12)
-
-
-@pytest.mark.parametrize(("n", "m", "decides"), [(3, 3, False), (4, 4, True), (3, 5, True)])
-def test_mann_whitney_is_silent_where_it_cannot_decide(n, m, decides):
-    found = mann_whitney_p(list(range(n)), list(range(10, 10 + m)))
-    assert (found is not None) is decides
-    assert mann_whitney_p([], [1.0] * 9) is None
-
-
-def test_mann_whitney_wants_numbers():
-    with pytest.raises(SampleError, match="finite"):
-        mann_whitney_p([1, 2, 3, math.nan], [1, 2, 3, 4])
 
 
 def test_tukeys_fences_of_a_known_set():

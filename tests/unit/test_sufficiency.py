@@ -2,16 +2,17 @@
 
 import math
 
+import attrs
 import numpy as np
 import pytest
 
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import Block
 from comparative_benchmark.runs.sufficiency import pair_rounds, why_enough
-from comparative_benchmark.stats.planning import processes_for_precision
 from comparative_benchmark.stats.sampling_rule import SamplingRule
 
 RULE = SamplingRule()
+STEADY = [1, 1.0005, 0.9995] * 2
 
 
 def outcome(process_medians, *, rounds=12, within=0.001, seed=0):
@@ -46,25 +47,37 @@ def test_a_spread_that_none_can_overcome_is_noise():
 
 
 def test_noise_is_no_reason_to_stop_where_there_is_nobody_to_pair_with():
-    assert why_enough(outcome([0.9, 1.0, 1.1]), None, RULE, alone=True) is None
-    assert why_enough(outcome([1, 1.0005, 0.9995]), None, RULE, alone=True) == "precision"
+    assert why_enough(outcome([0.9, 1.0, 1.1] * 2), None, RULE, alone=True) is None
+    assert why_enough(outcome(STEADY), None, RULE, alone=True) == "precision"
+
+
+def test_what_is_compared_later_has_six_processes():
+    assert why_enough(outcome(STEADY[:5]), None, RULE, alone=True) is None
 
 
 def test_the_ratio_must_have_power_too():
-    steady = outcome([1, 1.0005, 0.9995])
-    jumping = outcome([0.98, 1.0, 1.02], seed=1)
-    assert why_enough(steady, outcome([1, 1, 1.0002], seed=2), RULE) == "precision"
+    steady = outcome(STEADY)
+    jumping = outcome([0.98, 1.0, 1.02] * 2, seed=1)
+    assert why_enough(steady, outcome([1, 1, 1.0002] * 2, seed=2), RULE) == "precision"
     assert why_enough(steady, jumping, RULE) is None
 
 
+@pytest.mark.parametrize("processes", [3, 4, 5])
+def test_programs_that_are_nearly_alike_get_six_processes(processes):
+    baseline = outcome([1, 1, 1.0002] * 2, seed=2)
+    assert why_enough(outcome(STEADY[:processes]), baseline, RULE) is None
+    fewer = attrs.evolve(RULE, max_processes=processes)
+    assert why_enough(outcome(STEADY[:processes]), baseline, fewer) == "precision"
+
+
 def test_what_the_machine_does_to_both_costs_no_power():
-    drift = [1.0, 1.2, 0.9, 1.1]
+    drift = [1.0, 1.2, 0.9, 1.1, 1.0, 0.8]
     candidate = outcome([1.001 * value for value in drift])
     assert why_enough(candidate, outcome(drift, seed=3), RULE) == "noise"
 
 
 def test_a_ratio_far_from_one_needs_fewer_processes():
-    candidate, baseline = [2.0, 2.001, 1.999], outcome([0.98, 1.0, 1.02], seed=4)
+    candidate, baseline = [2.0, 2.001, 1.999], outcome([0.99, 1.0, 1.01], seed=4)
     assert why_enough(outcome(candidate), baseline, RULE) == "precision"
 
 
@@ -79,17 +92,3 @@ def test_only_rounds_that_both_have_are_paired():
     candidate = [Block(round=1, latencies_ms=(2, 4, 3)), Block(round=2, latencies_ms=(5,))]
     baseline = [Block(round=0, latencies_ms=(9,)), Block(round=1, latencies_ms=(1, 2))]
     assert pair_rounds(candidate, baseline) == [(3.0, 1.5)]
-
-
-@pytest.mark.parametrize(
-    # t[0.975] of K - 1 degrees of freedom from tables: 4.303, 2.776, 2.262.
-    ("sd", "needed"),
-    [
-        (0.01 * math.sqrt(3) / 4.31, 3),
-        (0.01 * math.sqrt(5) / 2.78, 5),
-        (0.01 * math.sqrt(10) / 2.27, 10),
-        (0.01 * math.sqrt(10) / 2.25, None),
-    ],
-)
-def test_processes_for_precision(sd, needed):
-    assert processes_for_precision(sd, 0.01, 10) == needed
