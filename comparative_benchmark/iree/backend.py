@@ -18,6 +18,7 @@ from comparative_benchmark.backends.api import (
     BackendFacts,
     UnsupportedError,
 )
+from comparative_benchmark.backends.resident_backend import SYNCHRONOUS
 from comparative_benchmark.iree import cuda, profiler, runtime
 
 _TARGETS = {"llvm-cpu": "local", "llvm-cpu-data-tiling": "local", "cuda": "cuda"}
@@ -109,7 +110,7 @@ class Iree(Backend):
         facts.not_measurable = self._not_measurable
         if self.context.exported:
             facts.notes["starts_from"] = sorted(self.context.exported)
-        facts.notes["dispatch"] = "synchronous: the host waits inside the call"
+        facts.notes["dispatch"] = SYNCHRONOUS
         facts.notes["tf32"] = None
         if self._target == "cuda":
             self._add_facts_of_gpu(facts, content)

@@ -23,4 +23,7 @@ BACKEND = BackendInfo(
         # What the driver compiles from PTX; it would keep it in the user's home.
         "CUDA_CACHE_PATH": "{cache_dir}/cuda",
     },
+    packages={"jax": "jax", "jaxlib": "jaxlib", "flax": "flax"},
+    reproducer="comparative_benchmark.jax_xla.reproducer:export",
+    extras=("jax_xla",),
 )

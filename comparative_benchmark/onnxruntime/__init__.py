@@ -36,4 +36,7 @@ BACKEND = BackendInfo(
         # What the driver compiles from PTX; it would keep it in the user's home.
         "CUDA_CACHE_PATH": "{cache_dir}/cuda",
     },
+    packages={"onnx": "onnx", "onnxruntime": "onnxruntime"},
+    reproducer="comparative_benchmark.onnxruntime.reproducer:export",
+    extras=("onnxruntime", "pt_inductor"),
 )

@@ -1,12 +1,16 @@
 """From a model in its framework to a model of OpenVINO."""
 
+import gc
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from comparative_benchmark.backends import torch_export
 from comparative_benchmark.backends.api import Array, PhaseTimer, UnsupportedError
+from comparative_benchmark.backends.reproducing import program_names
 from comparative_benchmark.backends.resident_programs import GenerationPlan
+from comparative_benchmark.openvino import program
 from comparative_benchmark.openvino.toolkit import ov
 from openxla.benchmark.models.shared_model import as_tuple
 
@@ -25,6 +29,27 @@ TYPES = {
     "uint8": "u8",
     "bool": "boolean",
 }
+
+
+def write(
+    model: Any, inputs: Sequence[Array], directory: Path, phase: PhaseTimer
+) -> tuple[list[Path], str, GenerationPlan | None]:
+    """Converts a model, see `convert`, and writes it (`load`).
+
+    Returns:
+      `model.xml`; or of a PyTorch model that generates `prefill.xml` and `decode.xml`. Then the
+      model's floating-point type, and how to call two programs.
+    """
+    converted, plan = convert(model, inputs, phase)
+    paths = [directory / f"{name}.xml" for name in program_names(plan)]
+    with phase("load"):
+        element_type = program.element_type(converted[0])
+        for item, path in zip(converted, paths, strict=True):
+            program.save(item, path)
+        # The framework's copy of the weights would count towards the program's memory.
+        del model, converted, item
+        gc.collect()
+    return paths, element_type, plan
 
 
 def convert(
@@ -67,27 +92,23 @@ def _from_torch(
 
     # Not the model itself: the TorchScript that OpenVINO would make of it has operations that it
     # can not convert (`aten::diff` in Llama).
-    plan: GenerationPlan | None = None
-    if generation_export.is_generator(model):
-        exported, plan = generation_export.export(model, inputs, phase)
-    else:
-        exported = [torch_export.export(model, inputs, phase)]
+    exported, plan = generation_export.programs(model, inputs, phase)
     with phase("lower"), torch_export.refusing("OpenVINO's front end for PyTorch"):
-        return [_convert_exported(program) for program in exported], plan
+        return [_convert_exported(item) for item in exported], plan
 
 
-def _convert_exported(program: Any) -> Any:
+def _convert_exported(exported: Any) -> Any:
     """Converts an exported program, with the shapes and types that it was exported with."""
     from comparative_benchmark.openvino import rewrites
 
-    rewrites.apply(program)
-    names = program.graph_signature.user_inputs
-    values = {node.name: node.meta["val"] for node in program.graph.nodes if node.name in names}
+    rewrites.apply(exported)
+    names = exported.graph_signature.user_inputs
+    values = {node.name: node.meta["val"] for node in exported.graph.nodes if node.name in names}
     signature = [
         (list(values[name].shape), _type(str(values[name].dtype).removeprefix("torch.")))
         for name in names
     ]
-    converted = ov.convert_model(program, input=signature)
+    converted = ov.convert_model(exported, input=signature)
     for ports, pattern in ((converted.inputs, INPUT), (converted.outputs, OUTPUT)):
         for index, port in enumerate(ports):
             port.get_tensor().set_names({pattern.format(index)})

@@ -32,4 +32,7 @@ BACKEND = BackendInfo(
         # What the driver compiles from PTX; it would keep it in the user's home.
         "CUDA_CACHE_PATH": "{cache_dir}/cuda",
     },
+    packages={"torch": "torch", "transformers": "transformers"},
+    reproducer="comparative_benchmark.pt_inductor.reproducer:export",
+    extras=("pt_inductor",),
 )

@@ -14,10 +14,10 @@ from typing import Any
 
 import attrs
 
+from comparative_benchmark.backends.reproducing import Exported
 from comparative_benchmark.machine.host import usable_cpus
 from comparative_benchmark.machine.memory import default_limit_bytes
 from comparative_benchmark.repro import readme, selection, writing
-from comparative_benchmark.repro.exported import Exported
 from comparative_benchmark.repro.selection import Recorded
 from comparative_benchmark.repro.writing import Outcome
 from comparative_benchmark.results.codec import ResultsFileError
@@ -143,7 +143,7 @@ def _export(directory: Path, trial: Trial, settings: RunSettings, scratch: Path)
     work_dir = scratch / "work"
     work_dir.mkdir()
     task: dict[str, Any] = {
-        "backend": backend.name,
+        "reproducer": backend.reproducer,
         "context": {
             "compiler": trial.competitor.compiler.name,
             "options": list(trial.competitor.options),

@@ -31,4 +31,7 @@ BACKEND = BackendInfo(
         # What the driver compiles from PTX; it would keep it in the user's home.
         "CUDA_CACHE_PATH": "{cache_dir}/cuda",
     },
+    packages={"tensorflow": "tensorflow", "keras": "keras"},
+    reproducer="comparative_benchmark.tf_xla.reproducer:export",
+    extras=("tf_xla",),
 )

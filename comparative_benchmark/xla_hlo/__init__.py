@@ -36,4 +36,7 @@ BACKEND = BackendInfo(
         # What the driver compiles from PTX; it would keep it in the user's home.
         "CUDA_CACHE_PATH": "{cache_dir}/cuda",
     },
+    packages={"jax": "jax", "jaxlib": "jaxlib", "flax": "flax"},
+    reproducer="comparative_benchmark.xla_hlo.reproducer:export",
+    extras=("xla_hlo",),
 )

@@ -20,14 +20,11 @@ from comparative_benchmark.backends.api import (
     BackendFacts,
     ModelDefinition,
 )
+from comparative_benchmark.backends.digests import of_parts
 from comparative_benchmark.xla_hlo import CACHE_VARIABLE, precision, published
-from comparative_benchmark.xla_hlo.cache import ExecutableCache, key_of
-from comparative_benchmark.xla_hlo.export_process import export
-from comparative_benchmark.xla_hlo.exported_program import (
-    ExportedProgram,
-    ExportRequest,
-    InputType,
-)
+from comparative_benchmark.xla_hlo.cache import ExecutableCache
+from comparative_benchmark.xla_hlo.export import export
+from comparative_benchmark.xla_hlo.exported_program import ExportedProgram
 from comparative_benchmark.xla_hlo.hlo_module import HloModule
 from comparative_benchmark.xla_hlo.pjrt import Executable, client, profiled
 
@@ -78,13 +75,14 @@ class XlaHlo(Backend):
         ]
 
     def _export(self, model: ModelDefinition, inputs: Sequence[Array], directory: Path) -> None:
-        request = ExportRequest(
-            definition=model,
-            inputs=[InputType.of(value) for value in inputs],
-            form=self.context.compiler,
+        self._exported, self._export_ms = export(
+            model,
+            inputs,
+            self.context.compiler,
+            directory,
+            self.context.phase,
             platform=_PLATFORMS[self.context.device.accelerator_type],
         )
-        self._exported, self._export_ms = export(request, directory, self.context.phase)
 
     def compile(self) -> None:
         """Compiles the program, from reading its file to an executable; the rest was `load`."""
@@ -92,9 +90,9 @@ class XlaHlo(Backend):
         with self.context.phase("compile"):
             content = exported.path.read_bytes()
             flags = os.environ.get("XLA_FLAGS", "")
-            key = key_of(content, exported.form, version("jaxlib"), self._client.platform, flags)
+            key = of_parts(content, exported.form, version("jaxlib"), self._client.platform, flags)
             self._executable = self._cache.get(
-                key,
+                key.hex(),
                 self._client,
                 lambda: self._client.compile(stablehlo_of(content, exported.form)),
             )

@@ -1,6 +1,5 @@
 """Compiled programs on disk, for processes that compile the same program again."""
 
-import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -41,15 +40,6 @@ class ExecutableCache:
         if path is not None and (serialized := made.serialize()) is not None:
             _write(path, serialized)
         return made
-
-
-def key_of(*parts: bytes | str) -> str:
-    """Returns a key for all that a compilation depends on."""
-    digest = hashlib.sha256()
-    for part in parts:
-        content = part if isinstance(part, bytes) else part.encode()
-        digest.update(len(content).to_bytes(8, "little") + content)
-    return digest.hexdigest()
 
 
 def _write(path: Path, content: bytes) -> None:

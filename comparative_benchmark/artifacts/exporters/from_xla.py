@@ -8,14 +8,10 @@ a framework.
 import json
 from pathlib import Path
 
-from comparative_benchmark.artifacts.exporters.job import Job, untimed
-from comparative_benchmark.backends.api import Array
-from comparative_benchmark.xla_hlo import export_process
-from comparative_benchmark.xla_hlo.exported_program import (
-    ExportedProgram,
-    ExportRequest,
-    InputType,
-)
+from comparative_benchmark.artifacts.exporters.job import Job
+from comparative_benchmark.backends.api import Array, untimed
+from comparative_benchmark.xla_hlo.export import export
+from comparative_benchmark.xla_hlo.exported_program import FORMS, ExportedProgram
 from openxla.benchmark.artifacts import archives, arrays
 
 WEIGHTS, ARGUMENTS = "weights_npy.tgz", "xla_arguments.json"
@@ -73,7 +69,7 @@ def run_program(job: Job) -> list[Array]:
     if file := job.options.get("file"):
         content = job.find(file).read_bytes()
     else:
-        content = ExportedProgram.read(job.scratch / "xla", form).path.read_bytes()
+        content = (job.scratch / "xla" / FORMS[form]).read_bytes()
     weights = iter(read_weights(job.find(WEIGHTS), job.scratch / "weights"))
     places = json.loads(job.find(ARGUMENTS).read_text(encoding="utf-8"))["inputs"]
     xla, inputs = client("cpu"), job.arrays()
@@ -93,11 +89,5 @@ def read_weights(archive: Path, target: Path) -> list[Array]:
 def _exported(job: Job, form: str) -> ExportedProgram:
     directory = job.scratch / "xla"
     directory.mkdir(exist_ok=True)
-    request = ExportRequest(
-        definition=job.definition,
-        inputs=[InputType.of(value) for value in job.arrays()],
-        form=form,
-        platform="cpu",
-    )
-    program, _ = export_process.export(request, directory, untimed)
+    program, _ = export(job.definition, job.arrays(), form, directory, untimed)
     return program

@@ -7,10 +7,10 @@ import ml_dtypes
 import numpy as np
 
 from comparative_benchmark.backends.api import Array
+from comparative_benchmark.backends.reproducing import Command, Exported, ExportTask
 from comparative_benchmark.iree import program, runtime
 from comparative_benchmark.iree.compilation import import_model
 from comparative_benchmark.iree.conventions import ENTRY
-from comparative_benchmark.repro.exported import Command, Exported, ExportTask
 from openxla.benchmark.models.preprocessing import element_type_of
 
 _NOTE = (
@@ -27,7 +27,6 @@ def export(task: ExportTask) -> Exported:
     runtime.write_parameters(imported.parameters, task.directory / "weights.irpa")
     flags = program.compile_flags(data_tiling=task.context.compiler == "llvm-cpu-data-tiling")
     return Exported(
-        script="run_iree.py",
         settings={
             "flags": flags,
             "input_type": imported.input_type,

@@ -1,18 +1,42 @@
-"""What passes between the parent and the worker that exports: a task, and what came of it."""
+"""What a backend's reproducer is told, and what it answers.
 
-import importlib
-from collections.abc import Mapping
+`BackendInfo.reproducer` names a function `(ExportTask) -> Exported`, which runs in a worker: it
+exports one program as the backend would for a measurement. Beside its module is `run.py.txt`, the
+template of the script that runs the program without the suite.
+"""
+
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 
 from comparative_benchmark.backends.api import Array, BackendContext, ModelDefinition
+from comparative_benchmark.backends.resident_programs import GenerationPlan
+
+_ONE = """\
+program, inputs = opened("{name}"), check.inputs()
+
+
+def run():
+    return program(*inputs)
+"""
+_TWO = """\
+from generate import generate  # noqa: E402
+
+prefill, decode, inputs = opened("{prefill}"), opened("{decode}"), check.inputs()
+
+
+def run():
+    return generate(
+        prefill, decode, inputs, steps={steps}, first_position={first}, changes={changes}
+    )
+"""
 
 
 @attrs.frozen(kw_only=True)
 class ExportTask:
-    """What an exporter is to export.
+    """What is to be exported.
 
     Attributes:
       context: of the backend whose program it is; its phases are not timed.
@@ -28,8 +52,7 @@ class ExportTask:
 
     def model(self) -> Any:
         """Makes the model, in its framework."""
-        module = importlib.import_module(self.definition.module_path)
-        return module.create_model(**self.definition.parameters)
+        return self.definition.create()
 
 
 @attrs.frozen(kw_only=True)
@@ -52,18 +75,16 @@ class Exported:
     """A program that has been exported to a directory.
 
     Attributes:
-      script: template of `run.py`, without its ending.
-      settings: what stands for `${NAME}` in the template: texts as they are, other JSON values as
-        Python writes them.
+      settings: what stands for `${NAME}` in the template of `run.py`: texts as they are, other JSON
+        values as Python writes them.
       packages: distributions that `run.py` imports.
-      files: what each file or folder that the exporter wrote is, by its name.
-      modules: further templates that `run.py` imports.
+      files: what each file or folder that was written is, by its name.
+      modules: further templates that `run.py` imports; `generate.py`, or beside `run.py.txt`.
       commands: command lines that do what `run.py` does, or part of it.
       notes: what a reader must know of how this differs from what was measured.
       program_sha256: of the compiled program or the file, where it is to be the measured one's.
     """
 
-    script: str
     settings: Mapping[str, Any]
     packages: tuple[str, ...]
     files: Mapping[str, str]
@@ -83,3 +104,26 @@ class Exported:
         for name in ("packages", "modules", "notes"):
             fields[name] = tuple(fields[name])
         return cls(commands=tuple(commands), **fields)
+
+
+def program_names(plan: GenerationPlan | None) -> tuple[str, ...]:
+    """Returns the names of a model's programs: one, or two of a model that generates."""
+    return ("model",) if plan is None else ("prefill", "decode")
+
+
+def calls(plan: GenerationPlan | None, files: Sequence[str]) -> str:
+    """Returns the lines of `run.py` that open and call programs of these files."""
+    if plan is None:
+        return _ONE.format(name=files[0])
+    return _TWO.format(
+        prefill=files[0],
+        decode=files[1],
+        steps=plan.steps,
+        first=plan.first_position,
+        changes=plan.changes,
+    )
+
+
+def modules(plan: GenerationPlan | None) -> tuple[str, ...]:
+    """Returns the templates that these lines import."""
+    return () if plan is None else ("generate.py",)
