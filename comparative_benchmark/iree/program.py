@@ -214,8 +214,11 @@ class _ExternalWeights:
         """Constants written in the model's code are small: the importer's inline form is right."""
 
     def resolve_input(self, importer: Any, value: Any, info: Any) -> Any:
+        # Not at the top: the StableHLO route must not pay for PyTorch.
+        from comparative_benchmark.backends.torch_modules import to_numpy
+
         key = info.input_spec.target
-        weight = _as_numpy(value)
+        weight = to_numpy(value)
         self.parameters[key] = weight
         loaded = _load_global(_define_global(self._block, key, _tensor_type(weight)))
         return ir.Operation.create(
@@ -294,16 +297,6 @@ def _load_global(global_: Any) -> Any:
 def _tensor_type(weight: Weight) -> Any:
     shape = "".join(f"{size}x" for size in weight.shape)
     return ir.Type.parse(f"tensor<{shape}{_ELEMENT_TYPES[weight.dtype]}>")
-
-
-def _as_numpy(tensor: torch.Tensor) -> Weight:
-    """Views a CPU tensor as an array; copies only if it is not contiguous."""
-    import torch
-
-    dense = tensor.detach().contiguous()
-    if dense.dtype == torch.bfloat16:  # has no NumPy type in PyTorch
-        return np.asarray(dense.view(torch.int16).numpy()).view(ml_dtypes.bfloat16)
-    return np.asarray(dense.numpy())
 
 
 def _bytecode(module: Any) -> bytes:

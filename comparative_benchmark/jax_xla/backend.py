@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from comparative_benchmark.backends import tf32
+from comparative_benchmark.backends import tf32, xla_executables
 from comparative_benchmark.backends.api import (
     Array,
     Backend,
@@ -17,8 +17,7 @@ from comparative_benchmark.backends.api import (
     GenerationParts,
     UnsupportedError,
 )
-from comparative_benchmark.jax_xla import profiler, program
-from comparative_benchmark.jax_xla.generation import JaxGenerationParts
+from comparative_benchmark.jax_xla import generation, profiler
 from openxla.benchmark.models.shared_model import as_tuple
 
 
@@ -87,22 +86,7 @@ class JaxXla(Backend):
         facts = BackendFacts(weights="arguments" if jax.tree.leaves(self._params) else "frozen")
         facts.device_name = self._device.device_kind
         facts.cache_hits, facts.cache_misses = self._cache_hits, self._cache_misses
-        with contextlib.suppress(NotImplementedError):
-            cost = self._compiled.cost_analysis() or {}
-            facts.flops, facts.bytes_accessed = cost.get("flops"), cost.get("bytes accessed")
-        with contextlib.suppress(NotImplementedError):
-            memory = self._compiled.memory_analysis()
-            facts.notes["memory_analysis"] = {
-                name.removesuffix("_in_bytes"): getattr(memory, name)
-                for name in (
-                    "argument_size_in_bytes",
-                    "output_size_in_bytes",
-                    "temp_size_in_bytes",
-                    "generated_code_size_in_bytes",
-                )
-            }
-        facts.artifact_sha256 = program.fingerprint(self._compiled)
-        facts.artifact_size_bytes = program.size_bytes(self._compiled)
+        xla_executables.describe(self._compiled.runtime_executable(), facts)
         if statistics := self._device.memory_stats():
             facts.device_memory_peak_bytes = statistics.get("peak_bytes_in_use")
         facts.notes["tf32"] = tf32.note(
@@ -119,7 +103,7 @@ class JaxXla(Backend):
     def generation_parts(self) -> GenerationParts:
         """Prefill and decode, each a program of its own, on the weights that are there."""
         with self._precision():
-            return JaxGenerationParts(self._model, self._params, self._inputs)
+            return generation.parts(self._model, self._params, self._inputs)
 
     def release(self) -> None:
         """Stops counting cache events; the listener would keep the weights alive."""

@@ -1,11 +1,12 @@
 """Profiles of XLA's own profiler."""
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
+
+from comparative_benchmark.backends import profiles
 
 
 def profile_calls(
@@ -17,9 +18,6 @@ def profile_calls(
     work_dir: Path,
 ) -> list[Path]:
     """Profiles iterations and returns a trace for Perfetto and XLA's own `xla.xplane.pb`.
-
-    The latter holds all that was recorded; XProf and TensorBoard read it from a folder
-    `plugins/profile/<any name>/`. Neither is needed to write it.
 
     Args:
       call: starts one execution and returns its outputs.
@@ -39,13 +37,9 @@ def profile_calls(
         for index in range(iterations):
             with jax.profiler.StepTraceAnnotation("iteration", step_num=index):
                 synchronize(call())
-    # JAX's names hold the time and the host's name.
-    wanted = {"perfetto_trace.json.gz": "trace.json.gz", "*.xplane.pb": "xla.xplane.pb"}
-    files = []
-    for pattern, name in wanted.items():
-        found = next(scratch.glob(f"plugins/profile/*/{pattern}"), None)
-        if found is None:
-            raise RuntimeError(f"JAX {jax.__version__} wrote no {pattern} into its profile")
-        files.append(Path(shutil.move(found, directory / name)))
-    shutil.rmtree(scratch)
-    return files
+    return profiles.take_files(
+        scratch,
+        directory,
+        {"perfetto_trace.json.gz": "trace.json.gz", "*.xplane.pb": "xla.xplane.pb"},
+        stack=f"JAX {jax.__version__}",
+    )

@@ -9,6 +9,7 @@ from typing import Any
 import onnxruntime as ort
 
 from comparative_benchmark.backends.api import Array
+from comparative_benchmark.backends.profiles import write_trace
 from comparative_benchmark.backends.resident_programs import SingleProgram
 from comparative_benchmark.onnxruntime import session
 
@@ -49,8 +50,7 @@ def profile_model(
     events: list[dict[str, Any]] = json.loads(written.read_text(encoding="utf-8"))
     written.unlink()
     trace, table = directory / "trace.json", directory / "operators.txt"
-    document = {"traceEvents": events, "displayTimeUnit": "ms"}
-    trace.write_text(json.dumps(document), encoding="utf-8")
+    write_trace(trace, events)
     table.write_text(operator_table(events, iterations), encoding="utf-8")
     return [trace, table]
 

@@ -20,10 +20,9 @@ from comparative_benchmark.backends.api import (
     GenerationParts,
     UnsupportedError,
 )
-from comparative_benchmark.pt_inductor import aot, cuda, profiler
+from comparative_benchmark.backends.torch_modules import to_numpy
+from comparative_benchmark.pt_inductor import aot, cuda, generation, profiler
 from comparative_benchmark.pt_inductor.generated import generated_code
-from comparative_benchmark.pt_inductor.generation import PtGenerationParts
-from comparative_benchmark.pt_inductor.tensors import to_numpy
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 
@@ -169,8 +168,8 @@ class PtInductor(Backend):
             # The same backend object: Dynamo then finds what it compiled for the whole model.
             return torch.compile(part, backend=self._inductor) if self._inductor else part
 
-        return PtGenerationParts(
-            self._model, self._inputs, compile_part=compile_part, wait=self._wait
+        return generation.parts(
+            self._model, self._inputs, compile_part=compile_part, wait=self.synchronize
         )
 
     def release(self) -> None:

@@ -19,8 +19,7 @@ from comparative_benchmark.backends.api import (
     GenerationParts,
     UnsupportedError,
 )
-from comparative_benchmark.tf_xla import cache, profiler, program
-from comparative_benchmark.tf_xla.generation import TfGenerationParts
+from comparative_benchmark.tf_xla import cache, generation, profiler, program
 from openxla.benchmark.models.shared_model import as_tuple
 
 _GPU = "GPU:0"
@@ -112,7 +111,7 @@ class TfXla(Backend):
 
     def generation_parts(self) -> GenerationParts:
         """Prefill and decode, each a program of its own, on the variables that are there."""
-        return TfGenerationParts(self._model, self._inputs, self._traced, self.synchronize)
+        return generation.parts(self._model, self._inputs, self._traced, self.synchronize)
 
     def facts(self) -> BackendFacts:
         """What TensorFlow and XLA tell of the program."""

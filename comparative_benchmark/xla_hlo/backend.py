@@ -2,7 +2,6 @@
 
 import functools
 import gzip
-import hashlib
 import json
 import os
 import shutil
@@ -12,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
 
-from comparative_benchmark.backends import tf32
+from comparative_benchmark.backends import profiles, tf32, xla_executables
 from comparative_benchmark.backends.api import (
     Array,
     Backend,
@@ -118,12 +117,7 @@ class XlaHlo(Backend):
         facts.device_name = self._client.device_kind
         facts.device_memory_peak_bytes = self._client.memory_peak_bytes()
         facts.cache_hits, facts.cache_misses = self._cache.hits, self._cache.misses
-        cost = executable.cost()
-        facts.flops, facts.bytes_accessed = cost.get("flops"), cost.get("bytes accessed")
-        facts.artifact_sha256 = hashlib.sha256(executable.optimized_hlo().encode()).hexdigest()
-        serialized = executable.serialize()
-        facts.artifact_size_bytes = None if serialized is None else len(serialized)
-        facts.notes["memory_analysis"] = executable.memory()
+        xla_executables.describe(executable.loaded, facts)
         facts.notes["exported_by"] = dict(exported.versions)
         facts.notes["export_ms"] = self._export_ms
         if self.context.exported:
@@ -141,18 +135,13 @@ class XlaHlo(Backend):
         with profiled(scratch):
             for _ in range(iterations):
                 self.synchronize(self.dispatch())
-        (planes,) = scratch.glob("plugins/profile/*/*.xplane.pb")
-        (trace,) = scratch.glob("plugins/profile/*/*.trace.json.gz")
-        before = self._require_export().path
-        files = [
-            _for_perfetto(trace, directory / "trace.json.gz"),
-            Path(shutil.move(planes, directory / "xla.xplane.pb")),
-            Path(shutil.copy(before, directory / before.name)),
-            directory / "optimized.hlo.txt",
-        ]
-        files[-1].write_text(executable.optimized_hlo(metadata=True), encoding="utf-8")
-        shutil.rmtree(scratch)
-        return files
+        planes = {"*.trace.json.gz": "trace.json.gz", "*.xplane.pb": "xla.xplane.pb"}
+        files = profiles.take_files(scratch, directory, planes, stack=self._client.platform)
+        _for_perfetto(files[0])
+        before, after = self._require_export().path, directory / "optimized.hlo.txt"
+        text = xla_executables.optimized_hlo(executable.loaded, metadata=True)
+        after.write_text(text, encoding="utf-8")
+        return [*files, Path(shutil.copy(before, directory / before.name)), after]
 
     @functools.cached_property
     def _tf32(self) -> bool | None:
@@ -191,11 +180,6 @@ def hlo_of(content: bytes, form: str) -> HloModule:
     return HloModule.from_stablehlo(content)
 
 
-def _for_perfetto(trace: Path, target: Path) -> Path:
-    """Writes a trace without its metadata, which Perfetto stumbles over."""
-    with gzip.open(trace, "rt", encoding="utf-8") as stream:
-        content = json.load(stream)
-    content.pop("metadata", None)
-    with gzip.open(target, "wt", encoding="utf-8") as stream:
-        json.dump(content, stream)
-    return target
+def _for_perfetto(trace: Path) -> None:
+    """Rewrites a trace without its metadata, which Perfetto stumbles over."""
+    profiles.write_trace(trace, json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"])

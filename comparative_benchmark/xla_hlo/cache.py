@@ -6,6 +6,7 @@ from pathlib import Path
 
 import attrs
 
+from comparative_benchmark.backends import xla_executables
 from comparative_benchmark.xla_hlo.pjrt import Client, Executable
 from comparative_benchmark.xla_hlo.private_jaxlib import XlaError
 
@@ -37,7 +38,7 @@ class ExecutableCache:
                 return found
         made = compile_()
         self.misses += 1
-        if path is not None and (serialized := made.serialize()) is not None:
+        if path is not None and (serialized := xla_executables.serialize(made.loaded)):
             _write(path, serialized)
         return made
 
