@@ -145,7 +145,7 @@ class Iree(Backend):
 
     def _compile(self) -> None:
         """Makes a program of the model or of a published one; writes it and its weights."""
-        from comparative_benchmark.iree import compilation, published
+        from comparative_benchmark.iree import compilation, program, published
 
         model, self._model = self._model, None
         archive: Path | None = None
@@ -163,7 +163,7 @@ class Iree(Backend):
         if self._target == "cuda":
             self._flags = cuda.compile_flags(cuda.target_for(cuda.compute_capability()))
         with self.context.phase("compile"):
-            compilation.compile_imported(
+            program.compile_program(
                 imported,
                 self._vmfb,
                 device=self._target,

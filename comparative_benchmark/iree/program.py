@@ -12,6 +12,7 @@ programs. PyTorch is imported only by that route.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -149,7 +150,7 @@ def compile_program(
     """Compiles a program to a VM module in `output`.
 
     The compiler runs as a child process: as fast as inside this one, and its memory stays out of
-    this process's peak while its diagnostics come back in the exception.
+    this process's peak.
 
     Args:
         program: from one of the import routes.
@@ -162,17 +163,25 @@ def compile_program(
 
     Raises:
         ValueError: for an unknown device.
-        iree.compiler.tools.CompilerToolError: with the compiler's diagnostics.
+        RuntimeError: the compiler failed; the message is its first error, the log has all of them.
     """
     flags = compile_flags(data_tiling=data_tiling, device=device, target_cpu=target_cpu)
     partial = output.with_name(f"{output.name}.partial")
-    tools.compile_str(
-        program.mlir,
-        input_type=program.input_type,
-        output_file=str(partial),
-        strip_source_map=True,
-        extra_args=[*flags, *extra_flags],
-    )
+    try:
+        tools.compile_str(
+            program.mlir,
+            input_type=program.input_type,
+            output_file=str(partial),
+            strip_source_map=True,
+            extra_args=[*flags, *extra_flags],
+        )
+    except tools.CompilerToolError as error:
+        # Hundreds of lines follow; the first error says most, the log file holds the rest.
+        print(error, flush=True)
+        # LLVM writes its own in capitals, and dies of it.
+        found = re.search(r"(?:error|ERROR): *(\S.*)", str(error))
+        reason = found[1].strip() if found else "no message"
+        raise RuntimeError(f"iree-compile failed: {reason}") from None
     partial.replace(output)
 
 

@@ -1,6 +1,5 @@
 """JAX on CPU and GPU."""
 
-import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from comparative_benchmark.backends import tf32, xla_executables
+from comparative_benchmark.backends import jax_models, tf32, xla_executables
 from comparative_benchmark.backends.api import (
     Array,
     Backend,
@@ -19,17 +18,6 @@ from comparative_benchmark.backends.api import (
 )
 from comparative_benchmark.jax_xla import generation, profiler
 from openxla.benchmark.models.shared_model import as_tuple
-
-
-def split(model: Any) -> tuple[Callable[..., Any], Any]:
-    """Returns a model's pure function and its weights.
-
-    A model with `apply(params, *inputs)` and `params` gives these; of any other, `forward` is taken
-    with whatever it closes over, and no weights.
-    """
-    if hasattr(model, "apply") and hasattr(model, "params"):
-        return model.apply, model.params
-    return (lambda _, *inputs: model.forward(*inputs)), ()
 
 
 class JaxXla(Backend):
@@ -52,7 +40,7 @@ class JaxXla(Backend):
         """Puts weights and inputs on the device."""
         with self.context.phase("load"):
             self._model = model
-            self._apply, params = split(model)
+            self._apply, params = jax_models.split(model)
             self._params = jax.block_until_ready(jax.device_put(params, self._device))
         with self.context.phase("h2d"):
             resident = jax.device_put(tuple(inputs), self._device)
@@ -120,14 +108,7 @@ class JaxXla(Backend):
         )
 
     def _precision(self) -> Any:
-        """Returns a context to trace in: no TF32 for a model of float32 on a GPU.
-
-        What is traced keeps it, in products and convolutions alike. A 16-bit model is traced as its
-        users trace it.
-        """
-        if self._on_gpu and tf32.is_float32(self._types):
-            return jax.default_matmul_precision("highest")
-        return contextlib.nullcontext()
+        return jax_models.precision(on_gpu=self._on_gpu, types=self._types)
 
     def _count_cache_event(self, event: str, **_: Any) -> None:
         self._cache_hits += event == "/jax/compilation_cache/cache_hits"

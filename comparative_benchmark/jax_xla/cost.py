@@ -12,7 +12,7 @@ from typing import Any
 import jax
 
 from comparative_benchmark.backends.api import Array
-from comparative_benchmark.jax_xla.backend import split
+from comparative_benchmark.backends.jax_models import split
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 
 # Of the operand of these, only what is taken is read.

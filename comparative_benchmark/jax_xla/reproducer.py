@@ -6,8 +6,8 @@ import jax
 import numpy as np
 from jax import export as jax_export
 
+from comparative_benchmark.backends.jax_models import split
 from comparative_benchmark.backends.reproducing import Exported, ExportTask
-from comparative_benchmark.jax_xla.backend import split
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.models.shared_model import as_tuple
 

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from comparative_benchmark.backends import tf32
+from comparative_benchmark.backends import tensorflow_models, tf32
 from comparative_benchmark.backends.api import (
     Array,
     Backend,
@@ -161,12 +161,8 @@ class TfXla(Backend):
         if self.context.compiler == "eager":
             return function
 
-        def positional(*arguments: Any) -> Any:
-            return function(*arguments)
-
-        # Without the function's defaults, with which TensorFlow can not tell what XLA made of it.
         jit_compile = True if self.context.compiler == "xla" else None
-        return tf.function(positional, jit_compile=jit_compile)
+        return tensorflow_models.function_of(function, jit_compile=jit_compile)
 
     def _traced(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Returns the same, traced for such arguments.

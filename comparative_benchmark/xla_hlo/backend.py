@@ -20,7 +20,7 @@ from comparative_benchmark.backends.api import (
     ModelDefinition,
 )
 from comparative_benchmark.backends.digests import of_parts
-from comparative_benchmark.xla_hlo import CACHE_VARIABLE, precision, published
+from comparative_benchmark.xla_hlo import CACHE_VARIABLE, precision
 from comparative_benchmark.xla_hlo.cache import ExecutableCache
 from comparative_benchmark.xla_hlo.export import export
 from comparative_benchmark.xla_hlo.exported_program import ExportedProgram
@@ -57,7 +57,7 @@ class XlaHlo(Backend):
         directory = Path(tempfile.mkdtemp(prefix="export-", dir=self.context.work_dir))
         if self.context.exported:
             with self.context.phase("load"):
-                self._exported = published.program(
+                self._exported = ExportedProgram.published(
                     self.context.exported, self.context.compiler, directory
                 )
         else:

@@ -98,6 +98,11 @@ def export_here(
     with channel.phase("load"):
         model = ModelDefinition(**definition).create()
         exporter = _exporter(model, types, platform)
+        if exporter is None:
+            raise UnsupportedError(
+                f"nothing exports {definition['module_path']} to XLA: it is not a model in JAX or "
+                "TensorFlow"
+            )
     with channel.phase("trace"):
         exporter.trace()
     with channel.phase("lower"):
@@ -119,7 +124,7 @@ def export_here(
     return {"inputs": list(program.inputs), "versions": dict(program.versions)}
 
 
-def _exporter(model: Any, inputs: Sequence[InputType], platform: str) -> Exporter:
+def _exporter(model: Any, inputs: Sequence[InputType], platform: str) -> Exporter | None:
     """Returns what exports the model, by the framework that its module has imported.
 
     Libraries of each framework may have imported the other: JAX models are known by their `apply`.
@@ -132,6 +137,4 @@ def _exporter(model: Any, inputs: Sequence[InputType], platform: str) -> Exporte
         from comparative_benchmark.xla_hlo.from_jax import JaxExporter
 
         return JaxExporter(model, inputs, platform)
-    raise UnsupportedError(
-        f"nothing exports {type(model).__module__} to XLA: it is not a model in JAX or TensorFlow"
-    )
+    return None

@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from comparative_benchmark.backends import published_weights
 from comparative_benchmark.backends.api import Array
 from openxla.benchmark.artifacts import arrays
 
@@ -23,6 +24,7 @@ FORMS: Mapping[str, str] = {
     "hlo-text": "program.hlo.txt",
     "hlo-proto": "program.hlo.pb",
 }
+_PUBLISHED = {"stablehlo": "stablehlo_bytecode", "hlo-text": "xla_hlo_dump"}
 _WEIGHTS = "weights"
 
 
@@ -62,6 +64,26 @@ class ExportedProgram:
     inputs: Sequence[int | None]
     versions: Mapping[str, str]
 
+    @classmethod
+    def published(
+        cls, files: Mapping[str, tuple[Path, ...]], form: str, directory: Path
+    ) -> "ExportedProgram":
+        """Returns a published program as if it had been exported into an empty directory.
+
+        Args:
+          files: by type of artifact, see `BACKEND.starts_from`.
+          form: one of `FORMS`.
+          directory: where it goes.
+
+        Raises:
+          StoreError: the archive of the weights is damaged.
+        """
+        (path,) = files[_PUBLISHED[form]]
+        inputs = published_weights.unpack(files["xla_weights"], directory / _WEIGHTS)
+        found = cls(directory=directory, form=form, inputs=inputs, versions={})
+        shutil.copyfile(path, found.path)
+        return found
+
     @property
     def path(self) -> Path:
         """The file with the program."""
@@ -79,11 +101,11 @@ class ExportedProgram:
 
     def write_weights(self, weights: Sequence[Array]) -> None:
         """Writes the weights, in the order of their parameters."""
-        arrays.save_all(self.weights_directory, "weight", weights)
+        arrays.save_all(self.weights_directory, published_weights.STEM, weights)
 
     def weights(self) -> Iterator[Array]:
         """Yields the weights in the order of their parameters, one at a time in memory."""
-        for path in arrays.numbered(self.weights_directory, "weight"):
+        for path in arrays.numbered(self.weights_directory, published_weights.STEM):
             yield arrays.load(path)
 
     def drop_weights(self) -> None:

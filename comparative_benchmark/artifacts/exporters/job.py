@@ -3,16 +3,20 @@
 Runs in a worker (see `harness.executor.Executor`); values of both functions are plain JSON.
 """
 
-import importlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from comparative_benchmark.backends.api import Array, BackendContext, ModelDefinition, load_object
+from comparative_benchmark.backends.api import (
+    Array,
+    BackendContext,
+    ModelDefinition,
+    installed_versions,
+    load_object,
+    untimed,
+)
 from openxla.benchmark import devices
 from openxla.benchmark.artifacts import arrays
 
@@ -21,12 +25,6 @@ _SUITE = "common-benchmark-suite"
 
 class NotRunError(Exception):
     """Raised by a consumer that has read a program which nothing here can run; says why."""
-
-
-@contextmanager
-def untimed(_: str) -> Iterator[None]:
-    """A `PhaseTimer` where nobody wants to know."""
-    yield
 
 
 def _as_definition(value: ModelDefinition | Mapping[str, Any]) -> ModelDefinition:
@@ -69,8 +67,7 @@ class Job:
 
     def model(self) -> Any:
         """Makes the model."""
-        module = importlib.import_module(self.definition.module_path)
-        return module.create_model(**self.definition.parameters)
+        return self.definition.create()
 
     def arrays(self) -> list[Array]:
         """Reads the inputs."""
@@ -104,7 +101,7 @@ def export(exporter: str, producers: Sequence[str], **fields: Any) -> dict[str, 
     job = Job(**fields)
     job.directory.mkdir(parents=True, exist_ok=True)
     load_object(exporter)(job)
-    return {"versions": versions(producers)}
+    return {"versions": installed_versions((_SUITE, *producers))}
 
 
 def read_back(consumer: str, outputs: str, **fields: Any) -> dict[str, Any]:
@@ -118,12 +115,3 @@ def read_back(consumer: str, outputs: str, **fields: Any) -> dict[str, Any]:
     except NotRunError as error:
         return {"not_run": str(error)}
     return {"files": [saved["file"] for saved in arrays.save_all(Path(outputs), "output", values)]}
-
-
-def versions(packages: Sequence[str]) -> dict[str, str]:
-    """Returns the versions of packages that are installed, and that of the suite."""
-    found = {}
-    for package in (_SUITE, *packages):
-        with suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found
