@@ -93,18 +93,6 @@ class Exported:
     notes: tuple[str, ...] = ()
     program_sha256: str | None = None
 
-    @classmethod
-    def read(cls, value: Mapping[str, Any]) -> "Exported":
-        """Returns what `attrs.asdict` made a JSON value of."""
-        fields = dict(value)
-        commands = [
-            Command(**{**item, "arguments": tuple(item["arguments"])})
-            for item in fields.pop("commands")
-        ]
-        for name in ("packages", "modules", "notes"):
-            fields[name] = tuple(fields[name])
-        return cls(commands=tuple(commands), **fields)
-
 
 def program_names(plan: GenerationPlan | None) -> tuple[str, ...]:
     """Returns the names of a model's programs: one, or two of a model that generates."""

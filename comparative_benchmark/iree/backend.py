@@ -33,6 +33,8 @@ _DRIVER_COMPILES = (
 class Iree(Backend):
     """Exports a model with its weights outside, compiles it, and runs the program."""
 
+    _program: runtime.LoadedProgram
+
     def __init__(self, context: BackendContext) -> None:
         super().__init__(context)
         self._target = _TARGETS[context.compiler]
@@ -48,7 +50,6 @@ class Iree(Backend):
             tensorflow_export.hide_gpus()  # before TensorFlow puts a weight on one
         self._model: Any = None
         self._arrays: tuple[Array, ...] = ()
-        self._program: runtime.LoadedProgram | None = None
         self._inputs: list[runtime.DeviceArray] = []
         self._has_weights = False
         self._not_measurable: tuple[str, ...] = ()
@@ -94,8 +95,6 @@ class Iree(Backend):
 
     def fetch(self, outputs: Any) -> list[Any]:
         """Copies the outputs to the host."""
-        if self._program is None:
-            raise RuntimeError("compile must come first")
         return [self._program.fetch(buffer) for buffer in outputs]
 
     def facts(self) -> BackendFacts:
@@ -185,8 +184,7 @@ class Iree(Backend):
 
     def _add_facts_of_gpu(self, facts: BackendFacts, program: bytes) -> None:
         facts.device_name = runtime.device_name(self._target)
-        if self._program is not None:
-            facts.device_memory_peak_bytes = self._program.memory_peak_bytes()
+        facts.device_memory_peak_bytes = self._program.memory_peak_bytes()
         ptx = cuda.ptx_of(program)
         facts.notes["cuda_target"] = ptx.target if ptx else None
         facts.notes["tf32"] = ptx.uses_tf32 if ptx else None

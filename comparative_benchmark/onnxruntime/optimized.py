@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import cattrs
 
 from comparative_benchmark.backends import child_process
 from comparative_benchmark.onnxruntime import graph
@@ -48,15 +49,10 @@ def examine(path: Path, compiler: str, work_dir: Path) -> OptimizedGraph:
       RuntimeError: the process failed.
     """
     arguments = {"path": str(path), "compiler": compiler, "directory": str(work_dir)}
-    told: dict[str, Any]
     told, _ = child_process.call(
         f"{__name__}:examine_here", arguments, name="the process that writes the optimized graph"
     )
-    return OptimizedGraph(
-        exported=graph.GraphSummary(**told.pop("exported")),
-        optimized=graph.GraphSummary(**told.pop("optimized")),
-        **told,
-    )
+    return cattrs.structure(told, OptimizedGraph)
 
 
 def examine_here(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import cattrs
 
 from comparative_benchmark.backends.reproducing import Exported
 from comparative_benchmark.machine.host import usable_cpus
@@ -188,7 +189,7 @@ def _export(directory: Path, trial: Trial, settings: RunSettings, scratch: Path)
             exported=None, versions={}, ended=told_as, task={**task, "environment": told}
         )
     return Outcome(
-        exported=Exported.read(value["exported"]),
+        exported=cattrs.structure(value["exported"], Exported),
         versions=value["versions"],
         ended=None,
         task={**task, "environment": told},

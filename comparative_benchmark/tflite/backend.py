@@ -22,6 +22,10 @@ class TfLite(Backend):
     """Runs a file that another process has made: what the conversion leaves behind is not ours."""
 
     takes_definition: ClassVar[bool] = True
+    _definition: ModelDefinition
+    _arrays: tuple[Array, ...]
+    _file: Mapping[str, Any]
+    _program: Program
 
     def __init__(self, context: BackendContext) -> None:
         super().__init__(context)
@@ -31,10 +35,6 @@ class TfLite(Backend):
                 "-device host-cpu"
             )
         self._uses_xnnpack = "no-xnnpack" not in context.options
-        self._definition: ModelDefinition | None = None
-        self._arrays: tuple[Array, ...] = ()
-        self._file: Mapping[str, Any] = {}
-        self._program: Program | None = None
 
     def load(self, model: Any, inputs: Sequence[Array]) -> None:
         """Keeps definition and inputs for `compile`: there is no program to hold them yet."""
@@ -60,8 +60,6 @@ class TfLite(Backend):
             ((path,),) = context.exported.values()
             precision = BACKEND.compiler(context.compiler).precision or "fp32"
             return {**described(path, precision), "origin": "published", "versions": {}}
-        if self._definition is None:
-            raise RuntimeError("load must come first")
         return export(
             self._definition,
             self._arrays,
@@ -102,7 +100,6 @@ class TfLite(Backend):
         facts.notes["converter"] = self._file["versions"]
         facts.notes |= self._file.get("notes", {})
         facts.notes["dispatch"] = SYNCHRONOUS
-        if self._program is not None:
-            facts.notes["edge_types"] = self._program.edge_types()
-            facts.notes["tensor_types"] = self._program.tensor_types()
+        facts.notes["edge_types"] = self._program.edge_types()
+        facts.notes["tensor_types"] = self._program.tensor_types()
         return facts

@@ -37,16 +37,16 @@ class XlaHlo(Backend):
     """
 
     takes_definition: ClassVar[bool] = True
+    _exported: ExportedProgram
+    _executable: Executable
 
     def __init__(self, context: BackendContext) -> None:
         super().__init__(context)
         self._client = client(context.device.accelerator_type)
         directory = os.environ.get(CACHE_VARIABLE)
         self._cache = ExecutableCache(Path(directory) if directory else None)
-        self._exported: ExportedProgram | None = None
         self._export_ms: dict[str, float] = {}
         self._arguments: list[Any] = []
-        self._executable: Executable | None = None
 
     def load(self, model: ModelDefinition, inputs: Sequence[Array]) -> None:
         """Has the model exported or takes a published program; weights and inputs go to the device.
@@ -62,7 +62,7 @@ class XlaHlo(Backend):
                 )
         else:
             self._export(model, inputs, directory)
-        exported = self._require_export()
+        exported = self._exported
         with self.context.phase("load"):
             weights = [self._client.put(weight) for weight in exported.weights()]
             exported.drop_weights()
@@ -85,7 +85,7 @@ class XlaHlo(Backend):
 
     def compile(self) -> None:
         """Compiles the program, from reading its file to an executable; the rest was `load`."""
-        exported = self._require_export()
+        exported = self._exported
         with self.context.phase("compile"):
             content = exported.path.read_bytes()
             flags = os.environ.get("XLA_FLAGS", "")
@@ -112,12 +112,12 @@ class XlaHlo(Backend):
 
     def facts(self) -> BackendFacts:
         """What XLA tells of the executable, and who exported the program."""
-        exported, executable = self._require_export(), self._require_executable()
+        exported = self._exported
         facts = BackendFacts(weights="arguments" if exported.has_weights else "frozen")
         facts.device_name = self._client.device_kind
         facts.device_memory_peak_bytes = self._client.memory_peak_bytes()
         facts.cache_hits, facts.cache_misses = self._cache.hits, self._cache.misses
-        xla_executables.describe(executable.loaded, facts)
+        xla_executables.describe(self._executable.loaded, facts)
         facts.notes["exported_by"] = dict(exported.versions)
         facts.notes["export_ms"] = self._export_ms
         if self.context.exported:
@@ -130,7 +130,6 @@ class XlaHlo(Backend):
 
     def profile(self, directory: Path, iterations: int) -> list[Path]:
         """A trace for Perfetto, XLA's own file, and the program before and after optimisation."""
-        executable = self._require_executable()
         scratch = self.context.work_dir / "profile"
         with profiled(scratch):
             for _ in range(iterations):
@@ -138,8 +137,8 @@ class XlaHlo(Backend):
         planes = {"*.trace.json.gz": "trace.json.gz", "*.xplane.pb": "xla.xplane.pb"}
         files = profiles.take_files(scratch, directory, planes, stack=self._client.platform)
         _for_perfetto(files[0])
-        before, after = self._require_export().path, directory / "optimized.hlo.txt"
-        text = xla_executables.optimized_hlo(executable.loaded, metadata=True)
+        before, after = self._exported.path, directory / "optimized.hlo.txt"
+        text = xla_executables.optimized_hlo(self._executable.loaded, metadata=True)
         after.write_text(text, encoding="utf-8")
         return [*files, Path(shutil.copy(before, directory / before.name)), after]
 
@@ -148,22 +147,12 @@ class XlaHlo(Backend):
         """Whether the program lets factors of float32 be rounded, whoever exported it."""
         if self.context.device.accelerator_type != "gpu":
             return None
-        exported = self._require_export()
+        exported = self._exported
         text = hlo_of(exported.path.read_bytes(), exported.form).text()
         exact = precision.is_exact(text)
         return tf32.note(
             on_gpu=True, types=() if exact is None else ("float32",), allowed=not exact
         )
-
-    def _require_export(self) -> ExportedProgram:
-        if self._exported is None:
-            raise RuntimeError("load must come first")
-        return self._exported
-
-    def _require_executable(self) -> Executable:
-        if self._executable is None:
-            raise RuntimeError("compile must come first")
-        return self._executable
 
 
 def stablehlo_of(content: bytes, form: str) -> str | bytes:
