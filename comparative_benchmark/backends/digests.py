@@ -1,7 +1,7 @@
 """Digests of programs, of what they are made of, and of several together."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 def of_parts(*parts: str | bytes) -> bytes:
@@ -11,6 +11,12 @@ def of_parts(*parts: str | bytes) -> bytes:
         content = part.encode() if isinstance(part, str) else part
         digest.update(len(content).to_bytes(8, "little") + content)
     return digest.digest()
+
+
+def of_set(contents: Iterable[bytes]) -> str:
+    """Returns the sha256 of several contents, in whatever order they come."""
+    digests = sorted(hashlib.sha256(content).digest() for content in contents)
+    return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
 def joint(digests: Sequence[str]) -> str:

@@ -33,7 +33,7 @@ class ResidentBackend(Backend):
         self._model: Any = None
         self._arrays: tuple[Array, ...] = ()
         self._paths: Sequence[Path] = ()
-        self._bound: SingleProgram | GenerationLoop | Any = None
+        self._bound: Any = None
         self._run: Any = None
 
     def load(self, model: Any, inputs: Sequence[Array]) -> None:

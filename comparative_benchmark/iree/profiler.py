@@ -20,15 +20,13 @@ import numpy.typing as npt
 
 from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.backends.profiles import naming_event, write_trace
-from comparative_benchmark.iree.conventions import ENTRY, PARAMETER_SCOPE
+from comparative_benchmark.iree.conventions import ENTRY, PARAMETER_SCOPE, type_of
 
 Array = npt.NDArray[Any]
 
 # What IREE's local devices can record; anything more they refuse.
 _EVENTS = "queue-events,host-execution,executable-metadata"
 _REPORTS = ("explain", "dispatch")
-_TYPES = {"bfloat16": "bf16", "bool": "i1"}
-_LETTERS = {"f": "f", "i": "i", "u": "i"}
 
 
 def profile_program(
@@ -147,13 +145,6 @@ def device_flags(cpus: Sequence[int]) -> list[str]:
     if len(cpus) == 1:
         return ["--device=local-sync"]
     return ["--device=local-task", f"--task_topology_cpu_ids={','.join(map(str, cpus))}"]
-
-
-def type_of(value: Array) -> str:
-    """Returns shape and element type of an array as IREE's tools read them, e.g. `1x8xbf16`."""
-    dtype = value.dtype
-    kind = _TYPES.get(dtype.name) or f"{_LETTERS[dtype.kind]}{dtype.itemsize * 8}"
-    return "".join(f"{size}x" for size in value.shape) + kind
 
 
 def _run(tool: str, *arguments: str) -> str:

@@ -18,13 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
-import ml_dtypes
-import numpy as np
 import numpy.typing as npt
 from iree.compiler import ir, tools
 from iree.compiler.dialects import func
 
-from comparative_benchmark.iree.conventions import ENTRY, PARAMETER_SCOPE
+from comparative_benchmark.iree.conventions import ENTRY, PARAMETER_SCOPE, type_of
 
 if TYPE_CHECKING:
     import torch
@@ -42,20 +40,6 @@ _DEVICE_FLAGS: Mapping[str, Sequence[str]] = {
         "--iree-llvmcpu-debug-symbols=false",
     ),
     "cuda": (),
-}
-
-# Archives store booleans and unsigned integers as their bytes, which is what these types read.
-_ELEMENT_TYPES = {
-    np.dtype(np.float64): "f64",
-    np.dtype(np.float32): "f32",
-    np.dtype(np.float16): "f16",
-    np.dtype(ml_dtypes.bfloat16): "bf16",
-    np.dtype(np.int64): "i64",
-    np.dtype(np.int32): "i32",
-    np.dtype(np.int16): "i16",
-    np.dtype(np.int8): "i8",
-    np.dtype(np.uint8): "i8",
-    np.dtype(np.bool_): "i1",
 }
 
 
@@ -304,8 +288,7 @@ def _load_global(global_: Any) -> Any:
 
 
 def _tensor_type(weight: Weight) -> Any:
-    shape = "".join(f"{size}x" for size in weight.shape)
-    return ir.Type.parse(f"tensor<{shape}{_ELEMENT_TYPES[weight.dtype]}>")
+    return ir.Type.parse(f"tensor<{type_of(weight)}>")
 
 
 def _bytecode(module: Any) -> bytes:

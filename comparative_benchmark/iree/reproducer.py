@@ -10,7 +10,7 @@ from comparative_benchmark.backends.api import Array
 from comparative_benchmark.backends.reproducing import Command, Exported, ExportTask
 from comparative_benchmark.iree import profiler, program, runtime
 from comparative_benchmark.iree.compilation import import_model
-from comparative_benchmark.iree.conventions import ENTRY
+from comparative_benchmark.iree.conventions import ENTRY, type_of
 
 _NOTE = (
     "The program is compiled for the CPU that compiles it (`host`): on another CPU it is "
@@ -75,4 +75,4 @@ def _input_flag(task: ExportTask, index: int, value: Array) -> str:
     path = task.directory / "inputs" / f"input_{index}.bin"
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(np.ascontiguousarray(value).tobytes())
-    return f"--input={profiler.type_of(value)}=@inputs/{path.name}"
+    return f"--input={type_of(value)}=@inputs/{path.name}"

@@ -99,13 +99,7 @@ class JaxXla(Backend):
 
     def profile(self, directory: Path, iterations: int) -> list[Path]:
         """A trace for Perfetto and XLA's own file, by `jax.profiler`."""
-        return profiler.profile_calls(
-            self.dispatch,
-            self.synchronize,
-            directory,
-            iterations,
-            work_dir=self.context.work_dir,
-        )
+        return profiler.profile(self, directory, iterations)
 
     def _precision(self) -> Any:
         return jax_models.precision(on_gpu=self._on_gpu, types=self._types)

@@ -11,24 +11,10 @@ from comparative_benchmark.backends.api import Array, PhaseTimer, UnsupportedErr
 from comparative_benchmark.backends.reproducing import program_names
 from comparative_benchmark.backends.resident_programs import GenerationPlan
 from comparative_benchmark.openvino import program
-from comparative_benchmark.openvino.toolkit import ov
+from comparative_benchmark.openvino.toolkit import element_type, ov
 from openxla.benchmark.models.shared_model import as_tuple
 
 INPUT, OUTPUT = "input_{}", "output_{}"
-
-# OpenVINO's names of types, by NumPy's; ml_dtypes' bfloat16 included.
-TYPES = {
-    "float64": "f64",
-    "float32": "f32",
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "int64": "i64",
-    "int32": "i32",
-    "int16": "i16",
-    "int8": "i8",
-    "uint8": "u8",
-    "bool": "boolean",
-}
 
 
 def write(
@@ -43,13 +29,13 @@ def write(
     converted, plan = convert(model, inputs, phase)
     paths = [directory / f"{name}.xml" for name in program_names(plan)]
     with phase("load"):
-        element_type = program.element_type(converted[0])
+        precision = program.element_type(converted[0])
         for item, path in zip(converted, paths, strict=True):
             program.save(item, path)
         # The framework's copy of the weights would count towards the program's memory.
         del model, converted, item
         gc.collect()
-    return paths, element_type, plan
+    return paths, precision, plan
 
 
 def convert(
@@ -105,7 +91,7 @@ def _convert_exported(exported: Any) -> Any:
     names = exported.graph_signature.user_inputs
     values = {node.name: node.meta["val"] for node in exported.graph.nodes if node.name in names}
     signature = [
-        (list(values[name].shape), _type(str(values[name].dtype).removeprefix("torch.")))
+        (list(values[name].shape), element_type(str(values[name].dtype).removeprefix("torch.")))
         for name in names
     ]
     converted = ov.convert_model(exported, input=signature)
@@ -132,14 +118,3 @@ def _from_tensorflow(model: Any, inputs: Sequence[Array], phase: PhaseTimer) -> 
         traced = tf.function(forward, autograph=False).get_concrete_function(*specs)
     with phase("lower"), torch_export.refusing("OpenVINO's front end for TensorFlow"):
         return ov.convert_model(traced)
-
-
-def _type(name: str) -> Any:
-    """Returns the `openvino.Type` of an element type, by NumPy's name.
-
-    Raises:
-      UnsupportedError: it has none.
-    """
-    if name not in TYPES:
-        raise UnsupportedError(f"OpenVINO has no counterpart of the type {name}")
-    return getattr(ov.Type, TYPES[name])

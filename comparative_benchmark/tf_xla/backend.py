@@ -125,13 +125,7 @@ class TfXla(Backend):
 
     def profile(self, directory: Path, iterations: int) -> list[Path]:
         """A trace and TensorFlow's own file, by `tf.profiler`."""
-        return profiler.profile_calls(
-            self.dispatch,
-            self.synchronize,
-            directory,
-            iterations,
-            work_dir=self.context.work_dir,
-        )
+        return profiler.profile(self, directory, iterations)
 
     def _known_once(self) -> BackendFacts:
         has_variables = next(_variables(self._model), None) is not None

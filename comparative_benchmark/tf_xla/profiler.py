@@ -1,6 +1,6 @@
 """Profiles of TensorFlow's own profiler."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,38 +8,30 @@ import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from comparative_benchmark.backends import profiles
+from comparative_benchmark.backends.api import Backend
 
 
-def profile_calls(
-    call: Callable[[], Any],
-    synchronize: Callable[[Any], None],
-    directory: Path,
-    iterations: int,
-    *,
-    work_dir: Path,
-) -> list[Path]:
+def profile(backend: Backend, directory: Path, iterations: int) -> list[Path]:
     """Profiles iterations and returns a trace for Perfetto and TensorFlow's own file.
 
     TensorFlow leaves it to XProf and TensorBoard to make a trace of it; here it is made at once.
 
     Args:
-      call: starts one execution and returns its outputs.
-      synchronize: waits for outputs.
+      backend: whose program runs.
       directory: where the files go.
       iterations: how many executions; each is a step `iteration`.
-      work_dir: where TensorFlow may make its folders.
 
     Raises:
       RuntimeError: TensorFlow wrote no profile.
     """
-    scratch = work_dir / "tf-profile"
+    scratch = backend.context.work_dir / "tf-profile"
     # Spans of every Python call would slow the host and hide those of the runtime.
     options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0)
     tf.profiler.experimental.start(str(scratch), options)
     try:
         for index in range(iterations):
             with tf.profiler.experimental.Trace("iteration", step_num=index, _r=1):
-                synchronize(call())
+                backend.synchronize(backend.dispatch())
     finally:
         tf.profiler.experimental.stop()
     [space_file] = profiles.take_files(
