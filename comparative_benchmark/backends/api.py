@@ -168,6 +168,29 @@ class BackendContext:
     phase: PhaseTimer
     exported: Mapping[str, tuple[Path, ...]] = attrs.field(factory=dict)
 
+    @classmethod
+    def read(cls, value: Mapping[str, Any], phase: PhaseTimer) -> "BackendContext":
+        """Returns a context from its other attributes as JSON values.
+
+        Raises:
+          UnsupportedError: the compiler, by its `accelerator`, is not for the device.
+        """
+        device, exported = DeviceSpec(**value["device"]), value.get("exported", {})
+        if value.get("accelerator") not in (None, device.accelerator_type):
+            raise UnsupportedError(
+                f"the compiler {value['compiler']} makes programs for {value['accelerator']}s, "
+                f"and {device.name} is none: choose another by -device"
+            )
+        return cls(
+            compiler=value["compiler"],
+            options=tuple(value["options"]),
+            device=device,
+            threads=value["threads"],
+            work_dir=Path(value["work_dir"]),
+            phase=phase,
+            exported={kind: tuple(map(Path, paths)) for kind, paths in exported.items()},
+        )
+
 
 @attrs.frozen(kw_only=True)
 class ModelDefinition:

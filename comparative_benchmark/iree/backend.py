@@ -38,11 +38,6 @@ class Iree(Backend):
     def __init__(self, context: BackendContext) -> None:
         super().__init__(context)
         self._target = _TARGETS[context.compiler]
-        wanted = "cuda" if context.device.accelerator_type == "gpu" else "local"
-        if self._target != wanted:
-            raise UnsupportedError(
-                f"the compiler {context.compiler} makes no program for {context.device.name}"
-            )
         self._is_compiled = _COMPILED in context.exported
         if not self._is_compiled:
             with context.phase("import"):

@@ -24,11 +24,6 @@ class OpenVino(ResidentBackend):
 
     def __init__(self, context: BackendContext) -> None:
         super().__init__(context)
-        if context.device.accelerator_type != "cpu":
-            raise UnsupportedError(
-                f"OpenVINO {VERSION} has no plug-in for {context.device.name}, only for "
-                f"{', '.join(ov.Core().available_devices)}: choose -device host-cpu"
-            )
         if {WIDENED, DEFAULT_PRECISION} <= set(context.options):
             raise UnsupportedError(
                 f"{WIDENED} asks for float32, {DEFAULT_PRECISION} for what OpenVINO likes best: "

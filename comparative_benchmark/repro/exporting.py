@@ -15,7 +15,6 @@ from comparative_benchmark.backends.api import (
 )
 from comparative_benchmark.backends.reproducing import Exported, ExportTask
 from openxla.benchmark.artifacts import arrays
-from openxla.benchmark.def_types import DeviceSpec
 
 
 def export(
@@ -42,14 +41,7 @@ def export(
       UnsupportedError: the backend takes no such model, or cannot export it.
     """
     task = ExportTask(
-        context=BackendContext(
-            compiler=context["compiler"],
-            options=tuple(context["options"]),
-            device=DeviceSpec(**context["device"]),
-            threads=context["threads"],
-            work_dir=Path(context["work_dir"]),
-            phase=untimed,
-        ),
+        context=BackendContext.read(context, untimed),
         definition=ModelDefinition(**definition),
         inputs=tuple(arrays.load(Path(path)) for path in inputs),
         directory=Path(directory),

@@ -235,6 +235,7 @@ class Participant:
             "implementation": competitor.backend.implementation,
             "context": {
                 "compiler": competitor.compiler.name,
+                "accelerator": competitor.compiler.accelerator,
                 "options": list(competitor.options),
                 "device": attrs.asdict(self.trial.device, value_serializer=_plain),
                 "threads": self._settings.threads,

@@ -29,11 +29,6 @@ class TfLite(Backend):
 
     def __init__(self, context: BackendContext) -> None:
         super().__init__(context)
-        if context.device.accelerator_type != "cpu":
-            raise UnsupportedError(
-                f"the LiteRT interpreter runs on the CPU, not on {context.device.name}: take "
-                "-device host-cpu"
-            )
         self._uses_xnnpack = "no-xnnpack" not in context.options
 
     def load(self, model: Any, inputs: Sequence[Array]) -> None:

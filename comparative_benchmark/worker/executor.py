@@ -34,7 +34,6 @@ from comparative_benchmark.worker.phases import PhaseClock, peak_memory_bytes
 from comparative_benchmark.worker.protocol import Message
 from openxla.benchmark import testdata
 from openxla.benchmark.artifacts import arrays
-from openxla.benchmark.def_types import DeviceSpec
 
 # How the stacks say that memory ran out, when they do not raise MemoryError.
 _OUT_OF_MEMORY = re.compile(
@@ -137,19 +136,7 @@ class Executor:
                 importlib.import_module(module_path)
             # Modules stay until the end: no later collection need look at them again.
             gc.freeze()
-        self._backend = backend_class(
-            BackendContext(
-                compiler=context["compiler"],
-                options=tuple(context["options"]),
-                device=DeviceSpec(**context["device"]),
-                threads=context["threads"],
-                work_dir=Path(context["work_dir"]),
-                phase=self._phases,
-                exported={
-                    kind: tuple(Path(path) for path in paths) for kind, paths in exported.items()
-                },
-            )
-        )
+        self._backend = backend_class(BackendContext.read(context, self._phases))
         values = [arrays.load(Path(path)) for path in inputs]
         model: Any = ModelDefinition(module_path=module_path, parameters=parameters)
         if not exported:
