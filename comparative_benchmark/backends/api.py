@@ -19,7 +19,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from openxla.benchmark.def_types import DeviceSpec, ModelFrameworkType
+from openxla.benchmark.def_types import DeviceSpec, Model, ModelFrameworkType
 
 BACKENDS_GROUP = "comparative_benchmark.backends"
 
@@ -203,6 +203,12 @@ class ModelDefinition:
 
     module_path: str
     parameters: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, model: Model) -> "ModelDefinition":
+        """Returns how to make a model of the catalogue."""
+        path = str(model.model_impl.module_path)
+        return cls(module_path=path, parameters=dict(model.model_parameters))
 
     def create(self) -> Any:
         """Makes the model, in its framework.

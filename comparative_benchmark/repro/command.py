@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 import cattrs
 
+from comparative_benchmark.backends.api import ModelDefinition
 from comparative_benchmark.backends.reproducing import Exported
 from comparative_benchmark.machine.host import usable_cpus
 from comparative_benchmark.machine.memory import default_limit_bytes
@@ -140,7 +141,7 @@ def _settings(
 
 def _export(directory: Path, trial: Trial, settings: RunSettings, scratch: Path) -> Outcome:
     """Exports in a worker; what it raises, and how it dies, is the outcome."""
-    backend, model = trial.competitor.backend, trial.case.model
+    backend = trial.competitor.backend
     work_dir = scratch / "work"
     work_dir.mkdir()
     task: dict[str, Any] = {
@@ -151,10 +152,7 @@ def _export(directory: Path, trial: Trial, settings: RunSettings, scratch: Path)
             "device": attrs.asdict(trial.device, value_serializer=_plain),
             "threads": settings.threads,
         },
-        "definition": {
-            "module_path": model.model_impl.module_path,
-            "parameters": dict(model.model_parameters),
-        },
+        "definition": attrs.asdict(ModelDefinition.of(trial.case.model)),
     }
     variables = settings.environment(backend, work_dir, work_dir)
     told = {
