@@ -17,8 +17,8 @@ from comparative_benchmark.backends.api import (
     UnsupportedError,
 )
 from comparative_benchmark.tflite import BACKEND
-from openxla.benchmark.files import sha256_of
 from openxla.benchmark.def_types import TensorSpec
+from openxla.benchmark.files import sha256_of
 from openxla.benchmark.models.checkpoints import CheckpointError
 from openxla.benchmark.models.preprocessing import element_type_of, numpy_dtype
 from openxla.benchmark.models.tflite import conversion

@@ -21,7 +21,6 @@ from comparative_benchmark.judge.verification import Verification
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.session import SessionEnded
 from openxla.benchmark import devices
-from openxla.benchmark.files import sha256_of
 from openxla.benchmark.artifacts.workload_store import MANIFEST_FILE
 from openxla.benchmark.files import sha256_of
 
