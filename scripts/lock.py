@@ -15,17 +15,16 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from comparative_benchmark.backends.api import backends
+
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = "common-benchmark-suite"
 LOCKS = {
-    "comparative_benchmark/pt_inductor/requirements.txt": ["pt_inductor"],
-    "comparative_benchmark/jax_xla/requirements.txt": ["jax_xla"],
-    "comparative_benchmark/iree/requirements.txt": ["iree", "pt_inductor", "jax_xla"],
-    "comparative_benchmark/tf_xla/requirements.txt": ["tf_xla"],
-    "comparative_benchmark/xla_hlo/requirements.txt": ["xla_hlo"],
-    "comparative_benchmark/onnxruntime/requirements.txt": ["onnxruntime", "pt_inductor"],
-    "comparative_benchmark/openvino/requirements.txt": ["openvino", "pt_inductor"],
-    "comparative_benchmark/tflite/requirements.txt": ["tflite", "tf_xla", "jax_xla"],
+    **{
+        f"comparative_benchmark/{name}/requirements.txt": list(info.extras)
+        for name, info in backends().items()
+        if info.extras
+    },
     "requirements/dev.txt": ["dev"],
     "requirements/gcs.txt": ["gcs"],
 }

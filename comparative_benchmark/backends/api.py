@@ -9,9 +9,9 @@ import abc
 import functools
 import importlib
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from importlib.metadata import entry_points
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -19,13 +19,19 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from openxla.benchmark.def_types import DeviceSpec, ModelFrameworkType
+from openxla.benchmark.def_types import DeviceSpec, Model, ModelFrameworkType
 
 BACKENDS_GROUP = "comparative_benchmark.backends"
 
 Array = npt.NDArray[np.generic]
 Level = Literal["framework_level", "compiler_level"]
 PhaseTimer = Callable[[str], AbstractContextManager[None]]
+
+
+@contextmanager
+def untimed(_: str) -> Iterator[None]:
+    """A `PhaseTimer` where nobody wants to know."""
+    yield
 
 
 class UnknownBackendError(LookupError):
@@ -84,6 +90,12 @@ class BackendInfo:
         for CPUs.
       program_modules: by compiler, the modules that must be installed where it starts from such an
         artifact; those of the model's framework where the compiler is not named.
+      packages: distributions whose versions results record, by a module of each: where a worker
+        has imported the module.
+      reproducer: `module:function` that exports a program which runs without the suite (see
+        `backends.reproducing`), if offered.
+      extras: those of this project that the backend's own environment holds; none for a backend
+        of another project.
     """
 
     name: str
@@ -96,6 +108,9 @@ class BackendInfo:
     environment: Mapping[str, str] = attrs.field(factory=dict)
     starts_from: Mapping[str, tuple[tuple[str, ...], ...]] = attrs.field(factory=dict)
     program_modules: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
+    packages: Mapping[str, str] = attrs.field(factory=dict)
+    reproducer: str | None = None
+    extras: tuple[str, ...] = ()
 
     def compiler(self, name: str) -> CompilerInfo:
         """Returns the compiler of that name.
@@ -153,6 +168,29 @@ class BackendContext:
     phase: PhaseTimer
     exported: Mapping[str, tuple[Path, ...]] = attrs.field(factory=dict)
 
+    @classmethod
+    def read(cls, value: Mapping[str, Any], phase: PhaseTimer) -> "BackendContext":
+        """Returns a context from its other attributes as JSON values.
+
+        Raises:
+          UnsupportedError: the compiler, by its `accelerator`, is not for the device.
+        """
+        device, exported = DeviceSpec(**value["device"]), value.get("exported", {})
+        if value.get("accelerator") not in (None, device.accelerator_type):
+            raise UnsupportedError(
+                f"the compiler {value['compiler']} makes programs for {value['accelerator']}s, "
+                f"and {device.name} is none: choose another by -device"
+            )
+        return cls(
+            compiler=value["compiler"],
+            options=tuple(value["options"]),
+            device=device,
+            threads=value["threads"],
+            work_dir=Path(value["work_dir"]),
+            phase=phase,
+            exported={kind: tuple(map(Path, paths)) for kind, paths in exported.items()},
+        )
+
 
 @attrs.frozen(kw_only=True)
 class ModelDefinition:
@@ -165,6 +203,24 @@ class ModelDefinition:
 
     module_path: str
     parameters: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, model: Model) -> "ModelDefinition":
+        """Returns how to make a model of the catalogue."""
+        path = str(model.model_impl.module_path)
+        return cls(module_path=path, parameters=dict(model.model_parameters))
+
+    def create(self) -> Any:
+        """Makes the model, in its framework.
+
+        Raises:
+          AttributeError: the module does not offer it.
+        """
+        module = importlib.import_module(self.module_path)
+        create = getattr(module, "create_model", None)
+        if create is None:
+            raise AttributeError(f"{module.__name__} has no function create_model(**parameters)")
+        return create(**self.parameters)
 
 
 @attrs.define(kw_only=True)
@@ -371,6 +427,23 @@ def get_backend(name: str) -> BackendInfo:
         known = ", ".join(backends()) or "none: run `pip install -e .` in the checkout"
         raise UnknownBackendError(f"no backend {name!r}; choices are {known}")
     return backends()[name]
+
+
+def recorded_packages() -> dict[str, str]:
+    """Returns the packages whose versions results record, by module; see `BackendInfo.packages`."""
+    found = {"numpy": "numpy"}
+    for info in backends().values():
+        found |= info.packages
+    return found
+
+
+def installed_versions(packages: Iterable[str]) -> dict[str, str]:
+    """Returns the versions of those distributions that are installed, by name."""
+    found = {}
+    for package in packages:
+        with suppress(PackageNotFoundError):
+            found[package] = version(package)
+    return found
 
 
 def is_installed(module: str) -> bool:

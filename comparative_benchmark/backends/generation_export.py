@@ -25,6 +25,19 @@ def is_generator(model: Any) -> bool:
     return isinstance(model, GenerationModel) and isinstance(model, torch.nn.Module)
 
 
+def programs(
+    model: Any, inputs: Sequence[Array], phase: PhaseTimer
+) -> tuple[list[torch.export.ExportedProgram], GenerationPlan | None]:
+    """Exports a model; returns its program, or the two of a model that generates and their plan.
+
+    Raises:
+      UnsupportedError: `torch.export` cannot export it.
+    """
+    if is_generator(model):
+        return export(model, inputs, phase)
+    return [torch_export.export(model, inputs, phase)], None
+
+
 def export(
     model: Any, inputs: Sequence[Array], phase: PhaseTimer
 ) -> tuple[list[torch.export.ExportedProgram], GenerationPlan]:

@@ -1,17 +1,49 @@
-"""From an exported PyTorch program to an ONNX file.
+"""From a PyTorch model to ONNX files.
 
 PyTorch is imported by the function that needs it.
 """
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from comparative_benchmark.backends.api import Array, PhaseTimer
+from comparative_benchmark.backends.reproducing import program_names
+from comparative_benchmark.backends.resident_programs import GenerationPlan
 from comparative_benchmark.backends.torch_export import refusing
 
 if TYPE_CHECKING:
     import torch
+
+
+def write(
+    model: Any, inputs: Sequence[Array], directory: Path, phase: PhaseTimer
+) -> tuple[list[Path], GenerationPlan | None]:
+    """Exports a model (`trace`), translates it (`lower`), and writes it (`load`).
+
+    Returns:
+      `model.onnx`; or of a model that generates `prefill.onnx` and `decode.onnx`, and how to call
+      them.
+
+    Raises:
+      UnsupportedError: the model cannot be exported.
+    """
+    from comparative_benchmark.backends import generation_export
+
+    exported, plan = generation_export.programs(model, inputs, phase)
+    with phase("lower"):
+        translated = [to_onnx(program) for program in exported]
+    paths = [directory / f"{name}.onnx" for name in program_names(plan)]
+    with phase("load"):
+        for program, path in zip(translated, paths, strict=True):
+            save(program, path)
+        # The framework's copy of the weights would count towards the program's memory.
+        del model, exported, translated, program
+        gc.collect()
+    return paths, plan
 
 
 def to_onnx(program: torch.export.ExportedProgram) -> torch.onnx.ONNXProgram:

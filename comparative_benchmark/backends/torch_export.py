@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from comparative_benchmark.backends.api import Array, PhaseTimer, UnsupportedError
+from comparative_benchmark.backends.api import PhaseTimer, UnsupportedError
 
 if TYPE_CHECKING:
     import torch
@@ -20,12 +20,12 @@ _HOST_LOOP = "Non-recursive torch.compiler.disable"
 _LONGEST_REASON = 400
 
 
-def export(model: Any, inputs: Sequence[Array], phase: PhaseTimer) -> torch.export.ExportedProgram:
+def export(model: Any, inputs: Sequence[Any], phase: PhaseTimer) -> torch.export.ExportedProgram:
     """Exports a model with the shapes and types of its inputs; phase `trace`.
 
     Args:
       model: a PyTorch model, module or not.
-      inputs: one array for each argument of `forward`.
+      inputs: one array or tensor for each argument of `forward`.
       phase: times the export.
 
     Raises:
@@ -64,7 +64,8 @@ def refusing(tool: str) -> Iterator[None]:
     except (UnsupportedError, MemoryError):
         raise
     except Exception as error:
-        if "allocate memory" in str(error):
+        # PyTorch has errors of its own for that: one for GPUs, and a RuntimeError.
+        if type(error).__name__ == "OutOfMemoryError" or "allocate memory" in str(error):
             raise
         raise UnsupportedError(f"{tool} can not do this model: {reason_of(error)}") from error
 

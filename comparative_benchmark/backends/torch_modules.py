@@ -1,9 +1,12 @@
-"""The torch modules inside a model."""
+"""The torch modules inside a model, and tensors as arrays."""
 
 from collections.abc import Iterator
 from typing import Any
 
+import ml_dtypes
 import torch
+
+from comparative_benchmark.backends.api import Array
 
 
 def of(model: Any) -> Iterator[torch.nn.Module]:
@@ -38,3 +41,19 @@ class _Forward(torch.nn.Module):
 def as_module(model: Any) -> torch.nn.Module:
     """Returns the model as one module, for exporters that take nothing else."""
     return model if isinstance(model, torch.nn.Module) else _Forward(model)
+
+
+def to_numpy(value: Any) -> Array:
+    """Returns a tensor as an array on the host; bfloat16 through its bits.
+
+    Raises:
+      TypeError: the value is no tensor.
+    """
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"forward gave a {type(value).__name__}, which is no tensor")
+    host = value.detach().cpu().contiguous()
+    if host.dtype == torch.bfloat16:
+        bits: Array = host.view(torch.int16).numpy()
+        return bits.view(ml_dtypes.bfloat16)
+    array: Array = host.numpy()
+    return array

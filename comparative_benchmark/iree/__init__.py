@@ -37,7 +37,8 @@ BACKEND = BackendInfo(
         "JAX_PLATFORMS": "cpu",  # JAX only exports here
         "KERAS_BACKEND": "tensorflow",
         "OMP_NUM_THREADS": "{threads}",
-        # Where the driver keeps what it compiled from PTX; else in ~/.nv, which is never cold.
-        "CUDA_CACHE_PATH": "{cache_dir}/cuda",
     },
+    packages={"iree.compiler": "iree-base-compiler", "iree.runtime": "iree-base-runtime"},
+    reproducer="comparative_benchmark.iree.reproducer:export",
+    extras=("iree", "pt_inductor", "jax_xla"),
 )

@@ -18,6 +18,7 @@ from comparative_benchmark.backends.api import (
     BackendFacts,
     UnsupportedError,
 )
+from comparative_benchmark.backends.resident_backend import SYNCHRONOUS
 from comparative_benchmark.iree import cuda, profiler, runtime
 
 _TARGETS = {"llvm-cpu": "local", "llvm-cpu-data-tiling": "local", "cuda": "cuda"}
@@ -32,14 +33,11 @@ _DRIVER_COMPILES = (
 class Iree(Backend):
     """Exports a model with its weights outside, compiles it, and runs the program."""
 
+    _program: runtime.LoadedProgram
+
     def __init__(self, context: BackendContext) -> None:
         super().__init__(context)
         self._target = _TARGETS[context.compiler]
-        wanted = "cuda" if context.device.accelerator_type == "gpu" else "local"
-        if self._target != wanted:
-            raise UnsupportedError(
-                f"the compiler {context.compiler} makes no program for {context.device.name}"
-            )
         self._is_compiled = _COMPILED in context.exported
         if not self._is_compiled:
             with context.phase("import"):
@@ -47,7 +45,6 @@ class Iree(Backend):
             tensorflow_export.hide_gpus()  # before TensorFlow puts a weight on one
         self._model: Any = None
         self._arrays: tuple[Array, ...] = ()
-        self._program: runtime.LoadedProgram | None = None
         self._inputs: list[runtime.DeviceArray] = []
         self._has_weights = False
         self._not_measurable: tuple[str, ...] = ()
@@ -93,8 +90,6 @@ class Iree(Backend):
 
     def fetch(self, outputs: Any) -> list[Any]:
         """Copies the outputs to the host."""
-        if self._program is None:
-            raise RuntimeError("compile must come first")
         return [self._program.fetch(buffer) for buffer in outputs]
 
     def facts(self) -> BackendFacts:
@@ -109,7 +104,7 @@ class Iree(Backend):
         facts.not_measurable = self._not_measurable
         if self.context.exported:
             facts.notes["starts_from"] = sorted(self.context.exported)
-        facts.notes["dispatch"] = "synchronous: the host waits inside the call"
+        facts.notes["dispatch"] = SYNCHRONOUS
         facts.notes["tf32"] = None
         if self._target == "cuda":
             self._add_facts_of_gpu(facts, content)
@@ -144,7 +139,7 @@ class Iree(Backend):
 
     def _compile(self) -> None:
         """Makes a program of the model or of a published one; writes it and its weights."""
-        from comparative_benchmark.iree import compilation, published
+        from comparative_benchmark.iree import compilation, program, published
 
         model, self._model = self._model, None
         archive: Path | None = None
@@ -162,7 +157,7 @@ class Iree(Backend):
         if self._target == "cuda":
             self._flags = cuda.compile_flags(cuda.target_for(cuda.compute_capability()))
         with self.context.phase("compile"):
-            compilation.compile_imported(
+            program.compile_program(
                 imported,
                 self._vmfb,
                 device=self._target,
@@ -184,8 +179,7 @@ class Iree(Backend):
 
     def _add_facts_of_gpu(self, facts: BackendFacts, program: bytes) -> None:
         facts.device_name = runtime.device_name(self._target)
-        if self._program is not None:
-            facts.device_memory_peak_bytes = self._program.memory_peak_bytes()
+        facts.device_memory_peak_bytes = self._program.memory_peak_bytes()
         ptx = cuda.ptx_of(program)
         facts.notes["cuda_target"] = ptx.target if ptx else None
         facts.notes["tf32"] = ptx.uses_tf32 if ptx else None

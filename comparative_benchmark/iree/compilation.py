@@ -4,13 +4,10 @@ The backend imports it only where it does not start from a compiled program: a m
 such programs needs the runtime alone.
 """
 
-import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from iree.compiler.tools import CompilerToolError
 
 from comparative_benchmark.backends import torch_export
 from comparative_benchmark.backends.api import Array, BackendContext
@@ -53,29 +50,3 @@ def _from_torch(
     exported = torch_export.export(model, inputs, context.phase)
     with context.phase("lower"):
         return program.from_torch(exported)
-
-
-def compile_imported(
-    imported: program.ImportedProgram,
-    output: Path,
-    *,
-    device: str,
-    data_tiling: bool,
-    extra_flags: Sequence[str],
-) -> None:
-    """Compiles as `program.compile_program` does, and shortens what the compiler complains of.
-
-    Raises:
-      RuntimeError: the compiler failed; the message is its first error, the log has all of them.
-    """
-    try:
-        program.compile_program(
-            imported, output, data_tiling=data_tiling, device=device, extra_flags=extra_flags
-        )
-    except CompilerToolError as error:
-        # Hundreds of lines follow; the first error says most, the log file holds the rest.
-        print(error, flush=True)
-        # LLVM writes its own in capitals, and dies of it.
-        found = re.search(r"(?:error|ERROR): *(\S.*)", str(error))
-        reason = found[1].strip() if found else "no message"
-        raise RuntimeError(f"iree-compile failed: {reason}") from None

@@ -19,15 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from comparative_benchmark.backends.api import UnsupportedError
-from comparative_benchmark.iree.conventions import ENTRY, PARAMETER_SCOPE
+from comparative_benchmark.backends.profiles import naming_event, write_trace
+from comparative_benchmark.iree.conventions import ENTRY, PARAMETER_SCOPE, type_of
 
 Array = npt.NDArray[Any]
 
 # What IREE's local devices can record; anything more they refuse.
 _EVENTS = "queue-events,host-execution,executable-metadata"
 _REPORTS = ("explain", "dispatch")
-_TYPES = {"bfloat16": "bf16", "bool": "i1"}
-_LETTERS = {"f": "f", "i": "i", "u": "i"}
 
 
 def profile_program(
@@ -58,14 +57,9 @@ def profile_program(
     bundle, report, trace = (
         directory / name for name in ("program.ireeprof", "dispatches.txt", "trace.json")
     )
-    device = (
-        ["--device=local-sync"]
-        if len(cpus) == 1
-        else ["--device=local-task", f"--task_topology_cpu_ids={','.join(map(str, cpus))}"]
-    )
     _run(
         "iree-benchmark-module",
-        *device,
+        *device_flags(cpus),
         f"--module={vmfb}",
         f"--parameters={PARAMETER_SCOPE}={irpa}",
         f"--function={ENTRY}",
@@ -82,7 +76,7 @@ def profile_program(
     with exported.open(encoding="utf-8") as lines:
         events = trace_events(json.loads(line) for line in lines)
     exported.unlink()
-    trace.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}), encoding="utf-8")
+    write_trace(trace, events)
     return [bundle, report, trace]
 
 
@@ -94,7 +88,7 @@ def trace_events(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """
     spans = [r for r in records if r["record_type"] == "host_execution_event" and r["valid"]]
     spans.sort(key=lambda r: r["start_host_time_ns"])
-    events = [_named("process_name", 0, "IREE")]
+    events = [naming_event("process_name", 1, 0, "IREE")]
     for first_row, name, of_row in (
         (1, "queue", [r for r in spans if r["op"] != "dispatch"]),
         (100, "dispatches", [r for r in spans if r["op"] == "dispatch"]),
@@ -103,7 +97,7 @@ def trace_events(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         for record, row in _in_rows(of_row):
             if row not in rows:
                 rows.add(row)
-                events.append(_named("thread_name", first_row + row, f"{name} {row + 1}"))
+                events.append(naming_event("thread_name", 1, first_row + row, f"{name} {row + 1}"))
             events.append(_complete_event(record, first_row + row))
     return events
 
@@ -136,24 +130,21 @@ def _complete_event(record: dict[str, Any], row: int) -> dict[str, Any]:
     }
 
 
-def _named(kind: str, row: int, name: str) -> dict[str, Any]:
-    return {"name": kind, "ph": "M", "pid": 1, "tid": row, "args": {"name": name}}
-
-
 def _input_flags(inputs: Sequence[Array], work_dir: Path) -> list[str]:
     """Writes inputs as bytes (the tool's .npy reader has no bfloat16) and returns their flags."""
     flags = []
     for index, value in enumerate(inputs):
         path = work_dir / f"profile-input-{index}.bin"
         np.ascontiguousarray(value).tofile(path)
-        shape = "".join(f"{size}x" for size in value.shape)
-        flags.append(f"--input={shape}{_type_of(value.dtype)}=@{path}")
+        flags.append(f"--input={type_of(value)}=@{path}")
     return flags
 
 
-def _type_of(dtype: np.dtype[Any]) -> str:
-    """Returns IREE's name of an element type."""
-    return _TYPES.get(dtype.name) or f"{_LETTERS[dtype.kind]}{dtype.itemsize * 8}"
+def device_flags(cpus: Sequence[int]) -> list[str]:
+    """Returns the tools' flags for some CPUs; with one, the calling thread computes."""
+    if len(cpus) == 1:
+        return ["--device=local-sync"]
+    return ["--device=local-task", f"--task_topology_cpu_ids={','.join(map(str, cpus))}"]
 
 
 def _run(tool: str, *arguments: str) -> str:

@@ -12,18 +12,17 @@ programs. PyTorch is imported only by that route.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
-import ml_dtypes
-import numpy as np
 import numpy.typing as npt
 from iree.compiler import ir, tools
 from iree.compiler.dialects import func
 
-from comparative_benchmark.iree.conventions import ENTRY, PARAMETER_SCOPE
+from comparative_benchmark.iree.conventions import ENTRY, PARAMETER_SCOPE, type_of
 
 if TYPE_CHECKING:
     import torch
@@ -41,20 +40,6 @@ _DEVICE_FLAGS: Mapping[str, Sequence[str]] = {
         "--iree-llvmcpu-debug-symbols=false",
     ),
     "cuda": (),
-}
-
-# Archives store booleans and unsigned integers as their bytes, which is what these types read.
-_ELEMENT_TYPES = {
-    np.dtype(np.float64): "f64",
-    np.dtype(np.float32): "f32",
-    np.dtype(np.float16): "f16",
-    np.dtype(ml_dtypes.bfloat16): "bf16",
-    np.dtype(np.int64): "i64",
-    np.dtype(np.int32): "i32",
-    np.dtype(np.int16): "i16",
-    np.dtype(np.int8): "i8",
-    np.dtype(np.uint8): "i8",
-    np.dtype(np.bool_): "i1",
 }
 
 
@@ -149,7 +134,7 @@ def compile_program(
     """Compiles a program to a VM module in `output`.
 
     The compiler runs as a child process: as fast as inside this one, and its memory stays out of
-    this process's peak while its diagnostics come back in the exception.
+    this process's peak.
 
     Args:
         program: from one of the import routes.
@@ -162,17 +147,25 @@ def compile_program(
 
     Raises:
         ValueError: for an unknown device.
-        iree.compiler.tools.CompilerToolError: with the compiler's diagnostics.
+        RuntimeError: the compiler failed; the message is its first error, the log has all of them.
     """
     flags = compile_flags(data_tiling=data_tiling, device=device, target_cpu=target_cpu)
     partial = output.with_name(f"{output.name}.partial")
-    tools.compile_str(
-        program.mlir,
-        input_type=program.input_type,
-        output_file=str(partial),
-        strip_source_map=True,
-        extra_args=[*flags, *extra_flags],
-    )
+    try:
+        tools.compile_str(
+            program.mlir,
+            input_type=program.input_type,
+            output_file=str(partial),
+            strip_source_map=True,
+            extra_args=[*flags, *extra_flags],
+        )
+    except tools.CompilerToolError as error:
+        # Hundreds of lines follow; the first error says most, the log file holds the rest.
+        print(error, flush=True)
+        # LLVM writes its own in capitals, and dies of it.
+        found = re.search(r"(?:error|ERROR): *(\S.*)", str(error))
+        reason = found[1].strip() if found else "no message"
+        raise RuntimeError(f"iree-compile failed: {reason}") from None
     partial.replace(output)
 
 
@@ -214,8 +207,11 @@ class _ExternalWeights:
         """Constants written in the model's code are small: the importer's inline form is right."""
 
     def resolve_input(self, importer: Any, value: Any, info: Any) -> Any:
+        # Not at the top: the StableHLO route must not pay for PyTorch.
+        from comparative_benchmark.backends.torch_modules import to_numpy
+
         key = info.input_spec.target
-        weight = _as_numpy(value)
+        weight = to_numpy(value)
         self.parameters[key] = weight
         loaded = _load_global(_define_global(self._block, key, _tensor_type(weight)))
         return ir.Operation.create(
@@ -292,18 +288,7 @@ def _load_global(global_: Any) -> Any:
 
 
 def _tensor_type(weight: Weight) -> Any:
-    shape = "".join(f"{size}x" for size in weight.shape)
-    return ir.Type.parse(f"tensor<{shape}{_ELEMENT_TYPES[weight.dtype]}>")
-
-
-def _as_numpy(tensor: torch.Tensor) -> Weight:
-    """Views a CPU tensor as an array; copies only if it is not contiguous."""
-    import torch
-
-    dense = tensor.detach().contiguous()
-    if dense.dtype == torch.bfloat16:  # has no NumPy type in PyTorch
-        return np.asarray(dense.view(torch.int16).numpy()).view(ml_dtypes.bfloat16)
-    return np.asarray(dense.numpy())
+    return ir.Type.parse(f"tensor<{type_of(weight)}>")
 
 
 def _bytecode(module: Any) -> bytes:

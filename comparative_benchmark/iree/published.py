@@ -1,12 +1,12 @@
 """Published programs for IREE: torch-mlir with an archive of weights, or StableHLO with arrays."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from comparative_benchmark.backends import published_weights
 from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.iree import program
-from openxla.benchmark.artifacts import archives, arrays
+from openxla.benchmark.artifacts import arrays
 
 
 def imported(
@@ -28,8 +28,8 @@ def imported(
         content = path.read_bytes()
         return program.ImportedProgram(mlir=content, input_type="torch", parameters={}), archive
     (path,) = exported["stablehlo_mlir"]
-    files = {file.name.partition(".")[2]: file for file in exported["xla_weights"]}
-    places = json.loads(files["json"].read_text(encoding="utf-8"))["inputs"]
+    target = scratch / "weights"
+    places = published_weights.unpack(exported["xla_weights"], target)
     weights_at = [index for index, source in enumerate(places) if source is None]
     first = weights_at[0] if weights_at else 0
     if weights_at != list(range(first, first + len(weights_at))):
@@ -37,9 +37,7 @@ def imported(
             "the weights of the published program are not successive arguments: leave "
             "--exported-programs out to export here"
         )
-    target = scratch / "weights"
-    archives.unpack(files["tgz"], target)
-    weights = arrays.load_all(target, "weight")
+    weights = arrays.load_all(target, published_weights.STEM)
     names = [f"weight_{index}" for index in range(len(weights))]
     text = path.read_text(encoding="utf-8")
     return program.from_stablehlo(text, names, weights, first=first), None

@@ -37,18 +37,16 @@ def export(model: Any, inputs: Sequence[Array], context: BackendContext) -> prog
     """Returns the program of `model.forward`; phases `trace` and `lower`."""
     import tensorflow as tf
 
+    from comparative_benchmark.backends import tensorflow_models
+
     specs = [tf.TensorSpec(value.shape, value.dtype) for value in inputs]
 
-    def positional(*arguments: Any) -> Any:
-        return model.forward(*arguments)
-
     with context.phase("trace"):
-        # Without the defaults of `forward`, with which TensorFlow gives no StableHLO of it.
-        function = tf.function(positional, jit_compile=True)
+        function = tensorflow_models.function_of(model.forward, jit_compile=True)
         concrete = function.get_concrete_function(*specs)
     with context.phase("lower"):
         text = function.experimental_get_compiler_ir(*specs)(stage="stablehlo")
-        held = _captured(concrete)
+        held = tensorflow_models.captured(concrete)
         # What is captured comes after the inputs.
         return program.from_stablehlo(
             as_iree_reads(text), list(held), list(held.values()), first=len(inputs)
@@ -70,17 +68,3 @@ def _with_bytes(constant: "re.Match[str]") -> str:
     packed = np.frombuffer(bytes.fromhex(digits), np.uint8)
     bits = np.unpackbits(packed, count=int(count), bitorder="little")
     return f'dense<"0x{bits.tobytes().hex()}"> : tensor<{shape}i1>'
-
-
-def _captured(concrete: Any) -> dict[str, Array]:
-    """Returns what a traced function reads besides its arguments, by name, in XLA's order."""
-    variables = {id(variable.handle): variable for variable in concrete.graph.variables}
-    held: dict[str, Array] = {}
-    # In the order of capture: tensors and variables may take turns.
-    for index, item in enumerate(concrete.captured_inputs):
-        variable = variables.get(id(item))
-        if variable is not None:
-            held[f"{index}.{variable.name}"] = variable.numpy()
-        else:
-            held[f"constant.{index}"] = item.numpy()
-    return held

@@ -1,6 +1,5 @@
 """JAX on CPU and GPU."""
 
-import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from comparative_benchmark.backends import tf32
+from comparative_benchmark.backends import jax_models, tf32, xla_executables
 from comparative_benchmark.backends.api import (
     Array,
     Backend,
@@ -17,20 +16,8 @@ from comparative_benchmark.backends.api import (
     GenerationParts,
     UnsupportedError,
 )
-from comparative_benchmark.jax_xla import profiler, program
-from comparative_benchmark.jax_xla.generation import JaxGenerationParts
+from comparative_benchmark.jax_xla import generation, profiler
 from openxla.benchmark.models.shared_model import as_tuple
-
-
-def split(model: Any) -> tuple[Callable[..., Any], Any]:
-    """Returns a model's pure function and its weights.
-
-    A model with `apply(params, *inputs)` and `params` gives these; of any other, `forward` is taken
-    with whatever it closes over, and no weights.
-    """
-    if hasattr(model, "apply") and hasattr(model, "params"):
-        return model.apply, model.params
-    return (lambda _, *inputs: model.forward(*inputs)), ()
 
 
 class JaxXla(Backend):
@@ -53,7 +40,7 @@ class JaxXla(Backend):
         """Puts weights and inputs on the device."""
         with self.context.phase("load"):
             self._model = model
-            self._apply, params = split(model)
+            self._apply, params = jax_models.split(model)
             self._params = jax.block_until_ready(jax.device_put(params, self._device))
         with self.context.phase("h2d"):
             resident = jax.device_put(tuple(inputs), self._device)
@@ -87,22 +74,7 @@ class JaxXla(Backend):
         facts = BackendFacts(weights="arguments" if jax.tree.leaves(self._params) else "frozen")
         facts.device_name = self._device.device_kind
         facts.cache_hits, facts.cache_misses = self._cache_hits, self._cache_misses
-        with contextlib.suppress(NotImplementedError):
-            cost = self._compiled.cost_analysis() or {}
-            facts.flops, facts.bytes_accessed = cost.get("flops"), cost.get("bytes accessed")
-        with contextlib.suppress(NotImplementedError):
-            memory = self._compiled.memory_analysis()
-            facts.notes["memory_analysis"] = {
-                name.removesuffix("_in_bytes"): getattr(memory, name)
-                for name in (
-                    "argument_size_in_bytes",
-                    "output_size_in_bytes",
-                    "temp_size_in_bytes",
-                    "generated_code_size_in_bytes",
-                )
-            }
-        facts.artifact_sha256 = program.fingerprint(self._compiled)
-        facts.artifact_size_bytes = program.size_bytes(self._compiled)
+        xla_executables.describe(self._compiled.runtime_executable(), facts)
         if statistics := self._device.memory_stats():
             facts.device_memory_peak_bytes = statistics.get("peak_bytes_in_use")
         facts.notes["tf32"] = tf32.note(
@@ -119,7 +91,7 @@ class JaxXla(Backend):
     def generation_parts(self) -> GenerationParts:
         """Prefill and decode, each a program of its own, on the weights that are there."""
         with self._precision():
-            return JaxGenerationParts(self._model, self._params, self._inputs)
+            return generation.parts(self._model, self._params, self._inputs)
 
     def release(self) -> None:
         """Stops counting cache events; the listener would keep the weights alive."""
@@ -127,23 +99,10 @@ class JaxXla(Backend):
 
     def profile(self, directory: Path, iterations: int) -> list[Path]:
         """A trace for Perfetto and XLA's own file, by `jax.profiler`."""
-        return profiler.profile_calls(
-            self.dispatch,
-            self.synchronize,
-            directory,
-            iterations,
-            work_dir=self.context.work_dir,
-        )
+        return profiler.profile(self, directory, iterations)
 
     def _precision(self) -> Any:
-        """Returns a context to trace in: no TF32 for a model of float32 on a GPU.
-
-        What is traced keeps it, in products and convolutions alike. A 16-bit model is traced as its
-        users trace it.
-        """
-        if self._on_gpu and tf32.is_float32(self._types):
-            return jax.default_matmul_precision("highest")
-        return contextlib.nullcontext()
+        return jax_models.precision(on_gpu=self._on_gpu, types=self._types)
 
     def _count_cache_event(self, event: str, **_: Any) -> None:
         self._cache_hits += event == "/jax/compilation_cache/cache_hits"

@@ -12,12 +12,11 @@ from typing import Any
 import jax
 
 from comparative_benchmark.backends.api import Array
-from comparative_benchmark.jax_xla.backend import split
+from comparative_benchmark.backends.jax_models import split
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 
 # Of the operand of these, only what is taken is read.
 _INDEXING = ("gather", "slice", "dynamic_slice")
-_SOURCE = "the JAX model's jaxpr: {}"
 
 
 def cost(model: Any, inputs: Sequence[Array]) -> WorkloadCost:
@@ -36,12 +35,7 @@ def cost(model: Any, inputs: Sequence[Array]) -> WorkloadCost:
     weights = [variable for variable in closed.jaxpr.invars if variable not in given]
     moved = sum(count.reads.get(weight, 0) for weight in weights) + sum(count.constants.values())
     moved += sum(map(_bytes, (*given, *closed.jaxpr.outvars)))
-    return WorkloadCost(
-        flops=count.flops,
-        flops_source=_SOURCE.format("matrix products and convolutions"),
-        bytes=moved,
-        bytes_source=_SOURCE.format("weights read, inputs and outputs, each once"),
-    )
+    return WorkloadCost.counted(count.flops, moved, of="the JAX model's jaxpr")
 
 
 class _Count:

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from comparative_benchmark.backends.api import Array
-from comparative_benchmark.jax_xla.backend import split
+from comparative_benchmark.backends.jax_models import split, widened
 from comparative_benchmark.jax_xla.cost import cost
 from openxla.benchmark.models.shared_model import as_tuple
 
@@ -28,16 +27,10 @@ def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
         values = apply(*jax.device_put((params, *inputs), cpu))
         same_type = [np.asarray(value) for value in as_tuple(values)]
     with jax.default_device(cpu), jax.enable_x64(True):
-        wide_params, wide_inputs = jax.tree.map(
-            _widen, jax.device_put((params, tuple(inputs)), cpu)
-        )
+        wide_params, wide_inputs = widened(jax.device_put((params, tuple(inputs)), cpu))
         outputs = as_tuple(jax.jit(apply)(wide_params, *wide_inputs))
         truth = [np.asarray(value) for value in outputs]
     for value in truth:
         if value.dtype.kind == "f" and value.dtype != np.float64:
             raise TypeError(f"the model computes in {value.dtype} although its weights are float64")
     return truth, same_type
-
-
-def _widen(leaf: Any) -> Any:
-    return jnp.asarray(leaf, jnp.float64) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf

@@ -33,7 +33,8 @@ BACKEND = BackendInfo(
     starts_from=dict.fromkeys(("default", "extended", "basic", "disabled"), (("onnx",),)),
     environment={
         "OMP_NUM_THREADS": "{threads}",  # of PyTorch, which only exports here
-        # What the driver compiles from PTX; it would keep it in the user's home.
-        "CUDA_CACHE_PATH": "{cache_dir}/cuda",
     },
+    packages={"onnx": "onnx", "onnxruntime": "onnxruntime"},
+    reproducer="comparative_benchmark.onnxruntime.reproducer:export",
+    extras=("onnxruntime", "pt_inductor"),
 )

@@ -15,6 +15,8 @@ import attrs
 import onnx
 from onnx import TensorProto
 
+from comparative_benchmark.backends.digests import of_parts
+
 # Nodes that do products: where the floating-point operations are.
 PRODUCTS = frozenset(
     {
@@ -120,7 +122,7 @@ def fingerprint(model: onnx.ModelProto, directory: Path) -> str:
     graph = model.graph
     values = {"": b"absent"}
     for index, value in enumerate(graph.input):
-        values[value.name] = _digest(str(index), value.type.SerializeToString(deterministic=True))
+        values[value.name] = of_parts(str(index), value.type.SerializeToString(deterministic=True))
     for weight in graph.initializer:
         values[weight.name] = _digest_of_weight(weight, directory)
     nodes = []
@@ -128,21 +130,12 @@ def fingerprint(model: onnx.ModelProto, directory: Path) -> str:
         attributes = sorted(item.SerializeToString(deterministic=True) for item in node.attribute)
         # What a graph inside a node takes from outside goes by its name.
         operands = [values.get(name, name.encode()) for name in node.input]
-        nodes.append(_digest(node.domain, node.op_type, *attributes, b"operands", *operands))
+        nodes.append(of_parts(node.domain, node.op_type, *attributes, b"operands", *operands))
         for index, name in enumerate(node.output):
-            values[name] = _digest(nodes[-1], str(index))
+            values[name] = of_parts(nodes[-1], str(index))
     versions = sorted(f"{item.domain} {item.version}" for item in model.opset_import)
     outputs = [values[value.name] for value in graph.output]
-    return _digest(*versions, b"nodes", *sorted(nodes), b"outputs", *outputs).hex()
-
-
-def _digest(*parts: str | bytes) -> bytes:
-    """Returns the sha256 of parts, each told from the next by its length."""
-    digest = hashlib.sha256()
-    for part in parts:
-        content = part.encode() if isinstance(part, str) else part
-        digest.update(len(content).to_bytes(8, "little") + content)
-    return digest.digest()
+    return of_parts(*versions, b"nodes", *sorted(nodes), b"outputs", *outputs).hex()
 
 
 def _digest_of_weight(weight: TensorProto, directory: Path) -> bytes:

@@ -4,14 +4,13 @@ In a process of its own: a second session and the written weights would count to
 the measured one, and writing towards its time to compile.
 """
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import attrs
+import cattrs
 
+from comparative_benchmark.backends import child_process
 from comparative_benchmark.onnxruntime import graph
 
 _MODEL, _WEIGHTS = "optimized.onnx", "optimized.onnx.data"
@@ -49,24 +48,20 @@ def examine(path: Path, compiler: str, work_dir: Path) -> OptimizedGraph:
     Raises:
       RuntimeError: the process failed.
     """
-    command = [sys.executable, "-P", "-m", __name__, str(path), compiler, str(work_dir)]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode:
-        print(done.stderr, flush=True)
-        said = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise RuntimeError(f"the optimized graph could not be written: {said}")
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return OptimizedGraph(
-        exported=graph.GraphSummary(**told.pop("exported")),
-        optimized=graph.GraphSummary(**told.pop("optimized")),
-        **told,
+    arguments = {"path": str(path), "compiler": compiler, "directory": str(work_dir)}
+    told, _ = child_process.call(
+        f"{__name__}:examine_here", arguments, name="the process that writes the optimized graph"
     )
+    return cattrs.structure(told, OptimizedGraph)
 
 
-def main(path: Path, compiler: str, work_dir: Path) -> None:
-    """Writes the optimized graph, prints as JSON what it is, and removes it."""
+def examine_here(
+    _: child_process.Channel, path: str, compiler: str, directory: str
+) -> dict[str, Any]:
+    """Writes the optimized graph in this process, and removes it; see `examine`."""
     from comparative_benchmark.onnxruntime import session
 
+    work_dir = Path(directory)
     model, weights = work_dir / _MODEL, work_dir / _WEIGHTS
     chosen = session.options(compiler, threads=1)
     chosen.optimized_model_filepath = str(model)
@@ -76,10 +71,10 @@ def main(path: Path, compiler: str, work_dir: Path) -> None:
     ):
         chosen.add_session_config_entry(name, str(value))
     try:
-        session.open_session(path, "cpu", chosen)
+        session.open_session(Path(path), "cpu", chosen)
         written = graph.load(model)
         found = OptimizedGraph(
-            exported=graph.summarize(graph.load(path)),
+            exported=graph.summarize(graph.load(Path(path))),
             optimized=graph.summarize(written),
             sha256=graph.fingerprint(written, work_dir),
             size_bytes=model.stat().st_size,
@@ -88,8 +83,4 @@ def main(path: Path, compiler: str, work_dir: Path) -> None:
     finally:
         for file in (model, weights):
             file.unlink(missing_ok=True)
-    print(json.dumps(attrs.asdict(found)))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))
+    return attrs.asdict(found)

@@ -1,7 +1,6 @@
 """Profiles of ONNX Runtime's own profiler: the time of each node."""
 
 import json
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,10 +8,9 @@ from typing import Any
 import onnxruntime as ort
 
 from comparative_benchmark.backends.api import Array
+from comparative_benchmark.backends.profiles import time_table, write_trace
 from comparative_benchmark.backends.resident_programs import SingleProgram
 from comparative_benchmark.onnxruntime import session
-
-_ROWS = 30
 
 
 def profile_model(
@@ -49,8 +47,7 @@ def profile_model(
     events: list[dict[str, Any]] = json.loads(written.read_text(encoding="utf-8"))
     written.unlink()
     trace, table = directory / "trace.json", directory / "operators.txt"
-    document = {"traceEvents": events, "displayTimeUnit": "ms"}
-    trace.write_text(json.dumps(document), encoding="utf-8")
+    write_trace(trace, events)
     table.write_text(operator_table(events, iterations), encoding="utf-8")
     return [trace, table]
 
@@ -65,21 +62,16 @@ def operator_table(events: Sequence[dict[str, Any]], iterations: int) -> str:
     runs = [event for event in events if event["name"] == "model_run"][-iterations:]
     begin = min((event["ts"] for event in runs), default=0)
     nodes = [event for event in events if event.get("cat") == "Node" and event["ts"] >= begin]
-    total = sum(event["dur"] for event in nodes) or 1
-    each_ms = total / max(len(runs), 1) / 1e3
-    version = ort.__version__
-    lines = [f"ONNX Runtime {version}, {len(runs)} iterations, {each_ms:.3f} ms in nodes of each"]
-    for title, key in (
-        ("operator", lambda event: event["args"]["op_name"]),
-        ("node", lambda event: event["name"].removesuffix("_kernel_time")),
-    ):
-        times: dict[str, list[int]] = defaultdict(list)
-        for event in nodes:
-            times[key(event)].append(event["dur"])
-        rows = sorted(times.items(), key=lambda item: -sum(item[1]))[:_ROWS]
-        lines += ["", f"{'share':>7}  {'us each':>10}  {'calls':>6}  {title}"]
-        lines += [
-            f"{sum(t) / total:7.1%}  {sum(t) / len(t):10.1f}  {len(t):6}  {name}"
-            for name, t in rows
-        ]
-    return "\n".join(lines) + "\n"
+    return time_table(
+        f"ONNX Runtime {ort.__version__}",
+        ("operator", "node"),
+        [
+            (
+                event["args"]["op_name"],
+                event["name"].removesuffix("_kernel_time"),
+                event["dur"],
+            )
+            for event in nodes
+        ],
+        len(runs),
+    )

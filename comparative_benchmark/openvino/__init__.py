@@ -35,4 +35,7 @@ BACKEND = BackendInfo(
         "TF_CPP_MIN_LOG_LEVEL": "2",
         CACHE_DIR_VARIABLE: "{cache_dir}/openvino",
     },
+    packages={"openvino": "openvino"},
+    reproducer="comparative_benchmark.openvino.reproducer:export",
+    extras=("openvino", "pt_inductor"),
 )

@@ -1,26 +1,12 @@
 """OpenVINO: convert from the framework, compile, then run without the framework."""
 
-import gc
-import hashlib
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from comparative_benchmark.backends.api import (
-    Array,
-    Backend,
-    BackendContext,
-    BackendFacts,
-    GenerationParts,
-    UnsupportedError,
-)
-from comparative_benchmark.backends.resident_programs import (
-    GenerationLoop,
-    GenerationPlan,
-    LoopParts,
-    SingleProgram,
-)
+from comparative_benchmark.backends.api import BackendContext, BackendFacts, UnsupportedError
+from comparative_benchmark.backends.digests import joint
+from comparative_benchmark.backends.resident_backend import SYNCHRONOUS, ResidentBackend
 from comparative_benchmark.openvino import (
     CACHE_DIR_VARIABLE,
     DEFAULT_PRECISION,
@@ -33,37 +19,20 @@ from comparative_benchmark.openvino.requests import CompiledProgram
 from comparative_benchmark.openvino.toolkit import VERSION, ov
 
 
-class OpenVino(Backend):
-    """Converts a model, compiles it for the CPU, and runs it on buffers that stay.
-
-    A PyTorch model that generates is two programs, prefill and decode; any other is one.
-    """
+class OpenVino(ResidentBackend):
+    """Converts a model, compiles it for the CPU, and runs it on buffers that stay."""
 
     def __init__(self, context: BackendContext) -> None:
         super().__init__(context)
-        if context.device.accelerator_type != "cpu":
-            raise UnsupportedError(
-                f"OpenVINO {VERSION} has no plug-in for {context.device.name}, only for "
-                f"{', '.join(ov.Core().available_devices)}: choose -device host-cpu"
-            )
         if {WIDENED, DEFAULT_PRECISION} <= set(context.options):
             raise UnsupportedError(
                 f"{WIDENED} asks for float32, {DEFAULT_PRECISION} for what OpenVINO likes best: "
                 "choose one"
             )
-        self._model: Any = None
-        self._arrays: tuple[Array, ...] = ()
-        self._paths: list[Path] = []
         self._compiled: list[Any] = []
-        self._bound: SingleProgram | GenerationLoop | None = None
-        self._run: Any = None
         self._properties: dict[str, Any] = {}
         self._element_type = ""
         self._digest: str | None = None
-
-    def load(self, model: Any, inputs: Sequence[Array]) -> None:
-        """Keeps model and inputs for `compile`: they are set when there is a program."""
-        self._model, self._arrays = model, tuple(inputs)
 
     def compile(self) -> None:
         """Traces (`trace`), converts (`lower`), and compiles (`compile`).
@@ -72,11 +41,13 @@ class OpenVino(Backend):
           UnsupportedError: the model can not be converted, or OpenVINO would compute it in another
             type than its own.
         """
-        plan = self._convert()
+        self._paths, self._element_type, plan = front_ends.write(
+            self._take_model(), self._arrays, self.context.work_dir, self.context.phase
+        )
         core = ov.Core()
         self._properties = program.configuration(
             threads=self.context.threads,
-            precision=self._precision(),
+            precision=program.chosen_precision(self.context.options, self._element_type),
             cache_dir=os.environ.get(CACHE_DIR_VARIABLE),
         )
         with self.context.phase("load"):
@@ -86,26 +57,7 @@ class OpenVino(Backend):
                 core.compile_model(model, program.DEVICE, self._properties) for model in read
             ]
         self._check_precision()
-        programs = [CompiledProgram(compiled) for compiled in self._compiled]
-        with self.context.phase("h2d"):
-            if plan is None:
-                self._bound = SingleProgram(programs[0], self._arrays)
-            else:
-                self._bound = GenerationLoop(programs[0], programs[1], plan, self._arrays)
-        self._run = self._bound.run
-
-    def dispatch(self) -> Any:
-        """Infers; the call returns when the outputs are complete."""
-        return self._run()
-
-    def synchronize(self, outputs: Any) -> None:
-        """The call was synchronous."""
-
-    def fetch(self, outputs: Any) -> list[Any]:
-        """Copies the outputs to arrays."""
-        if self._bound is None:
-            raise RuntimeError("compile must come first")
-        return list(self._bound.fetch())
+        self._bind([CompiledProgram(compiled) for compiled in self._compiled], plan)
 
     def facts(self) -> BackendFacts:
         """What the plug-in tells: precision, layers, cache."""
@@ -125,7 +77,7 @@ class OpenVino(Backend):
                 "parameters_size_bytes": sum(
                     program.weights_of(path).stat().st_size for path in self._paths
                 ),
-                "dispatch": "synchronous: the host waits inside the call",
+                "dispatch": SYNCHRONOUS,
                 "graphs": len(self._paths),
                 "model_precision": self._element_type,
                 "inference_precision": program.precision_of(first),
@@ -138,64 +90,19 @@ class OpenVino(Backend):
             },
         )
 
-    def run_with(self, inputs: Sequence[Array]) -> list[Any] | None:
-        """Generates along given tokens; None for a model that is not two programs."""
-        if not isinstance(self._bound, GenerationLoop):
-            return None
-        return list(self._bound.run_with(inputs))
-
-    def generation_parts(self) -> GenerationParts:
-        """Returns the two programs of a model that generates.
-
-        Raises:
-          UnsupportedError: it is one program.
-        """
-        if not isinstance(self._bound, GenerationLoop):
-            return super().generation_parts()
-        return LoopParts(self._bound)
-
     def release(self) -> None:
         """Lets go of the compiled models."""
-        self._bound = None
-        self._run = None
+        super().release()
         self._compiled = []
 
     def profile(self, directory: Path, iterations: int) -> list[Path]:
         """Times of the layers, by OpenVINO's performance counters.
 
         Raises:
-          UnsupportedError: the model generates: its programs run in turns, from one another's
-            state.
+          UnsupportedError: the model generates.
         """
-        if len(self._paths) != 1:
-            raise UnsupportedError(
-                "a model that generates is two programs here, which OpenVINO profiles apart: "
-                "profile a case that scores its input"
-            )
-        return profiler.profile_model(
-            self._paths[0], self._properties, self._arrays, directory, iterations
-        )
-
-    def _convert(self) -> GenerationPlan | None:
-        """Writes the models to files; returns how to call them, if there are two."""
-        model, self._model = self._model, None
-        converted, plan = front_ends.convert(model, self._arrays, self.context.phase)
-        with self.context.phase("load"):
-            self._element_type = program.element_type(converted[0])
-            names = ("model",) if plan is None else ("prefill", "decode")
-            self._paths = [Path(self.context.work_dir) / f"{name}.xml" for name in names]
-            for item, path in zip(converted, self._paths, strict=True):
-                program.save(item, path)
-            # The framework's copy of the weights would count towards the program's memory.
-            del model, converted
-            gc.collect()
-        return plan
-
-    def _precision(self) -> str | None:
-        """Returns the type to ask for; OpenVINO's own default is bfloat16 where the CPU has it."""
-        if DEFAULT_PRECISION in self.context.options:
-            return None
-        return "f32" if WIDENED in self.context.options else self._element_type
+        path = self._only_path("OpenVINO")
+        return profiler.profile_model(path, self._properties, self._arrays, directory, iterations)
 
     def _check_precision(self) -> None:
         """Raises where the model is not computed in its own type and nobody asked for that."""
@@ -218,5 +125,4 @@ class OpenVino(Backend):
             program.fingerprint(compiled, path)
             for compiled, path in zip(self._compiled, self._paths, strict=True)
         ]
-        joint = hashlib.sha256("".join(digests).encode()).hexdigest()
-        return digests[0] if len(digests) == 1 else joint
+        return joint(digests)

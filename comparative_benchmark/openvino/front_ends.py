@@ -1,30 +1,41 @@
 """From a model in its framework to a model of OpenVINO."""
 
+import gc
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from comparative_benchmark.backends import torch_export
 from comparative_benchmark.backends.api import Array, PhaseTimer, UnsupportedError
+from comparative_benchmark.backends.reproducing import program_names
 from comparative_benchmark.backends.resident_programs import GenerationPlan
-from comparative_benchmark.openvino.toolkit import ov
+from comparative_benchmark.openvino import program
+from comparative_benchmark.openvino.toolkit import element_type, ov
 from openxla.benchmark.models.shared_model import as_tuple
 
 INPUT, OUTPUT = "input_{}", "output_{}"
 
-# OpenVINO's names of types, by NumPy's; ml_dtypes' bfloat16 included.
-TYPES = {
-    "float64": "f64",
-    "float32": "f32",
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "int64": "i64",
-    "int32": "i32",
-    "int16": "i16",
-    "int8": "i8",
-    "uint8": "u8",
-    "bool": "boolean",
-}
+
+def write(
+    model: Any, inputs: Sequence[Array], directory: Path, phase: PhaseTimer
+) -> tuple[list[Path], str, GenerationPlan | None]:
+    """Converts a model, see `convert`, and writes it (`load`).
+
+    Returns:
+      `model.xml`; or of a PyTorch model that generates `prefill.xml` and `decode.xml`. Then the
+      model's floating-point type, and how to call two programs.
+    """
+    converted, plan = convert(model, inputs, phase)
+    paths = [directory / f"{name}.xml" for name in program_names(plan)]
+    with phase("load"):
+        precision = program.element_type(converted[0])
+        for item, path in zip(converted, paths, strict=True):
+            program.save(item, path)
+        # The framework's copy of the weights would count towards the program's memory.
+        del model, converted, item
+        gc.collect()
+    return paths, precision, plan
 
 
 def convert(
@@ -67,27 +78,23 @@ def _from_torch(
 
     # Not the model itself: the TorchScript that OpenVINO would make of it has operations that it
     # can not convert (`aten::diff` in Llama).
-    plan: GenerationPlan | None = None
-    if generation_export.is_generator(model):
-        exported, plan = generation_export.export(model, inputs, phase)
-    else:
-        exported = [torch_export.export(model, inputs, phase)]
+    exported, plan = generation_export.programs(model, inputs, phase)
     with phase("lower"), torch_export.refusing("OpenVINO's front end for PyTorch"):
-        return [_convert_exported(program) for program in exported], plan
+        return [_convert_exported(item) for item in exported], plan
 
 
-def _convert_exported(program: Any) -> Any:
+def _convert_exported(exported: Any) -> Any:
     """Converts an exported program, with the shapes and types that it was exported with."""
     from comparative_benchmark.openvino import rewrites
 
-    rewrites.apply(program)
-    names = program.graph_signature.user_inputs
-    values = {node.name: node.meta["val"] for node in program.graph.nodes if node.name in names}
+    rewrites.apply(exported)
+    names = exported.graph_signature.user_inputs
+    values = {node.name: node.meta["val"] for node in exported.graph.nodes if node.name in names}
     signature = [
-        (list(values[name].shape), _type(str(values[name].dtype).removeprefix("torch.")))
+        (list(values[name].shape), element_type(str(values[name].dtype).removeprefix("torch.")))
         for name in names
     ]
-    converted = ov.convert_model(program, input=signature)
+    converted = ov.convert_model(exported, input=signature)
     for ports, pattern in ((converted.inputs, INPUT), (converted.outputs, OUTPUT)):
         for index, port in enumerate(ports):
             port.get_tensor().set_names({pattern.format(index)})
@@ -111,14 +118,3 @@ def _from_tensorflow(model: Any, inputs: Sequence[Array], phase: PhaseTimer) -> 
         traced = tf.function(forward, autograph=False).get_concrete_function(*specs)
     with phase("lower"), torch_export.refusing("OpenVINO's front end for TensorFlow"):
         return ov.convert_model(traced)
-
-
-def _type(name: str) -> Any:
-    """Returns the `openvino.Type` of an element type, by NumPy's name.
-
-    Raises:
-      UnsupportedError: it has none.
-    """
-    if name not in TYPES:
-        raise UnsupportedError(f"OpenVINO has no counterpart of the type {name}")
-    return getattr(ov.Type, TYPES[name])

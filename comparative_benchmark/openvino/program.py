@@ -4,10 +4,11 @@ import hashlib
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from comparative_benchmark.openvino import DEFAULT_PRECISION, WIDENED
 from comparative_benchmark.openvino.toolkit import ov
 
 DEVICE = "CPU"
@@ -28,6 +29,13 @@ _NAMES = re.compile(rb' names?="[^"]*"')
 def save(model: Any, path: Path) -> None:
     """Writes a model as XML and its weights beside it as `.bin`, in the types that they have."""
     ov.save_model(model, path, compress_to_fp16=False)
+
+
+def chosen_precision(options: Sequence[str], element_type: str) -> str | None:
+    """Returns the type to ask for; OpenVINO's own default is bfloat16 where the CPU has it."""
+    if DEFAULT_PRECISION in options:
+        return None
+    return "f32" if WIDENED in options else element_type
 
 
 def weights_of(path: Path) -> Path:

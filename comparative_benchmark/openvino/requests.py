@@ -4,14 +4,9 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import ml_dtypes
-import numpy as np
-
 from comparative_benchmark.backends.api import Array
-from comparative_benchmark.openvino.front_ends import INPUT, OUTPUT, TYPES
-from comparative_benchmark.openvino.toolkit import ov
-
-_DTYPES = {name: ml_dtypes.bfloat16 if name == "bf16" else key for key, name in TYPES.items()}
+from comparative_benchmark.openvino.front_ends import INPUT, OUTPUT
+from comparative_benchmark.openvino.toolkit import dtype_of, ov
 
 
 class Buffer:
@@ -20,7 +15,7 @@ class Buffer:
     def __init__(self, port: Any) -> None:
         """Makes room for the value of an input or output of a compiled model."""
         self.tensor = ov.Tensor(port.get_element_type(), port.get_shape())
-        self.dtype = np.dtype(_DTYPES[port.get_element_type().get_type_name()])
+        self.dtype = dtype_of(port.get_element_type())
         # OpenVINO hands out bfloat16 as another type of its size.
         data: Array = self.tensor.data
         self._array = data if data.dtype == self.dtype else data.view(self.dtype)

@@ -29,7 +29,8 @@ BACKEND = BackendInfo(
         "MKL_NUM_THREADS": "{threads}",
         "TORCHINDUCTOR_CACHE_DIR": "{cache_dir}/inductor",
         "TRITON_CACHE_DIR": "{cache_dir}/triton",
-        # What the driver compiles from PTX; it would keep it in the user's home.
-        "CUDA_CACHE_PATH": "{cache_dir}/cuda",
     },
+    packages={"torch": "torch", "transformers": "transformers"},
+    reproducer="comparative_benchmark.pt_inductor.reproducer:export",
+    extras=("pt_inductor",),
 )

@@ -4,7 +4,6 @@ Unlike `torch.compile`, nothing of Python is left in the program: what runs is a
 the weights in it, as a C++ program would load it.
 """
 
-import hashlib
 import shutil
 import tempfile
 import zipfile
@@ -17,8 +16,9 @@ from torch._inductor.cpp_builder import get_cpp_compiler
 from torch._inductor.exc import InvalidCxxCompiler
 from torch.utils import _pytree as pytree
 
-from comparative_benchmark.backends import torch_modules as modules
+from comparative_benchmark.backends import torch_export
 from comparative_benchmark.backends.api import BackendContext, BackendFacts, UnsupportedError
+from comparative_benchmark.backends.digests import of_set
 from openxla.benchmark.models.shared_model import as_tuple
 
 
@@ -36,8 +36,8 @@ class AotProgram:
 
     def __init__(self, model: Any, inputs: Sequence[torch.Tensor], context: BackendContext) -> None:
         _require_compiler()
-        with context.phase("trace"):
-            exported = _export(modules.as_module(model), tuple(inputs))
+        exported = torch_export.export(model, inputs, context.phase)
+        _check_outputs(exported)
         # Apart from that of another backend in this worker.
         directory = Path(tempfile.mkdtemp(prefix="aot-", dir=context.work_dir))
         self._package = directory / "model.pt2"
@@ -71,22 +71,12 @@ class AotProgram:
         facts.notes["cache"] = "Inductor keeps no programs that it compiled ahead of time"
 
 
-def _export(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> Any:
-    try:
-        exported = torch.export.export(module, inputs)
-    except (MemoryError, torch.OutOfMemoryError):
-        raise
-    except Exception as error:
-        first = next((line for line in str(error).splitlines() if line.strip()), "no message")
-        raise UnsupportedError(
-            f"torch.export {torch.__version__} can not take this model: "
-            f"{type(error).__name__}: {first.strip()}"
-        ) from error
+def _check_outputs(exported: Any) -> None:
+    """Raises UnsupportedError where `forward` gives anything but tensors or a tuple of them."""
     spec = exported.call_spec.out_spec
     places = tuple(range(spec.num_leaves))
     if as_tuple(pytree.tree_unflatten(places, spec)) != places:
         raise UnsupportedError(f"forward returns {spec}, where tensors or a tuple of them are due")
-    return exported
 
 
 def _require_compiler() -> None:
@@ -104,16 +94,16 @@ def _digest(package: Path) -> str:
     Comments and empty lines are left out, and so is the compiled library: compiler commands, added
     by each compilation, and debug information hold the paths of this trial.
     """
-    digests = []
+    contents = []
     with zipfile.ZipFile(package) as archive:
         for name in archive.namelist():
             if name.endswith(".cpp"):
                 lines = map(bytes.strip, archive.read(name).splitlines())
-                code = b"\n".join(line for line in lines if line and not line.startswith(b"//"))
-                digests.append(hashlib.sha256(code).digest())
-    if not digests:
+                code = (line for line in lines if line and not line.startswith(b"//"))
+                contents.append(b"\n".join(code))
+    if not contents:
         raise RuntimeError(f"{package.name} holds no code that could be identified")
-    return hashlib.sha256(b"".join(sorted(digests))).hexdigest()
+    return of_set(contents)
 
 
 def _extracted() -> Iterator[Path]:

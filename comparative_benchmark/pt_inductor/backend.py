@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch._dynamo.utils import counters
+from torch._inductor.codecache import PyCodeCache
 from torch._inductor.compile_fx import compile_fx
 
 from comparative_benchmark.backends import tf32
@@ -20,10 +21,9 @@ from comparative_benchmark.backends.api import (
     GenerationParts,
     UnsupportedError,
 )
-from comparative_benchmark.pt_inductor import aot, cuda, profiler
-from comparative_benchmark.pt_inductor.generated import generated_code
-from comparative_benchmark.pt_inductor.generation import PtGenerationParts
-from comparative_benchmark.pt_inductor.tensors import to_numpy
+from comparative_benchmark.backends.digests import of_set
+from comparative_benchmark.backends.torch_modules import to_numpy
+from comparative_benchmark.pt_inductor import aot, cuda, generation, profiler
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 
@@ -135,8 +135,9 @@ class PtInductor(Backend):
             counts = counters["inductor"]
             facts.cache_hits = counts["fxgraph_cache_hit"]
             facts.cache_misses = counts["fxgraph_cache_miss"]
-            if code := generated_code():
-                facts.artifact_sha256, facts.artifact_size_bytes = code
+            if code := _generated_code():
+                facts.artifact_sha256 = of_set(code)
+                facts.artifact_size_bytes = sum(map(len, code))
             if self._cuda_graphs:
                 facts.notes["graphs_without_cuda_graph"] = cuda.skipped_graphs()
         if self._ahead is not None:
@@ -169,8 +170,8 @@ class PtInductor(Backend):
             # The same backend object: Dynamo then finds what it compiled for the whole model.
             return torch.compile(part, backend=self._inductor) if self._inductor else part
 
-        return PtGenerationParts(
-            self._model, self._inputs, compile_part=compile_part, wait=self._wait
+        return generation.parts(
+            self._model, self._inputs, compile_part=compile_part, wait=self.synchronize
         )
 
     def release(self) -> None:
@@ -191,12 +192,20 @@ class PtInductor(Backend):
 
     def profile(self, directory: Path, iterations: int) -> list[Path]:
         """A trace and a table of operators, by `torch.profiler`."""
-        return profiler.profile_calls(
-            self.dispatch, self.synchronize, directory, iterations, on_gpu=self._on_gpu
-        )
+        return profiler.profile(self, directory, iterations)
 
     def _wait(self) -> None:
         self.synchronize(None)
+
+
+def _generated_code() -> list[bytes]:
+    """Returns all modules that Inductor has generated in this process.
+
+    A module holds the wrapper and the source of its C++ or Triton kernels, without paths or dates:
+    the same source with the same versions gives the same program.
+    """
+    files = {Path(str(module.__file__)) for module in PyCodeCache.modules}
+    return [file.read_bytes() for file in files if file.is_file()]
 
 
 def _device(context: BackendContext) -> torch.device:

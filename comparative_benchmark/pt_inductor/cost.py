@@ -24,7 +24,6 @@ _FORMULAS: Mapping[Any, Callable[..., int]] = {
 _INDEXING = (_ATEN.embedding, _ATEN.gather, _ATEN.index, _ATEN.index_select, _ATEN.slice)
 # A constant of the program text on its way to the device.
 _CONSTANTS = (_ATEN.lift_fresh,)
-_SOURCE = "the PyTorch model's operations: {}"
 
 
 def cost(model: Any, inputs: Sequence[Array]) -> WorkloadCost:
@@ -39,12 +38,7 @@ def cost(model: Any, inputs: Sequence[Array]) -> WorkloadCost:
         given = [fake.from_tensor(as_tensor(value)) for value in inputs]
         outputs = as_tuple(model.forward(*given))
     moved = sum(counter.reads.values()) + sum(map(_bytes, (*given, *outputs)))
-    return WorkloadCost(
-        flops=counter.flops,
-        flops_source=_SOURCE.format("matrix products and convolutions"),
-        bytes=moved,
-        bytes_source=_SOURCE.format("weights read, inputs and outputs, each once"),
-    )
+    return WorkloadCost.counted(counter.flops, moved, of="the PyTorch model's operations")
 
 
 class _Counter(TorchDispatchMode):

@@ -1,41 +1,35 @@
 """Profiles of PyTorch's own profiler, Kineto."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch.profiler import ProfilerActivity, profile, record_function
+from torch import profiler
+
+from comparative_benchmark.backends.api import Backend
 
 _TABLE_ROWS = 30
 
 
-def profile_calls(
-    call: Callable[[], Any],
-    synchronize: Callable[[Any], None],
-    directory: Path,
-    iterations: int,
-    *,
-    on_gpu: bool,
-) -> list[Path]:
+def profile(backend: Backend, directory: Path, iterations: int) -> list[Path]:
     """Profiles iterations and returns a Chrome trace and a table of the operators.
 
     In programs of Inductor for the CPU a compiled graph is one span: its kernels would be told
     apart only by a program compiled for that, which would be another one than was measured.
 
     Args:
-      call: starts one execution and returns its outputs.
-      synchronize: waits for outputs.
+      backend: whose program runs.
       directory: where the files go.
       iterations: how many executions; each is a span `iteration`.
-      on_gpu: also records kernels and copies of the GPU.
     """
-    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
+    on_gpu = backend.context.device.accelerator_type != "cpu"
+    activities = [profiler.ProfilerActivity.CPU]
+    if on_gpu:  # kernels and copies, too
+        activities.append(profiler.ProfilerActivity.CUDA)
     trace, table = directory / "trace.json", directory / "operators.txt"
-    with profile(activities=activities, record_shapes=True) as profiled:
+    with profiler.profile(activities=activities, record_shapes=True) as profiled:
         for _ in range(iterations):
-            with record_function("iteration"):
-                synchronize(call())
+            with profiler.record_function("iteration"):
+                backend.synchronize(backend.dispatch())
     profiled.export_chrome_trace(str(trace))
     key = "self_cuda_time_total" if on_gpu else "self_cpu_time_total"
     averages = profiled.key_averages(group_by_input_shape=True)

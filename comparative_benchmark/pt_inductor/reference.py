@@ -8,8 +8,8 @@ import torch
 
 from comparative_benchmark.backends import torch_modules as modules
 from comparative_benchmark.backends.api import Array
+from comparative_benchmark.backends.torch_modules import to_numpy
 from comparative_benchmark.pt_inductor.cost import cost
-from comparative_benchmark.pt_inductor.tensors import to_numpy
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 

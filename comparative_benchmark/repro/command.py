@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import cattrs
 
+from comparative_benchmark.backends.api import ModelDefinition
+from comparative_benchmark.backends.reproducing import Exported
 from comparative_benchmark.machine.host import usable_cpus
 from comparative_benchmark.machine.memory import default_limit_bytes
 from comparative_benchmark.repro import readme, selection, writing
-from comparative_benchmark.repro.exported import Exported
 from comparative_benchmark.repro.selection import Recorded
 from comparative_benchmark.repro.writing import Outcome
 from comparative_benchmark.results.codec import ResultsFileError
@@ -139,21 +141,18 @@ def _settings(
 
 def _export(directory: Path, trial: Trial, settings: RunSettings, scratch: Path) -> Outcome:
     """Exports in a worker; what it raises, and how it dies, is the outcome."""
-    backend, model = trial.competitor.backend, trial.case.model
+    backend = trial.competitor.backend
     work_dir = scratch / "work"
     work_dir.mkdir()
     task: dict[str, Any] = {
-        "backend": backend.name,
+        "reproducer": backend.reproducer,
         "context": {
             "compiler": trial.competitor.compiler.name,
             "options": list(trial.competitor.options),
             "device": attrs.asdict(trial.device, value_serializer=_plain),
             "threads": settings.threads,
         },
-        "definition": {
-            "module_path": model.model_impl.module_path,
-            "parameters": dict(model.model_parameters),
-        },
+        "definition": attrs.asdict(ModelDefinition.of(trial.case.model)),
     }
     variables = settings.environment(backend, work_dir, work_dir)
     told = {
@@ -188,7 +187,7 @@ def _export(directory: Path, trial: Trial, settings: RunSettings, scratch: Path)
             exported=None, versions={}, ended=told_as, task={**task, "environment": told}
         )
     return Outcome(
-        exported=Exported.read(value["exported"]),
+        exported=cattrs.structure(value["exported"], Exported),
         versions=value["versions"],
         ended=None,
         task={**task, "environment": told},

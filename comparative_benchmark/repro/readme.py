@@ -4,11 +4,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from comparative_benchmark.backends.reproducing import Exported
 from comparative_benchmark.judge.quantized_verification import MIN_SQNR
 from comparative_benchmark.judge.verification import RMSE_FACTOR
-from comparative_benchmark.repro.exported import Exported
 from comparative_benchmark.repro.selection import Recorded
-from comparative_benchmark.repro.writing import Outcome, filled, shell_lines, version_in
+from comparative_benchmark.repro.writing import (
+    TEMPLATES,
+    Outcome,
+    filled,
+    shell_lines,
+    version_in,
+)
 from comparative_benchmark.results.records import metrics_of
 from comparative_benchmark.runs.trial import Trial
 from openxla.benchmark.workloads import generated_tokens
@@ -58,7 +64,7 @@ def write(
         "rule": _rule(trial),
         "notes": "\n".join(f"- {note}" for note in _notes(trial, recorded, outcome)),
     }
-    text = filled("readme.md", fields)
+    text = filled(TEMPLATES / "readme.md.txt", fields)
     if exported is None:
         text = _without_run(text)
     (directory / "README.md").write_text(text, encoding="utf-8")

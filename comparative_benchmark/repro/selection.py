@@ -8,8 +8,7 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.backends.api import UnknownBackendError, get_backend
-from comparative_benchmark.repro import BACKENDS
+from comparative_benchmark.backends.api import UnknownBackendError, backends, get_backend
 from comparative_benchmark.results.records import Record, competitor_of
 from comparative_benchmark.runs.environments import (
     UnusableEnvironmentError,
@@ -188,11 +187,15 @@ def _chosen(choices: Sequence[str], asked: str | None) -> list[str]:
 def _competitor(
     definition: Mapping[str, Any], accelerator: str, *, run_recorded_python: bool
 ) -> Competitor:
-    name = definition["backend"]
-    if name not in BACKENDS:
-        raise UsageError(f"programs of {name} can not be exported; those of {_listed()} can")
     try:
-        [found] = competitors_of(get_backend(name), [definition["compiler"]], accelerator)
+        backend = get_backend(definition["backend"])
+        if backend.reproducer is None:
+            known = ", ".join(name for name, info in backends().items() if info.reproducer)
+            raise UsageError(
+                f"programs of {backend.name} cannot be exported; those of these backends can: "
+                f"{known}"
+            )
+        [found] = competitors_of(backend, [definition["compiler"]], accelerator)
         environment = definition.get("environment")
         if environment is None:
             return found
@@ -208,10 +211,6 @@ def _competitor(
     except UnusableEnvironmentError as error:
         raise UsageError(f"it was measured in an environment that is gone: {error}") from error
     return attrs.evolve(found, environment=where)
-
-
-def _listed() -> str:
-    return f"{', '.join(BACKENDS[:-1])} and {BACKENDS[-1]}"
 
 
 def _case(definition: Mapping[str, Any], suites: Sequence[str]) -> BenchmarkCase:

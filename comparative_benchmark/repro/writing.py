@@ -1,5 +1,6 @@
 """Writes a reproducer's data and scripts; exporters write the program, `readme` the page."""
 
+import importlib.util
 import json
 import pprint
 import shlex
@@ -13,8 +14,8 @@ import attrs
 from packaging.utils import InvalidName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from comparative_benchmark.backends.reproducing import Exported
 from comparative_benchmark.repro import limits
-from comparative_benchmark.repro.exported import Exported
 from comparative_benchmark.repro.selection import Recorded
 from comparative_benchmark.results.records import metrics_of
 from comparative_benchmark.runs.session import SessionEnded
@@ -23,7 +24,7 @@ from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 from openxla.benchmark.workloads import generated_tokens
 
-_TEMPLATES = Path(__file__).parent / "templates"
+TEMPLATES = Path(__file__).parent / "templates"
 _WIDTH = 88
 
 
@@ -42,6 +43,15 @@ class Outcome:
     versions: Mapping[str, str]
     ended: SessionEnded | None
     task: Mapping[str, Any]
+
+    @property
+    def templates(self) -> Path:
+        """The folder with the backend's template of `run.py`: that of its reproducer."""
+        module, _, _ = self.task["reproducer"].partition(":")
+        found = importlib.util.find_spec(module)
+        if found is None or found.origin is None:
+            raise ModuleNotFoundError(f"the reproducer's module {module} is not installed")
+        return Path(found.origin).parent
 
 
 def write_data(directory: Path, trial: Trial, artifacts: WorkloadArtifacts) -> None:
@@ -72,7 +82,7 @@ def write_scripts(directory: Path, recorded: Recorded, outcome: Outcome) -> None
     _add_to_json(directory / "expected.json", recorded=summary(recorded))
     _write_json(directory / "result.json", {"run": recorded.run, "result": recorded.record})
     _write_json(directory / "export.json", outcome.task)
-    _copy(directory, "export.py")
+    shutil.copyfile(TEMPLATES / "export.py.txt", directory / "export.py")
     exported = outcome.exported
     packages = _requirements(recorded, outcome)
     (directory / "requirements.txt").write_text("".join(packages), encoding="utf-8")
@@ -82,9 +92,12 @@ def write_scripts(directory: Path, recorded: Recorded, outcome: Outcome) -> None
             (directory / "traceback.txt").write_text(f"{text.rstrip()}\n", encoding="utf-8")
         return
     for name in ("check.py", *exported.modules):
-        _copy(directory, name)
+        own = outcome.templates / f"{name}.txt"
+        shared = TEMPLATES / f"{name}.txt"
+        shutil.copyfile(own if own.exists() else shared, directory / name)
     settings = {name: _as_python(value) for name, value in exported.settings.items()}
-    (directory / "run.py").write_text(filled(exported.script, settings), encoding="utf-8")
+    script = filled(outcome.templates / "run.py.txt", settings)
+    (directory / "run.py").write_text(script, encoding="utf-8")
     if exported.commands:
         lines = list(shell_lines(exported))
         (directory / "commands.sh").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -167,14 +180,9 @@ def _as_python(value: Any) -> str:
     return pprint.pformat(value, width=_WIDTH, sort_dicts=False)
 
 
-def filled(name: str, fields: Mapping[str, str]) -> str:
+def filled(template: Path, fields: Mapping[str, str]) -> str:
     """Returns a template with its fields filled in."""
-    template = string.Template((_TEMPLATES / f"{name}.txt").read_text(encoding="utf-8"))
-    return template.substitute(fields)
-
-
-def _copy(directory: Path, name: str) -> None:
-    shutil.copyfile(_TEMPLATES / f"{name}.txt", directory / name)
+    return string.Template(template.read_text(encoding="utf-8")).substitute(fields)
 
 
 def _write_json(path: Path, value: Any) -> None:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import attrs
 from msgspec import ValidationError
 
+from comparative_benchmark.backends.api import recorded_packages
 from comparative_benchmark.judge.verification import Verification
 from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.outcome import ProcessRecord
@@ -234,6 +235,7 @@ class Participant:
             "implementation": competitor.backend.implementation,
             "context": {
                 "compiler": competitor.compiler.name,
+                "accelerator": competitor.compiler.accelerator,
                 "options": list(competitor.options),
                 "device": attrs.asdict(self.trial.device, value_serializer=_plain),
                 "threads": self._settings.threads,
@@ -243,6 +245,7 @@ class Participant:
             "module_path": model.model_impl.module_path,
             "parameters": dict(model.model_parameters),
             "inputs": [str(path) for path in self._artifacts.inputs],
+            "packages": recorded_packages(),
         }
 
     def _verify(self, session: Session | InProcessSession, which: str) -> Verification:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import attrs
 
-from comparative_benchmark.backends.api import BackendInfo, backends
+from comparative_benchmark.backends.api import BackendInfo, backends, recorded_packages
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.environments import Environment
 from comparative_benchmark.runs.fetching import Fetching
@@ -160,6 +160,7 @@ class Preparation:
                 input_data=case.input_data.name,
                 input_files=_input_files(case),
                 generates=generated_tokens(case) is not None,
+                packages=recorded_packages(),
             )
             _check_outputs(case, answer["files"]["reference"])
             return workload_store.publish(

@@ -80,6 +80,8 @@ class RunSettings:
             ROOT_DIR_VARIABLE: str(root_dir()),
             "PYTHONUNBUFFERED": "1",
             "TOKENIZERS_PARALLELISM": "false",
+            # What the driver compiles from PTX: in ~/.nv, its own choice, it would never be cold.
+            "CUDA_CACHE_PATH": str(cache_dir / "cuda"),
             "TMPDIR": str(work_dir),
             CPUS_VARIABLE: ",".join(map(str, self.cpus)),
         }

@@ -28,7 +28,8 @@ BACKEND = BackendInfo(
         "TF_XLA_FLAGS": "--tf_xla_persistent_cache_directory={cache_dir}/tf_xla",
         # The peak that TensorFlow reports would otherwise be that of its own reservation.
         "TF_FORCE_GPU_ALLOW_GROWTH": "true",
-        # What the driver compiles from PTX; it would keep it in the user's home.
-        "CUDA_CACHE_PATH": "{cache_dir}/cuda",
     },
+    packages={"tensorflow": "tensorflow", "keras": "keras"},
+    reproducer="comparative_benchmark.tf_xla.reproducer:export",
+    extras=("tf_xla",),
 )

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from comparative_benchmark.backends import tf32
+from comparative_benchmark.backends import tensorflow_models, tf32
 from comparative_benchmark.backends.api import (
     Array,
     Backend,
@@ -19,8 +19,7 @@ from comparative_benchmark.backends.api import (
     GenerationParts,
     UnsupportedError,
 )
-from comparative_benchmark.tf_xla import cache, profiler, program
-from comparative_benchmark.tf_xla.generation import TfGenerationParts
+from comparative_benchmark.tf_xla import cache, generation, profiler, program
 from openxla.benchmark.models.shared_model import as_tuple
 
 _GPU = "GPU:0"
@@ -112,7 +111,7 @@ class TfXla(Backend):
 
     def generation_parts(self) -> GenerationParts:
         """Prefill and decode, each a program of its own, on the variables that are there."""
-        return TfGenerationParts(self._model, self._inputs, self._traced, self.synchronize)
+        return generation.parts(self._model, self._inputs, self._traced, self.synchronize)
 
     def facts(self) -> BackendFacts:
         """What TensorFlow and XLA tell of the program."""
@@ -126,13 +125,7 @@ class TfXla(Backend):
 
     def profile(self, directory: Path, iterations: int) -> list[Path]:
         """A trace and TensorFlow's own file, by `tf.profiler`."""
-        return profiler.profile_calls(
-            self.dispatch,
-            self.synchronize,
-            directory,
-            iterations,
-            work_dir=self.context.work_dir,
-        )
+        return profiler.profile(self, directory, iterations)
 
     def _known_once(self) -> BackendFacts:
         has_variables = next(_variables(self._model), None) is not None
@@ -162,12 +155,8 @@ class TfXla(Backend):
         if self.context.compiler == "eager":
             return function
 
-        def positional(*arguments: Any) -> Any:
-            return function(*arguments)
-
-        # Without the function's defaults, with which TensorFlow can not tell what XLA made of it.
         jit_compile = True if self.context.compiler == "xla" else None
-        return tf.function(positional, jit_compile=jit_compile)
+        return tensorflow_models.function_of(function, jit_compile=jit_compile)
 
     def _traced(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Returns the same, traced for such arguments.

@@ -18,7 +18,6 @@ _CONTROL = ("While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCa
 _PRODUCTS = re.compile(r"MatMul|Conv|Einsum|Dot|PartitionedCall|RNN|LSTM|GRU|PyFunc|Fused")
 # Constants of so few numbers are shapes, permutations and paddings.
 _FEW = 8
-_SOURCE = "the TensorFlow model's graph: {}"
 
 
 def cost(model: Any, inputs: Sequence[Array]) -> WorkloadCost:
@@ -34,11 +33,8 @@ def cost(model: Any, inputs: Sequence[Array]) -> WorkloadCost:
     moved = sum(map(_bytes, program.inputs[: len(inputs)])) + sum(map(_bytes, program.outputs))
     moved += sum(_read_of(handle) for handle in program.graph.internal_captures)
     moved += sum(_read_of_constant(operation) for operation in operations)
-    return WorkloadCost(
-        flops=sum(map(_flops, operations)),
-        flops_source=_SOURCE.format("matrix products and convolutions"),
-        bytes=moved,
-        bytes_source=_SOURCE.format("weights read, inputs and outputs, each once"),
+    return WorkloadCost.counted(
+        sum(map(_flops, operations)), moved, of="the TensorFlow model's graph"
     )
 
 

@@ -60,4 +60,7 @@ BACKEND = BackendInfo(
         "OMP_NUM_THREADS": "{threads}",
         "TF_CPP_MIN_LOG_LEVEL": "1",
     },
+    packages={"ai_edge_litert": "ai-edge-litert"},
+    reproducer="comparative_benchmark.tflite.reproducer:export",
+    extras=("tflite", "tf_xla", "jax_xla"),
 )

@@ -12,8 +12,9 @@ from comparative_benchmark.backends.api import (
     ModelDefinition,
     UnsupportedError,
 )
-from comparative_benchmark.tflite import conversion_process, published
-from openxla.benchmark.models.preprocessing import element_type_of
+from comparative_benchmark.backends.resident_backend import SYNCHRONOUS
+from comparative_benchmark.tflite import BACKEND
+from comparative_benchmark.tflite.export import described, export
 from openxla.benchmark.models.tflite.program import Program
 
 
@@ -21,19 +22,14 @@ class TfLite(Backend):
     """Runs a file that another process has made: what the conversion leaves behind is not ours."""
 
     takes_definition: ClassVar[bool] = True
+    _definition: ModelDefinition
+    _arrays: tuple[Array, ...]
+    _file: Mapping[str, Any]
+    _program: Program
 
     def __init__(self, context: BackendContext) -> None:
         super().__init__(context)
-        if context.device.accelerator_type != "cpu":
-            raise UnsupportedError(
-                f"the LiteRT interpreter runs on the CPU, not on {context.device.name}: take "
-                "-device host-cpu"
-            )
         self._uses_xnnpack = "no-xnnpack" not in context.options
-        self._definition: ModelDefinition | None = None
-        self._arrays: tuple[Array, ...] = ()
-        self._file: Mapping[str, Any] = {}
-        self._program: Program | None = None
 
     def load(self, model: Any, inputs: Sequence[Array]) -> None:
         """Keeps definition and inputs for `compile`: there is no program to hold them yet."""
@@ -45,30 +41,27 @@ class TfLite(Backend):
         A case that is a TFLite file has no conversion, nor has a published file; where the suite
         must make that file first, it does so in the phase `prepare`.
         """
-        if self._definition is None:
-            raise RuntimeError("load must come first")
-        self._file = published.file(self.context) if self.context.exported else self._converted()
+        self._file = self._find_file()
         with self.context.phase("compile"):
             self._program = self._load_program(Path(self._file["path"]))
         with self.context.phase("h2d"):
             self._program.set_inputs(self._arrays)
         self._invoke = self._program.invoke
 
-    def _converted(self) -> Mapping[str, Any]:
-        assert self._definition is not None
-        return conversion_process.convert(
-            {
-                "module_path": self._definition.module_path,
-                "parameters": dict(self._definition.parameters),
-                "compiler": self.context.compiler,
-                "xnnpack": self._uses_xnnpack,
-                "inputs": [
-                    {"shape": list(array.shape), "dtype": element_type_of(array.dtype)}
-                    for array in self._arrays
-                ],
-                "directory": str(self.context.work_dir),
-            },
-            self.context.phase,
+    def _find_file(self) -> Mapping[str, Any]:
+        """Returns the published file, or the one that another process makes or finds."""
+        context = self.context
+        if context.exported:
+            ((path,),) = context.exported.values()
+            precision = BACKEND.compiler(context.compiler).precision or "fp32"
+            return {**described(path, precision), "origin": "published", "versions": {}}
+        return export(
+            self._definition,
+            self._arrays,
+            context.compiler,
+            context.work_dir,
+            context.phase,
+            xnnpack=self._uses_xnnpack,
         )
 
     def _load_program(self, path: Path) -> Program:
@@ -101,8 +94,7 @@ class TfLite(Backend):
         facts.notes["origin"] = self._file["origin"]
         facts.notes["converter"] = self._file["versions"]
         facts.notes |= self._file.get("notes", {})
-        facts.notes["dispatch"] = "synchronous: the host waits inside the call"
-        if self._program is not None:
-            facts.notes["edge_types"] = self._program.edge_types()
-            facts.notes["tensor_types"] = self._program.tensor_types()
+        facts.notes["dispatch"] = SYNCHRONOUS
+        facts.notes["edge_types"] = self._program.edge_types()
+        facts.notes["tensor_types"] = self._program.tensor_types()
         return facts

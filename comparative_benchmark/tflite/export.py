@@ -1,95 +1,140 @@
-"""Makes or finds the TFLite file of a model; runs as a process of its own.
+"""From a model to a TFLite file, which a process of its own makes or finds."""
 
-`python -m comparative_benchmark.tflite.export REQUEST.json FD` writes lines of JSON to the file
-descriptor: `{"phase": name}` (null: none) as it goes along, `{"probing": true}` where it may end by
-a signal, at last `{"answer": {...}}` or `{"error": {"kind": ..., "message": ...}}`.
-"""
-
-import contextlib
-import hashlib
 import importlib
-import json
-import os
-import sys
 import tempfile
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 
-from comparative_benchmark.backends.api import UnsupportedError
+from comparative_benchmark.backends import child_process
+from comparative_benchmark.backends.api import (
+    Array,
+    ModelDefinition,
+    PhaseTimer,
+    UnsupportedError,
+)
 from comparative_benchmark.tflite import BACKEND
 from openxla.benchmark.def_types import TensorSpec
+from openxla.benchmark.files import sha256_of
 from openxla.benchmark.models.checkpoints import CheckpointError
-from openxla.benchmark.models.preprocessing import numpy_dtype
+from openxla.benchmark.models.preprocessing import element_type_of, numpy_dtype
 from openxla.benchmark.models.tflite import conversion
 from openxla.benchmark.models.tflite.tflite_model import TfLiteModel
 
-Say = Callable[[Mapping[str, Any]], None]
+_DIES = (
+    "LiteRT can not run the int8 file of this model: it ends the process (signal {signal}), as "
+    "quotients of very different ranges do; take the compiler dynamic-range, or the model in "
+    "TensorFlow"
+)
 
 
-def answer(request: Mapping[str, Any], say: Say) -> dict[str, Any]:
-    """Returns where the file is, what it is, and what made it.
+def export(
+    definition: ModelDefinition,
+    inputs: Sequence[Array],
+    compiler: str,
+    directory: Path,
+    phase: PhaseTimer,
+    *,
+    xnnpack: bool = True,
+) -> dict[str, Any]:
+    """Returns where the file of a model is, what it is, and what made it.
 
     Args:
-      request: `module_path` and `parameters` of the model, name of the `compiler` and whether it
-        uses `xnnpack`, shape and dtype of each of the `inputs`, and the `directory` that a new file
-        goes to.
-      say: is told of each phase.
+      definition: of the model.
+      inputs: arrays of the shapes and types that the file takes.
+      compiler: of the backend.
+      directory: that a new file `model.tflite` goes to; exists.
+      phase: times the phases of the process.
+      xnnpack: whether the file is to run with XNNPACK.
 
     Raises:
-      UnsupportedError: the compiler is not for such a model; the message says which one is.
-      NotConvertibleError: TFLite can not hold the model.
-      CheckpointError: a published file is not here.
+      UnsupportedError: the compiler is not for such a model, TFLite cannot hold the model in that
+        way, or a published file is not here.
+      MemoryError: the process was killed, as the kernel does where memory runs out.
+      RuntimeError: the conversion failed; the message is the child's.
     """
+    specs = specs_of(inputs)
+    arguments = {
+        "definition": attrs.asdict(definition),
+        "inputs": [{"shape": list(spec.shape), "dtype": spec.dtype} for spec in specs],
+        "compiler": compiler,
+        "directory": str(directory),
+        "xnnpack": xnnpack,
+    }
+    found: dict[str, Any]
+    found, _ = child_process.call(
+        f"{__name__}:export_here", arguments, phase, name="the conversion process"
+    )
+    return found
 
-    @contextlib.contextmanager
-    def phase(name: str) -> Iterator[None]:
-        say({"phase": name})
-        yield
-        say({"phase": None})
 
-    with phase("import"):
-        module = importlib.import_module(request["module_path"])
-    with phase("load"):
-        model = module.create_model(**request["parameters"])
-    if isinstance(model, TfLiteModel):
-        return _given(model, request["compiler"], phase)
-    with phase("import"):
-        importlib.import_module("tensorflow")
-    specs = [TensorSpec(**item) for item in request["inputs"]]
-    precision = BACKEND.compiler(request["compiler"]).precision or "fp32"
-    notes: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory(dir=request["directory"]) as scratch:
-        content = conversion.convert(
-            model, specs, precision, Path(scratch), phase=phase, notes=notes
-        )
-    path = Path(request["directory"]) / "model.tflite"
+def specs_of(inputs: Sequence[Array]) -> list[TensorSpec]:
+    """Returns shapes and element types of arrays."""
+    return [TensorSpec(shape=value.shape, dtype=element_type_of(value.dtype)) for value in inputs]
+
+
+def export_here(
+    channel: child_process.Channel,
+    definition: Mapping[str, Any],
+    inputs: Sequence[Mapping[str, Any]],
+    compiler: str,
+    directory: str,
+    xnnpack: bool,
+) -> dict[str, Any]:
+    """Makes or finds the file in this process; see `export`."""
+    with channel.phase("import"):
+        importlib.import_module(definition["module_path"])
+    try:
+        with channel.phase("load"):
+            model = ModelDefinition(**definition).create()
+        if isinstance(model, TfLiteModel):
+            return _given(model, compiler, channel.phase)
+        with channel.phase("import"):
+            importlib.import_module("tensorflow")
+        specs = [TensorSpec(**item) for item in inputs]
+        precision = BACKEND.compiler(compiler).precision or "fp32"
+        notes: dict[str, Any] = {}
+        with tempfile.TemporaryDirectory(dir=directory) as scratch:
+            content = conversion.convert(
+                model, specs, precision, Path(scratch), phase=channel.phase, notes=notes
+            )
+    except (conversion.NotConvertibleError, CheckpointError) as error:
+        raise UnsupportedError(str(error)) from error
+    path = Path(directory) / "model.tflite"
     path.write_bytes(content)
     if precision == "int8":
-        _probe(path, specs, say, xnnpack=request["xnnpack"])
+        # Some int8 files end the process that loads or runs them.
+        with channel.unsupported_if_killed(_DIES):
+            _probe(path, specs, xnnpack=xnnpack)
     return {
-        "path": str(path),
-        "sha256": hashlib.sha256(content).hexdigest(),
-        "size_bytes": len(content),
-        "precision": precision,
+        **described(path, precision),
         "origin": "converted",
         "versions": conversion.versions(),
         "notes": notes,
     }
 
 
-def _probe(path: Path, inputs: Sequence[TensorSpec], say: Say, *, xnnpack: bool) -> None:
-    """Loads and runs a file once, on zeros: some int8 files end the process that does.
+def described(path: Path, precision: str) -> dict[str, Any]:
+    """Returns what a file is by itself: its place, digest, size, and precision."""
+    return {
+        "path": str(path),
+        "sha256": sha256_of(path),
+        "size_bytes": path.stat().st_size,
+        "precision": precision,
+    }
+
+
+def _probe(path: Path, inputs: Sequence[TensorSpec], *, xnnpack: bool) -> None:
+    """Loads and runs a file once, on zeros.
 
     Raises:
       UnsupportedError: LiteRT refuses the file.
     """
     from openxla.benchmark.models.tflite.program import Program
 
-    say({"probing": True})
     try:
         program = Program(path, threads=1, xnnpack=xnnpack)
         program.set_inputs([np.zeros(spec.shape, numpy_dtype(spec.dtype)) for spec in inputs])
@@ -99,10 +144,9 @@ def _probe(path: Path, inputs: Sequence[TensorSpec], say: Say, *, xnnpack: bool)
         raise UnsupportedError(
             f"LiteRT refuses the int8 file of this model: {error}{hint}"
         ) from error
-    say({"probing": False})
 
 
-def _given(model: TfLiteModel, compiler: str, phase: conversion.PhaseTimer) -> dict[str, Any]:
+def _given(model: TfLiteModel, compiler: str, phase: PhaseTimer) -> dict[str, Any]:
     """Returns the file of a case that is one, in the precision that it has."""
     precision = model.uri.precision
     fitting = next(
@@ -126,26 +170,3 @@ def _given(model: TfLiteModel, compiler: str, phase: conversion.PhaseTimer) -> d
         "versions": file.notes.get("converter", {}),
         "notes": {name: value for name, value in file.notes.items() if name != "converter"},
     }
-
-
-def main(request_path: str, descriptor: str) -> int:
-    """Answers a request; returns 0, or 1 where the answer is an error."""
-    with os.fdopen(int(descriptor), "w", encoding="utf-8", buffering=1) as channel:
-
-        def say(message: Mapping[str, Any]) -> None:
-            channel.write(json.dumps(dict(message)) + "\n")
-
-        try:
-            request = json.loads(Path(request_path).read_text(encoding="utf-8"))
-            say({"answer": answer(request, say)})
-        except Exception as error:
-            traceback.print_exc()
-            unsupported = (UnsupportedError, conversion.NotConvertibleError, CheckpointError)
-            kind = "unsupported" if isinstance(error, unsupported) else type(error).__name__
-            say({"error": {"kind": kind, "message": str(error)[:4000]}})
-            return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))

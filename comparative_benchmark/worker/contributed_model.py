@@ -20,14 +20,6 @@ from openxla.benchmark.models.generation import TOKENS
 from openxla.benchmark.models.shared_model import as_tuple
 
 
-def create_model(module: Any, parameters: dict[str, Any]) -> Any:
-    """Returns what `create_model(**parameters)` of the module makes."""
-    create = getattr(module, "create_model", None)
-    if create is None:
-        raise AttributeError(f"{module.__name__} has no function create_model(**parameters)")
-    return create(**parameters)
-
-
 def make_inputs(model: Any, input_data: str, files: Sequence[str]) -> list[Array]:
     """Returns the arrays of files if there are any, else what the model makes of its raw input."""
     if files:

@@ -1,15 +1,14 @@
 """The worker's side of a trial: one method for each command, no pipes and no processes."""
 
-import contextlib
 import gc
 import importlib
 import re
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -20,6 +19,7 @@ from comparative_benchmark.backends.api import (
     BackendContext,
     ModelDefinition,
     UnsupportedError,
+    installed_versions,
     load_object,
 )
 from comparative_benchmark.worker import generation_parts, sampling
@@ -27,7 +27,6 @@ from comparative_benchmark.worker.contributed_model import (
     check_arity,
     checked_array,
     count_cost,
-    create_model,
     make_inputs,
     reference_along_truth,
 )
@@ -35,7 +34,6 @@ from comparative_benchmark.worker.phases import PhaseClock, peak_memory_bytes
 from comparative_benchmark.worker.protocol import Message
 from openxla.benchmark import testdata
 from openxla.benchmark.artifacts import arrays
-from openxla.benchmark.def_types import DeviceSpec
 
 # How the stacks say that memory ran out, when they do not raise MemoryError.
 _OUT_OF_MEMORY = re.compile(
@@ -79,6 +77,7 @@ class Executor:
         input_data: str = testdata.INPUT_DATA_MODEL_DEFAULT.name,
         input_files: Sequence[str] = (),
         generates: bool = False,
+        packages: Mapping[str, str] = MappingProxyType({}),
     ) -> Message:
         """Makes inputs, truth and reference of a workload.
 
@@ -90,14 +89,15 @@ class Executor:
           input_data: name of the raw input that the model preprocesses.
           input_files: arrays to be taken as inputs instead.
           generates: whether the model continues prompts; the reference then follows the truth.
+          packages: whose versions are told, by module (see `BackendInfo.packages`).
         """
         self._phases = PhaseClock(self._announce)
         target = Path(directory)
         with self._phases("import"):
             compute = load_object(reference)
-            module = importlib.import_module(module_path)
+            importlib.import_module(module_path)
         with self._phases("load"):
-            model = create_model(module, parameters)
+            model = ModelDefinition(module_path=module_path, parameters=parameters).create()
         with self._phases("preprocess"):
             inputs = make_inputs(model, input_data, input_files)
             check_arity(model, inputs)
@@ -114,7 +114,7 @@ class Executor:
         return {
             "files": files,
             "cost": attrs.asdict(cost),
-            "versions": _versions(),
+            "versions": _versions(packages),
             **self._report(),
         }
 
@@ -126,6 +126,7 @@ class Executor:
         module_path: str,
         parameters: dict[str, Any],
         inputs: list[str],
+        packages: Mapping[str, str] = MappingProxyType({}),
     ) -> Message:
         """Imports the framework and puts model, weights and inputs on the device."""
         with self._phases("import"):
@@ -135,19 +136,7 @@ class Executor:
                 importlib.import_module(module_path)
             # Modules stay until the end: no later collection need look at them again.
             gc.freeze()
-        self._backend = backend_class(
-            BackendContext(
-                compiler=context["compiler"],
-                options=tuple(context["options"]),
-                device=DeviceSpec(**context["device"]),
-                threads=context["threads"],
-                work_dir=Path(context["work_dir"]),
-                phase=self._phases,
-                exported={
-                    kind: tuple(Path(path) for path in paths) for kind, paths in exported.items()
-                },
-            )
-        )
+        self._backend = backend_class(BackendContext.read(context, self._phases))
         values = [arrays.load(Path(path)) for path in inputs]
         model: Any = ModelDefinition(module_path=module_path, parameters=parameters)
         if not exported:
@@ -155,7 +144,7 @@ class Executor:
         self._backend.load(model, values)
         self._made_of = (module_path, parameters)
         timer_ns = sampling.timer_resolution_ns()
-        return {"versions": _versions(), "timer_ns": timer_ns, **self._report()}
+        return {"versions": _versions(packages), "timer_ns": timer_ns, **self._report()}
 
     def _compile(self) -> Message:
         """Compiles, and runs once."""
@@ -256,10 +245,11 @@ class Executor:
         values: Sequence[Array],
     ) -> Any:
         """Returns what a backend of that class loads: a model that takes these inputs."""
+        definition = ModelDefinition(module_path=module_path, parameters=parameters)
         if backend_class.takes_definition:
-            return ModelDefinition(module_path=module_path, parameters=parameters)
+            return definition
         with self._phases("load"):
-            model = create_model(importlib.import_module(module_path), parameters)
+            model = definition.create()
         check_arity(model, values)
         return model
 
@@ -296,27 +286,6 @@ def _kind_of(error: Exception) -> str:
     return "out_of_memory" if _OUT_OF_MEMORY.search(str(error)) else "failed"
 
 
-def _versions() -> dict[str, str]:
-    """Returns the versions of the frameworks that this process has imported."""
-    packages = {
-        "torch": "torch",
-        "transformers": "transformers",
-        "jax": "jax",
-        "jaxlib": "jaxlib",
-        "flax": "flax",
-        "tensorflow": "tensorflow",
-        "keras": "keras",
-        "iree.compiler": "iree-base-compiler",
-        "iree.runtime": "iree-base-runtime",
-        "ai_edge_litert": "ai-edge-litert",
-        "onnx": "onnx",
-        "onnxruntime": "onnxruntime",
-        "openvino": "openvino",
-        "numpy": "numpy",
-    }
-    found = {}
-    for module, package in packages.items():
-        if module in sys.modules:
-            with contextlib.suppress(PackageNotFoundError):
-                found[package] = version(package)
-    return found
+def _versions(packages: Mapping[str, str]) -> dict[str, str]:
+    """Returns the versions of those packages whose module this process has imported."""
+    return installed_versions(name for module, name in packages.items() if module in sys.modules)

@@ -33,7 +33,8 @@ BACKEND = BackendInfo(
         "PJRT_NPROC": "{threads}",
         # The peak that XLA reports would otherwise be that of its own reservation.
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-        # What the driver compiles from PTX; it would keep it in the user's home.
-        "CUDA_CACHE_PATH": "{cache_dir}/cuda",
     },
+    packages={"jax": "jax", "jaxlib": "jaxlib", "flax": "flax"},
+    reproducer="comparative_benchmark.xla_hlo.reproducer:export",
+    extras=("xla_hlo",),
 )

@@ -2,7 +2,6 @@
 
 import functools
 import gzip
-import hashlib
 import json
 import os
 import shutil
@@ -12,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
 
-from comparative_benchmark.backends import tf32
+from comparative_benchmark.backends import profiles, tf32, xla_executables
 from comparative_benchmark.backends.api import (
     Array,
     Backend,
@@ -20,14 +19,11 @@ from comparative_benchmark.backends.api import (
     BackendFacts,
     ModelDefinition,
 )
-from comparative_benchmark.xla_hlo import CACHE_VARIABLE, precision, published
-from comparative_benchmark.xla_hlo.cache import ExecutableCache, key_of
-from comparative_benchmark.xla_hlo.export_process import export
-from comparative_benchmark.xla_hlo.exported_program import (
-    ExportedProgram,
-    ExportRequest,
-    InputType,
-)
+from comparative_benchmark.backends.digests import of_parts
+from comparative_benchmark.xla_hlo import CACHE_VARIABLE, precision
+from comparative_benchmark.xla_hlo.cache import ExecutableCache
+from comparative_benchmark.xla_hlo.export import export
+from comparative_benchmark.xla_hlo.exported_program import ExportedProgram
 from comparative_benchmark.xla_hlo.hlo_module import HloModule
 from comparative_benchmark.xla_hlo.pjrt import Executable, client, profiled
 
@@ -41,16 +37,16 @@ class XlaHlo(Backend):
     """
 
     takes_definition: ClassVar[bool] = True
+    _exported: ExportedProgram
+    _executable: Executable
 
     def __init__(self, context: BackendContext) -> None:
         super().__init__(context)
         self._client = client(context.device.accelerator_type)
         directory = os.environ.get(CACHE_VARIABLE)
         self._cache = ExecutableCache(Path(directory) if directory else None)
-        self._exported: ExportedProgram | None = None
         self._export_ms: dict[str, float] = {}
         self._arguments: list[Any] = []
-        self._executable: Executable | None = None
 
     def load(self, model: ModelDefinition, inputs: Sequence[Array]) -> None:
         """Has the model exported or takes a published program; weights and inputs go to the device.
@@ -61,12 +57,12 @@ class XlaHlo(Backend):
         directory = Path(tempfile.mkdtemp(prefix="export-", dir=self.context.work_dir))
         if self.context.exported:
             with self.context.phase("load"):
-                self._exported = published.program(
+                self._exported = ExportedProgram.published(
                     self.context.exported, self.context.compiler, directory
                 )
         else:
             self._export(model, inputs, directory)
-        exported = self._require_export()
+        exported = self._exported
         with self.context.phase("load"):
             weights = [self._client.put(weight) for weight in exported.weights()]
             exported.drop_weights()
@@ -78,23 +74,24 @@ class XlaHlo(Backend):
         ]
 
     def _export(self, model: ModelDefinition, inputs: Sequence[Array], directory: Path) -> None:
-        request = ExportRequest(
-            definition=model,
-            inputs=[InputType.of(value) for value in inputs],
-            form=self.context.compiler,
+        self._exported, self._export_ms = export(
+            model,
+            inputs,
+            self.context.compiler,
+            directory,
+            self.context.phase,
             platform=_PLATFORMS[self.context.device.accelerator_type],
         )
-        self._exported, self._export_ms = export(request, directory, self.context.phase)
 
     def compile(self) -> None:
         """Compiles the program, from reading its file to an executable; the rest was `load`."""
-        exported = self._require_export()
+        exported = self._exported
         with self.context.phase("compile"):
             content = exported.path.read_bytes()
             flags = os.environ.get("XLA_FLAGS", "")
-            key = key_of(content, exported.form, version("jaxlib"), self._client.platform, flags)
+            key = of_parts(content, exported.form, version("jaxlib"), self._client.platform, flags)
             self._executable = self._cache.get(
-                key,
+                key.hex(),
                 self._client,
                 lambda: self._client.compile(stablehlo_of(content, exported.form)),
             )
@@ -115,17 +112,12 @@ class XlaHlo(Backend):
 
     def facts(self) -> BackendFacts:
         """What XLA tells of the executable, and who exported the program."""
-        exported, executable = self._require_export(), self._require_executable()
+        exported = self._exported
         facts = BackendFacts(weights="arguments" if exported.has_weights else "frozen")
         facts.device_name = self._client.device_kind
         facts.device_memory_peak_bytes = self._client.memory_peak_bytes()
         facts.cache_hits, facts.cache_misses = self._cache.hits, self._cache.misses
-        cost = executable.cost()
-        facts.flops, facts.bytes_accessed = cost.get("flops"), cost.get("bytes accessed")
-        facts.artifact_sha256 = hashlib.sha256(executable.optimized_hlo().encode()).hexdigest()
-        serialized = executable.serialize()
-        facts.artifact_size_bytes = None if serialized is None else len(serialized)
-        facts.notes["memory_analysis"] = executable.memory()
+        xla_executables.describe(self._executable.loaded, facts)
         facts.notes["exported_by"] = dict(exported.versions)
         facts.notes["export_ms"] = self._export_ms
         if self.context.exported:
@@ -138,45 +130,29 @@ class XlaHlo(Backend):
 
     def profile(self, directory: Path, iterations: int) -> list[Path]:
         """A trace for Perfetto, XLA's own file, and the program before and after optimisation."""
-        executable = self._require_executable()
         scratch = self.context.work_dir / "profile"
         with profiled(scratch):
             for _ in range(iterations):
                 self.synchronize(self.dispatch())
-        (planes,) = scratch.glob("plugins/profile/*/*.xplane.pb")
-        (trace,) = scratch.glob("plugins/profile/*/*.trace.json.gz")
-        before = self._require_export().path
-        files = [
-            _for_perfetto(trace, directory / "trace.json.gz"),
-            Path(shutil.move(planes, directory / "xla.xplane.pb")),
-            Path(shutil.copy(before, directory / before.name)),
-            directory / "optimized.hlo.txt",
-        ]
-        files[-1].write_text(executable.optimized_hlo(metadata=True), encoding="utf-8")
-        shutil.rmtree(scratch)
-        return files
+        planes = {"*.trace.json.gz": "trace.json.gz", "*.xplane.pb": "xla.xplane.pb"}
+        files = profiles.take_files(scratch, directory, planes, stack=self._client.platform)
+        _for_perfetto(files[0])
+        before, after = self._exported.path, directory / "optimized.hlo.txt"
+        text = xla_executables.optimized_hlo(self._executable.loaded, metadata=True)
+        after.write_text(text, encoding="utf-8")
+        return [*files, Path(shutil.copy(before, directory / before.name)), after]
 
     @functools.cached_property
     def _tf32(self) -> bool | None:
         """Whether the program lets factors of float32 be rounded, whoever exported it."""
         if self.context.device.accelerator_type != "gpu":
             return None
-        exported = self._require_export()
+        exported = self._exported
         text = hlo_of(exported.path.read_bytes(), exported.form).text()
         exact = precision.is_exact(text)
         return tf32.note(
             on_gpu=True, types=() if exact is None else ("float32",), allowed=not exact
         )
-
-    def _require_export(self) -> ExportedProgram:
-        if self._exported is None:
-            raise RuntimeError("load must come first")
-        return self._exported
-
-    def _require_executable(self) -> Executable:
-        if self._executable is None:
-            raise RuntimeError("compile must come first")
-        return self._executable
 
 
 def stablehlo_of(content: bytes, form: str) -> str | bytes:
@@ -193,11 +169,6 @@ def hlo_of(content: bytes, form: str) -> HloModule:
     return HloModule.from_stablehlo(content)
 
 
-def _for_perfetto(trace: Path, target: Path) -> Path:
-    """Writes a trace without its metadata, which Perfetto stumbles over."""
-    with gzip.open(trace, "rt", encoding="utf-8") as stream:
-        content = json.load(stream)
-    content.pop("metadata", None)
-    with gzip.open(target, "wt", encoding="utf-8") as stream:
-        json.dump(content, stream)
-    return target
+def _for_perfetto(trace: Path) -> None:
+    """Rewrites a trace without its metadata, which Perfetto stumbles over."""
+    profiles.write_trace(trace, json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"])

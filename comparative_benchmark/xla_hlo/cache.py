@@ -1,12 +1,12 @@
 """Compiled programs on disk, for processes that compile the same program again."""
 
-import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import attrs
 
+from comparative_benchmark.backends import xla_executables
 from comparative_benchmark.xla_hlo.pjrt import Client, Executable
 from comparative_benchmark.xla_hlo.private_jaxlib import XlaError
 
@@ -38,18 +38,9 @@ class ExecutableCache:
                 return found
         made = compile_()
         self.misses += 1
-        if path is not None and (serialized := made.serialize()) is not None:
+        if path is not None and (serialized := xla_executables.serialize(made.loaded)):
             _write(path, serialized)
         return made
-
-
-def key_of(*parts: bytes | str) -> str:
-    """Returns a key for all that a compilation depends on."""
-    digest = hashlib.sha256()
-    for part in parts:
-        content = part if isinstance(part, bytes) else part.encode()
-        digest.update(len(content).to_bytes(8, "little") + content)
-    return digest.hexdigest()
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -1,30 +1,66 @@
-"""The export process: makes the model in its framework and leaves a program without one.
+"""From a model in JAX or TensorFlow to a program without a framework, which stays in a child."""
 
-`python -m comparative_benchmark.xla_hlo.export DIRECTORY DESCRIPTOR` reads the request in the
-directory, writes the program there, and tells on the descriptor what it does, in JSON lines:
-`{"phase": name}` at the start of a phase, `{"ms": time}` at its end, `{"error": ...}` if it fails.
-"""
-
-import importlib
-import json
-import os
 import sys
-import time
-import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from comparative_benchmark.backends.api import Array, UnsupportedError
+import attrs
+
+from comparative_benchmark.backends import child_process
+from comparative_benchmark.backends.api import (
+    Array,
+    ModelDefinition,
+    PhaseTimer,
+    UnsupportedError,
+    installed_versions,
+)
 from comparative_benchmark.xla_hlo.exported_program import (
     ExportedProgram,
-    ExportRequest,
     InputType,
     check_parameters,
 )
 from comparative_benchmark.xla_hlo.hlo_module import HloModule
+
+
+def export(
+    definition: ModelDefinition,
+    inputs: Sequence[Array],
+    form: str,
+    directory: Path,
+    phase: PhaseTimer,
+    *,
+    platform: str = "cpu",
+) -> tuple[ExportedProgram, dict[str, float]]:
+    """Exports a model in a process of its own; phases `load`, `trace` and `lower`.
+
+    Args:
+      definition: of the model.
+      inputs: arrays of the shapes and types that the program takes.
+      form: one of `FORMS`.
+      directory: where the program goes; exists.
+      phase: times the phases here.
+      platform: what the program is for, as XLA calls it: `cpu` or `cuda`.
+
+    Returns:
+      The program, and the time of each phase in ms by the clock of the process itself.
+
+    Raises:
+      UnsupportedError: nothing exports such a model.
+      MemoryError: memory ran out.
+      RuntimeError: the export failed; the message names the error, a note holds its traceback.
+    """
+    arguments = {
+        "definition": attrs.asdict(definition),
+        "inputs": [attrs.asdict(InputType.of(value)) for value in inputs],
+        "form": form,
+        "directory": str(directory),
+        "platform": platform,
+    }
+    found, own_times_ms = child_process.call(
+        f"{__name__}:export_here", arguments, phase, name="the export process"
+    )
+    return ExportedProgram(directory=directory, form=form, **found), own_times_ms
 
 
 class Exporter(Protocol):
@@ -49,68 +85,46 @@ class Exporter(Protocol):
         """Returns what each parameter takes: a weight, or the number of an input."""
 
 
-class Channel:
-    """Tells the worker what happens."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._stream = os.fdopen(descriptor, "w", encoding="utf-8")
-
-    def send(self, **message: Any) -> None:
-        """Sends one message."""
-        print(json.dumps(message), file=self._stream, flush=True)
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Tells start and end of a phase; one that fails has no end."""
-        self.send(phase=name)
-        start = time.perf_counter_ns()
-        yield
-        self.send(ms=(time.perf_counter_ns() - start) / 1e6)
-
-
-def main(arguments: list[str]) -> int:
-    """Exports; returns the exit code."""
-    directory, channel = Path(arguments[0]), Channel(int(arguments[1]))
-    try:
-        _export(ExportRequest.read(directory), directory, channel)
-    except Exception as error:
-        text = "".join(traceback.format_exception(error))[-20000:]
-        message = str(error) if isinstance(error, UnsupportedError) else _named(error)
-        channel.send(error={"kind": type(error).__name__, "message": message, "traceback": text})
-        return 1
-    return 0
-
-
-def _export(request: ExportRequest, directory: Path, channel: Channel) -> None:
+def export_here(
+    channel: child_process.Channel,
+    definition: Mapping[str, Any],
+    inputs: Sequence[Mapping[str, Any]],
+    form: str,
+    directory: str,
+    platform: str,
+) -> dict[str, Any]:
+    """Exports in this process; returns the fields of an `ExportedProgram` that it tells."""
+    types = [InputType(**item) for item in inputs]
     with channel.phase("load"):
-        module = importlib.import_module(request.definition.module_path)
-        model = module.create_model(**request.definition.parameters)
-        exporter = _exporter(model, request)
+        model = ModelDefinition(**definition).create()
+        exporter = _exporter(model, types, platform)
+        if exporter is None:
+            raise UnsupportedError(
+                f"nothing exports {definition['module_path']} to XLA: it is not a model in JAX or "
+                "TensorFlow"
+            )
     with channel.phase("trace"):
         exporter.trace()
     with channel.phase("lower"):
-        content = exporter.lower(request.form)
+        content = exporter.lower(form)
     with channel.phase("load"):
         arguments = exporter.arguments()
         program = ExportedProgram(
-            directory=directory,
-            form=request.form,
+            directory=Path(directory),
+            form=form,
             inputs=[item if isinstance(item, int) else None for item in arguments],
-            versions=_versions(exporter.packages),
+            versions=installed_versions(exporter.packages),
         )
         program.path.write_bytes(content)
         program.write_weights([item for item in arguments if not isinstance(item, int)])
-        program.write()
     check_parameters(
         exporter.module().parameters(),
-        [
-            request.inputs[item] if isinstance(item, int) else InputType.of(item)
-            for item in arguments
-        ],
+        [types[item] if isinstance(item, int) else InputType.of(item) for item in arguments],
     )
+    return {"inputs": list(program.inputs), "versions": dict(program.versions)}
 
 
-def _exporter(model: Any, request: ExportRequest) -> Exporter:
+def _exporter(model: Any, inputs: Sequence[InputType], platform: str) -> Exporter | None:
     """Returns what exports the model, by the framework that its module has imported.
 
     Libraries of each framework may have imported the other: JAX models are known by their `apply`.
@@ -118,28 +132,9 @@ def _exporter(model: Any, request: ExportRequest) -> Exporter:
     if "tensorflow" in sys.modules and not hasattr(model, "apply"):
         from comparative_benchmark.xla_hlo.from_tensorflow import TensorFlowExporter
 
-        return TensorFlowExporter(model, request.inputs, request.platform)
+        return TensorFlowExporter(model, inputs, platform)
     if "jax" in sys.modules:
         from comparative_benchmark.xla_hlo.from_jax import JaxExporter
 
-        return JaxExporter(model, request.inputs, request.platform)
-    raise UnsupportedError(
-        f"nothing exports {request.definition.module_path} to XLA: it is no model in JAX or "
-        "TensorFlow"
-    )
-
-
-def _versions(packages: Sequence[str]) -> dict[str, str]:
-    found = {}
-    for package in packages:
-        with suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found
-
-
-def _named(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+        return JaxExporter(model, inputs, platform)
+    return None

@@ -1,14 +1,11 @@
 """A program on disk with its weights: what the export process hands to the worker.
 
-    request.json       what to export
-    manifest.json      what came out
     program.*          the program, in the form that was asked for
     weights/*.npy      its weights, in the order of the parameters that take them
 
 Neither side needs a framework to read or write it.
 """
 
-import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +14,8 @@ from typing import Any
 import attrs
 import numpy as np
 
-from comparative_benchmark.backends.api import Array, ModelDefinition
+from comparative_benchmark.backends import published_weights
+from comparative_benchmark.backends.api import Array
 from openxla.benchmark.artifacts import arrays
 
 # By compiler: the name of the file with the program.
@@ -26,7 +24,8 @@ FORMS: Mapping[str, str] = {
     "hlo-text": "program.hlo.txt",
     "hlo-proto": "program.hlo.pb",
 }
-_REQUEST, _MANIFEST, _WEIGHTS = "request.json", "manifest.json", "weights"
+_PUBLISHED = {"stablehlo": "stablehlo_bytecode", "hlo-text": "xla_hlo_dump"}
+_WEIGHTS = "weights"
 
 
 def _as_shape(sizes: Sequence[int]) -> tuple[int, ...]:
@@ -50,38 +49,6 @@ class InputType:
 
 
 @attrs.frozen(kw_only=True)
-class ExportRequest:
-    """What to export.
-
-    Attributes:
-      definition: of the model.
-      inputs: types of its inputs.
-      form: one of `FORMS`.
-      platform: what the program is for, as XLA calls it: `cpu` or `cuda`.
-    """
-
-    definition: ModelDefinition
-    inputs: Sequence[InputType]
-    form: str
-    platform: str
-
-    def write(self, directory: Path) -> None:
-        """Writes it into a directory."""
-        text = json.dumps(attrs.asdict(self))
-        (directory / _REQUEST).write_text(text, encoding="utf-8")
-
-    @classmethod
-    def read(cls, directory: Path) -> "ExportRequest":
-        """Reads what `write` wrote."""
-        content = json.loads((directory / _REQUEST).read_text(encoding="utf-8"))
-        return cls(
-            definition=ModelDefinition(**content.pop("definition")),
-            inputs=[InputType(**item) for item in content.pop("inputs")],
-            **content,
-        )
-
-
-@attrs.frozen(kw_only=True)
 class ExportedProgram:
     """A program and where its arguments come from.
 
@@ -96,6 +63,26 @@ class ExportedProgram:
     form: str
     inputs: Sequence[int | None]
     versions: Mapping[str, str]
+
+    @classmethod
+    def published(
+        cls, files: Mapping[str, tuple[Path, ...]], form: str, directory: Path
+    ) -> "ExportedProgram":
+        """Returns a published program as if it had been exported into an empty directory.
+
+        Args:
+          files: by type of artifact, see `BACKEND.starts_from`.
+          form: one of `FORMS`.
+          directory: where it goes.
+
+        Raises:
+          StoreError: the archive of the weights is damaged.
+        """
+        (path,) = files[_PUBLISHED[form]]
+        inputs = published_weights.unpack(files["xla_weights"], directory / _WEIGHTS)
+        found = cls(directory=directory, form=form, inputs=inputs, versions={})
+        shutil.copyfile(path, found.path)
+        return found
 
     @property
     def path(self) -> Path:
@@ -112,24 +99,13 @@ class ExportedProgram:
         """The folder with the weights."""
         return self.directory / _WEIGHTS
 
-    def write(self) -> None:
-        """Writes all but program and weights."""
-        manifest: dict[str, Any] = {"inputs": list(self.inputs), "versions": dict(self.versions)}
-        (self.directory / _MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
-
-    @classmethod
-    def read(cls, directory: Path, form: str) -> "ExportedProgram":
-        """Reads what `write` wrote."""
-        manifest = json.loads((directory / _MANIFEST).read_text(encoding="utf-8"))
-        return cls(directory=directory, form=form, **manifest)
-
     def write_weights(self, weights: Sequence[Array]) -> None:
         """Writes the weights, in the order of their parameters."""
-        arrays.save_all(self.weights_directory, "weight", weights)
+        arrays.save_all(self.weights_directory, published_weights.STEM, weights)
 
     def weights(self) -> Iterator[Array]:
         """Yields the weights in the order of their parameters, one at a time in memory."""
-        for path in arrays.numbered(self.weights_directory, "weight"):
+        for path in arrays.numbered(self.weights_directory, published_weights.STEM):
             yield arrays.load(path)
 
     def drop_weights(self) -> None:

@@ -2,16 +2,14 @@
 
 import io
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import jax
 import numpy as np
 from jaxlib.mlir.dialects import stablehlo
 
-from comparative_benchmark.backends import tf32
 from comparative_benchmark.backends.api import Array
-from comparative_benchmark.jax_xla.backend import split
+from comparative_benchmark.backends.jax_models import precision, split
 from comparative_benchmark.xla_hlo.exported_program import InputType
 from comparative_benchmark.xla_hlo.hlo_module import HloModule
 from comparative_benchmark.xla_hlo.private_jaxlib import extension
@@ -62,8 +60,5 @@ class JaxExporter:
         return [*weights, *range(len(self._inputs))]
 
     def _precision(self) -> Any:
-        """Returns a context to trace in, as `JaxXla` has it: the program keeps it."""
         types = {str(leaf.dtype) for leaf in jax.tree.leaves((self._params, self._inputs))}
-        if self._platform == "cuda" and tf32.is_float32(types):
-            return jax.default_matmul_precision("highest")
-        return nullcontext()
+        return precision(on_gpu=self._platform == "cuda", types=types)

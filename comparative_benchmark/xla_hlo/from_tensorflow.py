@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from comparative_benchmark.backends import tf32
 from comparative_benchmark.backends.api import Array
+from comparative_benchmark.backends.tensorflow_models import captured
 from comparative_benchmark.xla_hlo.exported_program import InputType
 from comparative_benchmark.xla_hlo.hlo_module import HloModule
 
@@ -49,16 +49,8 @@ class TensorFlowExporter:
         return HloModule.from_proto(self._stages("hlo_serialized"))
 
     def arguments(self) -> list[int | Array]:
-        """Returns what each parameter takes: a weight, or the number of an input.
-
-        What the function has captured, tensors and variables, comes in the order of the capture.
-        """
-        held = {id(variable.handle): variable for variable in self._concrete.variables}
-        weights = [
-            np.asarray(held.get(id(captured), captured).numpy())
-            for captured in self._concrete.captured_inputs
-        ]
-        return [*range(len(self._inputs)), *weights]
+        """Returns what each parameter takes: a weight, or the number of an input."""
+        return [*range(len(self._inputs)), *captured(self._concrete).values()]
 
     def _set_precision(self) -> None:
         """Forbids TF32 to a model of float32; TensorFlow's bridge writes it into the program."""

@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -127,10 +127,10 @@ class Client:
 
 
 class Executable:
-    """A compiled program on the client's device."""
+    """A compiled program on the client's device; `loaded` is what XLA tells of."""
 
     def __init__(self, loaded: Any, sharding: Any) -> None:
-        self._loaded = loaded
+        self.loaded = loaded
         self._execute = loaded.execute_sharded
         # As JAX makes its arrays: a fourth of the time of taking the results apart, 11 us in all.
         self._handlers = [
@@ -142,42 +142,6 @@ class Executable:
         """Starts an execution and returns its outputs, which may not be complete yet."""
         outputs: list[DeviceArray] = self._execute(arguments).consume_with_handlers(self._handlers)
         return outputs
-
-    def serialize(self) -> bytes | None:
-        """Returns the executable as `Client.deserialize` takes it; None if XLA can not do that."""
-        with contextlib.suppress(XlaError, NotImplementedError):
-            serialized: bytes = self._loaded.serialize()
-            return serialized
-        return None
-
-    def optimized_hlo(self, *, metadata: bool = False) -> str:
-        """Returns the optimised program as HLO text, with all constants.
-
-        Args:
-          metadata: with source locations, which differ between an executable that was compiled now
-            and the same one out of a cache.
-        """
-        options = hlo.HloPrintOptions()
-        options.print_metadata = metadata
-        options.print_large_constants = True
-        return "\n".join(module.to_string(options) for module in self._loaded.hlo_modules())
-
-    def cost(self) -> Mapping[str, float]:
-        """Returns XLA's estimates, `flops` and `bytes accessed` among them; empty without any."""
-        with contextlib.suppress(XlaError, NotImplementedError):
-            found = self._loaded.cost_analysis() or {}
-            return dict(found[0] if isinstance(found, list) else found)
-        return {}
-
-    def memory(self) -> dict[str, int]:
-        """Returns bytes of arguments, outputs, temporaries and code; empty if XLA can not tell."""
-        with contextlib.suppress(XlaError, NotImplementedError):
-            statistics = self._loaded.get_compiled_memory_stats()
-            return {
-                name: getattr(statistics, f"{name}_in_bytes")
-                for name in ("argument_size", "output_size", "temp_size", "generated_code_size")
-            }
-        return {}
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ PT = """
 import importlib, json, sys
 from pathlib import Path
 from comparative_benchmark.pt_inductor.reference import compute
-from comparative_benchmark.pt_inductor.tensors import to_numpy
+from comparative_benchmark.backends.torch_modules import to_numpy
 from openxla.benchmark.artifacts import arrays
 
 target, name, data_type, seed = sys.argv[1:]

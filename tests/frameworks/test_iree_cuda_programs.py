@@ -180,12 +180,10 @@ func.func @main(%x: tensor<4096xf32>) -> tensor<4096xf32> {
 
 
 def compiled(output, device, *flags):
-    from comparative_benchmark.iree import compilation, program
+    from comparative_benchmark.iree import program
 
     imported = program.ImportedProgram(mlir=ADDITION, input_type="stablehlo", parameters={})
-    compilation.compile_imported(
-        imported, output, device=device, data_tiling=False, extra_flags=flags
-    )
+    program.compile_program(imported, output, device=device, data_tiling=False, extra_flags=flags)
     return output
 
 

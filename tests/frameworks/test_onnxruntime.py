@@ -166,8 +166,8 @@ def test_the_profile_counts_the_measured_iterations_only():
     ]
     table = profiler.operator_table(events, 1)
     assert "1 iterations, 0.040 ms" in table
-    assert "75.0%        30.0       1  MatMul" in table
-    assert "25.0%        10.0       1  second" in table
+    assert "75.0%             30.0       1  MatMul" in table
+    assert "25.0%             10.0       1  second" in table
 
 
 TINY = (

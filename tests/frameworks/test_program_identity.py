@@ -4,11 +4,11 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from comparative_benchmark.jax_xla.program import fingerprint, size_bytes
+from comparative_benchmark.backends.xla_executables import fingerprint, serialize
 
 
 def _compiled(function, size=8):
-    return jax.jit(function).lower(jnp.ones((size,))).compile()
+    return jax.jit(function).lower(jnp.ones((size,))).compile().runtime_executable()
 
 
 def test_names_and_source_lines_do_not_matter():
@@ -45,5 +45,5 @@ def test_more_code_is_larger():
             x = jnp.sort(x) * 1.5
         return x
 
-    small, large = size_bytes(_compiled(lambda x: x * 2)), size_bytes(_compiled(long))
+    small, large = (len(serialize(_compiled(f))) for f in (lambda x: x * 2, long))
     assert 0 < small < large

@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -24,13 +25,14 @@ from openxla.benchmark.devices import HOST_CPU, HOST_GPU
 pytestmark = pytest.mark.frameworks
 pytest.importorskip("jaxlib")
 
-from comparative_benchmark.xla_hlo import export_process, pjrt  # noqa: E402
+from comparative_benchmark.backends import child_process  # noqa: E402
+from comparative_benchmark.backends.digests import of_parts  # noqa: E402
+from comparative_benchmark.xla_hlo import pjrt  # noqa: E402
 from comparative_benchmark.xla_hlo.backend import XlaHlo, stablehlo_of  # noqa: E402
-from comparative_benchmark.xla_hlo.cache import ExecutableCache, key_of  # noqa: E402
-from comparative_benchmark.xla_hlo.export_process import export  # noqa: E402
+from comparative_benchmark.xla_hlo.cache import ExecutableCache  # noqa: E402
+from comparative_benchmark.xla_hlo.export import export  # noqa: E402
 from comparative_benchmark.xla_hlo.exported_program import (  # noqa: E402
     ExportedProgram,
-    ExportRequest,
     InputType,
     check_parameters,
 )
@@ -109,16 +111,12 @@ def client():
 def exported(tmp_path, monkeypatch):
     """Exports a model of `MODEL`; returns the program, its own times, and the phases here."""
     (tmp_path / "exported_model.py").write_text(MODEL)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
 
     def run(form="stablehlo", module="exported_model", y="int32", **parameters):
-        request = ExportRequest(
-            definition=ModelDefinition(module_path=module, parameters=parameters),
-            inputs=[InputType(shape=(3,), dtype="float32"), InputType(shape=(2, 1), dtype=y)],
-            form=form,
-            platform="cpu",
-        )
+        definition = ModelDefinition(module_path=module, parameters=parameters)
+        inputs = [np.zeros((3,), np.float32), np.zeros((2, 1), y)]
         entered = []
 
         @contextlib.contextmanager
@@ -126,7 +124,7 @@ def exported(tmp_path, monkeypatch):
             entered.append(name)
             yield
 
-        return (*export(request, tmp_path, phase), entered)
+        return (*export(definition, inputs, form, tmp_path, phase), entered)
 
     return run
 
@@ -365,7 +363,7 @@ def test_models_that_nothing_exports_are_unsupported(exported, tmp_path):
 
 
 def test_an_export_process_that_can_not_start_is_told(exported, monkeypatch):
-    monkeypatch.setattr(export_process, "_MODULE", "comparative_benchmark.xla_hlo.no_such_module")
+    monkeypatch.setattr(child_process, "_MODULE", "comparative_benchmark.no_such_module")
     with pytest.raises(RuntimeError, match="the export process ended with 1"):
         exported()
 
@@ -448,26 +446,17 @@ def test_without_a_directory_nothing_is_cached(client):
 
 def test_keys_differ_where_a_part_does():
     parts = [(b"program", "stablehlo"), (b"program", "hlo-text"), (b"programs", "tablehlo")]
-    assert len({key_of(*item) for item in parts}) == len(parts)
-    assert key_of(*parts[0]) == key_of("program", b"stablehlo")
+    assert len({of_parts(*item) for item in parts}) == len(parts)
+    assert of_parts(*parts[0]) == of_parts("program", b"stablehlo")
 
 
-def test_requests_and_manifests_survive_the_disk(tmp_path):
-    request = ExportRequest(
-        definition=ModelDefinition(module_path="a.b", parameters={"seq_len": 8, "n": "x"}),
-        inputs=[InputType(shape=[1, 2], dtype="bfloat16")],
-        form="hlo-text",
-        platform="cuda",
-    )
-    request.write(tmp_path)
-    assert ExportRequest.read(tmp_path) == request
+def test_weights_survive_the_disk(tmp_path):
     program = ExportedProgram(
         directory=tmp_path, form="stablehlo", inputs=[0, None], versions={"jax": "1"}
     )
-    program.write()
     weights = [np.arange(3, dtype=np.float32).astype(ml_dtypes.bfloat16), np.array(1, np.int32)]
     program.write_weights(weights)
-    assert ExportedProgram.read(tmp_path, "stablehlo") == program
+    assert program.has_weights
     assert [weight.dtype for weight in program.weights()] == [weight.dtype for weight in weights]
     program.drop_weights()
     assert list(program.weights()) == []

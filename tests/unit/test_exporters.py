@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import json
+import os
 import time
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def kind(name="toy", exporter="export", consumer="run", **changes):
 
 @pytest.fixture(autouse=True)
 def _doubles(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
 
 
 def settings(tmp_path, **limits):

@@ -3,17 +3,21 @@
 import json
 
 import attrs
+import cattrs
+import numpy as np
 import pytest
 from repro_support import results_file
 
+from comparative_benchmark.backends import api
+from comparative_benchmark.backends.reproducing import Command, Exported
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.repro import command, selection, writing
-from comparative_benchmark.repro.exported import Command, Exported
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.terminal.options import UsageError
 
 SUITE = "cbs_test_plugin.suite"
+TASK = {"reproducer": "comparative_benchmark.onnxruntime.reproducer:export"}
 TOY = "models/TOY_NONE/inputs/INPUT_DATA_MODEL_DEFAULT"
 
 
@@ -37,8 +41,13 @@ def repro(capsys, tmp_path, monkeypatch):
 
 @pytest.fixture
 def toy(tmp_path, monkeypatch):
-    """Writes results of a case that prepares without any framework, and that nothing exports."""
-    monkeypatch.setattr(selection, "BACKENDS", (*selection.BACKENDS, "test_numpy"))
+    """Writes results of a case that needs no framework, and whose export fails."""
+
+    def broken(name):
+        info = api.get_backend(name)
+        return attrs.evolve(info, reproducer="cbs_test_plugin.reproducer:no_such_function")
+
+    monkeypatch.setattr(selection, "get_backend", broken)
 
     def write(**changes):
         return results_file(tmp_path / "r.json", TOY, "test_numpy:direct", [SUITE], **changes)
@@ -60,7 +69,7 @@ def test_where_the_export_fails_the_directory_says_so_and_repeats_it(repro, toy,
     assert code == 0, err
     made = tmp_path / "made"
     assert out.strip() == str(made)
-    assert "exporters.test_numpy" in (made / "traceback.txt").read_text()
+    assert "no_such_function" in (made / "traceback.txt").read_text()
     readme = (made / "README.md").read_text()
     for words in ("can not be exported", "**failed** in `lower`", "Traceback: recorded", "abc123"):
         assert words in readme
@@ -68,13 +77,26 @@ def test_where_the_export_fails_the_directory_says_so_and_repeats_it(repro, toy,
     assert not (made / "run.py").exists()
     assert (made / "requirements.txt").read_text() == "numpy==2.0.0  # 2.0.0+local\n"
     task = json.loads((made / "export.json").read_text())
-    assert task["backend"] == "test_numpy"
+    assert task["reproducer"] == "cbs_test_plugin.reproducer:no_such_function"
     assert task["context"]["compiler"] == "direct"
     assert task["definition"]["module_path"] == "cbs_test_plugin.model"
     assert str(tmp_path) not in (made / "export.json").read_text()
     compile((made / "export.py").read_text(), "export.py", "exec")
     assert len(list((made / "inputs").iterdir())) > 0
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".made")) == []
+
+
+def test_a_backend_of_another_package_has_a_reproducer(repro, tmp_path):
+    results = results_file(tmp_path / "r.json", TOY, "test_numpy:direct", [SUITE])
+    code, out, err = repro(results, "TOY", "-o", "made", "--suite", SUITE, "--check")
+    assert code == 0, err
+    made = tmp_path / "made"
+    assert out.strip() == str(made)
+    assert (made / "run.py").read_text().startswith('"""Calls the toy model')
+    assert (made / "program.npz").exists()
+    assert "PASS\nexit code 0" in (made / "README.md").read_text()
+    requirements = (made / "requirements.txt").read_text().splitlines()
+    assert requirements == [f"numpy=={np.__version__}"]
 
 
 def test_a_result_that_was_measured_and_can_not_be_exported_exits_with_1(repro, toy, tmp_path):
@@ -169,7 +191,6 @@ def test_a_directory_that_appears_meanwhile_is_left_as_it_is(tmp_path):
 
 def exported(**changes):
     fields = {
-        "script": "run_onnxruntime.py",
         "settings": {"level": "ORT_ENABLE_ALL", "threads": 3, "call": "run = None"},
         "packages": ("onnxruntime", "numpy"),
         "files": {},
@@ -195,7 +216,7 @@ def test_requirements_are_the_versions_that_were_measured(tmp_path):
         exported=exported(packages=("onnxruntime", "numpy", "ml_dtypes", "nothing")),
         versions={"onnxruntime": "9.9", "ml_dtypes": "0.5"},
         ended=None,
-        task={},
+        task=TASK,
     )
     (tmp_path / "expected.json").write_text("{}")
     writing.write_scripts(tmp_path, recorded(), outcome)
@@ -223,7 +244,7 @@ def test_requirements_are_the_versions_that_were_measured(tmp_path):
 def test_a_results_file_adds_no_lines_to_the_requirements(tmp_path, versions, message):
     # Without an export the names are those of the file.
     ended = SessionEnded(Status.FAILED, "export", "it does not export")
-    outcome = writing.Outcome(exported=None, versions={}, ended=ended, task={})
+    outcome = writing.Outcome(exported=None, versions={}, ended=ended, task=TASK)
     (tmp_path / "expected.json").write_text("{}")
     if message is None:
         writing.write_scripts(tmp_path, recorded(versions=versions), outcome)
@@ -240,7 +261,7 @@ def test_commands_can_be_pasted(tmp_path):
         Command(comment="Times.", arguments=("other",), is_packaged=False),
     )
     outcome = writing.Outcome(
-        exported=exported(commands=commands), versions={}, ended=None, task={}
+        exported=exported(commands=commands), versions={}, ended=None, task=TASK
     )
     (tmp_path / "expected.json").write_text("{}")
     writing.write_scripts(tmp_path, recorded(), outcome)
@@ -260,4 +281,4 @@ def test_commands_can_be_pasted(tmp_path):
 def test_what_a_worker_answers_is_read_as_it_was_written():
     one = exported(commands=(Command(comment="C", arguments=("a", "b")),), notes=("n",))
     answer = json.loads(json.dumps(attrs.asdict(one)))
-    assert Exported.read(answer) == one
+    assert cattrs.structure(answer, Exported) == one

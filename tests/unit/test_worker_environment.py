@@ -12,7 +12,7 @@ from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.runs.settings import RunSettings
 from openxla.benchmark.devices import HOST_CPU, HOST_GPU
 
-ON_GPU = ("pt_inductor", "jax_xla", "tf_xla", "xla_hlo", "onnxruntime")
+ON_GPU = ("pt_inductor", "jax_xla", "tf_xla", "xla_hlo", "onnxruntime", "iree")
 
 
 def environment(settings, name):

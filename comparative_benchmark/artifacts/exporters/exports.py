@@ -1,5 +1,6 @@
 """One artifact of one model: made in a process, read back in another, judged here."""
 
+import functools
 import re
 import shutil
 import time
@@ -8,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import cattrs
 
 from comparative_benchmark.artifacts.exporters.export_settings import ExportSettings
+from comparative_benchmark.artifacts.exporters.job import Job
 from comparative_benchmark.artifacts.exporters.judging import judge
 from comparative_benchmark.artifacts.exporters.kinds import Kind
 from comparative_benchmark.artifacts.exporters.outcomes import Ending, MadeFile, Outcome, Subject
-from comparative_benchmark.backends.api import get_backend
+from comparative_benchmark.backends.api import ModelDefinition, get_backend
 from comparative_benchmark.judge.verification import Verification
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.session import SessionEnded
@@ -21,7 +24,7 @@ from openxla.benchmark import devices
 from openxla.benchmark.artifacts.workload_store import MANIFEST_FILE
 from openxla.benchmark.files import sha256_of
 
-_WORKER = "comparative_benchmark.artifacts.exporters.job"
+_WORKER = Job.__module__
 # Of an absolute path, all but the name of the file.
 _DIRECTORIES = re.compile(r"(?<![\w:/.])(?:/[\w.+@-]+)+/(?=[\w.])")
 
@@ -61,24 +64,21 @@ def make(
             raise SessionEnded(
                 Status.UNSUPPORTED, phase, f"it needs {', '.join(lacking)}, which could not be made"
             )
-        fields = _fields(kind, subject, directory, made, settings)
-        versions = _call(
-            f"{_WORKER}:export",
-            {"exporter": kind.exporter, "producers": list(kind.producers), **fields},
-            kind,
-            directory,
-            log_file,
+        job = cattrs.unstructure(_job(kind, subject, directory, made, settings))
+        call = functools.partial(
+            _call, backend=kind.backend, directory=directory, log_file=log_file
+        )
+        versions = call(
             settings,
+            f"{_WORKER}:export",
+            {"function": kind.exporter, "producers": list(kind.producers), "job": job},
         )["versions"]
         files = _files(kind, directory / "files")
         phase = "read back"
-        answer = _call(
-            f"{_WORKER}:read_back",
-            {"consumer": kind.consumer, "outputs": str(directory / "outputs"), **fields},
-            kind,
-            directory,
-            log_file,
+        answer = call(
             _for_consumer(kind, settings),
+            f"{_WORKER}:read_back",
+            {"function": kind.consumer, "outputs": str(directory / "outputs"), "job": job},
         )
         if "not_run" in answer:
             ending, reason = Ending.NOT_RUN, _plain(answer["not_run"], directory)
@@ -111,32 +111,29 @@ def make(
     )
 
 
-def _fields(
+def _job(
     kind: Kind,
     subject: Subject,
     directory: Path,
     made: Mapping[str, Path],
     settings: ExportSettings,
-) -> dict[str, Any]:
-    """Returns the fields of the job, see `job.Job`, as JSON values."""
+) -> Job:
     model, artifacts = subject.case.model, subject.artifacts
-    (directory / "scratch").mkdir(parents=True)
-    return {
-        "definition": {
-            "module_path": model.model_impl.module_path,
-            "parameters": dict(model.model_parameters),
-        },
-        "architecture": model.model_impl.architecture,
-        "inputs": list(map(str, artifacts.inputs)),
-        "truth": list(map(str, artifacts.truth)),
-        "reference": list(map(str, artifacts.reference)),
-        "workload": str(artifacts.directory / MANIFEST_FILE),
-        "directory": str(directory / "files"),
-        "companions": [str(made[name]) for name in kind.companions],
-        "scratch": str(directory / "scratch"),
-        "options": dict(kind.options),
-        "threads": settings.run.threads,
-    }
+    scratch = directory / "scratch"
+    scratch.mkdir(parents=True)
+    return Job(
+        definition=ModelDefinition.of(model),
+        architecture=model.model_impl.architecture,
+        inputs=tuple(artifacts.inputs),
+        truth=tuple(artifacts.truth),
+        reference=tuple(artifacts.reference),
+        workload=artifacts.directory / MANIFEST_FILE,
+        directory=directory / "files",
+        companions=tuple(made[name] for name in kind.companions),
+        scratch=scratch,
+        options=kind.options,
+        threads=settings.run.threads,
+    )
 
 
 def _for_consumer(kind: Kind, settings: ExportSettings) -> ExportSettings:
@@ -147,12 +144,13 @@ def _for_consumer(kind: Kind, settings: ExportSettings) -> ExportSettings:
 
 
 def _call(
+    settings: ExportSettings,
     function: str,
     arguments: Mapping[str, Any],
-    kind: Kind,
+    *,
+    backend: str,
     directory: Path,
     log_file: Path,
-    settings: ExportSettings,
 ) -> dict[str, Any]:
     """Calls a function in a process of its own.
 
@@ -164,7 +162,7 @@ def _call(
     work_dir.mkdir()
     with (
         settings.run.open_session(
-            get_backend(kind.backend),
+            get_backend(backend),
             None,
             work_dir=work_dir,
             cache_dir=work_dir,

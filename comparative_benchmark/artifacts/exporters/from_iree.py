@@ -4,9 +4,7 @@ The import is that of the backend `iree`: weights are parameters of an archive, 
 names them by `"model"::"<key>"`. The reader is IREE's compiler and runtime, without a framework.
 """
 
-import io
 import platform
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +18,6 @@ from comparative_benchmark.iree.conventions import ENTRY
 PARAMETERS = "parameters.irpa"
 # Any machine of the last ten years: what is compiled for the host would differ from host to host.
 _TARGET_CPUS = {"x86_64": "x86-64-v3"}
-# Linalg on tensors in the form that IREE takes: its calling convention, weights as its parameters.
-_TO_LINALG = "torch-to-iree"
 
 
 def export_irpa(job: Job) -> None:
@@ -37,24 +33,28 @@ def run_irpa(job: Job) -> list[Array]:
     return _run(job, job.scratch / "model.vmfb")
 
 
-def export_torch_mlir(job: Job) -> None:
-    """Writes a PyTorch model in torch-mlir's dialect."""
-    _write(job, lambda content: _passed(content, "strip-debuginfo"))
+def export_mlir(job: Job) -> None:
+    """Writes a PyTorch model in torch-mlir's dialect, or lowered from there by some passes.
+
+    One of them drops the paths of this machine.
+    """
+    with ir.Context(), ir.Location.unknown():
+        module = ir.Module.parse(_imported(job).mlir)
+        passes = passmanager.PassManager.parse(f"builtin.module({job.options['passes']})")
+        passes.run(module.operation)
+        with (job.directory / job.options["file"]).open("wb") as file:
+            module.operation.write_bytecode(file)
 
 
-def run_torch_mlir(job: Job) -> list[Array]:
+def run_mlir(job: Job) -> list[Array]:
     """Compiles and runs it."""
-    return _run_mlir(job, "torch")
-
-
-def export_linalg_mlir(job: Job) -> None:
-    """Writes a PyTorch model in linalg on tensors, as torch-mlir and IREE lower it."""
-    _write(job, lambda content: _passed(content, f"strip-debuginfo,{_TO_LINALG}"))
-
-
-def run_linalg_mlir(job: Job) -> list[Array]:
-    """Compiles and runs it."""
-    return _run_mlir(job, "none")
+    imported = program.ImportedProgram(
+        mlir=job.find(job.options["file"]).read_bytes(),
+        input_type=job.options["input_type"],
+        parameters={},
+    )
+    _compile(imported, job.scratch / "model.vmfb")
+    return _run(job, job.scratch / "model.vmfb")
 
 
 def export_vmfb(job: Job) -> None:
@@ -69,7 +69,7 @@ def run_vmfb(job: Job) -> list[Array]:
 
 def export_vmfb_cuda(job: Job) -> None:
     """Compiles a program for NVIDIA GPUs from A100 on, whether there is one here or not."""
-    compilation.compile_imported(
+    program.compile_program(
         _imported(job),
         job.directory / job.options["file"],
         device="cuda",
@@ -106,32 +106,10 @@ def _imported(job: Job) -> program.ImportedProgram:
     return compilation.import_model(job.model(), job.arrays(), job.context("llvm-cpu"))
 
 
-def _write(job: Job, lowered: Callable[[bytes], bytes]) -> None:
-    content = lowered(_imported(job).mlir)
-    (job.directory / job.options["file"]).write_bytes(content)
-
-
-def _passed(content: bytes, passes: str) -> bytes:
-    """Returns a module as bytecode after some passes; one drops the paths of this machine."""
-    with ir.Context(), ir.Location.unknown():
-        module = ir.Module.parse(content)
-        passmanager.PassManager.parse(f"builtin.module({passes})").run(module.operation)
-        buffer = io.BytesIO()
-        module.operation.write_bytecode(buffer)
-        return buffer.getvalue()
-
-
 def _compile(imported: program.ImportedProgram, target: Path) -> None:
     cpu = _TARGET_CPUS.get(platform.machine(), "generic")
     # As IREE does by default. Tiled data would be faster, and not every model compiles with it.
     program.compile_program(imported, target, data_tiling=False, target_cpu=cpu)
-
-
-def _run_mlir(job: Job, input_type: str) -> list[Array]:
-    content = job.find(job.options["file"]).read_bytes()
-    imported = program.ImportedProgram(mlir=content, input_type=input_type, parameters={})
-    _compile(imported, job.scratch / "model.vmfb")
-    return _run(job, job.scratch / "model.vmfb")
 
 
 def _run(job: Job, vmfb: Path, *, device: str = "local") -> list[Array]:

@@ -6,14 +6,12 @@ LiteRT.
 
 import shutil
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
-from comparative_benchmark.artifacts.exporters.job import Job, untimed
-from comparative_benchmark.backends.api import Array, UnsupportedError
+from comparative_benchmark.artifacts.exporters.job import Job
+from comparative_benchmark.backends.api import Array, UnsupportedError, untimed
+from comparative_benchmark.tflite.export import export, specs_of
 from openxla.benchmark.artifacts import archives
-from openxla.benchmark.def_types import TensorSpec
-from openxla.benchmark.models.preprocessing import element_type_of
 
 _SAVED_MODEL = "tf-model.tgz"
 _STABLEHLO = "stablehlo"
@@ -26,7 +24,7 @@ def export_saved_model(job: Job) -> None:
     from openxla.benchmark.models.tflite import conversion
 
     directory = job.scratch / "saved-model"
-    conversion.save(job.model(), _specs(job), directory)
+    conversion.save(job.model(), specs_of(job.arrays()), directory)
     (directory / _FINGERPRINT).unlink(missing_ok=True)
     archives.pack_directory(job.directory / _SAVED_MODEL, directory, level=archives.FASTEST)
 
@@ -76,23 +74,9 @@ def run_tflite(job: Job) -> list[Array]:
 
 def _converted(job: Job, compiler: str) -> Path:
     """Returns the TFLite file that another process has made of the model."""
-    from comparative_benchmark.tflite import conversion_process
-
     # Of its own: the process keeps its files there.
     directory = Path(tempfile.mkdtemp(prefix="tflite-", dir=job.scratch))
-    specs = _specs(job)
-    answer = conversion_process.convert(
-        {
-            "module_path": job.definition.module_path,
-            "parameters": dict(job.definition.parameters),
-            "compiler": compiler,
-            "xnnpack": True,
-            "inputs": [{"shape": list(spec.shape), "dtype": spec.dtype} for spec in specs],
-            "directory": str(directory),
-        },
-        untimed,
-    )
-    return Path(answer["path"])
+    return Path(export(job.definition, job.arrays(), compiler, directory, untimed)["path"])
 
 
 def _converted_through_stablehlo(job: Job) -> bytes:
@@ -101,12 +85,8 @@ def _converted_through_stablehlo(job: Job) -> bytes:
     directory = job.scratch / "stablehlo-model"
     directory.mkdir()
     try:
-        return conversion.convert(job.model(), _specs(job), "fp32", directory, keeps_stablehlo=True)
+        return conversion.convert(
+            job.model(), specs_of(job.arrays()), "fp32", directory, keeps_stablehlo=True
+        )
     except conversion.NotConvertibleError as error:
         raise UnsupportedError(str(error)) from error
-
-
-def _specs(job: Job) -> Sequence[TensorSpec]:
-    return [
-        TensorSpec(shape=value.shape, dtype=element_type_of(value.dtype)) for value in job.arrays()
-    ]

@@ -1,8 +1,10 @@
 """ONNX of PyTorch models; the reader is ONNX Runtime."""
 
-from comparative_benchmark.artifacts.exporters.job import Job, untimed
-from comparative_benchmark.backends import generation_export, onnx_export, torch_export
-from comparative_benchmark.backends.api import Array, UnsupportedError
+from pathlib import Path
+
+from comparative_benchmark.artifacts.exporters.job import Job
+from comparative_benchmark.backends import generation_export, onnx_export
+from comparative_benchmark.backends.api import Array, UnsupportedError, untimed
 
 _FILE = "model.onnx"
 
@@ -19,9 +21,8 @@ def export_onnx(job: Job) -> None:
             "a model that generates is two graphs and a loop of the host's: export the model that "
             "scores its input"
         )
-    exported = torch_export.export(model, job.arrays(), untimed)
-    onnx_export.save(onnx_export.to_onnx(exported), job.directory / _FILE)
-    _strip(job)
+    [path], _ = onnx_export.write(model, job.arrays(), job.directory, untimed)
+    _strip(path)
 
 
 def run_onnx(job: Job) -> list[Array]:
@@ -40,11 +41,10 @@ def run_onnx(job: Job) -> list[Array]:
     return bound.fetch()
 
 
-def _strip(job: Job) -> None:
+def _strip(path: Path) -> None:
     """Drops what the exporter notes down of the sources: paths and lines of this machine."""
     import onnx
 
-    path = job.directory / _FILE
     model = onnx.load(path, load_external_data=False)
     parts = [model.graph, *model.functions]
     for part in parts:

@@ -15,34 +15,23 @@ from openxla.benchmark.models import architectures, checkpoints
 _CHECKPOINT = "checkpoint"
 
 
-def export_inputs(job: Job) -> None:
-    """Packs `input_0.npy` and so on, as the seed's readers know them."""
-    _pack(job.directory / "inputs_npy.tgz", "input", job.inputs)
+def export_arrays(job: Job) -> None:
+    """Packs arrays as `input_0.npy` or `output_0.npy` and so on, as the OpenXLA suite reads them.
+
+    These are the model's inputs, its outputs in its own type, or the float64 outputs by which every
+    run is judged.
+    """
+    paths: Sequence[Path] = getattr(job, job.options["of"])
+    members = {f"{job.options['stem']}_{index}.npy": path for index, path in enumerate(paths)}
+    archives.pack(job.directory / job.options["file"], members)
 
 
-def read_inputs(job: Job) -> list[Array]:
+def read_arrays(job: Job) -> list[Array]:
     """Unpacks them as a reader of a published model does."""
-    return _unpack(job.find("inputs_npy.tgz"), "input")
-
-
-def export_outputs(job: Job) -> None:
-    """Packs the outputs in the model's own type as `output_0.npy` and so on."""
-    _pack(job.directory / "outputs_npy.tgz", "output", job.reference)
-
-
-def read_outputs(job: Job) -> list[Array]:
-    """Unpacks them."""
-    return _unpack(job.find("outputs_npy.tgz"), "output")
-
-
-def export_truth(job: Job) -> None:
-    """Packs the float64 outputs, which every run is judged by."""
-    _pack(job.directory / "truth_npy.tgz", "output", job.truth)
-
-
-def read_truth(job: Job) -> list[Array]:
-    """Unpacks them."""
-    return _unpack(job.find("truth_npy.tgz"), "output")
+    with tempfile.TemporaryDirectory() as directory:
+        target = Path(directory) / "unpacked"
+        archives.unpack(job.find(job.options["file"]), target)
+        return arrays.load_all(target, job.options["stem"])
 
 
 def export_workload(job: Job) -> None:
@@ -104,14 +93,3 @@ def read_checkpoint(job: Job) -> list[Array]:
         if not shapes:
             raise ValueError(f"{path.name} holds no tensors")
     return []
-
-
-def _pack(target: Path, stem: str, paths: Sequence[Path]) -> None:
-    archives.pack(target, {f"{stem}_{index}.npy": path for index, path in enumerate(paths)})
-
-
-def _unpack(archive: Path, stem: str) -> list[Array]:
-    with tempfile.TemporaryDirectory() as directory:
-        target = Path(directory) / "unpacked"
-        archives.unpack(archive, target)
-        return [arrays.load(path) for path in arrays.numbered(target, stem)]

@@ -6,26 +6,21 @@ a framework.
 """
 
 import json
-from pathlib import Path
 
-from comparative_benchmark.artifacts.exporters.job import Job, untimed
-from comparative_benchmark.backends.api import Array
-from comparative_benchmark.xla_hlo import export_process
-from comparative_benchmark.xla_hlo.exported_program import (
-    ExportedProgram,
-    ExportRequest,
-    InputType,
-)
+from comparative_benchmark.artifacts.exporters.job import Job
+from comparative_benchmark.backends import published_weights
+from comparative_benchmark.backends.api import Array, untimed
+from comparative_benchmark.xla_hlo.export import export
+from comparative_benchmark.xla_hlo.exported_program import FORMS, ExportedProgram
 from openxla.benchmark.artifacts import archives, arrays
 
 WEIGHTS, ARGUMENTS = "weights_npy.tgz", "xla_arguments.json"
-_STEM = "weight"
 
 
 def export_weights(job: Job) -> None:
     """Packs the weights in the order of the parameters, and says which parameter takes what."""
     program = _exported(job, "stablehlo")
-    paths = arrays.numbered(program.directory / "weights", _STEM)
+    paths = arrays.numbered(program.directory / "weights", published_weights.STEM)
     members = {path.name: path for path in paths}
     archives.pack(job.directory / WEIGHTS, members, level=archives.FASTEST)
     document = json.dumps({"inputs": list(program.inputs)}, sort_keys=True) + "\n"
@@ -73,9 +68,10 @@ def run_program(job: Job) -> list[Array]:
     if file := job.options.get("file"):
         content = job.find(file).read_bytes()
     else:
-        content = ExportedProgram.read(job.scratch / "xla", form).path.read_bytes()
-    weights = iter(read_weights(job.find(WEIGHTS), job.scratch / "weights"))
-    places = json.loads(job.find(ARGUMENTS).read_text(encoding="utf-8"))["inputs"]
+        content = (job.scratch / "xla" / FORMS[form]).read_bytes()
+    unpacked = job.scratch / "weights"
+    places = published_weights.unpack([job.find(WEIGHTS), job.find(ARGUMENTS)], unpacked)
+    weights = iter(arrays.load_all(unpacked, published_weights.STEM))
     xla, inputs = client("cpu"), job.arrays()
     arguments = [xla.put(next(weights) if index is None else inputs[index]) for index in places]
     module = stablehlo_of(content, form)
@@ -84,20 +80,8 @@ def run_program(job: Job) -> list[Array]:
     return [xla.fetch(output) for output in executable.run(arguments)]
 
 
-def read_weights(archive: Path, target: Path) -> list[Array]:
-    """Unpacks weights into a new directory; returns them in the order of their parameters."""
-    archives.unpack(archive, target)
-    return arrays.load_all(target, _STEM)
-
-
 def _exported(job: Job, form: str) -> ExportedProgram:
     directory = job.scratch / "xla"
     directory.mkdir(exist_ok=True)
-    request = ExportRequest(
-        definition=job.definition,
-        inputs=[InputType.of(value) for value in job.arrays()],
-        form=form,
-        platform="cpu",
-    )
-    program, _ = export_process.export(request, directory, untimed)
+    program, _ = export(job.definition, job.arrays(), form, directory, untimed)
     return program

@@ -3,16 +3,21 @@
 Runs in a worker (see `harness.executor.Executor`); values of both functions are plain JSON.
 """
 
-import importlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
+import cattrs
 
-from comparative_benchmark.backends.api import Array, BackendContext, ModelDefinition, load_object
+from comparative_benchmark.backends.api import (
+    Array,
+    BackendContext,
+    ModelDefinition,
+    installed_versions,
+    load_object,
+    untimed,
+)
 from openxla.benchmark import devices
 from openxla.benchmark.artifacts import arrays
 
@@ -21,20 +26,6 @@ _SUITE = "common-benchmark-suite"
 
 class NotRunError(Exception):
     """Raised by a consumer that has read a program which nothing here can run; says why."""
-
-
-@contextmanager
-def untimed(_: str) -> Iterator[None]:
-    """A `PhaseTimer` where nobody wants to know."""
-    yield
-
-
-def _as_definition(value: ModelDefinition | Mapping[str, Any]) -> ModelDefinition:
-    return value if isinstance(value, ModelDefinition) else ModelDefinition(**value)
-
-
-def _as_paths(paths: Sequence[str | Path]) -> tuple[Path, ...]:
-    return tuple(Path(path) for path in paths)
 
 
 @attrs.frozen(kw_only=True)
@@ -55,22 +46,21 @@ class Job:
       threads: to compute with.
     """
 
-    definition: ModelDefinition = attrs.field(converter=_as_definition)
+    definition: ModelDefinition
     architecture: str | None
-    inputs: tuple[Path, ...] = attrs.field(converter=_as_paths)
-    truth: tuple[Path, ...] = attrs.field(converter=_as_paths)
-    reference: tuple[Path, ...] = attrs.field(converter=_as_paths)
-    workload: Path = attrs.field(converter=Path)
-    directory: Path = attrs.field(converter=Path)
-    companions: tuple[Path, ...] = attrs.field(converter=_as_paths)
-    scratch: Path = attrs.field(converter=Path)
+    inputs: tuple[Path, ...]
+    truth: tuple[Path, ...]
+    reference: tuple[Path, ...]
+    workload: Path
+    directory: Path
+    companions: tuple[Path, ...]
+    scratch: Path
     options: Mapping[str, str]
     threads: int
 
     def model(self) -> Any:
         """Makes the model."""
-        module = importlib.import_module(self.definition.module_path)
-        return module.create_model(**self.definition.parameters)
+        return self.definition.create()
 
     def arrays(self) -> list[Array]:
         """Reads the inputs."""
@@ -99,31 +89,22 @@ class Job:
         )
 
 
-def export(exporter: str, producers: Sequence[str], **fields: Any) -> dict[str, Any]:
+def export(function: str, producers: Sequence[str], job: Mapping[str, Any]) -> dict[str, Any]:
     """Writes the files of an artifact; returns the versions of what has made them."""
-    job = Job(**fields)
-    job.directory.mkdir(parents=True, exist_ok=True)
-    load_object(exporter)(job)
-    return {"versions": versions(producers)}
+    todo = cattrs.structure(job, Job)
+    todo.directory.mkdir(parents=True, exist_ok=True)
+    load_object(function)(todo)
+    return {"versions": installed_versions((_SUITE, *producers))}
 
 
-def read_back(consumer: str, outputs: str, **fields: Any) -> dict[str, Any]:
+def read_back(function: str, outputs: str, job: Mapping[str, Any]) -> dict[str, Any]:
     """Reads an artifact, runs it where it is a program, and saves the outputs.
 
     Returns:
       The names of the files of the outputs, in order; or why it was not run.
     """
     try:
-        values = load_object(consumer)(Job(**fields))
+        values = load_object(function)(cattrs.structure(job, Job))
     except NotRunError as error:
         return {"not_run": str(error)}
     return {"files": [saved["file"] for saved in arrays.save_all(Path(outputs), "output", values)]}
-
-
-def versions(packages: Sequence[str]) -> dict[str, str]:
-    """Returns the versions of packages that are installed, and that of the suite."""
-    found = {}
-    for package in (_SUITE, *packages):
-        with suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found

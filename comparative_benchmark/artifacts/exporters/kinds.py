@@ -8,6 +8,7 @@ from typing import Literal
 
 import attrs
 
+from comparative_benchmark import iree, onnxruntime, tflite, xla_hlo
 from openxla.benchmark.def_types import Model, ModelArtifactType, ModelFrameworkType
 
 _HERE = "comparative_benchmark.artifacts.exporters"
@@ -18,6 +19,7 @@ _JAX, _TF, _PT, _TFLITE = (
     ModelFrameworkType.TFLITE,
 )
 _ALL = (_JAX, _TF, _PT, _TFLITE)
+_JAX_AND_TENSORFLOW = ("jax", "jaxlib", "flax", "tensorflow", "keras", "numpy")
 _MODEL_TYPES = {kind.value for kind in ModelArtifactType}
 
 # What a consumer's outputs are judged by: as the model's own (`model`), the arrays that they must
@@ -69,17 +71,25 @@ class Kind:
         return ModelArtifactType(self.name) if is_form(self.name) else None
 
 
-def _plain(name: str, file: str, judged_by: JudgedBy) -> Kind:
+def _plain(
+    name: str, file: str, judged_by: JudgedBy, what: str, options: Mapping[str, str] | None = None
+) -> Kind:
     return Kind(
         name=name,
         files=(file,),
-        exporter=f"{_HERE}.from_workload:export_{name}",
-        consumer=f"{_HERE}.from_workload:read_{name}",
+        exporter=f"{_HERE}.from_workload:export_{what}",
+        consumer=f"{_HERE}.from_workload:read_{what}",
+        options=options or {},
         modules=dict.fromkeys(_ALL, ()),
         backend="jax_xla",  # its variables harm nobody: no framework is imported
         judged_by=judged_by,
         producers=("numpy",),
     )
+
+
+def _arrays(name: str, judged_by: JudgedBy, of: str, stem: str) -> Kind:
+    file = f"{name}_npy.tgz"
+    return _plain(name, file, judged_by, "arrays", {"file": file, "of": of, "stem": stem})
 
 
 def _xla(
@@ -91,51 +101,41 @@ def _xla(
         exporter=f"{_HERE}.from_xla:export_{name}",
         consumer=f"{_HERE}.from_xla:run_program",
         options={"file": file, "form": form},
-        modules={_JAX: ("jaxlib", "jax", "flax"), _TF: ("jaxlib", "tensorflow", "keras")},
+        modules=xla_hlo.BACKEND.modules,
         backend="xla_hlo",
         companions=companions,
-        producers=("jax", "jaxlib", "flax", "tensorflow", "keras", "numpy"),
+        producers=_JAX_AND_TENSORFLOW,
     )
-
-
-_IREE = ("iree.compiler", "iree.runtime")
 
 
 def _iree(
     name: str,
     file: str,
+    function: str,
+    options: Mapping[str, str] | None = None,
     *,
     torch_only: bool = False,
     needs_weights: bool = True,
     accelerator: Literal["cpu", "gpu"] = "cpu",
 ) -> Kind:
-    modules: dict[ModelFrameworkType, tuple[str, ...]] = {_PT: (*_IREE, "torch")}
-    if not torch_only:
-        modules |= {_JAX: (*_IREE, "jax", "flax"), _TF: (*_IREE, "tensorflow", "keras")}
+    every = iree.BACKEND.modules
     return Kind(
         name=name,
         files=(file,),
-        exporter=f"{_HERE}.from_iree:export_{name}",
-        consumer=f"{_HERE}.from_iree:run_{name}",
-        options={"file": file},
-        modules=modules,
+        exporter=f"{_HERE}.from_iree:export_{function}",
+        consumer=f"{_HERE}.from_iree:run_{function}",
+        options={"file": file, **(options or {})},
+        modules={_PT: every[_PT]} if torch_only else every,
         backend="iree",
         companions=("irpa",) if needs_weights else (),
         producers=(
             *("iree-base-compiler", "iree-base-runtime", "torch", "transformers"),
-            *("jax", "jaxlib", "flax", "tensorflow", "keras", "numpy"),
+            *_JAX_AND_TENSORFLOW,
         ),
         accelerator=accelerator,
         # Few machines can run what is for a GPU, to see whether it is right.
         usual=accelerator == "cpu",
     )
-
-
-_TFLITE_MODULES = {
-    _JAX: ("ai_edge_litert", "tensorflow", "jax", "flax"),
-    _TF: ("ai_edge_litert", "tensorflow", "keras"),
-}
-_TENSORFLOW_PRODUCERS = ("tensorflow", "keras", "jax", "jaxlib", "flax", "numpy")
 
 
 def _tflite(name: str, compiler: str, precision: str | None) -> Kind:
@@ -146,44 +146,57 @@ def _tflite(name: str, compiler: str, precision: str | None) -> Kind:
         exporter=f"{_HERE}.from_tensorflow:export_tflite",
         consumer=f"{_HERE}.from_tensorflow:run_tflite",
         options={"file": file, "compiler": compiler},
-        modules={**_TFLITE_MODULES, _TFLITE: ("ai_edge_litert", "tensorflow", "keras")},
+        modules=tflite.BACKEND.modules,
         backend="tflite",
         precision=precision,
-        producers=(*_TENSORFLOW_PRODUCERS, "ai-edge-litert"),
+        producers=(*_JAX_AND_TENSORFLOW, "ai-edge-litert"),
     )
 
 
 # In the order in which they are made: what others need comes first.
 KINDS: tuple[Kind, ...] = (
-    _plain("inputs", "inputs_npy.tgz", "inputs"),
-    _plain("outputs", "outputs_npy.tgz", "model"),
-    _plain("truth", "truth_npy.tgz", "truth"),
-    _plain("workload", "workload.json", "itself"),
-    _plain("checkpoint", "checkpoint/", "itself"),
+    _arrays("inputs", "inputs", "inputs", "input"),
+    _arrays("outputs", "model", "reference", "output"),
+    _arrays("truth", "truth", "truth", "output"),
+    _plain("workload", "workload.json", "itself", "workload"),
+    _plain("checkpoint", "checkpoint/", "itself", "checkpoint"),
     Kind(
         name="xla_weights",
         files=("weights_npy.tgz", "xla_arguments.json"),
         exporter=f"{_HERE}.from_xla:export_weights",
         consumer=f"{_HERE}.from_xla:run_program",
         options={"form": "stablehlo"},
-        modules={_JAX: ("jaxlib", "jax", "flax"), _TF: ("jaxlib", "tensorflow", "keras")},
+        modules=xla_hlo.BACKEND.modules,
         backend="xla_hlo",
-        producers=("jax", "jaxlib", "flax", "tensorflow", "keras", "numpy"),
+        producers=_JAX_AND_TENSORFLOW,
     ),
     _xla("stablehlo_mlir", "stablehlo.mlir", "stablehlo"),
     _xla("stablehlo_bytecode", "stablehlo.mlirbc", "stablehlo"),
     _xla("xla_hlo_dump", "xla_hlo_before_optimizations.txt", "hlo-text"),
-    _iree("irpa", "parameters.irpa", needs_weights=False),
-    _iree("torch_mlir", "torch.mlirbc", torch_only=True),
-    _iree("linalg_mlir", "linalg.mlirbc", torch_only=True),
-    _iree("vmfb", "model_llvm-cpu.vmfb"),
-    _iree("vmfb_cuda", "model_cuda.vmfb", accelerator="gpu"),
+    _iree("irpa", "parameters.irpa", "irpa", needs_weights=False),
+    _iree(
+        "torch_mlir",
+        "torch.mlirbc",
+        "mlir",
+        {"passes": "strip-debuginfo", "input_type": "torch"},
+        torch_only=True,
+    ),
+    # Linalg on tensors as IREE takes it: its calling convention, weights as its parameters.
+    _iree(
+        "linalg_mlir",
+        "linalg.mlirbc",
+        "mlir",
+        {"passes": "strip-debuginfo,torch-to-iree", "input_type": "none"},
+        torch_only=True,
+    ),
+    _iree("vmfb", "model_llvm-cpu.vmfb", "vmfb"),
+    _iree("vmfb_cuda", "model_cuda.vmfb", "vmfb_cuda", accelerator="gpu"),
     Kind(
         name="onnx",
         files=("model.onnx", "model.onnx.data"),
         exporter=f"{_HERE}.from_torch:export_onnx",
         consumer=f"{_HERE}.from_torch:run_onnx",
-        modules={_PT: ("torch", "onnx", "onnxscript", "onnxruntime")},
+        modules=onnxruntime.BACKEND.modules,
         backend="onnxruntime",
         producers=("torch", "transformers", "onnx", "onnxscript", "onnxruntime", "numpy"),
     ),
@@ -194,7 +207,7 @@ KINDS: tuple[Kind, ...] = (
         consumer=f"{_HERE}.from_tensorflow:run_saved_model",
         modules={_JAX: ("tensorflow", "jax", "flax"), _TF: ("tensorflow", "keras")},
         backend="tflite",
-        producers=_TENSORFLOW_PRODUCERS,
+        producers=_JAX_AND_TENSORFLOW,
     ),
     _tflite("tflite_fp32", "fp32", None),
     _tflite("tflite_fp32_stablehlo", "stablehlo", None),

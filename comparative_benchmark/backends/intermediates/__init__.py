@@ -9,7 +9,6 @@ Everything runs in float64: two implementations of one model then agree to many 
 where they do not computes something else.
 """
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from comparative_benchmark.backends.api import UnsupportedError, load_object
+from comparative_benchmark.backends.api import ModelDefinition, UnsupportedError, load_object
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.models.shared_model import as_tuple
 
@@ -85,7 +84,7 @@ def save(
       `layers`, names in the order of execution: the n-th is in `layer_<n>.npy`. The outputs are
       in `output_<n>.npy`.
     """
-    model = importlib.import_module(module_path).create_model(**parameters)
+    model = ModelDefinition(module_path=module_path, parameters=parameters).create()
     values = [arrays.load(Path(path)) for path in inputs]
     layers, outputs = record(framework, model, values)
     arrays.save_all(Path(directory), "layer", list(layers.values()))

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from comparative_benchmark.backends import jax_models
 from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.backends.intermediates import Array, Note, layer_of, widened
 from openxla.benchmark.models.shared_model import as_tuple
@@ -37,7 +38,7 @@ def run(model: Any, inputs: Sequence[Array], note: Note) -> tuple[Any, ...]:
         return as_tuple(outputs), [value for _, value in found]
 
     with jax.enable_x64(True):
-        arguments = jax.tree.map(_widen, model.params), *map(jnp.asarray, map(widened, inputs))
+        arguments = jax_models.widened(model.params), *map(jnp.asarray, map(widened, inputs))
         try:
             outputs, values = jax.jit(apply)(*arguments)
         except jax.errors.UnexpectedTracerError:
@@ -47,10 +48,6 @@ def run(model: Any, inputs: Sequence[Array], note: Note) -> tuple[Any, ...]:
         for (name, _), value in zip(found, values, strict=True):
             note(name, np.asarray(value))
         return tuple(np.asarray(value) for value in outputs)
-
-
-def _widen(leaf: Any) -> Any:
-    return jnp.asarray(leaf, jnp.float64) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
 
 
 @contextmanager

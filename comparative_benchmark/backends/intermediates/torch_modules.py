@@ -5,10 +5,11 @@ from typing import Any
 
 import torch
 
+from comparative_benchmark.backends import torch_modules
 from comparative_benchmark.backends.intermediates import Array, Note, layer_of, widened
 from openxla.benchmark.models import checkpoints
 from openxla.benchmark.models.pt.tensors import as_tensor
-from openxla.benchmark.models.shared_model import ArchitectureModel, as_tuple
+from openxla.benchmark.models.shared_model import as_tuple
 
 
 def run(model: Any, inputs: Sequence[Array], note: Note) -> tuple[Any, ...]:
@@ -16,7 +17,7 @@ def run(model: Any, inputs: Sequence[Array], note: Note) -> tuple[Any, ...]:
     torch.set_grad_enabled(False)
     known = checkpoints.load_tensors(model.architecture, model.checkpoint)
     hooks = []
-    for part in _modules(model):
+    for part in torch_modules.of(model):
         part.double()
         for name, module in _layers(part, known):
             hooks.append(module.register_forward_hook(_hook(name, note)))
@@ -26,13 +27,6 @@ def run(model: Any, inputs: Sequence[Array], note: Note) -> tuple[Any, ...]:
         for hook in hooks:
             hook.remove()
     return tuple(value.detach().cpu().numpy() for value in as_tuple(outputs))
-
-
-def _modules(model: ArchitectureModel) -> Iterator[torch.nn.Module]:
-    if isinstance(model, torch.nn.Module):
-        yield model
-    else:
-        yield from (value for value in vars(model).values() if isinstance(value, torch.nn.Module))
 
 
 def _layers(root: torch.nn.Module, known: Container[str]) -> Iterator[tuple[str, torch.nn.Module]]:

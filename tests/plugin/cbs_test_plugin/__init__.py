@@ -12,6 +12,8 @@ BACKEND = BackendInfo(
     install="nothing",
     compilers=(CompilerInfo(name="direct", description="calls forward"),),
     reference="cbs_test_plugin.backend:reference",
+    packages={"cbs_test_plugin": "cbs-test-plugin"},
+    reproducer="cbs_test_plugin.reproducer:export",
 )
 
 ABSENT = BackendInfo(

@@ -34,3 +34,13 @@ class WorkloadCost:
     def unknown(cls, reason: str) -> "WorkloadCost":
         """Returns a cost that nobody could count."""
         return cls(flops_source=reason, bytes_source=reason)
+
+    @classmethod
+    def counted(cls, flops: int, size_bytes: int, *, of: str) -> "WorkloadCost":
+        """Returns a cost that was counted from a form of the model, as its jaxpr."""
+        return cls(
+            flops=flops,
+            flops_source=f"{of}: matrix products and convolutions",
+            bytes=size_bytes,
+            bytes_source=f"{of}: weights read, inputs and outputs, each once",
+        )

@@ -7,11 +7,10 @@ import ml_dtypes
 import numpy as np
 
 from comparative_benchmark.backends.api import Array
-from comparative_benchmark.iree import program, runtime
+from comparative_benchmark.backends.reproducing import Command, Exported, ExportTask
+from comparative_benchmark.iree import profiler, program, runtime
 from comparative_benchmark.iree.compilation import import_model
-from comparative_benchmark.iree.conventions import ENTRY
-from comparative_benchmark.repro.exported import Command, Exported, ExportTask
-from openxla.benchmark.models.preprocessing import element_type_of
+from comparative_benchmark.iree.conventions import ENTRY, type_of
 
 _NOTE = (
     "The program is compiled for the CPU that compiles it (`host`): on another CPU it is "
@@ -27,7 +26,6 @@ def export(task: ExportTask) -> Exported:
     runtime.write_parameters(imported.parameters, task.directory / "weights.irpa")
     flags = program.compile_flags(data_tiling=task.context.compiler == "llvm-cpu-data-tiling")
     return Exported(
-        script="run_iree.py",
         settings={
             "flags": flags,
             "input_type": imported.input_type,
@@ -45,16 +43,11 @@ def export(task: ExportTask) -> Exported:
 
 
 def _commands(task: ExportTask, input_type: str, flags: Sequence[str]) -> tuple[Command, ...]:
-    threads = task.context.threads
-    device = (
-        ("--device=local-sync",)
-        if threads == 1
-        else ("--device=local-task", f"--task_topology_cpu_ids={_cpus(threads)}")
-    )
+    cpus = sorted(os.sched_getaffinity(0))[: task.context.threads]
     run = (
-        *("--module=model.vmfb", "--parameters=model=weights.irpa", *device),
+        *("--module=model.vmfb", "--parameters=model=weights.irpa", *profiler.device_flags(cpus)),
         f"--function={ENTRY}",
-        *_input_flags(task),
+        *(_input_flag(task, index, value) for index, value in enumerate(task.inputs)),
     )
     return (
         Command(
@@ -75,14 +68,6 @@ def _commands(task: ExportTask, input_type: str, flags: Sequence[str]) -> tuple[
     )
 
 
-def _cpus(threads: int) -> str:
-    return ",".join(map(str, sorted(os.sched_getaffinity(0))[:threads]))
-
-
-def _input_flags(task: ExportTask) -> list[str]:
-    return [_input_flag(task, index, value) for index, value in enumerate(task.inputs)]
-
-
 def _input_flag(task: ExportTask, index: int, value: Array) -> str:
     """Names an input's file; of types that NumPy's files do not know, one with bytes alone."""
     if value.dtype not in (ml_dtypes.bfloat16, np.bool_):
@@ -90,6 +75,4 @@ def _input_flag(task: ExportTask, index: int, value: Array) -> str:
     path = task.directory / "inputs" / f"input_{index}.bin"
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(np.ascontiguousarray(value).tobytes())
-    kind = "i1" if value.dtype == np.bool_ else element_type_of(value.dtype)
-    shape = "".join(f"{size}x" for size in value.shape)
-    return f"--input={shape}{kind}=@inputs/{path.name}"
+    return f"--input={type_of(value)}=@inputs/{path.name}"

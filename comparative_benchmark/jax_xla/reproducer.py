@@ -6,8 +6,8 @@ import jax
 import numpy as np
 from jax import export as jax_export
 
-from comparative_benchmark.jax_xla.backend import split
-from comparative_benchmark.repro.exported import Exported, ExportTask
+from comparative_benchmark.backends.jax_models import split
+from comparative_benchmark.backends.reproducing import Exported, ExportTask
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.models.shared_model import as_tuple
 
@@ -40,7 +40,6 @@ def export(task: ExportTask) -> Exported:
         arrays.save_all(task.directory / "weights", "weight", [np.asarray(leaf) for leaf in leaves])
         files["weights"] = "the leading arguments"
     return Exported(
-        script="run_jax_xla.py",
         settings={"threads": task.context.threads},
         packages=("jax", "jaxlib", "numpy", "ml_dtypes"),
         files=files,

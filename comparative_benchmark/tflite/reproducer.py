@@ -1,15 +1,13 @@
 """TFLite: the file, as the backend's own conversion process makes or finds it."""
 
-import hashlib
 import shutil
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
-from comparative_benchmark.backends.api import PhaseTimer, UnsupportedError
-from comparative_benchmark.repro.exported import Command, Exported, ExportTask
-from comparative_benchmark.tflite import conversion_process
-from openxla.benchmark.models.preprocessing import element_type_of
+from comparative_benchmark.backends.api import UnsupportedError
+from comparative_benchmark.backends.reproducing import Command, Exported, ExportTask
+from comparative_benchmark.tflite.export import described
+from comparative_benchmark.tflite.export import export as export_file
 
 _NOTE = (
     "`benchmark_model` is built from LiteRT's source, or downloaded as a nightly binary; "
@@ -21,22 +19,10 @@ def export(task: ExportTask) -> Exported:
     """Writes `model.tflite`."""
     context = task.context
     uses_xnnpack = "no-xnnpack" not in context.options
-    request = {
-        "module_path": task.definition.module_path,
-        "parameters": dict(task.definition.parameters),
-        "compiler": context.compiler,
-        "xnnpack": uses_xnnpack,
-        "inputs": [
-            {"shape": list(value.shape), "dtype": element_type_of(value.dtype)}
-            for value in task.inputs
-        ],
-        "directory": str(context.work_dir),
-    }
-    found = _file(request, Path(context.work_dir) / "model.tflite", context.phase)
+    found = _file(task, uses_xnnpack)
     shutil.copyfile(found["path"], task.directory / "model.tflite")
     resolver = "AUTO" if uses_xnnpack else "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
     return Exported(
-        script="run_tflite.py",
         settings={"threads": context.threads, "resolver": resolver},
         packages=("ai-edge-litert", "numpy"),
         files={"model.tflite": f"program and weights, in {found['precision']}; {found['origin']}"},
@@ -62,22 +48,26 @@ def _changes(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"Changed by the conversion: {name}, {value}."
 
 
-def _file(request: Mapping[str, Any], path: Path, phase: PhaseTimer) -> Mapping[str, Any]:
-    """Returns what the conversion answers; of a file that LiteRT can not run, what is known of it.
+def _file(task: ExportTask, uses_xnnpack: bool) -> Mapping[str, Any]:
+    """Returns what the conversion answers; of a file that LiteRT cannot run, what is known of it.
 
     Such a file is there before the conversion tries it out: it is what is to be shown.
 
     Raises:
       UnsupportedError: there is no file.
     """
+    context = task.context
     try:
-        return conversion_process.convert(request, phase)
+        return export_file(
+            task.definition,
+            task.inputs,
+            context.compiler,
+            context.work_dir,
+            context.phase,
+            xnnpack=uses_xnnpack,
+        )
     except UnsupportedError as error:
+        path = context.work_dir / "model.tflite"
         if not path.is_file():
             raise
-        return {
-            "path": str(path),
-            "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
-            "precision": request["compiler"],
-            "origin": f"converted; {error}",
-        }
+        return {**described(path, context.compiler), "origin": f"converted; {error}"}

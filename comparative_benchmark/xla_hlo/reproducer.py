@@ -4,9 +4,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from comparative_benchmark.repro.exported import Command, Exported, ExportTask
-from comparative_benchmark.xla_hlo.export_process import export as export_program
-from comparative_benchmark.xla_hlo.exported_program import FORMS, ExportRequest, InputType
+from comparative_benchmark.backends.reproducing import Command, Exported, ExportTask
+from comparative_benchmark.xla_hlo.export import export as export_program
+from comparative_benchmark.xla_hlo.exported_program import FORMS
 
 _TEXT = "program.hlo.txt"
 _FORMS = {
@@ -38,7 +38,6 @@ def export(task: ExportTask) -> Exported:
     if None not in arguments:
         del files["weights"]
     return Exported(
-        script="run_xla_hlo.py",
         settings={"program": program, "arguments": arguments, "threads": task.context.threads},
         packages=("jaxlib", "numpy", "ml_dtypes"),
         files=files,
@@ -50,14 +49,11 @@ def export(task: ExportTask) -> Exported:
 
 def _program(task: ExportTask, form: str) -> tuple[str, list[int | None]]:
     """Exports in one form; returns the program's file, and where its arguments come from."""
-    request = ExportRequest(
-        definition=task.definition,
-        inputs=[InputType.of(value) for value in task.inputs],
-        form=form,
-        platform="cpu",
-    )
-    with tempfile.TemporaryDirectory(dir=task.context.work_dir) as scratch:
-        exported, _ = export_program(request, Path(scratch), task.context.phase)
+    context = task.context
+    with tempfile.TemporaryDirectory(dir=context.work_dir) as scratch:
+        exported, _ = export_program(
+            task.definition, task.inputs, form, Path(scratch), context.phase
+        )
         shutil.move(exported.path, task.directory / FORMS[form])
         weights = task.directory / "weights"
         if exported.has_weights and not weights.exists():

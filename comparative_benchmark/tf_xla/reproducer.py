@@ -4,7 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from comparative_benchmark.repro.exported import Exported, ExportTask
+from comparative_benchmark.backends.reproducing import Exported, ExportTask
 from openxla.benchmark.models.shared_model import as_tuple
 
 # How a function is compiled, by compiler.
@@ -38,7 +38,6 @@ def export(task: ExportTask) -> Exported:
     if task.context.compiler == "eager":
         notes.append("The measurement ran op by op, which a graph can not: run.py runs the graph.")
     return Exported(
-        script="run_tf_xla.py",
         settings={"threads": task.context.threads, "jit_compile": _JIT[task.context.compiler]},
         packages=("tensorflow", "numpy", "ml_dtypes"),
         files={"saved_model": "what is compiled; its weights are its variables"},

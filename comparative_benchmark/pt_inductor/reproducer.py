@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 import torch
 
-from comparative_benchmark.backends import generation_export, torch_export
-from comparative_benchmark.repro.exported import Exported, ExportTask
-from comparative_benchmark.repro.exporters import generating
+from comparative_benchmark.backends import generation_export, reproducing
+from comparative_benchmark.backends.reproducing import Exported, ExportTask
 
 # What was measured, by compiler.
 _MEASURED = {
@@ -19,13 +18,9 @@ _MEASURED = {
 def export(task: ExportTask) -> Exported:
     """Writes `model.pt2`; of a model that generates, `prefill.pt2` and `decode.pt2`."""
     torch.set_grad_enabled(False)
-    context, model = task.context, task.model()
-    plan = None
-    if generation_export.is_generator(model):
-        programs, plan = generation_export.export(model, task.inputs, context.phase)
-    else:
-        programs = [torch_export.export(model, task.inputs, context.phase)]
-    names, files = generating.names(plan, ".pt2"), {}
+    context = task.context
+    programs, plan = generation_export.programs(task.model(), task.inputs, context.phase)
+    names, files = [f"{name}.pt2" for name in reproducing.program_names(plan)], {}
     for name, program in zip(names, programs, strict=True):
         torch.export.save(program, str(task.directory / name))
         text = name.replace(".pt2", ".txt")
@@ -42,16 +37,15 @@ def export(task: ExportTask) -> Exported:
     if plan is not None:
         note += " The loop over tokens is outside of it: prefill and decode are a program each."
     return Exported(
-        script="run_pt_inductor.py",
         settings={
             "compiler": context.compiler,
             "options": list(context.options),
             "threads": context.threads,
-            "call": generating.call(plan, names),
+            "call": reproducing.calls(plan, names),
         },
         packages=("torch", "numpy", *(["ml_dtypes"] if _has_bfloat16(programs) else [])),
         files=files,
-        modules=generating.modules(plan),
+        modules=reproducing.modules(plan),
         notes=(note,),
     )
 

@@ -1,0 +1,35 @@
+"""TensorFlow models on their way to XLA: the function to trace, and what it has captured."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from comparative_benchmark.backends.api import Array
+
+
+def function_of(forward: Callable[..., Any], *, jit_compile: bool | None) -> Any:
+    """Returns a `tf.function` of positional arguments.
+
+    Without the defaults of `forward`, with which TensorFlow cannot tell what XLA made of it.
+    """
+
+    def positional(*arguments: Any) -> Any:
+        return forward(*arguments)
+
+    return tf.function(positional, jit_compile=jit_compile)
+
+
+def captured(concrete: Any) -> dict[str, Array]:
+    """Returns what a traced function reads besides its arguments, by name, in XLA's order.
+
+    That is the order of the capture, in which tensors and variables may take turns.
+    """
+    variables = {id(variable.handle): variable for variable in concrete.graph.variables}
+    held: dict[str, Array] = {}
+    for index, item in enumerate(concrete.captured_inputs):
+        variable = variables.get(id(item))
+        name = f"constant.{index}" if variable is None else f"{index}.{variable.name}"
+        held[name] = np.asarray((item if variable is None else variable).numpy())
+    return held

@@ -1,1 +1,0 @@
-"""One module for each backend, with a function `export(task)`; see `exported`."""
