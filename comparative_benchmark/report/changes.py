@@ -1,12 +1,12 @@
 """What changed since the baseline results, as `cbs compare` judges it."""
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import attrs
 
-from comparative_benchmark.report.inputs import Result
+from comparative_benchmark.report.inputs import Inputs
 from comparative_benchmark.results.compare import (
     Comparison,
     Fate,
@@ -15,6 +15,7 @@ from comparative_benchmark.results.compare import (
     summarize_comparisons,
 )
 from comparative_benchmark.results.compare_remarks import Remarks, remarks
+from comparative_benchmark.results.record import Document
 from comparative_benchmark.stats.statistics import NOISE_THRESHOLD, Verdict
 
 
@@ -59,59 +60,42 @@ class Changes:
 
 
 def find_changes(
-    name: str,
-    old: Mapping[str, Any],
-    new: Mapping[str, Any],
-    results: Sequence[Result],
-    *,
-    threshold: float = NOISE_THRESHOLD,
+    name: str, old: Document, inputs: Inputs, *, threshold: float = NOISE_THRESHOLD
 ) -> Changes:
-    """Returns how the results differ from older ones.
+    """Returns how results differ from older ones.
 
     Args:
       name: of the older ones, for people.
       old: their document.
-      new: the document of the results.
-      results: those of the document.
+      inputs: the results.
       threshold: differences below it are noise.
     """
+    new = inputs.document
     comparisons = compare_documents(old, new, threshold=threshold)
     # The latest counts where two machines have the same case, as in the comparison.
-    ids = {
-        (case.workload, case.competitor, case.framework, case.device, case.quantity): result.id
-        for result in results
-        for case in (result.case,)
-    }
-    found = [
-        Change(
-            comparison=item,
-            result_id=ids.get(
-                (item.workload, item.competitor, item.framework, item.device, item.quantity)
-            ),
-        )
-        for item in comparisons
-    ]
+    ids = {case.key: case.id for case in inputs.cases}
+    by_id: dict[str, Comparison] = {}
+    groups: defaultdict[Verdict | Fate, list[Change]] = defaultdict(list)
+    for item in comparisons:
+        key = (item.workload, item.competitor, item.framework, item.device, item.quantity)
+        change = Change(comparison=item, result_id=ids.get(key))
+        groups[item.verdict if item.ratio else item.fate].append(change)
+        if change.result_id:
+            by_id[change.result_id] = item
+    for verdict in (Verdict.SLOWER, Verdict.FASTER):
+        groups[verdict].sort(key=lambda change: -abs(_log(change.comparison)))
     return Changes(
         name=name,
         summary=summarize_comparisons(comparisons),
         remarks=remarks(old, new, comparisons),
-        slower=_with_verdict(found, Verdict.SLOWER),
-        faster=_with_verdict(found, Verdict.FASTER),
-        wrong=_with_fate(found, Fate.WRONG),
-        missing=_with_fate(found, Fate.MISSING),
-        incomparable=_with_fate(found, Fate.INCOMPARABLE),
-        by_id={change.result_id: change.comparison for change in found if change.result_id},
+        slower=groups[Verdict.SLOWER],
+        faster=groups[Verdict.FASTER],
+        wrong=groups[Fate.WRONG],
+        missing=groups[Fate.MISSING],
+        incomparable=groups[Fate.INCOMPARABLE],
+        by_id=by_id,
     )
-
-
-def _with_verdict(changes: Sequence[Change], verdict: Verdict) -> list[Change]:
-    chosen = [change for change in changes if change.comparison.verdict is verdict]
-    return sorted(chosen, key=lambda change: -abs(_log(change.comparison)))
 
 
 def _log(comparison: Comparison) -> float:
     return math.log(comparison.ratio.estimate) if comparison.ratio else 0.0
-
-
-def _with_fate(changes: Sequence[Change], fate: Fate) -> list[Change]:
-    return [change for change in changes if change.comparison.fate is fate]

@@ -24,7 +24,7 @@ def save(summary: Summary, path: Path, *, title: str) -> None:
     """Writes the chart as PNG or SVG, as the name of the file says.
 
     Raises:
-      ReportError: the name ends otherwise, there is nothing to draw, or it can not be written.
+      ReportError: the name ends otherwise, there is nothing to draw, or it cannot be written.
     """
     canvas = _CANVASES.get(path.suffix.lower())
     if canvas is None:
@@ -42,7 +42,7 @@ def save(summary: Summary, path: Path, *, title: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         canvas(figure).print_figure(path, format=path.suffix[1:].lower(), dpi=120)
     except OSError as error:
-        raise ReportError(f"{path} can not be written: {error}") from error
+        raise ReportError(f"{path} cannot be written: {error}") from error
 
 
 def _draw(axes: Axes, contest: Contest, baseline: str) -> None:

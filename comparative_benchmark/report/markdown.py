@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from comparative_benchmark.report import wording
 from comparative_benchmark.report.changes import Change
-from comparative_benchmark.report.inputs import Result
+from comparative_benchmark.report.inputs import ReportCase
 from comparative_benchmark.report.standings import Contest, Standing
 from comparative_benchmark.report.summary import Summary
 from comparative_benchmark.terminal.markdown_text import escaped
@@ -87,11 +87,10 @@ def _broken(summary: Summary) -> list[str]:
     return lines
 
 
-def _broken_line(result: Result) -> str:
-    case = result.case
+def _broken_line(case: ReportCase) -> str:
     return (
-        f"- {case.status}: {_code(case.label)} {_code(case.competitor)} "
-        f"({escaped(case.framework)}): {_reason(str(result.record.get('reason') or ''))}"
+        f"- {case.status.value}: {_code(case.label)} {_code(case.competitor)} "
+        f"({escaped(case.framework)}): {_reason(case.result.reason or '')}"
     )
 
 
