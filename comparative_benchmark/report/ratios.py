@@ -39,7 +39,9 @@ def choose_baseline(cases: Iterable[Case]) -> str:
     counts: Counter[str] = Counter()
     for case in cases:
         counts[case.competitor] += case.status is Status.OK
-    return DEFAULT_BASELINE if DEFAULT_BASELINE in counts else max(sorted(counts), key=counts.__getitem__)
+    if DEFAULT_BASELINE in counts:
+        return DEFAULT_BASELINE
+    return max(sorted(counts), key=lambda name: counts[name])
 
 
 def judge(
