@@ -1,12 +1,13 @@
 """What changed since the baseline results, as `cbs compare` judges it."""
 
-import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import attrs
 
 from comparative_benchmark.report.inputs import Inputs
+from comparative_benchmark.results.codec import read_document
 from comparative_benchmark.results.compare import (
     Comparison,
     Fate,
@@ -15,7 +16,7 @@ from comparative_benchmark.results.compare import (
     summarize_comparisons,
 )
 from comparative_benchmark.results.compare_remarks import Remarks, remarks
-from comparative_benchmark.results.record import Document
+from comparative_benchmark.results.record import Run
 from comparative_benchmark.stats.statistics import NOISE_THRESHOLD, Verdict
 
 
@@ -46,6 +47,7 @@ class Changes:
       slower, faster: by size, the largest first.
       wrong, missing, incomparable: what has no ratio.
       by_id: the comparison of each result that has one.
+      runs: of the baseline file.
     """
 
     name: str
@@ -57,20 +59,21 @@ class Changes:
     missing: Sequence[Change]
     incomparable: Sequence[Change]
     by_id: Mapping[str, Comparison]
+    runs: Sequence[Run]
 
 
-def find_changes(
-    name: str, old: Document, inputs: Inputs, *, threshold: float = NOISE_THRESHOLD
-) -> Changes:
-    """Returns how results differ from older ones.
+def find_changes(path: Path, inputs: Inputs, *, threshold: float = NOISE_THRESHOLD) -> Changes:
+    """Returns how results differ from those of an older file.
 
     Args:
-      name: of the older ones, for people.
-      old: their document.
+      path: of the older file.
       inputs: the results.
       threshold: differences below it are noise.
+
+    Raises:
+      ResultsFileError: the older file cannot be read.
     """
-    new = inputs.document
+    old, new = read_document(path), inputs.document
     comparisons = compare_documents(old, new, threshold=threshold)
     # The latest counts where two machines have the same case, as in the comparison.
     ids = {case.key: case.id for case in inputs.cases}
@@ -83,9 +86,9 @@ def find_changes(
         if change.result_id:
             by_id[change.result_id] = item
     for verdict in (Verdict.SLOWER, Verdict.FASTER):
-        groups[verdict].sort(key=lambda change: -abs(_log(change.comparison)))
+        groups[verdict].sort(key=lambda change: -abs(change.percent or 0.0))
     return Changes(
-        name=name,
+        name=path.name,
         summary=summarize_comparisons(comparisons),
         remarks=remarks(old, new, comparisons),
         slower=groups[Verdict.SLOWER],
@@ -94,8 +97,5 @@ def find_changes(
         missing=groups[Fate.MISSING],
         incomparable=groups[Fate.INCOMPARABLE],
         by_id=by_id,
+        runs=old.runs,
     )
-
-
-def _log(comparison: Comparison) -> float:
-    return math.log(comparison.ratio.estimate) if comparison.ratio else 0.0

@@ -13,14 +13,14 @@ from msgspec import UnsetType
 
 from comparative_benchmark.report.changes import Changes
 from comparative_benchmark.report.inputs import ReportCase
-from comparative_benchmark.report.ratios import Judged, samples_of
+from comparative_benchmark.report.ratios import Judged
 from comparative_benchmark.report.samples import thin
 from comparative_benchmark.results.codec import plain
+from comparative_benchmark.results.compare_samples import samples_of
 from comparative_benchmark.results.comparison import Comparison
 from comparative_benchmark.results.record import Phase, Status
 from comparative_benchmark.results.roofs import Cost
 from comparative_benchmark.results.unchanged import program_digest
-from comparative_benchmark.stats.resampling import SampleError
 from comparative_benchmark.stats.statistics import Interval
 from comparative_benchmark.worker.phase_names import PHASES
 
@@ -159,18 +159,14 @@ def _latency(item: Judged, most_dots: int) -> Json:
     interval = item.interval
     if interval is None:
         return {}
-    try:
-        processes = samples_of(item.case)
-    except SampleError:
-        return {}
-    found = thin(processes, most_dots, item.case.id)
+    found = thin(samples_of(item.case.metrics), most_dots, item.case.id)
     return {
         "ms": _ends(interval),
         "processes": interval.processes,
-        "dots": found and list(found.processes),
-        "range": found and [short(found.low_ms), short(found.high_ms)],
-        "samples": found and found.samples,
-        "shown": found and found.shown,
+        "dots": found.processes,
+        "range": [short(found.low_ms), short(found.high_ms)],
+        "samples": found.samples,
+        "shown": found.shown,
         **{
             name: short(getattr(item.case.metrics, f"{name}_latency_ms"))
             for name in ("median", "mad", "p90", "p95", "p99")
@@ -218,9 +214,8 @@ def _metrics(case: ReportCase, tables: Tables) -> Json:
         "program": digest and digest[:12],
         "program_bytes": short(metrics.program.artifact_size_bytes),
         "stop": tables.text(metrics.stop_reason),
-        "contended": None
-        if contention is None or contention.contended is None
-        else int(contention.contended),
+        # 1 or 0.
+        "contended": contention and short(contention.contended),
         "contention": tables.text("; ".join(contention.reasons) or None) if contention else None,
     }
 

@@ -15,6 +15,8 @@ from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_OK, UsageEr
 from openxla.benchmark.files import write_atomically
 
 _STDOUT = "-"
+_EXTRAS = dict.fromkeys(("jinja2", "markupsafe", "matplotlib"), "report")
+_EXTRAS |= dict.fromkeys(("sqlalchemy", "alembic"), "history")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -67,10 +69,11 @@ def run(options: argparse.Namespace) -> int:
     except (ReportError, ResultsFileError) as error:
         raise UsageError(str(error)) from error
     except ModuleNotFoundError as error:
-        if error.name not in ("jinja2", "markupsafe", "matplotlib"):
+        if error.name not in _EXTRAS:
             raise
         raise UsageError(
-            f"{error.name} is not installed: pip install 'common-benchmark-suite[report]'"
+            f"{error.name} is not installed: "
+            f"pip install 'common-benchmark-suite[{_EXTRAS[error.name]}]'"
         ) from error
     return EXIT_FAILED if found.refused else EXIT_OK
 

@@ -13,7 +13,7 @@ from comparative_benchmark.results.record import Contention, Status
 _FEWEST_PROCESSES = 3
 _LOAD = 0.5
 _BAD_SHARE = 0.1
-_ORDER = ("bad", "doubtful", "unknown", "good")
+# From the worst.
 _HEADLINES = {
     "bad": "Not fit",
     "doubtful": "Doubtful",
@@ -64,13 +64,13 @@ def judge_machine(inputs: Inputs, drift: str | None = None) -> Fitness:
     measured = [case for case in inputs.cases if case.metrics.processes]
     findings = [
         *_contention(measured),
-        *_steadiness(inputs.cases),
-        *_sampling(measured),
+        *_sampling(inputs.cases, measured),
         *_hosts(inputs.cases),
     ]
     if drift:
         findings.append(Finding("doubtful", drift))
-    return Fitness(findings=sorted(findings, key=lambda finding: _ORDER.index(finding.level)))
+    order = list(_HEADLINES)
+    return Fitness(findings=sorted(findings, key=lambda finding: order.index(finding.level)))
 
 
 def _contention(cases: Sequence[Case]) -> Iterator[Finding]:
@@ -94,25 +94,22 @@ def _contention(cases: Sequence[Case]) -> Iterator[Finding]:
         yield Finding("good", f"nobody disturbed the {count - unknown} trials that can tell")
 
 
-def _steadiness(cases: Sequence[Case]) -> Iterator[Finding]:
+def _sampling(cases: Sequence[Case], measured: Sequence[Case]) -> Iterator[Finding]:
     unsteady = sum(case.status is Status.UNSTEADY for case in cases)
     if unsteady:
         yield Finding("doubtful", f"{unsteady} of {len(cases)} trials did not become steady")
-
-
-def _sampling(cases: Sequence[Case]) -> Iterator[Finding]:
-    fixed = sum(case.metrics.stop_reason == "fixed" for case in cases)
+    fixed = sum(case.metrics.stop_reason == "fixed" for case in measured)
     if fixed:
         yield Finding(
             "doubtful",
-            f"{fixed} of {len(cases)} trials had a fixed number of iterations: whether they were "
-            "steady was not tested",
+            f"{fixed} of {len(measured)} trials had a fixed number of iterations: whether they "
+            "were steady was not tested",
         )
-    few = sum(len(case.metrics.processes or ()) < _FEWEST_PROCESSES for case in cases)
+    few = sum(len(case.metrics.processes or ()) < _FEWEST_PROCESSES for case in measured)
     if few:
         yield Finding(
             "doubtful",
-            f"{few} of {len(cases)} trials had fewer than {_FEWEST_PROCESSES} processes: how "
+            f"{few} of {len(measured)} trials had fewer than {_FEWEST_PROCESSES} processes: how "
             "processes differ is not known, so there is no verdict",
         )
 

@@ -99,14 +99,11 @@ def _changes(summary: Summary) -> list[str]:
     if changes is None:
         return ["**Changed:** not asked, no baseline results were given"]
     passed, cases = changes.summary.passed, changes.summary.cases
-    counts = {
-        "slower": changes.slower,
-        "faster": changes.faster,
-        "wrong": changes.wrong,
-        "missing": changes.missing,
-    }
-    told = ", ".join(f"{len(group)} {name}" for name, group in counts.items())
-    lines = [f"**Changed since {_code(changes.name)}:** {told}; {passed} of {cases} cases compared"]
+    counted = ("slower", "faster", "wrong", "missing")
+    counts = ", ".join(f"{len(getattr(changes, name))} {name}" for name in counted)
+    lines = [
+        f"**Changed since {_code(changes.name)}:** {counts}; {passed} of {cases} cases compared"
+    ]
     for group in (changes.wrong, changes.slower, changes.faster, changes.missing):
         lines += _items(group, _change_line)
     return lines + [f"- {escaped(line)}" for line in changes.remarks.lines]

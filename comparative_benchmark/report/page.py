@@ -15,7 +15,7 @@ import jinja2
 from markupsafe import Markup
 
 from comparative_benchmark.report import payload, wording
-from comparative_benchmark.report.standings import Contest, Mean
+from comparative_benchmark.report.standings import Contest
 from comparative_benchmark.report.summary import Summary
 
 _FOLDER = Path(__file__).parent
@@ -41,8 +41,10 @@ def render(summary: Summary, *, title: str, made: datetime.datetime) -> str:
       title: heading of the page.
       made: time to be shown as that of the report.
     """
-    script = "\n".join(_read(path) for path in sorted((_FOLDER / "static").glob("*.js")))
-    style = _read(_FOLDER / "static" / "page.css")
+    script = "\n".join(
+        path.read_text(encoding="utf-8") for path in sorted((_FOLDER / "static").glob("*.js"))
+    )
+    style = (_FOLDER / "static" / "page.css").read_text(encoding="utf-8")
     data = payload.build(summary)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_FOLDER / "templates"),
@@ -69,10 +71,6 @@ def render(summary: Summary, *, title: str, made: datetime.datetime) -> str:
         data=Markup(payload.embedded(data)),  # noqa: S704
         dots=data["dots_per_case"],
     )
-
-
-def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
 
 
 def _policy(script: str, style: str) -> str:
@@ -114,13 +112,7 @@ def _forest(contest: Contest) -> dict[str, Any]:
     return {
         "one": place(1.0),
         "places": {
-            name: (place(mean.low), place(mean.estimate), place(mean.high), _side(mean))
+            name: (place(mean.low), place(mean.estimate), place(mean.high), mean.side)
             for name, mean in means.items()
         },
     }
-
-
-def _side(mean: Mean) -> str:
-    if mean.low > 1:
-        return "ahead"
-    return "behind" if mean.high < 1 else "even"

@@ -2,13 +2,14 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
+from itertools import chain
 
 import attrs
 
 from comparative_benchmark.report.inputs import ReportCase
-from comparative_benchmark.results.case import COLD_COMPILE, Case
+from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.compare import DEFAULT_BASELINE, SEED, against_baseline
-from comparative_benchmark.results.compare_samples import compile_samples, process_samples
+from comparative_benchmark.results.compare_samples import samples_of
 from comparative_benchmark.results.comparison import Comparison
 from comparative_benchmark.results.processes import answers, worth_it
 from comparative_benchmark.results.record import Status
@@ -66,24 +67,12 @@ def judge(
         groups[case.workload, case.contest].append(case)
     jobs = [(group, baseline, threshold) for group in groups.values()]
     processes = processes or worth_it(len(cases), least=_WORTH_PROCESSES)
+    judged = chain.from_iterable(answers(_judge_group, jobs, processes=processes))
     found = {
         id(case): Judged(case=case, interval=interval, comparison=comparison)
-        for group, answer in zip(
-            groups.values(), answers(_judge_group, jobs, processes=processes), strict=True
-        )
-        for case, (interval, comparison) in zip(group, answer, strict=True)
+        for case, (interval, comparison) in zip(chain(*groups.values()), judged, strict=True)
     }
     return [found[id(case)] for case in cases]
-
-
-def samples_of(case: Case) -> list[list[float]]:
-    """Returns the samples of each process in ms, of the quantity that the case measured.
-
-    Raises:
-      SampleError: there are none.
-    """
-    read = compile_samples if case.quantity == COLD_COMPILE else process_samples
-    return read(case.metrics)
 
 
 def _judge_group(
@@ -101,6 +90,6 @@ def _interval(case: Case) -> Interval | None:
     if case.status is not Status.OK:
         return None
     try:
-        return latency_interval(samples_of(case), seed=SEED)
+        return latency_interval(samples_of(case.metrics), seed=SEED)
     except SampleError:
         return None

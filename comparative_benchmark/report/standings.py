@@ -1,19 +1,21 @@
 """Who wins by how much: the geometric mean of speed-ups over the cases that all have in common."""
 
 import math
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
 from comparative_benchmark.report.ratios import Judged
 from comparative_benchmark.results.case import LATENCY
-from comparative_benchmark.results.comparison import Fate
+from comparative_benchmark.results.comparison import Comparison, Fate
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.stats.statistics import Interval
 
 # Who ran less than this share of what the most complete one did would leave too little in common.
 _COVERAGE = 0.5
+# Logarithm of what stands for infinity.
+_MOST = 700.0
 
 
 @attrs.frozen(kw_only=True)
@@ -29,6 +31,11 @@ class Mean:
     high: float
     cases: int
     latency_ms: float
+
+    @property
+    def side(self) -> str:
+        """`ahead` or `behind` if all of the interval is on that side of 1, else `even`."""
+        return "ahead" if self.low > 1 else "behind" if self.high < 1 else "even"
 
 
 @attrs.frozen(kw_only=True)
@@ -125,9 +132,6 @@ def geomean(ratios: Sequence[Interval], latencies_ms: Sequence[float]) -> Mean |
     )
 
 
-_MOST = 700.0
-
-
 def _distance(above: float, below: float) -> float:
     return math.log(above) - math.log(below) if below > 0 else _MOST
 
@@ -139,7 +143,7 @@ def _contest(key: tuple[str, str, str], group: Sequence[Judged]) -> Contest:
         runners[item.case.runner].append(item)
     compared = {
         runner: {
-            item.case.workload: item
+            item.case.workload: item.comparison
             for item in items
             if item.comparison is not None and item.comparison.ratio is not None
         }
@@ -165,17 +169,10 @@ def _contest(key: tuple[str, str, str], group: Sequence[Judged]) -> Contest:
 
 
 def _standing(
-    items: Sequence[Judged], compared: Mapping[str, Judged], shared: set[str]
+    items: Sequence[Judged], compared: Mapping[str, Comparison], shared: set[str]
 ) -> Standing:
     case = items[0].case
-    verdicts: defaultdict[str, int] = defaultdict(int)
-    for item in compared.values():
-        if item.comparison is not None:
-            verdicts[item.comparison.verdict.value] += 1
-    weights = {
-        item.case.metrics.program.weights or "" for item in items if item.case.status is Status.OK
-    }
-    supported = [item for item in items if not _is_unsupported(item)]
+    weights = {item.case.metrics.program.weights for item in items if item.case.status is Status.OK}
     return Standing(
         competitor=case.competitor,
         framework=case.framework,
@@ -183,17 +180,17 @@ def _standing(
         weights=tuple(sorted(filter(None, weights))),
         is_baseline=all(item.comparison is None for item in items),
         common=_mean([compared[workload] for workload in sorted(shared)]),
-        own=_mean(list(compared.values())),
-        cases=len(supported),
-        verdicts=dict(verdicts),
+        own=_mean(compared.values()),
+        cases=sum(not _is_unsupported(item) for item in items),
+        verdicts=Counter(comparison.verdict.value for comparison in compared.values()),
     )
 
 
-def _mean(items: Sequence[Judged]) -> Mean | None:
+def _mean(comparisons: Iterable[Comparison]) -> Mean | None:
     known = [
-        (item.comparison.ratio, item.comparison.candidate_ms.estimate)
-        for item in items
-        if item.comparison and item.comparison.ratio and item.comparison.candidate_ms
+        (item.ratio, item.candidate_ms.estimate)
+        for item in comparisons
+        if item.ratio and item.candidate_ms
     ]
     return geomean([ratio for ratio, _ in known], [latency for _, latency in known])
 

@@ -16,7 +16,6 @@ from comparative_benchmark.report.inputs import Inputs, ReportCase, ReportError
 from comparative_benchmark.report.ratios import Judged, choose_baseline, judge
 from comparative_benchmark.report.standings import Contest, contests
 from comparative_benchmark.report.trends import TrendPoint, Trends, trends_of
-from comparative_benchmark.results.codec import read_document
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.stats.statistics import NOISE_THRESHOLD
 
@@ -78,10 +77,7 @@ def summarize(
     if baseline not in known:
         raise ReportError(f"no result is of {baseline}; there are {', '.join(known)}")
     judged = judge(cases, baseline, threshold=threshold)
-    old = read_document(baseline_file) if baseline_file else None
-    changes = None
-    if baseline_file and old:
-        changes = find_changes(baseline_file.name, old, inputs, threshold=threshold)
+    changes = find_changes(baseline_file, inputs, threshold=threshold) if baseline_file else None
     found = contests(judged)
     broken = [case for case in cases if case.status in _BROKEN]
     return Summary(
@@ -93,7 +89,7 @@ def summarize(
         broken=sorted(broken, key=lambda case: _BROKEN.index(case.status)),
         changes=changes,
         fitness=judge_machine(inputs, changes.remarks.drift if changes else None),
-        environments=environment_diff(inputs.runs, old.runs if old else ()),
+        environments=environment_diff(inputs.runs, changes.runs if changes else ()),
         trends=trends_of(inputs, judged, trends),
         remarks=_remarks(found),
     )

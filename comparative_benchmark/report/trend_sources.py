@@ -1,8 +1,8 @@
 """Where trends come from: history databases, files of trends, older results files."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from itertools import chain, product
 from pathlib import Path
 
@@ -87,7 +87,7 @@ class FileTrends:
     def __call__(self, case: Case) -> list[TrendPoint]:
         """Returns the points of a case."""
         name, competitor, device, machine = _place(case)
-        keys = product([name], [competitor], {device, None}, {machine, None})
+        keys = product([name], [competitor], [device, None], [machine, None])
         return [point for key in keys for point in self._points.get(key, ())]
 
 
@@ -101,7 +101,8 @@ def open_trends(sources: Sequence[str]) -> Iterator[Trends]:
     """Gives the trends of history databases, files of trends and results files, joined.
 
     Raises:
-      ReportError: a file holds something else, or databases are not installed or fail.
+      ModuleNotFoundError: no databases can be read.
+      ReportError: a file holds something else, or a database fails.
       ResultsFileError: there is no such file, or it is not valid.
     """
     files = FileTrends()
@@ -109,11 +110,11 @@ def open_trends(sources: Sequence[str]) -> Iterator[Trends]:
     documents: list[Document] = []
     with ExitStack() as stack:
         for source in sources:
-            path = Path(source)
-            if source == OWN_HISTORY or "://" in source or _is_sqlite(path):
-                found.append(_database(source, stack))
+            is_address = source == OWN_HISTORY or "://" in source
+            content = _SQLITE if is_address else read_content(Path(source))
+            if content.startswith(_SQLITE):
+                found.append(stack.enter_context(_history(source)))
                 continue
-            content = read_content(path)
             document = parse(content, source)
             if isinstance(document, dict) and "benchmarks" in document:
                 documents.append(decode_document(content, source))
@@ -124,36 +125,19 @@ def open_trends(sources: Sequence[str]) -> Iterator[Trends]:
         yield lambda case: chain.from_iterable(trends(case) for trends in found)
 
 
-def _database(source: str, stack: ExitStack) -> Callable[[Case], Sequence[TrendPoint]]:
-    """Returns the trends of a history database, which the stack closes."""
+@contextmanager
+def _history(source: str) -> Iterator[Trends]:
+    """Gives the trends of a history database; what fails there is a `ReportError`."""
+    from comparative_benchmark.history.database import HistoryError
+    from comparative_benchmark.history.trends import open_trends as open_history
+
+    def points(case: Case) -> Iterator[TrendPoint]:
+        name, competitor, device, machine = _place(case)
+        for point in history.trend(name, competitor, device=device, machine=machine):
+            yield TrendPoint(**point._asdict())
+
     try:
-        from comparative_benchmark.history.database import HistoryError
-        from comparative_benchmark.history.trends import open_trends as open_history
-    except ImportError as error:
-        raise ReportError(
-            f"--history {source}: no history database can be read ({error}); "
-            "pip install 'common-benchmark-suite[history]', or give files"
-        ) from error
-    try:
-        history = open_history(None if source == OWN_HISTORY else source)
+        with closing(open_history(None if source == OWN_HISTORY else source)) as history:
+            yield points
     except HistoryError as error:
         raise ReportError(f"--history {source}: {error}") from error
-    stack.callback(history.close)
-
-    def points(case: Case) -> list[TrendPoint]:
-        name, competitor, device, machine = _place(case)
-        try:
-            known = history.trend(name, competitor, device=device, machine=machine)
-        except HistoryError as error:
-            raise ReportError(f"the history fails: {error}") from error
-        return [TrendPoint(**point._asdict()) for point in known]
-
-    return points
-
-
-def _is_sqlite(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(len(_SQLITE)) == _SQLITE
-    except OSError:
-        return False

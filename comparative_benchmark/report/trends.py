@@ -10,8 +10,9 @@ from typing import Annotated, NamedTuple, TypeAlias
 from msgspec import Meta
 
 from comparative_benchmark.report.inputs import Inputs, ReportCase
-from comparative_benchmark.report.ratios import Judged, judge, samples_of
+from comparative_benchmark.report.ratios import Judged, judge
 from comparative_benchmark.results.case import LATENCY, Case
+from comparative_benchmark.results.compare_samples import samples_of
 from comparative_benchmark.results.record import Positive, Status
 from comparative_benchmark.stats.resampling import SampleError
 
@@ -86,7 +87,7 @@ def _centre(case: Case) -> float | None:
     if case.status is not Status.OK:
         return None
     try:
-        centre = statistics.fmean(map(statistics.median, samples_of(case)))
+        centre = statistics.fmean(map(statistics.median, samples_of(case.metrics)))
     except SampleError:
         return None
     return centre if 0 < centre < math.inf else None

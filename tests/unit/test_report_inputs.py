@@ -99,9 +99,8 @@ def test_many_samples_are_thinned_by_the_seed_and_keep_their_extremes():
     assert thin(samples, 30, "another").processes != found.processes
 
 
-def test_equal_samples_and_none():
+def test_equal_samples():
     assert thin([[2.0, 2.0]], 10, "s").processes == ["AAAA"]
-    assert thin([[], []], 10, "s") is None
 
 
 def test_a_page_of_many_cases_has_fewer_dots_for_each():
