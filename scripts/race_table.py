@@ -9,19 +9,20 @@ OLD and NEW are names of environments, as in `cbs run --env OLD=PATH,NEW=PATH`. 
 
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
-from comparative_benchmark.results.codec import ResultsFileError
+from comparative_benchmark.stats.analysis import NOISE_THRESHOLD
+
+from comparative_benchmark.results.case import Case, cases_of
+from comparative_benchmark.results.codec import ResultsFileError, read_document
 from comparative_benchmark.results.compare import (
+    SEED,
     Comparison,
-    Fate,
-    compare_to_baseline,
     exit_code,
-    read_document,
     summarize_comparisons,
 )
-from comparative_benchmark.results.records import Record, competitor_of
+from comparative_benchmark.results.compare_pair import compared
 from comparative_benchmark.terminal.compare_views import as_markdown
 
 
@@ -29,33 +30,25 @@ class UnpairedError(Exception):
     """A case was run in one of the environments only; the message names it."""
 
 
-def compared(records: Sequence[Record], old: str, new: str) -> list[Comparison]:
+def raced(cases: Iterable[Case], old: str, new: str) -> list[Comparison]:
     """Returns each case of the new environment against the same case of the old one.
 
     Raises:
       UnpairedError: there is no such case.
     """
-    found: list[Comparison] = []
-    sides: defaultdict[tuple[str, ...], dict[str, Record]] = defaultdict(dict)
-    for record in records:
-        definition = record["definition"]
-        where = (definition.get("environment") or {}).get("name")
-        if where in (old, new):
-            key = ("benchmark_name", "backend", "compiler", "device")
-            sides[tuple(str(definition[name]) for name in key)][where] = record
+    sides: defaultdict[tuple[str, ...], dict[str, Case]] = defaultdict(dict)
+    for case in cases:
+        definition = case.result.definition
+        if definition.environment and definition.environment.name in (old, new):
+            name = (definition.benchmark_name, definition.backend, definition.compiler, case.device)
+            sides[name][definition.environment.name] = case
     for names, pair in sides.items():
         if len(pair) < 2:
             raise UnpairedError(f"{' '.join(names)} was run in {''.join(pair)} only")
-        found += [
-            item
-            for item in compare_to_baseline(
-                [pair[old], pair[new]], competitor_of(pair[old]["definition"])
-            )
-            # That the old one is wrong, too, is said once, by the new one's row.
-            if item.competitor == competitor_of(pair[new]["definition"])
-            or item.fate is not Fate.WRONG
-        ]
-    return found
+    return [
+        compared(pair[old], pair[new], threshold=NOISE_THRESHOLD, seed=SEED)
+        for pair in sides.values()
+    ]
 
 
 def main() -> int:
@@ -65,12 +58,12 @@ def main() -> int:
         return 1
     path, old, new, *headline = sys.argv[1:]
     try:
-        records = read_document(Path(path))["benchmarks"]
+        cases = cases_of(read_document(Path(path)))
     except ResultsFileError as error:
         print(error, file=sys.stderr)
         return 1
     try:
-        comparisons = compared(records, old, new)
+        comparisons = raced(cases, old, new)
     except UnpairedError as error:
         print(error, file=sys.stderr)
         return 3

@@ -1,10 +1,12 @@
 """Results for tests of the report, small and made up."""
 
-import copy
+import json
 
 import numpy as np
+from results_support import completed, decoded
 
 from comparative_benchmark.report import inputs
+from comparative_benchmark.results.codec import encode
 
 HOST = {
     "cpu_model": "A CPU",
@@ -38,15 +40,18 @@ def metrics(scale=1.0, *, seed=0, processes=4, rounds=6, race="race"):
         "compile": {"cold_ms": [100.0], "warm_ms": [10.0, 12.0]},
         "host_memory_peak_mb": 50.0,
         "device_memory_peak_mb": None,
-        "phases": {"import": {"ms": 5.0}, "trace": "not_measurable", "compile": {"ms": 100.0}},
-        "verification": {
+        "phases": {
+            "import": {"ms": 5.0, "host_memory_peak_bytes": None},
+            "trace": "not_measurable",
+            "compile": {"ms": 100.0, "host_memory_peak_bytes": None},
+        },
+        "final_verification": {
             "relative_rmse": 1e-7,
             "reference_relative_rmse": 2e-7,
             "allowed_relative_rmse": 1e-6,
             "max_abs_error": 1e-6,
             "sqnr_db": None,
         },
-        "final_verification": None,
         "program": {"weights": "arguments"},
         "workload_cost": {"flops": 1000, "bytes": 100, "flops_source": "the model"},
         "contention": {"contended": False, "reasons": []},
@@ -107,19 +112,14 @@ def run(run_id="r", *, day=1, host=HOST, packages=None, revision="abc"):
 
 
 def document(*records, runs=None):
-    """A results document, as it would be read from a file."""
-    return {
-        "schema_version": 1,
-        "trigger": {},
-        "execution_environment": {},
-        "runs": runs or [run()],
-        "benchmarks": [copy.deepcopy(item) for item in records],
-    }
+    """A whole results document, as it stands in a file: the records have what a test is about."""
+    sparse = {"runs": runs or [run()], "benchmarks": records}
+    return json.loads(encode(completed(sparse)))
 
 
 def read(*documents):
     """What the documents hold."""
-    return inputs.merge([(f"{n}.json", found) for n, found in enumerate(documents)], [])
+    return inputs.merge([decoded(document) for document in documents])
 
 
 def usual():

@@ -1,12 +1,13 @@
 """What changed since the baseline results, as `cbs compare` judges it."""
 
-import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
 
 import attrs
 
-from comparative_benchmark.report.inputs import Result
+from comparative_benchmark.report.inputs import Inputs
+from comparative_benchmark.results.codec import read_document
 from comparative_benchmark.results.compare import (
     Comparison,
     Fate,
@@ -15,6 +16,7 @@ from comparative_benchmark.results.compare import (
     summarize_comparisons,
 )
 from comparative_benchmark.results.compare_remarks import Remarks, remarks
+from comparative_benchmark.results.record import Run
 from comparative_benchmark.stats.analysis import NOISE_THRESHOLD, Verdict
 
 
@@ -45,6 +47,7 @@ class Changes:
       slower, faster: by size, the largest first.
       wrong, missing, incomparable: what has no ratio.
       by_id: the comparison of each result that has one.
+      runs: of the baseline file.
     """
 
     name: str
@@ -56,62 +59,43 @@ class Changes:
     missing: Sequence[Change]
     incomparable: Sequence[Change]
     by_id: Mapping[str, Comparison]
+    runs: Sequence[Run]
 
 
-def find_changes(
-    name: str,
-    old: Mapping[str, Any],
-    new: Mapping[str, Any],
-    results: Sequence[Result],
-    *,
-    threshold: float = NOISE_THRESHOLD,
-) -> Changes:
-    """Returns how the results differ from older ones.
+def find_changes(path: Path, inputs: Inputs, *, threshold: float = NOISE_THRESHOLD) -> Changes:
+    """Returns how results differ from those of an older file.
 
     Args:
-      name: of the older ones, for people.
-      old: their document.
-      new: the document of the results.
-      results: those of the document.
+      path: of the older file.
+      inputs: the results.
       threshold: differences below it are noise.
+
+    Raises:
+      ResultsFileError: the older file cannot be read.
     """
+    old, new = read_document(path), inputs.document
     comparisons = compare_documents(old, new, threshold=threshold)
     # The latest counts where two machines have the same case, as in the comparison.
-    ids = {
-        (case.workload, case.competitor, case.framework, case.device, case.quantity): result.id
-        for result in results
-        for case in (result.case,)
-    }
-    found = [
-        Change(
-            comparison=item,
-            result_id=ids.get(
-                (item.workload, item.competitor, item.framework, item.device, item.quantity)
-            ),
-        )
-        for item in comparisons
-    ]
+    ids = {case.key: case.id for case in inputs.cases}
+    by_id: dict[str, Comparison] = {}
+    groups: defaultdict[Verdict | Fate, list[Change]] = defaultdict(list)
+    for item in comparisons:
+        key = (item.workload, item.competitor, item.framework, item.device, item.quantity)
+        change = Change(comparison=item, result_id=ids.get(key))
+        groups[item.verdict if item.ratio else item.fate].append(change)
+        if change.result_id:
+            by_id[change.result_id] = item
+    for verdict in (Verdict.SLOWER, Verdict.FASTER):
+        groups[verdict].sort(key=lambda change: -abs(change.percent or 0.0))
     return Changes(
-        name=name,
+        name=path.name,
         summary=summarize_comparisons(comparisons),
         remarks=remarks(old, new, comparisons),
-        slower=_with_verdict(found, Verdict.SLOWER),
-        faster=_with_verdict(found, Verdict.FASTER),
-        wrong=_with_fate(found, Fate.WRONG),
-        missing=_with_fate(found, Fate.MISSING),
-        incomparable=_with_fate(found, Fate.INCOMPARABLE),
-        by_id={change.result_id: change.comparison for change in found if change.result_id},
+        slower=groups[Verdict.SLOWER],
+        faster=groups[Verdict.FASTER],
+        wrong=groups[Fate.WRONG],
+        missing=groups[Fate.MISSING],
+        incomparable=groups[Fate.INCOMPARABLE],
+        by_id=by_id,
+        runs=old.runs,
     )
-
-
-def _with_verdict(changes: Sequence[Change], verdict: Verdict) -> list[Change]:
-    chosen = [change for change in changes if change.comparison.verdict is verdict]
-    return sorted(chosen, key=lambda change: -abs(_log(change.comparison)))
-
-
-def _log(comparison: Comparison) -> float:
-    return math.log(comparison.ratio.estimate) if comparison.ratio else 0.0
-
-
-def _with_fate(changes: Sequence[Change], fate: Fate) -> list[Change]:
-    return [change for change in changes if change.comparison.fate is fate]

@@ -16,7 +16,7 @@ from comparative_benchmark.report.summary import Summary
 
 _CANVASES = {".png": FigureCanvasAgg, ".svg": FigureCanvasSVG}
 # Blue and orange can be told apart by colour-blind people, and in grey by their lightness.
-_AHEAD, _BEHIND, _EVEN = "#0b62b8", "#c2641a", "#6b7580"
+_COLOURS = {"ahead": "#0b62b8", "behind": "#c2641a", "even": "#6b7580"}
 _ROW_INCHES, _FRAME_INCHES = 0.36, 1.3
 
 
@@ -24,7 +24,7 @@ def save(summary: Summary, path: Path, *, title: str) -> None:
     """Writes the chart as PNG or SVG, as the name of the file says.
 
     Raises:
-      ReportError: the name ends otherwise, there is nothing to draw, or it can not be written.
+      ReportError: the name ends otherwise, there is nothing to draw, or it cannot be written.
     """
     canvas = _CANVASES.get(path.suffix.lower())
     if canvas is None:
@@ -42,7 +42,7 @@ def save(summary: Summary, path: Path, *, title: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         canvas(figure).print_figure(path, format=path.suffix[1:].lower(), dpi=120)
     except OSError as error:
-        raise ReportError(f"{path} can not be written: {error}") from error
+        raise ReportError(f"{path} cannot be written: {error}") from error
 
 
 def _draw(axes: Axes, contest: Contest, baseline: str) -> None:
@@ -50,10 +50,10 @@ def _draw(axes: Axes, contest: Contest, baseline: str) -> None:
     for position, standing in enumerate(rows):
         mean = standing.common or standing.own
         if standing.is_baseline:
-            axes.plot(1.0, position, "o", color=_EVEN)
+            axes.plot(1.0, position, "o", color=_COLOURS["even"])
         if standing.is_baseline or mean is None:
             continue
-        colour = _AHEAD if mean.low > 1 else _BEHIND if mean.high < 1 else _EVEN
+        colour = _COLOURS[mean.side]
         axes.plot([max(mean.low, 1e-6), min(mean.high, 1e6)], [position] * 2, color=colour, lw=2.5)
         axes.plot(
             mean.estimate, position, "o", color=colour, mfc=colour if standing.common else "w"
@@ -65,7 +65,7 @@ def _draw(axes: Axes, contest: Contest, baseline: str) -> None:
             va="center",
             fontsize=9,
         )
-    axes.axvline(1.0, color=_EVEN, ls="--", lw=1)
+    axes.axvline(1.0, color=_COLOURS["even"], ls="--", lw=1)
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -5,22 +5,23 @@ Texts and other values that repeat stand once, in a table; their positions stand
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import attrs
+from msgspec import UnsetType
 
 from comparative_benchmark.report.changes import Changes
-from comparative_benchmark.report.inputs import Result, number, text
-from comparative_benchmark.report.ratios import Judged, samples_of
-from comparative_benchmark.report.roofs import Cost
+from comparative_benchmark.report.inputs import ReportCase
+from comparative_benchmark.report.ratios import Judged
 from comparative_benchmark.report.samples import thin
-from comparative_benchmark.results.compare_samples import (
-    listed,
-    mapping,
-)
+from comparative_benchmark.results.codec import plain
+from comparative_benchmark.results.compare_samples import samples_of
+from comparative_benchmark.results.comparison import Comparison
+from comparative_benchmark.results.record import Phase, Status
+from comparative_benchmark.results.roofs import Cost
 from comparative_benchmark.results.unchanged import program_digest
-from comparative_benchmark.stats.analysis import SampleError
+from comparative_benchmark.stats.analysis import Interval
 from comparative_benchmark.worker.phase_names import PHASES
 
 _SIGNIFICANT = 5
@@ -76,57 +77,55 @@ def columns_of(
       dots: how many of its samples may be drawn.
       tables: to which it adds what it points to.
     """
+    case = item.case
     return {
-        **_identity(item.result, tables),
-        "workload": _workload(item.result, cost, tables),
+        **_identity(case, tables),
+        "workload": _workload(case, cost, tables),
         **_latency(item, dots),
-        **_comparison(item, tables),
-        **_metrics(item.result, tables),
-        **_failure(item.result, tables),
-        **_change(item.result, changes, tables),
+        **_comparison(item.comparison, tables),
+        **_metrics(case, tables),
+        **_failure(case, tables),
+        **_change(changes.by_id.get(case.id) if changes else None, tables),
     }
 
 
-def _identity(result: Result, tables: Tables) -> Json:
-    case, definition = result.case, result.definition
+def _identity(case: ReportCase, tables: Tables) -> Json:
     return {
-        "id": result.id,
+        "id": case.id,
         "runner": tables.runners.position(
             {
                 "competitor": case.competitor,
-                "backend": str(definition.get("backend")),
+                "backend": case.result.definition.backend,
                 "framework": case.framework,
-                "level": result.level,
+                "level": case.result.level,
             }
         ),
-        "benchmark": tables.text(case.benchmark),
-        "status": tables.text(case.status),
-        "run": tables.runs.position(_run(result)),
-        "versions": tables.versions.position({k: str(v) for k, v in case.versions.items()}),
+        "benchmark": tables.text(case.result.definition.benchmark_name),
+        "status": tables.text(case.status.value),
+        "run": tables.runs.position(_run(case)),
+        "versions": tables.versions.position(case.result.versions),
     }
 
 
-def _workload(result: Result, cost: Cost | None, tables: Tables) -> int:
-    """Returns the position of the row of the matrix that a result belongs to.
+def _workload(case: ReportCase, cost: Cost | None, tables: Tables) -> int:
+    """Returns the position of the row of the matrix that a case belongs to.
 
     Frameworks may tag their cases differently; the row has the tags of all.
     """
-    case, definition = result.case, result.definition
-    device, machine, quantity = result.contest
-    key = (case.workload, device, machine, quantity)
-    batch_size = definition.get("batch_size")
-    position = tables.rows.setdefault(key, len(tables.workloads))
+    definition = case.result.definition
+    device, machine, quantity = case.contest
+    position = tables.rows.setdefault((case.workload, *case.contest), len(tables.workloads))
     if position == len(tables.workloads):
         tables.workloads.append(
             {
                 "label": case.label,
-                "input": text(definition, "input_data"),
+                "input": definition.input_data,
                 "digest": case.workload[:16],
                 "data_type": case.data_type,
-                "batch_size": batch_size if isinstance(batch_size, int) else None,
+                "batch_size": definition.batch_size,
                 "tags": [],
-                "architecture": case.architecture,
-                "inputs": [str(spec) for spec in listed(mapping(definition, "workload"), "inputs")],
+                "architecture": definition.workload.architecture,
+                "inputs": definition.workload.inputs,
                 "device": device,
                 "machine": machine,
                 "quantity": quantity,
@@ -134,56 +133,53 @@ def _workload(result: Result, cost: Cost | None, tables: Tables) -> int:
             },
         )
     row = tables.workloads[position]
-    row["tags"] = list(dict.fromkeys([*row["tags"], *map(str, listed(definition, "tags"))]))
+    row["tags"] = list(dict.fromkeys([*row["tags"], *definition.tags]))
     return position
 
 
-def _run(result: Result) -> Json:
-    run = result.run
-    around = mapping(run, "execution_environment")
+def _run(case: ReportCase) -> Json:
+    run = case.run
+    if run is None:
+        return {"id": case.result.run_id, "time": None, "host": {}}
+    around = run.execution_environment
     return {
-        "id": str(run.get("run_id") or result.case.run_id),
-        "time": text(mapping(run, "trigger"), "timestamp"),
-        "command": " ".join(map(str, listed(mapping(run, "trigger"), "command"))),
-        "revision": text(around, "git_revision"),
+        "id": run.run_id,
+        "time": run.trigger.timestamp,
+        "command": " ".join(run.trigger.command),
+        "revision": around.git_revision,
         "host": {
-            name: ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-            for name, value in mapping(around, "host").items()
+            name: ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            for name, value in plain(around.host).items()
             if value is not None
         },
     }
 
 
 def _latency(item: Judged, most_dots: int) -> Json:
-    case, interval = item.result.case, item.interval
+    interval = item.interval
     if interval is None:
         return {}
-    try:
-        processes = samples_of(case)
-    except SampleError:
-        return {}
-    found = thin(processes, most_dots, item.result.id)
+    found = thin(samples_of(item.case.metrics), most_dots, item.case.id)
     return {
-        "ms": [short(value) for value in (interval.estimate, interval.low, interval.high)],
+        "ms": _ends(interval),
         "processes": interval.processes,
-        "dots": found and list(found.processes),
-        "range": found and [short(found.low_ms), short(found.high_ms)],
-        "samples": found and found.samples,
-        "shown": found and found.shown,
+        "dots": found.processes,
+        "range": [short(found.low_ms), short(found.high_ms)],
+        "samples": found.samples,
+        "shown": found.shown,
         **{
-            name: short(number(case.metrics, f"{name}_latency_ms"))
+            name: short(getattr(item.case.metrics, f"{name}_latency_ms"))
             for name in ("median", "mad", "p90", "p95", "p99")
         },
     }
 
 
-def _comparison(item: Judged, tables: Tables) -> Json:
-    comparison = item.comparison
+def _comparison(comparison: Comparison | None, tables: Tables) -> Json:
     if comparison is None:
         return {"verdict": tables.text("baseline")}
     ratio = comparison.ratio
     return {
-        "verdict": tables.text(comparison.verdict.value if ratio else comparison.fate.value),
+        "verdict": tables.text(_verdict(comparison)),
         "why": tables.text(comparison.reason[:_LONGEST_REASON]),
         "paired": int(comparison.paired) or None,
         # As speed-up: baseline / candidate.
@@ -196,83 +192,78 @@ def _comparison(item: Judged, tables: Tables) -> Json:
     }
 
 
-def _metrics(result: Result, tables: Tables) -> Json:
-    metrics = result.case.metrics
-    compiled, program = mapping(metrics, "compile"), mapping(metrics, "program")
-    verified = mapping(metrics, "final_verification") or mapping(metrics, "verification")
-    phases = mapping(metrics, "phases")
-    contention = mapping(metrics, "contention")
-    digest = program_digest(metrics)
+def _metrics(case: ReportCase, tables: Tables) -> Json:
+    metrics = case.metrics
+    compiled, verdict = metrics.compile or None, metrics.verdict
+    contention, digest = metrics.contention or None, program_digest(metrics)
+    cold = _times(compiled.cold_ms) if compiled else None
     return {
-        "cold": _times(compiled, "cold_ms") or _wrapped(short(number(metrics, "compile_time_ms"))),
-        "warm": _times(compiled, "warm_ms"),
-        "phase_ms": [_phase(phases.get(name)) for name in PHASES] if phases else None,
-        "host_mb": short(number(metrics, "host_memory_peak_mb")),
-        "device_mb": short(number(metrics, "device_memory_peak_mb")),
-        "error": short(number(verified, "relative_rmse")),
-        "reference_error": short(number(verified, "reference_relative_rmse")),
-        "allowed_error": short(number(verified, "allowed_relative_rmse")),
-        "sqnr": short(number(verified, "sqnr_db")),
-        "max_error": short(number(verified, "max_abs_error")),
-        "weights": tables.text(text(program, "weights")),
+        "cold": cold or _times([metrics.compile_time_ms]),
+        "warm": _times(compiled.warm_ms) if compiled else None,
+        "phase_ms": [_phase(metrics.phases.get(name)) for name in PHASES]
+        if metrics.phases
+        else None,
+        "host_mb": short(metrics.host_memory_peak_mb),
+        "device_mb": short(metrics.device_memory_peak_mb),
+        "error": verdict and short(verdict.relative_rmse),
+        "reference_error": verdict and short(verdict.reference_relative_rmse),
+        "allowed_error": verdict and short(verdict.allowed_relative_rmse),
+        "sqnr": verdict and short(verdict.sqnr_db),
+        "max_error": verdict and short(verdict.max_abs_error),
+        "weights": tables.text(metrics.program.weights),
         "program": digest and digest[:12],
-        "program_bytes": short(number(program, "artifact_size_bytes")),
-        "stop": tables.text(text(metrics, "stop_reason")),
-        "contended": _flag(contention.get("contended")),
-        "contention": tables.text("; ".join(map(str, listed(contention, "reasons"))) or None),
+        "program_bytes": short(metrics.program.artifact_size_bytes),
+        "stop": tables.text(metrics.stop_reason),
+        # 1 or 0.
+        "contended": contention and short(contention.contended),
+        "contention": tables.text("; ".join(contention.reasons) or None) if contention else None,
     }
 
 
-def _failure(result: Result, tables: Tables) -> Json:
-    if result.case.status == "ok":
+def _failure(case: ReportCase, tables: Tables) -> Json:
+    if case.status is Status.OK:
         return {}
-    record = result.record
-    traceback = text(record, "traceback")
+    result = case.result
     return {
-        "phase": tables.text(text(record, "phase")),
-        "reason": tables.text((text(record, "reason") or "no reason told")[:_LONGEST_REASON]),
-        "traceback": tables.text(traceback[-_LONGEST_TRACEBACK:] if traceback else None),
-        "log": tables.text(text(record, "log_file")),
+        "phase": tables.text(result.phase or None),
+        "reason": tables.text((result.reason or "")[:_LONGEST_REASON]),
+        "traceback": tables.text((result.traceback or "")[-_LONGEST_TRACEBACK:] or None),
+        "log": tables.text(result.log_file),
     }
 
 
-def _change(result: Result, changes: Changes | None, tables: Tables) -> Json:
-    comparison = changes.by_id.get(result.id) if changes else None
+def _change(comparison: Comparison | None, tables: Tables) -> Json:
     if comparison is None:
         return {}
-    ratio, old = comparison.ratio, comparison.baseline_ms
     return {
-        "change": ratio and [short(v) for v in (ratio.estimate, ratio.low, ratio.high)],
-        "change_verdict": tables.text(comparison.verdict.value if ratio else comparison.fate.value),
+        "change": comparison.ratio and _ends(comparison.ratio),
+        "change_verdict": tables.text(_verdict(comparison)),
         "change_why": tables.text(comparison.reason[:_LONGEST_REASON]),
-        "old_ms": old and [short(v) for v in (old.estimate, old.low, old.high)],
+        "old_ms": comparison.baseline_ms and _ends(comparison.baseline_ms),
     }
 
 
-def _phase(phase: Any) -> float | str | None:
-    if isinstance(phase, str):
-        return phase
-    return short(number(phase, "ms")) if isinstance(phase, Mapping) else None
+def _verdict(comparison: Comparison) -> str:
+    return comparison.verdict.value if comparison.ratio else comparison.fate.value
 
 
-def _times(holder: Mapping[str, Any], name: str) -> list[float] | None:
-    known = [number({"_": value}, "_") for value in listed(holder, name)]
-    return [found for value in known if (found := short(value)) is not None] or None
+def _ends(interval: Interval) -> list[float | None]:
+    return [short(value) for value in (interval.estimate, interval.low, interval.high)]
 
 
-def _wrapped(value: float | None) -> list[float] | None:
-    return None if value is None else [value]
+def _phase(phase: Phase | str | None) -> float | str | None:
+    return short(phase.ms) if isinstance(phase, Phase) else phase
 
 
-def short(value: float | None) -> float | None:
-    """Returns a number with as many digits as a page can show; None for what is none."""
-    if value is None or not math.isfinite(value):
+def _times(values: Iterable[float | None]) -> list[float] | None:
+    return [found for value in values if (found := short(value)) is not None] or None
+
+
+def short(value: float | UnsetType | None) -> float | None:
+    """Returns a number with as many digits as a page can show; None for anything else."""
+    if value is None or isinstance(value, UnsetType) or not math.isfinite(value):
         return None
     if value == 0:
         return 0
     found = float(f"{value:.{_SIGNIFICANT}g}")
     return int(found) if found.is_integer() and abs(found) < 1e15 else found
-
-
-def _flag(value: Any) -> int | None:
-    return int(value) if isinstance(value, bool) else None

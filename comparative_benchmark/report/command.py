@@ -10,17 +10,23 @@ from comparative_benchmark.report import inputs, markdown
 from comparative_benchmark.report.inputs import ReportError
 from comparative_benchmark.report.summary import summarize
 from comparative_benchmark.report.trend_sources import open_trends
-from comparative_benchmark.terminal.options import EXIT_OK, UsageError
+from comparative_benchmark.results.codec import ResultsFileError
+from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_OK, UsageError
 from openxla.benchmark.files import write_atomically
 
 _STDOUT = "-"
+_EXTRAS = dict.fromkeys(("jinja2", "markupsafe", "matplotlib"), "report")
+_EXTRAS |= dict.fromkeys(("sqlalchemy", "alembic"), "history")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Writes what the options ask for and returns 0; what they show turns no exit code.
+    """Writes what the options ask for; what that shows does not change the exit code.
+
+    Returns:
+      0, or 1 where a file could not be read: the report is of the others.
 
     Raises:
-      UsageError: nothing was asked for, or it can not be made; the message says why.
+      UsageError: nothing was asked for, or it cannot be made; the message says why.
     """
     if not (options.output or options.markdown or options.chart):
         raise UsageError("nothing to write: give -o FILE.html, --markdown FILE|- or --chart FILE")
@@ -60,15 +66,16 @@ def run(options: argparse.Namespace) -> int:
 
             chart.save(summary, options.chart, title=options.title)
             say(f"chart: {options.chart}")
-    except ReportError as error:
+    except (ReportError, ResultsFileError) as error:
         raise UsageError(str(error)) from error
     except ModuleNotFoundError as error:
-        if error.name not in ("jinja2", "markupsafe", "matplotlib"):
+        if error.name not in _EXTRAS:
             raise
         raise UsageError(
-            f"{error.name} is not installed: pip install 'common-benchmark-suite[report]'"
+            f"{error.name} is not installed: "
+            f"pip install 'common-benchmark-suite[{_EXTRAS[error.name]}]'"
         ) from error
-    return EXIT_OK
+    return EXIT_FAILED if found.refused else EXIT_OK
 
 
 def _write(path: Path, text: str) -> None:
@@ -76,4 +83,4 @@ def _write(path: Path, text: str) -> None:
     try:
         write_atomically(path, text.encode(errors="backslashreplace"))
     except OSError as error:
-        raise ReportError(f"{path} can not be written: {error}") from error
+        raise ReportError(f"{path} cannot be written: {error}") from error

@@ -1,11 +1,13 @@
-"""In what the environments of several runs differ."""
+"""How the environments of several runs differ."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
 
-from comparative_benchmark.results.compare_samples import listed, mapping
+from comparative_benchmark.report import wording
+from comparative_benchmark.results.codec import plain
+from comparative_benchmark.results.record import Run
 
 _MOST_RUNS = 8
 _ABSENT = "-"
@@ -30,59 +32,46 @@ class EnvironmentDiff:
     alike: int
 
 
-def environment_diff(
-    runs: Sequence[Mapping[str, Any]], baseline: Sequence[Mapping[str, Any]] = ()
-) -> EnvironmentDiff:
-    """Returns in what runs differ; the latest eight of them, and no more than two of a baseline.
+def environment_diff(runs: Sequence[Run], baseline: Sequence[Run] = ()) -> EnvironmentDiff:
+    """Returns how runs differ: the latest eight of them, two at most of a baseline.
 
     Args:
       runs: of the results, oldest first.
       baseline: of the baseline results, oldest first.
     """
-    old, new = list(baseline)[-2:], list(runs)
-    shown = [*old, *new[-(_MOST_RUNS - len(old)) :]]
-    facts = [_facts(run) for run in shown]
-    names = list(dict.fromkeys(name for found in facts for name in found))
+    old = baseline[-2:]
+    new = runs[-(_MOST_RUNS - len(old)) :]
+    facts = [_facts(run) for run in (*old, *new)]
+    names = dict.fromkeys(name for found in facts for name in found)
     rows = [(name, [found.get(name, _ABSENT) for found in facts]) for name in names]
     differing = [(name, values) for name, values in rows if len(set(values)) > 1]
+    headings = [f"baseline {wording.start(run)}" for run in old]
     return EnvironmentDiff(
-        runs=[
-            f"{'baseline ' if position < len(old) else ''}{_heading(run)}"
-            for position, run in enumerate(shown)
-        ],
+        runs=headings + [wording.start(run) for run in new],
         rows=differing,
-        left_out=len(old) + len(new) - len(shown) + len(baseline) - len(old),
+        left_out=len(baseline) + len(runs) - len(facts),
         alike=len(rows) - len(differing),
     )
 
 
-def _heading(run: Mapping[str, Any]) -> str:
-    timestamp = mapping(run, "trigger").get("timestamp")
-    return str(timestamp or run.get("run_id") or "unknown").replace("T", " ")[:16]
-
-
-def _facts(run: Mapping[str, Any]) -> dict[str, str]:
-    around = mapping(run, "execution_environment")
+def _facts(run: Run) -> dict[str, str]:
+    around = run.execution_environment
     found = {
         f"machine: {name}": _shown(value)
-        for name, value in mapping(around, "host").items()
+        for name, value in plain(around.host).items()
         if name not in _VOLATILE
     }
-    found["harness revision"] = _shown(around.get("git_revision"))
-    found["command"] = " ".join(map(str, listed(mapping(run, "trigger"), "command")[1:])) or _ABSENT
-    for package in listed(around, "python_environment"):
-        if isinstance(package, Mapping):
-            found[f"package: {package.get('name')}"] = _shown(package.get("version"))
-    for name, environment in mapping(around, "environments").items():
-        for fact, value in environment.items() if isinstance(environment, Mapping) else ():
-            if not isinstance(value, (list, Mapping)):
-                found[f"environment {name}: {fact}"] = _shown(value)
+    found["harness revision"] = _shown(around.git_revision)
+    found["command"] = " ".join(run.trigger.command[1:]) or _ABSENT
+    for package in around.python_environment:
+        found[f"package: {package.name}"] = package.version
+    for name, environment in around.environments.items():
+        found[f"environment {name}: python"] = environment.python
+        found[f"environment {name}: python_version"] = environment.python_version
     return found
 
 
 def _shown(value: Any) -> str:
-    if value is None:
-        return _ABSENT
-    if isinstance(value, list):
+    if isinstance(value, tuple):
         return ", ".join(map(str, value)) or _ABSENT
-    return str(value)
+    return _ABSENT if value is None else str(value)

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from comparative_benchmark.report import wording
 from comparative_benchmark.report.changes import Change
-from comparative_benchmark.report.inputs import Result
+from comparative_benchmark.report.inputs import ReportCase
 from comparative_benchmark.report.standings import Contest, Standing
 from comparative_benchmark.report.summary import Summary
 from comparative_benchmark.terminal.markdown_text import escaped
@@ -87,11 +87,10 @@ def _broken(summary: Summary) -> list[str]:
     return lines
 
 
-def _broken_line(result: Result) -> str:
-    case = result.case
+def _broken_line(case: ReportCase) -> str:
     return (
-        f"- {case.status}: {_code(case.label)} {_code(case.competitor)} "
-        f"({escaped(case.framework)}): {_reason(str(result.record.get('reason') or ''))}"
+        f"- {case.status.value}: {_code(case.label)} {_code(case.competitor)} "
+        f"({escaped(case.framework)}): {_reason(case.result.reason or '')}"
     )
 
 
@@ -100,14 +99,11 @@ def _changes(summary: Summary) -> list[str]:
     if changes is None:
         return ["**Changed:** not asked, no baseline results were given"]
     passed, cases = changes.summary.passed, changes.summary.cases
-    counts = {
-        "slower": changes.slower,
-        "faster": changes.faster,
-        "wrong": changes.wrong,
-        "missing": changes.missing,
-    }
-    told = ", ".join(f"{len(group)} {name}" for name, group in counts.items())
-    lines = [f"**Changed since {_code(changes.name)}:** {told}; {passed} of {cases} cases compared"]
+    counted = ("slower", "faster", "wrong", "missing")
+    counts = ", ".join(f"{len(getattr(changes, name))} {name}" for name in counted)
+    lines = [
+        f"**Changed since {_code(changes.name)}:** {counts}; {passed} of {cases} cases compared"
+    ]
     for group in (changes.wrong, changes.slower, changes.faster, changes.missing):
         lines += _items(group, _change_line)
     return lines + [f"- {escaped(line)}" for line in changes.remarks.lines]

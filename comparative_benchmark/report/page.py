@@ -15,14 +15,22 @@ import jinja2
 from markupsafe import Markup
 
 from comparative_benchmark.report import payload, wording
-from comparative_benchmark.report.standings import Contest, Mean
-from comparative_benchmark.report.state import FILTERS
+from comparative_benchmark.report.standings import Contest
 from comparative_benchmark.report.summary import Summary
-from comparative_benchmark.results.compare_samples import mapping
 
 _FOLDER = Path(__file__).parent
 # How many of a list stand on the first screen; the matrix has the rest.
 MOST_LISTED = 5
+# Parameters of the address, as in `static/2-state.js`, and what a person calls them.
+FILTERS = {
+    "framework": "Framework",
+    "backend": "Backend",
+    "dtype": "Type",
+    "batch": "Batch",
+    "tag": "Tag",
+    "device": "Device",
+    "status": "Status or verdict",
+}
 
 
 def render(summary: Summary, *, title: str, made: datetime.datetime) -> str:
@@ -33,14 +41,11 @@ def render(summary: Summary, *, title: str, made: datetime.datetime) -> str:
       title: heading of the page.
       made: time to be shown as that of the report.
     """
-    script = "\n".join(_read(path) for path in sorted((_FOLDER / "static").glob("*.js")))
-    style = _read(_FOLDER / "static" / "page.css")
-    data = payload.build(
-        summary.judged,
-        baseline=summary.baseline,
-        trends=summary.trends,
-        changes=summary.changes,
+    script = "\n".join(
+        path.read_text(encoding="utf-8") for path in sorted((_FOLDER / "static").glob("*.js"))
     )
+    style = (_FOLDER / "static" / "page.css").read_text(encoding="utf-8")
+    data = payload.build(summary)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_FOLDER / "templates"),
         autoescape=True,
@@ -59,7 +64,6 @@ def render(summary: Summary, *, title: str, made: datetime.datetime) -> str:
         made=made.strftime("%d %b %Y, %H:%M UTC"),
         s=summary,
         machines=_machines(summary),
-        latest=_latest(summary),
         policy=_policy(script, style),
         # Ours, and digested; or JSON that has no `<`.
         script=Markup(script),  # noqa: S704
@@ -67,10 +71,6 @@ def render(summary: Summary, *, title: str, made: datetime.datetime) -> str:
         data=Markup(payload.embedded(data)),  # noqa: S704
         dots=data["dots_per_case"],
     )
-
-
-def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
 
 
 def _policy(script: str, style: str) -> str:
@@ -85,12 +85,11 @@ def _policy(script: str, style: str) -> str:
 
 
 def _machines(summary: Summary) -> list[str]:
-    found: dict[str, None] = {}
-    for result in summary.inputs.results:
-        host = result.case.host
-        threads = host.get("threads")
-        found[f"{result.case.machine}" + (f", {threads} threads" if threads else "")] = None
-    return list(found)
+    found = (
+        f"{case.machine}, {case.threads} threads" if case.threads else case.machine
+        for case in summary.inputs.cases
+    )
+    return list(dict.fromkeys(found))
 
 
 def _forest(contest: Contest) -> dict[str, Any]:
@@ -113,19 +112,7 @@ def _forest(contest: Contest) -> dict[str, Any]:
     return {
         "one": place(1.0),
         "places": {
-            name: (place(mean.low), place(mean.estimate), place(mean.high), _side(mean))
+            name: (place(mean.low), place(mean.estimate), place(mean.high), mean.side)
             for name, mean in means.items()
         },
     }
-
-
-def _side(mean: Mean) -> str:
-    if mean.low > 1:
-        return "ahead"
-    return "behind" if mean.high < 1 else "even"
-
-
-def _latest(summary: Summary) -> str | None:
-    runs = summary.inputs.runs
-    timestamp = mapping(runs[-1], "trigger").get("timestamp") if runs else None
-    return str(timestamp)[:16].replace("T", " ") if timestamp else None

@@ -40,21 +40,19 @@ def dots_per_case(cases: int) -> int:
     return max(_FEWEST_DOTS, min(MOST_DOTS, _BUDGET // max(cases, 1)))
 
 
-def thin(processes: Sequence[Sequence[float]], most: int, seed: str) -> Dots | None:
-    """Returns at most about `most` dots, in the order of the samples; None where there are none.
+def thin(processes: Sequence[Sequence[float]], most: int, seed: str) -> Dots:
+    """Returns at most about `most` dots, in the order of the samples.
 
     Each process keeps its share of them, chosen at random by the seed, and always its fastest and
     its slowest sample: so the dots show the range as it is, and not its tails' frequency.
 
     Args:
-      processes: latencies in ms of each process, all positive.
+      processes: latencies in ms of each process, all positive; at least one in all.
       most: how many dots.
       seed: of the choice; the same for the same case, so that a page can be built again.
     """
-    total = sum(map(len, processes))
-    if not total:
-        return None
     everything = [value for values in processes for value in values]
+    total = len(everything)
     low, high = min(everything), max(everything)
     chooser = random.Random(seed)  # noqa: S311  # a choice that can be made again, no secret
     kept = [

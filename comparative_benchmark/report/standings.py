@@ -1,18 +1,21 @@
 """Who wins by how much: the geometric mean of speed-ups over the cases that all have in common."""
 
 import math
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
 from comparative_benchmark.report.ratios import Judged
-from comparative_benchmark.results.compare_samples import mapping
-from comparative_benchmark.results.comparison import Fate
+from comparative_benchmark.results.case import LATENCY
+from comparative_benchmark.results.comparison import Comparison, Fate
+from comparative_benchmark.results.record import Status
 from comparative_benchmark.stats.analysis import Interval
 
 # Who ran less than this share of what the most complete one did would leave too little in common.
 _COVERAGE = 0.5
+# Logarithm of what stands for infinity.
+_MOST = 700.0
 
 
 @attrs.frozen(kw_only=True)
@@ -28,6 +31,11 @@ class Mean:
     high: float
     cases: int
     latency_ms: float
+
+    @property
+    def side(self) -> str:
+        """`ahead` or `behind` if all of the interval is on that side of 1, else `even`."""
+        return "ahead" if self.low > 1 else "behind" if self.high < 1 else "even"
 
 
 @attrs.frozen(kw_only=True)
@@ -81,7 +89,7 @@ class Contest:
     @property
     def name(self) -> str:
         """What a person calls it."""
-        what = "" if self.quantity == "latency" else f", {self.quantity}"
+        what = "" if self.quantity == LATENCY else f", {self.quantity}"
         return f"{self.device}, {self.machine}{what}"
 
     @property
@@ -94,7 +102,7 @@ def contests(judged: Sequence[Judged]) -> list[Contest]:
     """Returns the standings on each device and machine, the one with most cases first."""
     groups: defaultdict[tuple[str, str, str], list[Judged]] = defaultdict(list)
     for item in judged:
-        groups[item.result.contest].append(item)
+        groups[item.case.contest].append(item)
     found = [_contest(key, group) for key, group in groups.items()]
     return sorted(found, key=lambda contest: -contest.cases)
 
@@ -124,21 +132,18 @@ def geomean(ratios: Sequence[Interval], latencies_ms: Sequence[float]) -> Mean |
     )
 
 
-_MOST = 700.0
-
-
 def _distance(above: float, below: float) -> float:
     return math.log(above) - math.log(below) if below > 0 else _MOST
 
 
 def _contest(key: tuple[str, str, str], group: Sequence[Judged]) -> Contest:
     device, machine, quantity = key
-    runners: defaultdict[tuple[str, str], list[Judged]] = defaultdict(list)
+    runners: defaultdict[tuple[str, str, str], list[Judged]] = defaultdict(list)
     for item in group:
-        runners[item.result.runner].append(item)
+        runners[item.case.runner].append(item)
     compared = {
         runner: {
-            item.result.case.workload: item
+            item.case.workload: item.comparison
             for item in items
             if item.comparison is not None and item.comparison.ratio is not None
         }
@@ -150,7 +155,7 @@ def _contest(key: tuple[str, str, str], group: Sequence[Judged]) -> Contest:
     ]
     shared = set.intersection(*(set(compared[runner]) for runner in ranked)) if ranked else set()
     standings = [
-        _standing(runner, items, compared[runner], shared if runner in ranked else set())
+        _standing(items, compared[runner], shared if runner in ranked else set())
         for runner, items in runners.items()
     ]
     return Contest(
@@ -158,54 +163,41 @@ def _contest(key: tuple[str, str, str], group: Sequence[Judged]) -> Contest:
         machine=machine,
         quantity=quantity,
         common_cases=len(shared),
-        cases=len({item.result.case.workload for item in group}),
+        cases=len({item.case.workload for item in group}),
         standings=sorted(standings, key=lambda standing: _rank(standing, by_own=not shared)),
     )
 
 
 def _standing(
-    runner: tuple[str, str],
-    items: Sequence[Judged],
-    compared: Mapping[str, Judged],
-    shared: set[str],
+    items: Sequence[Judged], compared: Mapping[str, Comparison], shared: set[str]
 ) -> Standing:
-    competitor, framework = runner
-    is_baseline = all(item.comparison is None for item in items)
-    verdicts: defaultdict[str, int] = defaultdict(int)
-    for item in compared.values():
-        if item.comparison is not None:
-            verdicts[item.comparison.verdict.value] += 1
-    weights = {
-        str(mapping(item.result.case.metrics, "program").get("weights") or "")
-        for item in items
-        if item.result.case.status == "ok"
-    }
-    supported = [item for item in items if not _is_unsupported(item)]
+    case = items[0].case
+    weights = {item.case.metrics.program.weights for item in items if item.case.status is Status.OK}
     return Standing(
-        competitor=competitor,
-        framework=framework,
-        level=items[0].result.level,
+        competitor=case.competitor,
+        framework=case.framework,
+        level=case.result.level,
         weights=tuple(sorted(filter(None, weights))),
-        is_baseline=is_baseline,
+        is_baseline=all(item.comparison is None for item in items),
         common=_mean([compared[workload] for workload in sorted(shared)]),
-        own=_mean(list(compared.values())),
-        cases=len(supported),
-        verdicts=dict(verdicts),
+        own=_mean(compared.values()),
+        cases=sum(not _is_unsupported(item) for item in items),
+        verdicts=Counter(comparison.verdict.value for comparison in compared.values()),
     )
 
 
-def _mean(items: Sequence[Judged]) -> Mean | None:
+def _mean(comparisons: Iterable[Comparison]) -> Mean | None:
     known = [
-        (item.comparison.ratio, item.comparison.candidate_ms.estimate)
-        for item in items
-        if item.comparison and item.comparison.ratio and item.comparison.candidate_ms
+        (item.ratio, item.candidate_ms.estimate)
+        for item in comparisons
+        if item.ratio and item.candidate_ms
     ]
     return geomean([ratio for ratio, _ in known], [latency for _, latency in known])
 
 
 def _is_unsupported(item: Judged) -> bool:
     fate = item.comparison.fate if item.comparison else None
-    return fate is Fate.UNSUPPORTED or item.result.case.status == "unsupported"
+    return fate is Fate.UNSUPPORTED or item.case.status is Status.UNSUPPORTED
 
 
 def _rank(standing: Standing, *, by_own: bool) -> tuple[bool, float, str]:

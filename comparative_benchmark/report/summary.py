@@ -3,24 +3,27 @@
 The page, the Markdown text and the chart are three views of this.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import attrs
 
 from comparative_benchmark.report.changes import Changes, find_changes
 from comparative_benchmark.report.environments import EnvironmentDiff, environment_diff
 from comparative_benchmark.report.fitness import Fitness, judge_machine
-from comparative_benchmark.report.inputs import Inputs, ReportError, Result
+from comparative_benchmark.report.inputs import Inputs, ReportCase, ReportError
 from comparative_benchmark.report.ratios import Judged, choose_baseline, judge
 from comparative_benchmark.report.standings import Contest, contests
-from comparative_benchmark.report.trends import JoinedTrends, TrendPoint, Trends, trends_of
-from comparative_benchmark.report.wording import BROKEN
-from comparative_benchmark.results.codec import ResultsFileError
-from comparative_benchmark.results.compare import read_document
-from comparative_benchmark.results.compare_samples import listed
+from comparative_benchmark.report.trends import TrendPoint, Trends, trends_of
+from comparative_benchmark.results.record import Status
 from comparative_benchmark.stats.analysis import NOISE_THRESHOLD
+
+# From the worst; what is not here ran to its end, or was never due to run.
+_BROKEN = (
+    *(Status.WRONG_OUTPUT, Status.CRASHED, Status.FAILED, Status.OUT_OF_MEMORY, Status.TIMEOUT),
+    Status.UNSTEADY,
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -39,7 +42,7 @@ class Summary:
     judged: Sequence[Judged]
     contests: Sequence[Contest]
     statuses: Mapping[str, int]
-    broken: Sequence[Result]
+    broken: Sequence[ReportCase]
     changes: Changes | None
     fitness: Fitness
     environments: EnvironmentDiff
@@ -52,7 +55,7 @@ def summarize(
     *,
     against: str | None = None,
     baseline_file: Path | None = None,
-    trends: Trends | None = None,
+    trends: Trends = lambda _: (),
     threshold: float = NOISE_THRESHOLD,
 ) -> Summary:
     """Returns what a report shows.
@@ -65,54 +68,36 @@ def summarize(
       threshold: differences of latencies below it are noise.
 
     Raises:
-      ReportError: no result is of that competitor, or the older results can not be read.
+      ReportError: no result is of that competitor.
+      ResultsFileError: the older results cannot be read.
     """
-    baseline = against or choose_baseline(inputs.results)
-    known = sorted({result.case.competitor for result in inputs.results})
+    cases = inputs.cases
+    baseline = against or choose_baseline(cases)
+    known = sorted({case.competitor for case in cases})
     if baseline not in known:
         raise ReportError(f"no result is of {baseline}; there are {', '.join(known)}")
-    judged = judge(inputs.results, baseline, threshold=threshold)
-    changes, old_runs = None, []
-    if baseline_file is not None:
-        try:
-            old = read_document(baseline_file)
-        except ResultsFileError as error:
-            raise ReportError(str(error)) from error
-        changes = find_changes(
-            baseline_file.name, old, inputs.document, inputs.results, threshold=threshold
-        )
-        old_runs = [run for run in listed(old, "runs") if isinstance(run, Mapping)]
+    judged = judge(cases, baseline, threshold=threshold)
+    changes = find_changes(baseline_file, inputs, threshold=threshold) if baseline_file else None
     found = contests(judged)
-    statuses: dict[str, int] = {}
-    for result in inputs.results:
-        statuses[result.case.status] = statuses.get(result.case.status, 0) + 1
+    broken = [case for case in cases if case.status in _BROKEN]
     return Summary(
         inputs=inputs,
         baseline=baseline,
         judged=judged,
         contests=found,
-        statuses=dict(sorted(statuses.items(), key=lambda item: -item[1])),
-        broken=_broken(inputs.results),
+        statuses=dict(Counter(case.status.value for case in cases).most_common()),
+        broken=sorted(broken, key=lambda case: _BROKEN.index(case.status)),
         changes=changes,
         fitness=judge_machine(inputs, changes.remarks.drift if changes else None),
-        environments=environment_diff(inputs.runs, old_runs),
-        trends=trends_of(inputs, judged, trends or JoinedTrends([])),
+        environments=environment_diff(inputs.runs, changes.runs if changes else ()),
+        trends=trends_of(inputs, judged, trends),
         remarks=_remarks(found),
     )
 
 
-def _broken(results: Sequence[Result]) -> list[Result]:
-    def severity(result: Result) -> int:
-        status = result.case.status
-        return BROKEN.index(status) if status in BROKEN else len(BROKEN)
-
-    broken = [result for result in results if result.case.status not in ("ok", "unsupported")]
-    return sorted(broken, key=severity)
-
-
 def _remarks(found: Sequence[Contest]) -> list[str]:
     remarks = []
-    standings: list[Any] = [standing for contest in found for standing in contest.standings]
+    standings = [standing for contest in found for standing in contest.standings]
     levels = {standing.level for standing in standings}
     if len(levels) > 1:
         remarks.append(

@@ -4,11 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 
 from comparative_benchmark.report.standings import Mean
+from comparative_benchmark.results.record import Run
 from comparative_benchmark.terminal.tables import digits
 
 GLYPHS = {"faster": "▲", "slower": "▼", "same": "=", "unclear": "?"}
-# From the worst; what is not here ran to its end.
-BROKEN = ("wrong_output", "crashed", "failed", "out_of_memory", "timeout", "unsteady")
 _MOST_DECIMALS = 3
 _TIMES, _DASH, _MINUS = "\N{MULTIPLICATION SIGN}", "\N{EN DASH}", "\N{MINUS SIGN}"
 
@@ -38,6 +37,11 @@ def duration(ms: float) -> str:
 def verdicts(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     """Returns the counts of verdicts that there are, in their usual order."""
     return [(name, counts[name]) for name in GLYPHS if counts.get(name)]
+
+
+def start(run: Run) -> str:
+    """Returns when a run began, e.g. `2026-11-22 03:04`."""
+    return run.trigger.timestamp.replace("T", " ")[:16]
 
 
 def plural(count: int, name: str) -> str:

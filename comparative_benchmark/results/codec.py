@@ -32,13 +32,21 @@ def read_document(path: Path) -> Document:
       ResultsFileError: there is no such file, or it is not one of ours; the message says in one
         line what is wrong, and where.
     """
+    return decode_document(read_content(path), str(path))
+
+
+def read_content(path: Path) -> bytes:
+    """Returns the bytes of a file.
+
+    Raises:
+      ResultsFileError: there is no such file, or it cannot be read.
+    """
     try:
-        content = path.read_bytes()
+        return path.read_bytes()
     except FileNotFoundError as error:
         raise ResultsFileError(f"{path} does not exist") from error
     except OSError as error:
         raise ResultsFileError(f"{path} cannot be read: {error.strerror or error}") from error
-    return decode_document(content, str(path))
 
 
 def decode_document(content: bytes, where: str) -> Document:

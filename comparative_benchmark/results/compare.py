@@ -6,7 +6,7 @@ verified, finished trials have a ratio, and nothing that goes wrong here becomes
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -40,6 +40,7 @@ __all__ = [
 DEFAULT_BASELINE = "pt_inductor:eager"
 # Starting processes takes about as long as comparing so many pairs.
 _WORTH_PROCESSES = 500
+_FATES = {Status.WRONG_OUTPUT: Fate.WRONG, Status.UNSUPPORTED: Fate.UNSUPPORTED}
 
 
 def compare_documents(
@@ -110,15 +111,36 @@ def compare_to_baseline(
         bases = [case for case in group if case.competitor == baseline]
         wrong = (base for base in bases if base.status is Status.WRONG_OUTPUT)
         found += [without_ratio(base, Fate.WRONG, base.why) for base in wrong]
-        for case in group:
-            if case in bases:
-                continue
-            same = [base for base in bases if base.framework == case.framework] or bases
-            if len(same) != 1:
-                reason = f"no result of {baseline}" if not same else f"several {baseline} results"
-                found.append(without_ratio(case, Fate.MISSING, reason))
-            else:
-                found.append(compared(same[0], case, threshold=threshold))
+        items = against_baseline(group, baseline, threshold=threshold)
+        found += [item for item in items if item is not None]
+    return found
+
+
+def against_baseline(
+    group: Sequence[Case],
+    baseline: str,
+    *,
+    threshold: float = NOISE_THRESHOLD,
+) -> list[Comparison | None]:
+    """Returns each case of a workload against its baseline, see `compare_to_baseline`.
+
+    None stands for the baseline's own cases.
+    """
+    bases = [case for case in group if case.competitor == baseline]
+    found: list[Comparison | None] = []
+    for case in group:
+        same = [base for base in bases if base.framework == case.framework] or bases
+        if case.competitor == baseline:
+            found.append(None)
+        elif len(same) == 1:
+            found.append(compared(same[0], case, threshold=threshold))
+        elif case.status is Status.OK:
+            reason = f"no result of {baseline}" if not same else f"several {baseline} results"
+            found.append(without_ratio(case, Fate.MISSING, reason))
+        else:
+            # What is wrong or unsupported is so without a baseline, too.
+            fate = _FATES.get(case.status, Fate.MISSING)
+            found.append(without_ratio(case, fate, case.why))
     return found
 
 

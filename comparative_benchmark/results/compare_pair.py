@@ -4,12 +4,11 @@ from typing import Any
 
 from comparative_benchmark.results.case import COLD_COMPILE, Case
 from comparative_benchmark.results.compare_samples import (
-    compile_samples,
     compiles_nothing,
     contention,
     paired_rounds,
-    process_samples,
     quotient,
+    samples_of,
 )
 from comparative_benchmark.results.comparison import Comparison, Fate
 from comparative_benchmark.results.record import Metrics, Status
@@ -54,8 +53,7 @@ def compared(old: Case, new: Case, *, threshold: float) -> Comparison:
     intervals: dict[str, Interval] = {}
     for case, side in ((old, "baseline"), (new, "candidate")):
         try:
-            read = compile_samples if compiling else process_samples
-            samples[side] = read(case.metrics)
+            samples[side] = samples_of(case.metrics)
             intervals[side] = latency_interval(samples[side])
         except SampleError as error:
             of = "cold compile times: " if compiling else ""

@@ -12,6 +12,11 @@ from comparative_benchmark.results.record import Block, Metrics
 from comparative_benchmark.stats.analysis import SampleError
 
 
+def samples_of(metrics: Metrics) -> list[list[float]]:
+    """Returns the samples of each process in ms, of the quantity that was measured."""
+    return compile_samples(metrics) if metrics.compile_only else process_samples(metrics)
+
+
 def process_samples(metrics: Metrics) -> list[list[float]]:
     """Returns the latencies of each process in ms, or raises `SampleError`."""
     if metrics.processes:

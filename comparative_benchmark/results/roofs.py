@@ -1,10 +1,12 @@
-"""How close each result of a run comes to what the machine can do."""
+"""How close each result comes to what the machine can do."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 
 import attrs
 
-from comparative_benchmark.results.record import Host, Program, Result
+from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.record import Host, Result
 from comparative_benchmark.roofline.ceilings import (
     Ceilings,
     CeilingsError,
@@ -15,12 +17,22 @@ from comparative_benchmark.roofline.ceilings import (
     share_of_roof,
 )
 
-# Flops and bytes of an iteration.
-_Cost = tuple[float, float]
+
+@attrs.frozen(kw_only=True)
+class Cost:
+    """What one iteration of a workload has to do, and who counted it.
+
+    Attributes:
+      bytes: of weights, inputs and outputs, each once.
+    """
+
+    flops: float
+    bytes: float
+    source: str
 
 
 @attrs.frozen
-class _Place:
+class Place:
     """Where a result was measured.
 
     Attributes:
@@ -28,6 +40,55 @@ class _Place:
     """
 
     gpu: str | None
+
+
+class Roofs:
+    """What results have to do, and where they were measured.
+
+    What an iteration has to do was counted once for each workload, when its truth was made; where
+    it was not (older results), the first backend that counted its own program stands in. Not every
+    backend can tell the name of its GPU; in one run on one device all have the same.
+    """
+
+    def __init__(self, results: Sequence[Result]) -> None:
+        counted: dict[str, Cost] = {}
+        programs: dict[str, Cost] = {}
+        gpus: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        for result in results:
+            definition, metrics = result.definition, result.measured
+            cost, program = metrics.workload_cost, metrics.program
+            if cost.flops is not None and cost.bytes is not None:
+                source = cost.flops_source or "the model"
+                found = Cost(flops=cost.flops, bytes=cost.bytes, source=source)
+                counted.setdefault(definition.workload.digest, found)
+            if program.flops and program.bytes_accessed:
+                source = f"the program of {definition.competitor}"
+                found = Cost(flops=program.flops, bytes=program.bytes_accessed, source=source)
+                programs.setdefault(definition.workload.digest, found)
+            if program.device_name is not None:
+                gpus[result.run_id, definition.device].add(program.device_name)
+        self._costs = programs | counted
+        self._gpus = {key: next(iter(names)) for key, names in gpus.items() if len(names) == 1}
+
+    def cost(self, result: Result) -> Cost | None:
+        """Returns the cost of the result's workload; None where nobody counted it."""
+        return self._costs.get(result.definition.workload.digest)
+
+    def place(self, result: Result) -> Place | None:
+        """Returns where a result was measured; None where its GPU is not known."""
+        device = result.definition.device
+        accelerator = accelerator_of(device)
+        name = result.measured.program.device_name or self._gpus.get((result.run_id, device))
+        if accelerator == "gpu" and name:
+            return Place(name)
+        return Place(None) if accelerator == "cpu" else None
+
+    def share(self, result: Result, latency_ms: float, ceilings: Ceilings) -> float | None:
+        """Returns the share of the roof, see `share_of_roof`; None where it cannot be told."""
+        cost = self.cost(result)
+        if cost is None:
+            return None
+        return share_of_roof(cost.flops, cost.bytes, latency_ms, ceilings, peak_type(result))
 
 
 def ceilings_for(
@@ -73,62 +134,45 @@ def known_ceilings(results: Sequence[Result], host: Host) -> tuple[Ceilings, ...
 
 
 def shares_of_roof(results: Sequence[Result], ceilings: Sequence[Ceilings]) -> list[str | None]:
-    """Returns the share of the roof of each result as a text, as `share_of_roof` explains it.
+    """Returns the share of the roof of each result as a text.
 
-    What an iteration has to do was counted once for each workload, when its truth was made; where
-    it was not (older results), the first backend that counted its own program stands in. A record
-    is judged by the ceilings of its CPU, or of the GPU of its name; where these are missing it has
-    no share.
+    A result is judged by the ceilings of its CPU, or of the GPU of its name; where these are
+    missing it has no share.
     """
-    costs, gpus = _costs(results), _gpus(results)
-    by_gpu = {one.gpu: one for one in ceilings}
+    roofs = Roofs(results)
+    by_place = {Place(one.gpu): one for one in ceilings}
     shares: list[str | None] = []
     for result in results:
-        place = _place(result, gpus) if _is_judged(result, costs) else None
-        own = by_gpu.get(place.gpu) if place else None
-        shares.append(_share(result, costs, own) if own else None)
+        place, median_ms = roofs.place(result), result.measured.median_ms
+        own = by_place.get(place) if place else None
+        share = roofs.share(result, median_ms, own) if own and median_ms else None
+        shares.append(None if share is None else f"{share:{'.0%' if share >= 0.1 else '.1%'}}")
     return shares
 
 
-def gpu_names(told: Iterable[tuple[str, str, str | None]]) -> dict[tuple[str, str], str]:
-    """Returns the name of the GPU of each run and device, where its results agree on one.
-
-    Not every backend can tell the name; in one run on one device all have the same.
-
-    Args:
-      told: run, device and name of the GPU of each result; the name is None where it is not known.
-    """
-    names: dict[tuple[str, str], set[str]] = {}
-    for run, device, name in told:
-        if name is not None and accelerator_of(device) == "gpu":
-            names.setdefault((run, device), set()).add(name)
-    return {key: found.pop() for key, found in names.items() if len(found) == 1}
-
-
-def peak_type(precision: str, program: Program) -> str:
+def peak_type(result: Result) -> str:
     """Returns the data type whose product rate a result is judged by.
 
-    Args:
-      precision: of the program; a quantised one has another roof than its workload.
-      program: what the backend says of it; `tf32` in its notes tells that fp32 matrices were
-        multiplied by TensorFloat-32 units.
+    A quantised program has another roof than its workload, and so have fp32 matrices that were
+    multiplied by TensorFloat-32 units.
     """
-    return "tf32" if program.tf32 and precision == "fp32" else precision
+    found = Case(result=result).data_type
+    return "tf32" if found == "fp32" and result.measured.program.tf32 else found
 
 
-def _judged_places(results: Sequence[Result]) -> dict[_Place, str]:
+def _judged_places(results: Sequence[Result]) -> dict[Place, str]:
     """Returns where results were measured that ceilings are of use to, each with its device."""
-    costs, gpus = _costs(results), _gpus(results)
-    places: dict[_Place, str] = {}
+    roofs = Roofs(results)
+    places: dict[Place, str] = {}
     for result in results:
-        place = _place(result, gpus) if _is_judged(result, costs) else None
-        if place is not None:
+        place = roofs.place(result)
+        if place and roofs.cost(result) and result.measured.median_ms:
             places.setdefault(place, result.definition.device)
     return places
 
 
 def _measure_once(
-    device: str, place: _Place, threads: int, say: Callable[[str], None]
+    device: str, place: Place, threads: int, say: Callable[[str], None]
 ) -> Ceilings | None:
     minutes = "two minutes" if place.gpu else "a minute"
     say(f"measuring what this machine can do, once ({minutes}) ...")
@@ -139,59 +183,3 @@ def _measure_once(
         say(f"no share of the roof: {error}")
         return None
     return found
-
-
-def _gpus(results: Sequence[Result]) -> dict[tuple[str, str], str]:
-    return gpu_names(
-        (result.run_id, result.definition.device, result.measured.program.device_name)
-        for result in results
-    )
-
-
-def _place(result: Result, gpus: Mapping[tuple[str, str], str]) -> _Place | None:
-    """Returns where a result was measured; None where its GPU is not known."""
-    device = result.definition.device
-    if accelerator_of(device) == "cpu":
-        return _Place(None)
-    name = result.measured.program.device_name or gpus.get((result.run_id, device))
-    return _Place(name) if name else None
-
-
-def _is_judged(result: Result, costs: dict[str, _Cost]) -> bool:
-    definition = result.definition
-    return (
-        accelerator_of(definition.device) is not None
-        and definition.workload.digest in costs
-        and result.measured.median_ms is not None
-    )
-
-
-def _share(result: Result, costs: dict[str, _Cost], ceilings: Ceilings) -> str | None:
-    definition, metrics = result.definition, result.measured
-    flops, moved = costs[definition.workload.digest]
-    precision = definition.precision or definition.data_type or ""
-    data_type = peak_type(precision, metrics.program)
-    assert metrics.median_ms is not None
-    share = share_of_roof(flops, moved, metrics.median_ms, ceilings, data_type)
-    if share is None:
-        return None
-    return f"{share:.0%}" if share >= 0.1 else f"{share:.1%}"
-
-
-def _costs(results: Sequence[Result]) -> dict[str, _Cost]:
-    """Returns what an iteration has to do, by the digest of the workload."""
-    found: dict[str, _Cost] = {}
-    for result in sorted(results, key=lambda result: _cost_of(result) is None):
-        program = result.measured.program
-        cost = _cost_of(result)
-        if cost is None and program.flops and program.bytes_accessed:
-            cost = (program.flops, program.bytes_accessed)
-        if cost is not None:
-            found.setdefault(result.definition.workload.digest, cost)
-    return found
-
-
-def _cost_of(result: Result) -> _Cost | None:
-    """Returns flops and bytes of an iteration as counted from the model; None if not known."""
-    cost = result.measured.workload_cost
-    return None if cost.flops is None or cost.bytes is None else (cost.flops, cost.bytes)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from gcs_emulator import BUCKET, ProxyFault, gcs_emulator
+from report_support import document, record
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "scripts"
@@ -517,3 +518,21 @@ def test_a_table_of_something_else_is_refused(tmp_path):
     assert done.returncode == 1
     assert "does not exist" in done.stderr
     assert _python("race_table.py").returncode == 1
+
+
+def test_the_table_of_a_race_has_a_row_for_each_case_of_both_environments(tmp_path):
+    def side(name, **changes):
+        return record("w1", environment={"name": name, "python": ""}, **changes)
+
+    results = tmp_path / "results.json"
+    for sides, code, text in (
+        ((side("base"), side("head", scale=1.5)), 2, "| jax_xla:xla@head (jax) |"),
+        ((side("base"), side("head", status="wrong_output")), 2, "wrong_output"),
+        ((side("base"), side("other")), 3, "was run in base only"),
+        ((record("w1"),), 3, "No case was run in both base and head"),
+    ):
+        results.write_text(json.dumps(document(*sides)))
+        done = _python("race_table.py", results, "base", "head", "### Race")
+        assert done.returncode == code, done.stdout + done.stderr
+        assert text in done.stdout + done.stderr
+        assert done.stdout.startswith("### Race") == ("only" not in text)

@@ -12,12 +12,13 @@ from comparative_benchmark.cli import command as cli
 from comparative_benchmark.report import markdown, trend_sources, trends
 from comparative_benchmark.report.inputs import ReportError
 from comparative_benchmark.report.summary import summarize
+from comparative_benchmark.results.codec import ResultsFileError
 
 pytest.importorskip("jinja2", reason="the page needs the extra `report`")
 
 from comparative_benchmark.report import page
 
-EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u2028\ud800 & \"'"
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u2028 & \"'"
 MADE = datetime.datetime(2026, 11, 22, 3, 4, tzinfo=datetime.UTC)
 
 
@@ -155,7 +156,7 @@ def test_a_trend_joins_the_history_with_the_files_at_hand(tmp_path):
     assert [point.value for point in points] == pytest.approx([1.4, 1.5, 1.2, 1.0], rel=0.01)
     assert points[0].low == 1.3
     assert points[1].low is None
-    assert points[-1].versions == {"jax": "0.10.2"}
+    assert points[-1].versions == {"python": "3.11.7", "jax": "0.10.2"}
 
 
 def test_older_results_are_a_history_and_no_part_of_the_report(tmp_path):
@@ -172,11 +173,11 @@ def test_older_results_are_a_history_and_no_part_of_the_report(tmp_path):
 
 
 def test_many_points_have_the_same_centre_and_no_interval(monkeypatch):
-    results = read(usual()).results
-    with_intervals = trends.points_of(results)
+    cases = read(usual()).cases
+    with_intervals = trends.points_of(cases)
     monkeypatch.setattr(trends, "_MOST_INTERVALS", 1)
-    without = trends.points_of(results)
-    assert [r.id for r, _ in without] == [r.id for r, _ in with_intervals]
+    without = trends.points_of(cases)
+    assert [case.id for case, _ in without] == [case.id for case, _ in with_intervals]
     assert [p.value for _, p in without] == pytest.approx([p.value for _, p in with_intervals])
     assert {p.low for _, p in without} == {None}
 
@@ -194,19 +195,28 @@ def test_trends_of_another_machine_are_not_taken(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "can not be read"),
-        ("[]", "holds no trends"),
-        ('{"trends": [{"case": "a"}]}', "trend 0 has no case and competitor"),
+        ("{", "is not JSON"),
+        ("[]", "neither a results file nor one of trends"),
+        ('{"trends": [{"case": "a"}]}', r"`competitor` - at `\$\.trends\[0\]`"),
         (
             '{"trends": [{"case": "a", "competitor": "b", "points": [["2026-01-01", 1]]}]}',
-            "point 0 of trend 0",
+            r"\$\.trends\[0\]\.points\[0\]",
+        ),
+        (
+            '{"trends": [{"case": "a", "competitor": "b", "points": [{"value": 1}]}]}',
+            r"`time` - at `\$\.trends\[0\]\.points\[0\]`",
+        ),
+        (
+            '{"trends": [{"case": "", "competitor": "", "points": [["2026-01-01T00:00:00Z", 0]]}]}',
+            r"\$\.trends\[0\]\.points\[0\]\[1\]",
         ),
     ],
 )
 def test_damaged_trends_are_refused_by_their_place(tmp_path, text, message):
     path = tmp_path / "trends.json"
     path.write_text(text)
-    with pytest.raises(ReportError, match=message), trend_sources.open_trends([str(path)]):
+    refused = pytest.raises((ReportError, ResultsFileError), match=message)
+    with refused, trend_sources.open_trends([str(path)]):
         pass
 
 
@@ -251,10 +261,10 @@ def test_the_command_writes_all_that_is_asked_for(cbs, tmp_path):
     torn = tmp_path / "torn.json"
     torn.write_text("{")
     code, out, err = cbs(results, torn, "-o", target, "--markdown", "-", "--title", "Nightly")
-    assert code == 0
+    assert code == 1
     assert out.startswith("## Nightly")
     assert "page: " not in out
-    assert "torn.json is no JSON" in err
+    assert "torn.json is not JSON" in err
     assert "<h1>Nightly</h1>" in target.read_text(encoding="utf-8")
     assert [path.name for path in target.parent.iterdir()] == ["report.html"]
 
@@ -278,8 +288,8 @@ def test_the_chart_is_png_or_svg(cbs, tmp_path):
         ((), "nothing to write"),
         (("-o", "r.html", "--against", "no:such"), "no result is of no:such"),
         (("-o", "r.html", "--baseline", "none.json"), "none.json does not exist"),
-        (("-o", "r.html", "--history", "none.json"), "none.json can not be read as trends"),
-        (("-o", "/proc/no/r.html"), "can not be written"),
+        (("-o", "r.html", "--history", "none.json"), "none.json does not exist"),
+        (("-o", "/proc/no/r.html"), "cannot be written"),
     ],
 )
 def test_a_mistake_is_one_sentence(cbs, tmp_path, monkeypatch, arguments, message):
@@ -330,6 +340,6 @@ def test_workloads_that_differ_by_their_inputs_alone_say_so():
     )
     rows = data_of(render(made))["workloads"]
     assert [(row["label"], row["input"]) for row in rows] == [
-        ("label-w1", None),
+        ("label-w1", "INPUT_DATA_MODEL_DEFAULT"),
         ("label-w1", "INPUT_DATA_LONG"),
     ]

@@ -122,9 +122,13 @@ READERS: dict[str, Callable[[Path, Path], list[str]]] = {
     "compare old": lambda file, good: ["compare", str(file), str(good)],
     "compare new": lambda file, good: ["compare", str(good), str(file), "--json"],
     "noise floor": lambda file, good: ["doctor", "--noise-floor", str(good), str(file)],
+    "report": lambda file, _: [*REPORT, str(file)],
+    "report --baseline": lambda file, good: [*REPORT, str(good), "--baseline", str(file)],
+    "report --history": lambda file, good: [*REPORT, str(good), "--history", str(file)],
     "run -o": lambda file, _: [*RUN, "-o", str(file)],
     "run --resume": lambda file, _: [*RUN, "-o", str(file), "--resume"],
 }
+REPORT = ["report", "--markdown", "-"]
 RUN = ["run", "-name", CASE, "--backend", "jax_xla", "-device", "host-cpu", "-iter", "1"]
 
 
