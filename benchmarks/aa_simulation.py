@@ -281,12 +281,12 @@ def suites_of(noise: Noise, suites: int, seed: int) -> Iterator[tuple[Groups, bo
         candidate = noise.sides(random, len(baseline))[0]
         found = medians_of((candidate, baseline))
         counts = stopped_after(found, stop, fewest=RULE.min_processes, most=RULE.max_processes)
-        slower = paired(found, counts).is_slower().reshape(shape[0], -1).any(axis=1)
+        slower = paired(found, counts).is_slower().reshape(shape[0], -1)
         ratios = [paired_ratio_of(*race) for race in zip(found.ratios, counts, strict=True)]
-        for number, is_slower in enumerate(slower.tolist()):
+        for number, is_slower in enumerate(slower):
             first = number * CASES * COMPETITORS
             cases = range(first, first + CASES * COMPETITORS, COMPETITORS)
-            yield [ratios[case : case + COMPETITORS] for case in cases], is_slower
+            yield [ratios[case : case + COMPETITORS] for case in cases], bool(is_slower.any())
 
 
 def paired_ratio_of(ratios: Array, count: int) -> LogRatio:
