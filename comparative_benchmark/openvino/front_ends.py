@@ -20,13 +20,35 @@ INPUT, OUTPUT = "input_{}", "output_{}"
 def write(
     model: Any, inputs: Sequence[Array], directory: Path, phase: PhaseTimer
 ) -> tuple[list[Path], str, GenerationPlan | None]:
-    """Converts a model, see `convert`, and writes it (`load`).
+    """Converts a model and writes it.
+
+    Each program has the shapes and types of its inputs. These are named `input_0`, `input_1` and so
+    on, the outputs `output_0` and so on, in the order of the model's.
+
+    Args:
+      model: a PyTorch model, exported first, or a TensorFlow one, traced to a graph first (phase
+        `trace`); the conversion itself is the phase `lower`.
+      inputs: one array for each argument of the model.
+      directory: where the files go (`load`).
+      phase: times the phases.
 
     Returns:
       `model.xml`; or of a PyTorch model that generates `prefill.xml` and `decode.xml`. Then the
       model's floating-point type, and how to call two programs.
+
+    Raises:
+      UnsupportedError: there is no front end for the model, or it cannot convert it.
     """
-    converted, plan = convert(model, inputs, phase)
+    plan: GenerationPlan | None = None
+    if "torch" in sys.modules and _holds_torch_modules(model):
+        converted, plan = _from_torch(model, inputs, phase)
+    elif "tensorflow" in sys.modules and hasattr(model, "forward"):
+        converted = [_from_tensorflow(model, inputs, phase)]
+    else:
+        raise UnsupportedError(
+            f"OpenVINO has no front end here for {type(model).__name__}: choose a model in PyTorch "
+            "or TensorFlow"
+        )
     paths = [directory / f"{name}.xml" for name in program_names(plan)]
     with phase("load"):
         precision = program.element_type(converted[0])
@@ -36,33 +58,6 @@ def write(
         del model, converted, item
         gc.collect()
     return paths, precision, plan
-
-
-def convert(
-    model: Any, inputs: Sequence[Array], phase: PhaseTimer
-) -> tuple[list[Any], GenerationPlan | None]:
-    """Returns an `openvino.Model`; of a PyTorch model that generates two, and how to call them.
-
-    Each has the shapes and types of its inputs. These are named `input_0`, `input_1` and so on, the
-    outputs `output_0` and so on, in the order of the model's.
-
-    Args:
-      model: a PyTorch model, exported first, or a TensorFlow one, traced to a graph first (phase
-        `trace`); the conversion itself is the phase `lower`.
-      inputs: one array for each argument of the model.
-      phase: times the phases.
-
-    Raises:
-      UnsupportedError: there is no front end for the model, or it can not convert it.
-    """
-    if "torch" in sys.modules and _holds_torch_modules(model):
-        return _from_torch(model, inputs, phase)
-    if "tensorflow" in sys.modules and hasattr(model, "forward"):
-        return [_from_tensorflow(model, inputs, phase)], None
-    raise UnsupportedError(
-        f"OpenVINO has no front end here for {type(model).__name__}: choose a model in PyTorch or "
-        "TensorFlow"
-    )
 
 
 def _holds_torch_modules(model: Any) -> bool:

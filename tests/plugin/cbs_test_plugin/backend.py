@@ -15,6 +15,7 @@ from comparative_benchmark.backend_api import (
     GenerationParts,
     UnsupportedError,
 )
+from comparative_benchmark.backends.generation_parts import FunctionParts, Step
 from openxla.benchmark.models.shared_model import as_tuple
 
 
@@ -48,7 +49,7 @@ class NumpyBackend(Backend):
     def generation_parts(self) -> GenerationParts:
         if self._model.fault == "no-parts":
             return super().generation_parts()
-        return NumpyParts(self._model, *self._inputs)
+        return parts(self._model, *self._inputs)
 
     def profile(self, directory: Path, iterations: int) -> list[Path]:
         file = directory / "profile.txt"
@@ -61,36 +62,20 @@ class NumpyBackend(Backend):
         return [file]
 
 
-class NumpyParts(GenerationParts):
+def parts(model: Any, prompt: Array) -> GenerationParts:
     """Calls `prefill` and `decode`."""
 
-    def __init__(self, model: Any, prompt: Array) -> None:
-        self.steps = model.max_new_tokens - 1
-        self._model, self._prompt = model, prompt
-        self._next = 0
-        self._chosen: Any = None
-        self._cache: Any = None
+    def chosen(logits: Any, cache: Any) -> Step:
+        return logits.argmax(axis=-1).astype(np.int32), logits, cache
 
-    def prefill(self) -> Any:
-        self._next = 0
-        logits, self._cache = self._model.prefill(self._prompt)
-        return self._choose(logits)
-
-    def decode(self) -> Any:
-        position = self._model.first_position(self._prompt) + self._next % self.steps
-        self._next += 1
-        logits, self._cache = self._model.decode(self._chosen, position, self._cache)
-        return self._choose(logits)
-
-    def synchronize(self, handle: Any) -> None:
-        pass
-
-    def fetch(self, handle: Any) -> Any:
-        return handle
-
-    def _choose(self, logits: Any) -> Any:
-        self._chosen = logits.argmax(axis=-1).astype(np.int32)
-        return self._chosen, logits
+    first = model.first_position(prompt)
+    return FunctionParts(
+        lambda: chosen(*model.prefill(prompt)),
+        lambda *arguments: chosen(*model.decode(*arguments)),
+        range(first, first + model.max_new_tokens - 1),
+        wait=lambda _: None,
+        to_host=np.asarray,
+    )
 
 
 def reference(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
