@@ -2,8 +2,8 @@
 
 The same samples go to the nearest peer, `pytest-benchmark compare --csv`, in turn, in shuffled
 order. The two do different things: it reads ready statistics and prints a table, with a CSV file
-beside it; `cbs report` computes two-level bootstrap intervals and ratios of every case from its raw
-samples, and writes a page that filters, sorts and draws them. So the peer's time is a floor for
+beside it; `cbs report` computes intervals and ratios of every case from the raw samples of its
+processes, and writes a page that filters, sorts and draws them. So the peer's time is a floor for
 reading and printing so many cases, not a rival.
 
 Then the page is opened in headless Chromium, where that is installed: time from the request until

@@ -15,7 +15,6 @@ from pathlib import Path
 from comparative_benchmark.results.case import Case, cases_of
 from comparative_benchmark.results.codec import ResultsFileError, read_document
 from comparative_benchmark.results.compare import (
-    SEED,
     Comparison,
     exit_code,
     summarize_comparisons,
@@ -44,10 +43,7 @@ def raced(cases: Iterable[Case], old: str, new: str) -> list[Comparison]:
     for names, pair in sides.items():
         if len(pair) < 2:
             raise UnpairedError(f"{' '.join(names)} was run in {''.join(pair)} only")
-    return [
-        compared(pair[old], pair[new], threshold=NOISE_THRESHOLD, seed=SEED)
-        for pair in sides.values()
-    ]
+    return [compared(pair[old], pair[new], threshold=NOISE_THRESHOLD) for pair in sides.values()]
 
 
 def main() -> int:

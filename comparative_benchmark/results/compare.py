@@ -117,10 +117,7 @@ def compare_to_baseline(
 
 
 def against_baseline(
-    group: Sequence[Case],
-    baseline: str,
-    *,
-    threshold: float = NOISE_THRESHOLD,
+    group: Sequence[Case], baseline: str, *, threshold: float = NOISE_THRESHOLD
 ) -> list[Comparison | None]:
     """Returns each case of a workload against its baseline, see `compare_to_baseline`.
 
