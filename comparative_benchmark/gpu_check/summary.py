@@ -221,7 +221,9 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _compile_s(item: CompileProcess) -> float | None:
-    times = [value for value in (item.trace_ms, item.lower_ms, item.compile_ms) if value is not None]
+    times = [
+        value for value in (item.trace_ms, item.lower_ms, item.compile_ms) if value is not None
+    ]
     return sum(times) / 1e3 if times else None
 
 
