@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import cattrs
+import msgspec
 
 from comparative_benchmark.backends.api import ModelDefinition
 from comparative_benchmark.backends.reproducing import Exported
@@ -185,7 +185,7 @@ def _export(directory: Path, trial: Trial, settings: RunSettings, scratch: Path)
             exported=None, versions={}, ended=told_as, task={**task, "environment": told}
         )
     return Outcome(
-        exported=cattrs.structure(value["exported"], Exported),
+        exported=msgspec.convert(value["exported"], Exported),
         versions=value["versions"],
         ended=None,
         task={**task, "environment": told},

@@ -303,9 +303,9 @@ def test_a_mistake_is_one_sentence(cbs, tmp_path, monkeypatch, arguments, messag
 
 def test_a_history_database_gives_trends(cbs, tmp_path):
     pytest.importorskip("sqlalchemy", reason="the history needs the extra `history`")
+    from comparative_benchmark.history import results_files
     from comparative_benchmark.history.database import Database
     from comparative_benchmark.history.importing import import_files
-    from comparative_benchmark.history import results_files
 
     old, new, location = tmp_path / "old.json", tmp_path / "new.json", tmp_path / "history.sqlite"
     host = {**HOST, "python": "3.11.7"}

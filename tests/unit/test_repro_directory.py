@@ -3,7 +3,7 @@
 import json
 
 import attrs
-import cattrs
+import msgspec
 import numpy as np
 import pytest
 from repro_support import results_file
@@ -274,4 +274,4 @@ def test_commands_can_be_pasted(tmp_path):
 def test_what_a_worker_answers_is_read_as_it_was_written():
     one = exported(commands=(Command(comment="C", arguments=("a", "b")),), notes=("n",))
     answer = json.loads(json.dumps(attrs.asdict(one)))
-    assert cattrs.structure(answer, Exported) == one
+    assert msgspec.convert(answer, Exported) == one
