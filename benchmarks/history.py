@@ -25,12 +25,11 @@ import attrs
 import numpy as np
 from _timing import print_goal, print_table
 
-from comparative_benchmark.history import queries
+from comparative_benchmark.history import queries, results_files
 from comparative_benchmark.history.database import Database
 from comparative_benchmark.history.importing import import_files
 from comparative_benchmark.history.queries import Filter
 from comparative_benchmark.history.regressions import look
-from comparative_benchmark.history.results_files import ResultsFiles
 from comparative_benchmark.history.rows import Row
 from comparative_benchmark.history.writing import Writer
 from comparative_benchmark.stats.piecewise import Array, boundaries, noise_scale, penalties
@@ -70,10 +69,10 @@ def imports(folder: Path, results: int) -> list[tuple[str, bool]]:
         paths[-1].write_text(json.dumps(document(night, 100, random)))
     size = sum(path.stat().st_size for path in paths)
     with contextlib.closing(Database(str(folder / "imports.sqlite"))) as database:
-        first, done = timed(lambda: import_files(database, ResultsFiles(), paths))
+        first, done = timed(lambda: import_files(database, results_files.read, paths))
         assert done.written.added == len(paths) * 100
         assert not done.refused
-        again, done = timed(lambda: import_files(database, ResultsFiles(), paths))
+        again, done = timed(lambda: import_files(database, results_files.read, paths))
         assert done.written.added == 0
         which = Filter(texts={"benchmark": ["models/case-7"]})
         asked, points = timed(lambda: queries.trend(database, which=which))

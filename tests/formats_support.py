@@ -11,12 +11,13 @@ import attrs
 import jsonschema
 from hypothesis import strategies as st
 
-from comparative_benchmark.formats.result import OK, STATUSES, Result
+from comparative_benchmark.history.portable import OK, STATUSES, PortableResult
 from comparative_benchmark.judge.verification import Verification
+from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
-from comparative_benchmark.results.record import Status
+from comparative_benchmark.results.record import Block, ExecutionEnvironment, Status
 from comparative_benchmark.results.store import ResultsFile
-from comparative_benchmark.runs.recording import to_record
+from comparative_benchmark.runs.recording import to_result
 
 PYTORCH_CASE = "models/EXAMPLE_FP32_PT_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"
 HOST = {
@@ -54,16 +55,15 @@ def write_results(
     """
     file = ResultsFile(path)
     run_id = file.start_run(
-        execution_environment={
-            "python_environment": [],
-            "host": HOST,
-            "git_revision": revision,
-        },
+        execution_environment=converted(
+            {"python_environment": [], "host": HOST, "git_revision": revision},
+            ExecutionEnvironment,
+        ),
         command=["cbs", "run"],
     )
 
     def add(case: str, competitor: str, outcome: TrialOutcome) -> None:
-        file.append(to_record(make_trial(case, competitor), outcome, run_id=run_id))
+        file.append(to_result(make_trial(case, competitor), outcome, run_id=run_id))
 
     jax = make_trial().case.name
     three = [finished(blocks=[_block(s, factor)]).processes[0] for s in SAMPLES]
@@ -106,14 +106,14 @@ def _validator(schema: str, definition: str | None) -> jsonschema.Draft202012Val
     return jsonschema.Draft202012Validator(document)
 
 
-def own_results() -> st.SearchStrategy[list[Result]]:
+def own_results() -> st.SearchStrategy[list[PortableResult]]:
     """Returns lists of results as a run of this suite gives them."""
     return st.lists(
         _result(), min_size=1, max_size=4, unique_by=lambda r: (r.case, r.compiler, r.device)
     )
 
 
-def _result() -> st.SearchStrategy[Result]:
+def _result() -> st.SearchStrategy[PortableResult]:
     text = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
     maybe = st.none() | text
     time = st.floats(1e-9, 1e9)
@@ -155,7 +155,7 @@ def _result() -> st.SearchStrategy[Result]:
         "identity": text,
     }
     ok = st.builds(
-        Result,
+        PortableResult,
         **shared,
         status=st.just(OK),
         samples_ms=st.lists(
@@ -165,9 +165,9 @@ def _result() -> st.SearchStrategy[Result]:
         latency_low_ms=time,
         latency_high_ms=time,
     )
-    compiled = st.builds(Result, **shared, status=st.just(OK))
+    compiled = st.builds(PortableResult, **shared, status=st.just(OK))
     failed = st.builds(
-        Result,
+        PortableResult,
         **shared,
         status=st.sampled_from([status for status in STATUSES if status != OK]),
         phase=maybe,
@@ -176,13 +176,7 @@ def _result() -> st.SearchStrategy[Result]:
     return ok | compiled | failed
 
 
-def _block(samples: tuple[float, ...], factor: float) -> dict[str, Any]:
-    return {
-        "round": 0,
-        "latencies_ms": [value * factor for value in samples],
-        "dispatch_ms": [],
-        "device_ms": [],
-        "cpu_ms": 8.0,
-        "wall_ms": 10.0,
-        "conditions": {"contended": None},
-    }
+def _block(samples: tuple[float, ...], factor: float) -> Block:
+    return Block(
+        round=0, latencies_ms=tuple(value * factor for value in samples), cpu_ms=8.0, wall_ms=10.0
+    )

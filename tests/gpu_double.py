@@ -64,7 +64,8 @@ def races(path, *, wrong):
     known = json.loads(path.read_text())["benchmarks"] if path.exists() else []
     found = made["wrong" if wrong else "good"]
     for item in found:
-        item["definition"]["model"] = f"W{len(known)}"
+        model = f"W{len(known)}"
+        item["definition"] |= {"model": model, "benchmark_name": f"models/{model}/inputs/X"}
     path.write_text(json.dumps({**made["document"], "benchmarks": [*known, *found]}))
     return 1 if wrong else 0
 

@@ -10,11 +10,14 @@ from collections.abc import Iterable
 from importlib.metadata import distribution
 from pathlib import Path
 
+from results_support import completed
+
 from comparative_benchmark.repro import limits
+from comparative_benchmark.results.codec import encode, plain
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
-from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs import trial as trials
-from comparative_benchmark.runs.recording import to_record
+from comparative_benchmark.runs.recording import to_result
 from openxla.benchmark import devices
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.comparative_suite import catalog
@@ -99,13 +102,13 @@ def results_file(path, name, competitor, suites=(), **changes):
     trial = trials.Trial(
         case=case, workload=workload_of(case), competitor=found, device=devices.HOST_CPU
     )
-    outcome = TrialOutcome(processes=[ProcessRecord()])
-    results = ResultsFile(path)
+    ended = ProcessRecord(status=Status.FAILED, phase="compile", reason="a reason")
+    result = to_result(trial, TrialOutcome(processes=[ended]), run_id="r")
     host = {"threads": 1, "cpu_model": "A CPU", "logical_cpus": 2, "system": "Linux 6"}
-    run_id = results.start_run(
-        execution_environment={"host": host, "git_revision": "abc123"}, command=["cbs", "run"]
-    )
-    results.append({**to_record(trial, outcome, run_id=run_id), **changes})
+    around = {"host": host, "git_revision": "abc123", "python_environment": []}
+    record = {"run_id": "r", "definition": plain(result.definition), "versions": {}, **changes}
+    runs = [{"run_id": "r", "execution_environment": around}]
+    path.write_bytes(encode(completed({"runs": runs, "benchmarks": [record]})))
     return path
 
 

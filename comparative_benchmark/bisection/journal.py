@@ -4,22 +4,18 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import attrs
+import msgspec
 from filelock import FileLock, Timeout
 
-from comparative_benchmark.bisection.oracle import (
-    BisectError,
-    Candidate,
-    CaseAnswer,
-    Finding,
-    Ratio,
-)
+from comparative_benchmark.bisection.oracle import BisectError, Candidate, Finding
 from comparative_benchmark.bisection.search import Answer
+from comparative_benchmark.results.codec import plain
 from comparative_benchmark.results.store import write_atomically
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Literal[1] = 1
 
 
 @attrs.frozen(kw_only=True)
@@ -40,6 +36,16 @@ class Comparison:
     answer: Answer
     reason: str | None = None
     finding: Finding | None = None
+
+
+@attrs.frozen(kw_only=True)
+class _Document:
+    schema_version: Literal[1] = SCHEMA_VERSION
+    kind: Literal["bisection"] = "bisection"
+    question: dict[str, Any]
+    candidates: list[Candidate]
+    comparisons: list[Comparison]
+    conclusion: dict[str, Any] | None = None
 
 
 class Journal:
@@ -104,71 +110,31 @@ class Journal:
         self._write(conclusion)
 
     def _write(self, conclusion: Mapping[str, Any] | None = None) -> None:
-        document = {
-            "schema_version": SCHEMA_VERSION,
-            "kind": "bisection",
-            "question": self._question,
-            "candidates": [attrs.asdict(candidate) for candidate in self.candidates],
-            "comparisons": [_as_json(comparison) for comparison in self.comparisons],
-            "conclusion": conclusion,
-        }
+        document = _Document(
+            question=self._question,
+            candidates=self.candidates,
+            comparisons=self.comparisons,
+            conclusion=None if conclusion is None else dict(conclusion),
+        )
         try:
-            write_atomically(self.path, document)
+            write_atomically(self.path, plain(document))
         except OSError as error:
             raise BisectError(f"{self.path} can not be written: {error}") from error
 
     def _read(self) -> None:
         other = "move it away, or choose another folder with -o"
         try:
-            document = json.loads(self.path.read_text(encoding="utf-8"))
-            version, kind = document["schema_version"], document["kind"]
-            question = document["question"]
-            candidates = [Candidate(**item) for item in document["candidates"]]
-            comparisons = [_from_json(item) for item in document["comparisons"]]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            found = msgspec.json.decode(self.path.read_bytes(), type=_Document)
+        except (OSError, ValueError, RecursionError) as error:
             raise BisectError(
-                f"{self.path} is no state of a bisection ({error!r}); {other}"
+                f"{self.path} is not a state of a bisection ({error}); {other}"
             ) from error
-        if (version, kind) != (SCHEMA_VERSION, "bisection"):
-            raise BisectError(f"{self.path} is {kind} of schema version {version}; {other}")
         # As JSON gives it back: tuples are lists there.
         ours = json.loads(json.dumps(self._question))
-        differ = [name for name in {**question, **ours} if question.get(name) != ours.get(name)]
-        if differ:
+        both = {**found.question, **ours}
+        if differ := [name for name in both if found.question.get(name) != ours.get(name)]:
             told = "; ".join(
-                f"{name} was {question.get(name)!r}, is {ours.get(name)!r}" for name in differ
+                f"{name} was {found.question.get(name)!r}, is {ours.get(name)!r}" for name in differ
             )
             raise BisectError(f"{self.path} holds another bisection ({told}); {other}")
-        self.candidates, self.comparisons = candidates, comparisons
-
-
-def _as_json(comparison: Comparison) -> dict[str, Any]:
-    def plain(_: Any, __: Any, value: Any) -> Any:
-        return value.value if isinstance(value, Answer) else value
-
-    return attrs.asdict(comparison, value_serializer=plain)
-
-
-def _from_json(item: Mapping[str, Any]) -> Comparison:
-    finding = None
-    if (found := item["finding"]) is not None:
-        cases = [
-            CaseAnswer(
-                case=case["case"],
-                answer=Answer(case["answer"]),
-                reason=case["reason"],
-                ratio=Ratio(**case["ratio"]) if case["ratio"] else None,
-            )
-            for case in found["cases"]
-        ]
-        finding = Finding(
-            cases=tuple(cases), results=found["results"], packages=tuple(found["packages"])
-        )
-    return Comparison(
-        good=item["good"],
-        candidate=item["candidate"],
-        attempts=item["attempts"],
-        answer=Answer(item["answer"]),
-        reason=item["reason"],
-        finding=finding,
-    )
+        self.candidates, self.comparisons = found.candidates, found.comparisons

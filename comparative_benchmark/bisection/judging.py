@@ -7,14 +7,15 @@ its ratio is beyond that and its interval on the far side of 1, and good if that
 
 import enum
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from comparative_benchmark.bisection.oracle import CaseAnswer, Ratio
 from comparative_benchmark.bisection.search import Answer
+from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.compare import compare_to_baseline
 from comparative_benchmark.results.compare_pair import COMPILE_THRESHOLD
-from comparative_benchmark.results.compare_samples import listed, quotient
-from comparative_benchmark.results.records import Record, competitor_of, metrics_of
+from comparative_benchmark.results.compare_samples import quotient
+from comparative_benchmark.results.record import Result, Status
 from comparative_benchmark.stats.analysis import (
     MIN_PROCESSES,
     NOISE_THRESHOLD,
@@ -27,7 +28,7 @@ from comparative_benchmark.stats.analysis import (
 
 # Peaks of resident memory move by pages, arenas and threads.
 _MEMORY_THRESHOLD = 0.02
-_RUNS = ("ok", "unsteady")
+_RUNS = (Status.OK, Status.UNSTEADY)
 
 
 class Metric(enum.Enum):
@@ -67,24 +68,23 @@ _WORDS = {
 
 
 def judge(
-    good: Record, candidate: Record, metric: Metric, threshold: float | None = None
+    good: Result, candidate: Result, metric: Metric, threshold: float | None = None
 ) -> CaseAnswer:
-    """Returns what a candidate's record is against that of the good one, of the same race.
+    """Returns what a candidate's result is against that of the good one, of the same race.
 
     Args:
-      good: record of a trial in the good environment.
+      good: result of a trial in the good environment.
       candidate: of the same case by the same competitor in the candidate's environment.
       metric: what to look at.
       threshold: relative change below which a candidate is good; None for the metric's noise.
     """
     name = name_of(candidate)
-    status = good["status"]
-    if status not in _RUNS or (metric.measured and status != "ok"):
+    if good.status not in _RUNS or (metric.measured and good.status is not Status.OK):
         reason = f"the good one is {_ending(good)}"
         return CaseAnswer(case=name, answer=Answer.SKIPPED, reason=reason)
     if not metric.measured:
         return _by_status(name, candidate, metric)
-    if candidate["status"] != "ok":
+    if candidate.status is not Status.OK:
         reason = (
             f"nothing was measured: {_ending(candidate)} (--metric output or failure looks at that)"
         )
@@ -92,17 +92,15 @@ def judge(
     limit = metric.noise if threshold is None else threshold
     if metric is Metric.MEMORY:
         return _by_memory(name, good, candidate, limit)
-    [item] = compare_to_baseline(
-        [good, candidate], competitor_of(good["definition"]), threshold=limit
-    )
+    cases = [Case(result=result) for result in (good, candidate)]
+    [item] = compare_to_baseline(cases, good.definition.competitor, threshold=limit)
     return _by_ratio(name, item.ratio, item.verdict, item.reason, limit)
 
 
-def name_of(record: Mapping[str, Record]) -> str:
+def name_of(result: Result) -> str:
     """Returns the name of the case and of what ran it, without its environment."""
-    definition = record["definition"]
-    competitor = f"{definition['backend']}:{definition['compiler']}"
-    return f"{definition['benchmark_name']} {competitor}"
+    definition = result.definition
+    return f"{definition.benchmark_name} {definition.backend}:{definition.compiler}"
 
 
 def sought_threshold(bad: Iterable[CaseAnswer], metric: Metric) -> float | None:
@@ -111,23 +109,27 @@ def sought_threshold(bad: Iterable[CaseAnswer], metric: Metric) -> float | None:
     return max(metric.noise, math.sqrt(min(ratios)) - 1) if ratios else None
 
 
-def _by_status(name: str, candidate: Record, metric: Metric) -> CaseAnswer:
-    status = candidate["status"]
-    bad = status == "wrong_output" if metric is Metric.OUTPUT else status != "unsupported"
+def _by_status(name: str, candidate: Result, metric: Metric) -> CaseAnswer:
+    status = candidate.status
+    if metric is Metric.OUTPUT:
+        bad = status is Status.WRONG_OUTPUT
+    else:
+        bad = status is not Status.UNSUPPORTED
     worse = Answer.BAD if bad else Answer.SKIPPED
     answer = Answer.GOOD if status in _RUNS else worse
     return CaseAnswer(case=name, answer=answer, reason=_ending(candidate))
 
 
-def _by_memory(name: str, good: Record, candidate: Record, threshold: float) -> CaseAnswer:
-    after, before = metrics_of(candidate), metrics_of(good)
+def _by_memory(name: str, good: Result, candidate: Result, threshold: float) -> CaseAnswer:
+    after, before = candidate.measured, good.measured
     # Of a device there is one figure, and it does not scatter.
-    if (on_device := quotient(after, before, "device_memory_peak_mb")) is not None:
+    on_device = quotient(after.device_memory_peak_mb, before.device_memory_peak_mb)
+    if on_device is not None:
         ratio = Ratio(estimate=on_device, low=on_device, high=on_device)
         answer = Answer.BAD if on_device > 1 + threshold else Answer.GOOD
         return CaseAnswer(case=name, answer=answer, reason="peak device memory", ratio=ratio)
     peaks = [
-        [[process.get("host_memory_peak_mb")] for process in listed(metrics, "processes")]
+        [[process.host_memory_peak_mb] for process in metrics.processes or ()]
         for metrics in (after, before)
     ]
     try:
@@ -170,7 +172,5 @@ def _rules_out(interval: Interval, threshold: float) -> bool:
     return interval.processes >= MIN_PROCESSES and interval.high < 1 + threshold
 
 
-def _ending(record: Record) -> str:
-    if record["status"] == "ok":
-        return "ok"
-    return f"{record['status']} in {record.get('phase')}: {record.get('reason')}"
+def _ending(result: Result) -> str:
+    return Case(result=result).why

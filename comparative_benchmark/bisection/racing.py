@@ -5,7 +5,7 @@ verified. Each comparison leaves a results file, which `cbs show` and `cbs compa
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import attrs
@@ -20,7 +20,7 @@ from comparative_benchmark.bisection.oracle import (
     Focus,
     UnjudgeableError,
 )
-from comparative_benchmark.results.records import Record
+from comparative_benchmark.results.record import Result
 from comparative_benchmark.results.store import ResultsFile
 from comparative_benchmark.runs import runner
 from comparative_benchmark.runs.environments import Environment
@@ -82,14 +82,14 @@ class RaceOracle:
             trials = runner.plan(cases, sides, settings.device).trials
             if not trials:
                 continue
-            records = runner.execute(
+            found = runner.execute(
                 trials,
                 attrs.evolve(settings, baseline=str(sides[0])),
                 results,
                 self.observer,
                 command=sys.argv,
             )
-            answers += self._judged(records, environments, focus)
+            answers += self._judged(found, environments, focus)
         return Finding(
             cases=tuple(answers),
             results=str(results.path),
@@ -103,15 +103,15 @@ class RaceOracle:
             raise UnjudgeableError(f"{candidate.short}: {error}") from error
 
     def _judged(
-        self, records: Sequence[Record], environments: Sequence[Environment], focus: Focus
+        self, results: Sequence[Result], environments: Sequence[Environment], focus: Focus
     ) -> list[CaseAnswer]:
         sides = [
-            {judging.name_of(r): r for r in records if _environment_of(r) == environment.name}
+            {judging.name_of(r): r for r in results if _environment_of(r) == environment.name}
             for environment in environments
         ]
         return [
-            judging.judge(sides[0][name], record, self.metric, focus.threshold)
-            for name, record in sides[1].items()
+            judging.judge(sides[0][name], result, self.metric, focus.threshold)
+            for name, result in sides[1].items()
         ]
 
     def _sampling(self, focus: Focus, attempt: int) -> CompileOnly | FixedCounts | SamplingRule:
@@ -165,8 +165,9 @@ def _wanted(case: BenchmarkCase, competitor: Competitor, focus: Focus) -> bool:
     return focus.cases is None or name in focus.cases
 
 
-def _environment_of(record: Mapping[str, Record]) -> str:
-    return str(record["definition"]["environment"]["name"])
+def _environment_of(result: Result) -> str:
+    environment = result.definition.environment
+    return environment.name if environment else ""
 
 
 def _unused(folder: Path, stem: str) -> Path:

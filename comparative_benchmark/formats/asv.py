@@ -22,7 +22,7 @@ from comparative_benchmark.formats.exported import (
     remarks_on,
     unique,
 )
-from comparative_benchmark.formats.result import FormatError, Result
+from comparative_benchmark.history.portable import FormatError, PortableResult
 
 API_VERSION = 2
 COLUMNS = (
@@ -33,7 +33,7 @@ _PREFIX = "comparative_suite"
 _NO_REVISION = "0" * 40
 
 
-def export(results: Sequence[Result]) -> Exported:
+def export(results: Sequence[PortableResult]) -> Exported:
     """Returns the files of one run.
 
     Raises:
@@ -47,7 +47,7 @@ def export(results: Sequence[Result]) -> Exported:
     machine = _file_name(str(host.get("hostname") or "unknown-machine"))
     revision, dirty = _revision(results)
     environment = _environment(results)
-    groups: dict[str, list[Result]] = {}
+    groups: dict[str, list[PortableResult]] = {}
     for result in results:
         groups.setdefault(result.case, []).append(result)
     unique(map(_benchmark, groups), "asv's benchmarks")
@@ -88,7 +88,7 @@ def export(results: Sequence[Result]) -> Exported:
     )
 
 
-def _parameter(result: Result) -> str:
+def _parameter(result: PortableResult) -> str:
     return f"{result.competitor} {result.device}"
 
 
@@ -97,7 +97,7 @@ def _benchmark(case: str) -> str:
     return f"{_PREFIX}.time_{re.sub(r'[^0-9A-Za-z]+', '_', case).strip('_')}"
 
 
-def _row(case: str, results: Sequence[Result]) -> list[Any]:
+def _row(case: str, results: Sequence[PortableResult]) -> list[Any]:
     pooled = [
         [value / 1e3 for process in result.samples_ms for value in process] for result in results
     ]
@@ -134,7 +134,7 @@ def _compressed(name: str, value: Any) -> Any:
     return None if is_empty and name != "params" else value
 
 
-def _description(case: str, results: Sequence[Result]) -> dict[str, Any]:
+def _description(case: str, results: Sequence[PortableResult]) -> dict[str, Any]:
     return {
         "code": case,
         "name": _benchmark(case),
@@ -157,7 +157,7 @@ def _version(case: str) -> str:
     return hashlib.sha256(case.encode()).hexdigest()
 
 
-def _revision(results: Sequence[Result]) -> tuple[str, bool]:
+def _revision(results: Sequence[PortableResult]) -> tuple[str, bool]:
     found = next((result.git_revision for result in results if result.git_revision), None)
     if found is None:
         return _NO_REVISION, False
@@ -183,7 +183,7 @@ def _python(host: Mapping[str, Any]) -> str:
     return ".".join(str(host.get("python") or "0.0").split(".")[:2])
 
 
-def _requirements(results: Sequence[Result]) -> dict[str, str]:
+def _requirements(results: Sequence[PortableResult]) -> dict[str, str]:
     found: dict[str, set[str]] = {}
     for result in results:
         for name, version in result.versions.items():
@@ -192,7 +192,7 @@ def _requirements(results: Sequence[Result]) -> dict[str, str]:
     return {name: ",".join(sorted(versions)) for name, versions in sorted(found.items())}
 
 
-def _environment(results: Sequence[Result]) -> str:
+def _environment(results: Sequence[PortableResult]) -> str:
     text = "-".join(f"{name}{version}" for name, version in _requirements(results).items())
     # As asv does with a name that would be too long for a file.
     digest = hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -203,7 +203,7 @@ def _file_name(text: str) -> str:
     return re.sub(r"[^0-9A-Za-z._+-]+", "_", text).lstrip(".") or "_"
 
 
-def _milliseconds(results: Sequence[Result]) -> int:
+def _milliseconds(results: Sequence[PortableResult]) -> int:
     """Returns when the run began, in ms since 1970."""
     timestamp = next((result.timestamp for result in results if result.timestamp), None)
     try:

@@ -1,26 +1,26 @@
 """Exact results that an earlier export put beside the fields of a format."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+
+import msgspec
 
 from comparative_benchmark.formats.exported import CARRIER, CARRIER_VERSION
-from comparative_benchmark.formats.result import FormatError, Result
-from comparative_benchmark.formats.source import Imported, Source, field
+from comparative_benchmark.formats.source import Part
+from comparative_benchmark.history.portable import Contents, FormatError, PortableResult
 
 
-def is_carrier(document: Any) -> bool:
-    """Tells whether a document of another format carries exact results."""
-    return isinstance(document, dict) and isinstance(document.get(CARRIER), dict)
+class _Carrier(msgspec.Struct):
+    version: int
+    results: msgspec.Raw
 
 
 def read_carrier(
-    source: Source, document: Any, faults: Callable[[Sequence[Result]], Sequence[str | None]]
-) -> Imported:
+    carrier: Part, faults: Callable[[Sequence[PortableResult]], Sequence[str | None]]
+) -> Contents:
     """Returns the results that a document carries.
 
     Args:
-      source: the file.
-      document: its content.
+      carrier: what stands in it under the name `CARRIER`.
       faults: says of each result what is wrong when it is set beside the fields of the format;
         None where both say the same. A number that someone changed must not pass for a measured
         one.
@@ -28,27 +28,25 @@ def read_carrier(
     Raises:
       FormatError: the carrier is of another version or shape.
     """
-    carrier = document[CARRIER]
     try:
-        version = carrier.get("version")
-        if version != CARRIER_VERSION:
-            raise FormatError(f"version {version!r}; this program reads {CARRIER_VERSION}")
-        items = field(carrier, "results", list)
+        found = carrier.decoded(_Carrier)
+        if found.version != CARRIER_VERSION:
+            raise FormatError(f"version {found.version}; this program reads {CARRIER_VERSION}")
+        items = list(carrier.source.part(found.results, carrier.offset).items())
     except FormatError as error:
-        raise FormatError(f"{source.at(CARRIER)}: {CARRIER}: {error}") from error
-    results: list[tuple[int, Result]] = []
+        raise FormatError(f"{carrier}: {CARRIER}: {error}") from error
+    results: list[tuple[Part, PortableResult]] = []
     refused: list[str] = []
-    for position, item in enumerate(items):
+    for part in items:
         try:
-            results.append((position, Result.from_json(item)))
+            results.append((part, part.decoded(PortableResult)))
         except FormatError as error:
-            refused.append(f"{source.at(CARRIER, 'results', position)}: {error}")
+            refused.append(f"{part}: {error}")
     kept = []
-    found = faults([result for _, result in results])
-    for (position, result), fault in zip(results, found, strict=True):
+    told = faults([result for _, result in results])
+    for (part, result), fault in zip(results, told, strict=True):
         if fault is None:
             kept.append(result)
         else:
-            where = source.at(CARRIER, "results", position)
-            refused.append(f"{where}: {result.name}: {fault}")
-    return Imported(tuple(kept), tuple(refused))
+            refused.append(f"{part}: {result.name}: {fault}")
+    return Contents(tuple(kept), tuple(refused))

@@ -5,12 +5,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from comparative_benchmark.formats.checks import printable
 from comparative_benchmark.formats.exported import Exported
-from comparative_benchmark.formats.from_records import read_results
 from comparative_benchmark.formats.registry import exporter
-from comparative_benchmark.formats.result import FormatError, Result
-from comparative_benchmark.results.codec import ResultsFileError
+from comparative_benchmark.formats.source import printable
+from comparative_benchmark.history import results_files
+from comparative_benchmark.history.portable import FormatError, PortableResult
 from comparative_benchmark.terminal.options import EXIT_MISSING, EXIT_OK, UsageError
 from openxla.benchmark.files import write_atomically
 
@@ -48,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     return EXIT_MISSING if refused else EXIT_OK
 
 
-def of_run(results: Sequence[Result], run: str) -> list[Result]:
+def of_run(results: Sequence[PortableResult], run: str) -> list[PortableResult]:
     """Returns the results of a run, by its identifier or `latest`.
 
     Raises:
@@ -95,18 +94,14 @@ def _write_directory(exported: Exported, output: str) -> list[Path]:
     return paths
 
 
-def _read(paths: Sequence[Path]) -> tuple[list[Result], list[str]]:
-    results: list[Result] = []
+def _read(paths: Sequence[Path]) -> tuple[list[PortableResult], list[str]]:
+    results: list[PortableResult] = []
     refused: list[str] = []
     seen: set[str | None] = set()
     for path in paths:
-        try:
-            found, wrong = read_results(path)
-        except ResultsFileError as error:
-            refused.append(str(error))
-            continue
-        refused += wrong
+        contents = results_files.read(path)
+        refused += contents.refused
         # The same result twice, in a file and in its copy, is one result.
-        results += [result for result in found if result.identity not in seen]
-        seen |= {result.identity for result in found}
+        results += [result for result in contents.results if result.identity not in seen]
+        seen |= {result.identity for result in contents.results}
     return results, refused

@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.formats.result import OK, FormatError, Result
+from comparative_benchmark.history.portable import OK, FormatError, PortableResult
 
 # The key that no reader of the other formats looks for.
 CARRIER = "common_benchmark_suite"
@@ -27,10 +27,10 @@ class Exported:
     remarks: tuple[str, ...] = ()
 
 
-Exporter = Callable[[Sequence[Result]], Exported]
+Exporter = Callable[[Sequence[PortableResult]], Exported]
 
 
-def carried(results: Iterable[Result]) -> dict[str, Any]:
+def carried(results: Iterable[PortableResult]) -> dict[str, Any]:
     """Returns the exact results as the value of `CARRIER`."""
     return {"version": CARRIER_VERSION, "results": [result.as_json() for result in results]}
 
@@ -62,7 +62,7 @@ def unique(names: Iterable[str], format_name: str) -> None:
         seen.add(name)
 
 
-def remarks_on(results: Sequence[Result], *held: str) -> tuple[str, ...]:
+def remarks_on(results: Sequence[PortableResult], *held: str) -> tuple[str, ...]:
     """Returns what a user must know of the extra fields of an export; `held` is added."""
     found = list(held)
     failed = [result for result in results if result.status != OK]
@@ -77,7 +77,7 @@ def remarks_on(results: Sequence[Result], *held: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def one_run(results: Sequence[Result], format_name: str) -> str | None:
+def one_run(results: Sequence[PortableResult], format_name: str) -> str | None:
     """Returns the run of results for a format that knows one; None where no result names one.
 
     Raises:

@@ -7,9 +7,12 @@ A process is a repetition there: its `real_time` is the mean of its iterations. 
 import datetime
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
-from comparative_benchmark.formats.carrier import is_carrier, read_carrier
+import msgspec
+from msgspec import Raw
+
+from comparative_benchmark.formats.carrier import read_carrier
 from comparative_benchmark.formats.exported import (
     CARRIER,
     Exported,
@@ -19,8 +22,15 @@ from comparative_benchmark.formats.exported import (
     remarks_on,
     unique,
 )
-from comparative_benchmark.formats.result import OK, FormatError, Result, number
-from comparative_benchmark.formats.source import Imported, Source, field
+from comparative_benchmark.formats.source import Part, Source, numbers
+from comparative_benchmark.history.portable import (
+    OK,
+    Contents,
+    FormatError,
+    PortableResult,
+    made,
+)
+from comparative_benchmark.results.record import NonNegative
 
 _TO_MS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
 # Fields of an entry that are no counters.
@@ -35,7 +45,7 @@ _FIELDS = frozenset(
 )
 
 
-def export(results: Sequence[Result]) -> Exported:
+def export(results: Sequence[PortableResult]) -> Exported:
     """Returns the JSON of one run.
 
     Raises:
@@ -62,35 +72,65 @@ def export(results: Sequence[Result]) -> Exported:
     )
 
 
-def read(source: Source) -> Imported:
+class _File(msgspec.Struct):
+    context: dict[str, Any]
+    benchmarks: Raw
+    common_benchmark_suite: Raw = Raw()
+
+
+class _Name(msgspec.Struct):
+    name: str = ""
+    run_name: str | None = None
+
+
+class _Entry(msgspec.Struct):
+    run_type: str = "iteration"
+    aggregate_name: str | None = None
+    error_occurred: bool = False
+    error_message: str | None = None
+    skipped: bool = False
+    skip_message: str | None = None
+    real_time: NonNegative | None = None
+    cpu_time: NonNegative | None = None
+    time_unit: Literal["ns", "us", "ms", "s"] = "ns"
+
+    def ms(self, value: float) -> float:
+        """Returns one of its times in ms."""
+        return value * _TO_MS[self.time_unit]
+
+
+def read(source: Source) -> Contents:
     """Returns the results of a file; those that it carries exactly, if any.
 
     Raises:
-      FormatError: it is no JSON of Google Benchmark.
+      FormatError: it is not JSON of Google Benchmark.
     """
-    document = source.json()
+    what = "JSON of Google Benchmark"
+    document = source.decoded(_File, what)
+    benchmarks = source.part(document.benchmarks)
     try:
-        context = field(document, "context", dict)
-        entries = field(document, "benchmarks", list)
+        parts = list(benchmarks.items())
     except FormatError as error:
-        raise FormatError(f"{source.at()}: no JSON of Google Benchmark: {error}") from error
-    if is_carrier(document):
-        return read_carrier(source, document, lambda results: _faults(results, entries))
-    groups: dict[str, list[tuple[int, dict[str, Any]]]] = {}
-    refused = []
-    for position, entry in enumerate(entries):
+        raise FormatError(f"{benchmarks}: not {what}: {error}") from error
+    if carrier := document.common_benchmark_suite:
+        entries = [part.decoded(Any) for part in parts]
+        return read_carrier(source.part(carrier), lambda results: _faults(results, entries))
+    groups: dict[str, list[Part]] = {}
+    results, refused = [], []
+    for part in parts:
         try:
-            name = field(entry, "run_name", str, optional=True) or field(entry, "name", str)
-            groups.setdefault(name, []).append((position, entry))
+            found = part.decoded(_Name)
+            if not found.run_name and not found.name:
+                raise FormatError("it has no name")
+            groups.setdefault(found.run_name or found.name, []).append(part)
         except FormatError as error:
-            refused.append(f"{source.at('benchmarks', position)}: {error}")
-    results = []
+            refused.append(f"{part}: {error}")
     for name, members in groups.items():
         try:
-            results.append(_foreign(name, [entry for _, entry in members], context))
+            results.append(_foreign(name, members, document.context))
         except FormatError as error:
-            refused.append(f"{source.at('benchmarks', members[0][0])}: {name}: {error}")
-    return Imported(tuple(results), tuple(refused))
+            refused.append(f"{members[0]}: {name}: {error}")
+    return Contents(tuple(results), tuple(refused))
 
 
 def matches(document: Any) -> bool:
@@ -102,11 +142,11 @@ def matches(document: Any) -> bool:
     )
 
 
-def _name(result: Result) -> str:
+def _name(result: PortableResult) -> str:
     return "/".join(filter(None, (result.case, result.competitor, result.device)))
 
 
-def _entries(result: Result) -> list[dict[str, Any]]:
+def _entries(result: PortableResult) -> list[dict[str, Any]]:
     name = _name(result)
     entry: dict[str, Any] = {"name": name, "run_name": name, "run_type": "iteration"}
     if result.status != OK:
@@ -141,7 +181,7 @@ def _entries(result: Result) -> list[dict[str, Any]]:
     ]
 
 
-def _context(results: Sequence[Result]) -> dict[str, Any]:
+def _context(results: Sequence[PortableResult]) -> dict[str, Any]:
     host = next((result.host for result in results if result.host), {})
     timestamp = next((result.timestamp for result in results if result.timestamp), None)
     found = {
@@ -158,7 +198,7 @@ def _context(results: Sequence[Result]) -> dict[str, Any]:
     return found
 
 
-def _faults(results: Sequence[Result], entries: Sequence[Any]) -> list[str | None]:
+def _faults(results: Sequence[PortableResult], entries: Sequence[Any]) -> list[str | None]:
     present: dict[str, list[Any]] = {}
     for entry in entries:
         if isinstance(entry, dict) and isinstance(entry.get("name"), str):
@@ -171,23 +211,29 @@ def _faults(results: Sequence[Result], entries: Sequence[Any]) -> list[str | Non
     ]
 
 
-def _foreign(name: str, entries: Sequence[Mapping[str, Any]], context: Mapping[str, Any]) -> Result:
+def _foreign(name: str, parts: Sequence[Part], context: Mapping[str, Any]) -> PortableResult:
+    entries = [part.decoded(_Entry) for part in parts]
+    plain = [part.decoded(dict[str, Any]) for part in parts]
     failures = [
-        str(entry.get("error_message") or entry.get("skip_message") or "no message")
+        entry.error_message or entry.skip_message or "no message"
         for entry in entries
-        if entry.get("error_occurred") or entry.get("skipped")
+        if entry.error_occurred or entry.skipped
     ]
-    timed = [entry for entry in entries if "real_time" in entry and not failures]
-    repeated = [e for e in timed if e.get("run_type", "iteration") == "iteration"]
-    real_ms = [_time_ms(entry, "real_time") for entry in repeated]
-    cpu_ms = [_time_ms(entry, "cpu_time") for entry in repeated if "cpu_time" in entry]
+    repeated = [
+        position
+        for position, entry in enumerate(entries)
+        if entry.real_time is not None and entry.run_type == "iteration" and not failures
+    ]
+    iterations = [entries[position] for position in repeated]
+    told = [plain[position] for position in repeated]
+    real_ms = [e.ms(e.real_time) for e in iterations if e.real_time is not None]
+    cpu_ms = [e.ms(e.cpu_time) for e in iterations if e.cpu_time is not None]
     if not real_ms and not failures:
-        real_ms = _aggregate(timed)
-    counters = _counters(repeated or entries)
-    return Result(
+        real_ms = _aggregate(entries)
+    counters = _counters(told or plain)
+    return made(
         case=name,
         backend="google_benchmark",
-        device=None,
         status="failed" if failures else OK,
         reason=failures[0] if failures else None,
         latency_ms=statistics.median(real_ms) if real_ms else None,
@@ -201,49 +247,33 @@ def _foreign(name: str, entries: Sequence[Mapping[str, Any]], context: Mapping[s
         extra={
             "context": {key: value for key, value in context.items() if key != "caches"},
             "repetitions_ms": real_ms,
-            "iterations": [e["iterations"] for e in repeated if "iterations" in e],
-            "labels": sorted({str(e["label"]) for e in entries if "label" in e}),
+            "iterations": [entry["iterations"] for entry in told if "iterations" in entry],
+            "labels": sorted({str(entry["label"]) for entry in plain if "label" in entry}),
         },
     )
 
 
-def _time_ms(entry: Mapping[str, Any], name: str) -> float:
-    unit = entry.get("time_unit", "ns")
-    if not isinstance(unit, str) or unit not in _TO_MS:
-        raise FormatError(f"time_unit {ascii(unit)[:30]} is none of {', '.join(_TO_MS)}")
-    value = number(name, entry[name]) * _TO_MS[unit]
-    if value < 0:
-        raise FormatError(f"{name} is below 0")
-    return value
-
-
-def _aggregate(entries: Sequence[Mapping[str, Any]]) -> list[float]:
+def _aggregate(entries: Sequence[_Entry]) -> list[float]:
     """Returns the median, or else the mean, of a file with aggregates alone."""
     for wanted in ("median", "mean"):
         for entry in entries:
-            if entry.get("aggregate_name") == wanted:
-                return [_time_ms(entry, "real_time")]
+            if entry.aggregate_name == wanted and entry.real_time is not None:
+                return [entry.ms(entry.real_time)]
     raise FormatError("no time: neither iterations, nor their median or mean")
 
 
 def _counters(entries: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    names = {name for entry in entries for name in entry} - _FIELDS
-    found = {}
-    for name in sorted(names):
-        values = [
-            number(name, entry[name])
-            for entry in entries
-            if isinstance(entry.get(name), (int, float)) and not isinstance(entry[name], bool)
-        ]
-        if values:
-            found[name] = statistics.median(values)
-    return found
+    known: dict[str, list[float]] = {}
+    for entry in entries:
+        for name, value in numbers(entry).items():
+            known.setdefault(name, []).append(value)
+    return {name: statistics.median(known[name]) for name in sorted(known.keys() - _FIELDS)}
 
 
 def _date(context: Mapping[str, Any]) -> str | None:
     try:
-        moment = datetime.datetime.fromisoformat(context.get("date"))  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+        moment = datetime.datetime.fromisoformat(str(context.get("date")))
+    except ValueError:
         return None
     # Old versions of the library tell no zone.
     return (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).isoformat()

@@ -3,12 +3,11 @@
 import argparse
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-from comparative_benchmark.formats.checks import printable
-from comparative_benchmark.formats.rows import FormatImporter, read_file
-from comparative_benchmark.history.rows import Refusal
+from comparative_benchmark.formats.registry import read_file
+from comparative_benchmark.formats.source import printable
+from comparative_benchmark.history.portable import Contents
 from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_MISSING, EXIT_OK, UsageError
 
 
@@ -31,17 +30,18 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(
             f"the history needs {error.name}: pip install 'common-benchmark-suite[history]'"
         ) from error
-    importer = FormatImporter(options.format, told=_tell)
     try:
         database = Database(options.db)
         try:
-            imported = import_files(database, importer, options.files)
+            imported = import_files(
+                database, lambda path: _read(path, options.format), options.files
+            )
         finally:
             database.close()
     except HistoryError as error:
         raise UsageError(str(error)) from error
-    for refusal in imported.refused:
-        _tell(f"refused: {refusal}")
+    for sentence in imported.refused:
+        _tell(f"refused: {sentence}")
     new, known = imported.written.added, imported.written.known
     _tell(f"{new} new results and {known} known ones of {imported.files} files in {database}")
     return _exit_code(new + known, len(imported.refused))
@@ -50,23 +50,22 @@ def run(options: argparse.Namespace) -> int:
 def _dry_run(options: argparse.Namespace) -> int:
     read = refused = 0
     for path in options.files:
-        for item in _items(path, options.format):
-            if isinstance(item, Refusal):
-                refused += 1
-                _tell(f"refused: {item}")
-            else:
-                read += 1
-                print(item)
+        contents = _read(path, options.format)
+        for sentence in contents.refused:
+            _tell(f"refused: {sentence}")
+        for result in contents.results:
+            print(json.dumps(result.as_json(), ensure_ascii=False, allow_nan=False))
+        read += len(contents.results)
+        refused += len(contents.refused)
     _tell(f"{read} results read, nothing kept")
     return _exit_code(read, refused)
 
 
-def _items(path: Path, name: str) -> Iterator[Refusal | str]:
-    for item in read_file(path, name, told=_tell):
-        if isinstance(item, Refusal):
-            yield item
-        else:
-            yield json.dumps(item.as_json(), ensure_ascii=False, allow_nan=False)
+def _read(path: Path, name: str) -> Contents:
+    contents = read_file(path, name)
+    if contents.skipped:
+        _tell(f"{path}: {contents.skipped} configurations were not run, the file says")
+    return contents
 
 
 def _exit_code(read: int, refused: int) -> int:

@@ -11,16 +11,16 @@ import xml.etree.ElementTree as ET  # written here, never read
 from collections.abc import Sequence
 
 from comparative_benchmark.formats.exported import Exported, remarks_on
-from comparative_benchmark.formats.result import OK, Result
+from comparative_benchmark.history.portable import OK, PortableResult
 
 _ELEMENTS = {OK: None, "wrong_output": "failure", "unsupported": "skipped"}
 # What XML 1.0 can not hold, not even escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def export(results: Sequence[Result]) -> Exported:
+def export(results: Sequence[PortableResult]) -> Exported:
     """Returns the XML; a suite for each run."""
-    runs: dict[str, list[Result]] = {}
+    runs: dict[str, list[PortableResult]] = {}
     for result in results:
         runs.setdefault(result.run_id or "results", []).append(result)
     root = ET.Element("testsuites", {"name": "common-benchmark-suite", **_counts(results)})
@@ -37,7 +37,7 @@ def export(results: Sequence[Result]) -> Exported:
     )
 
 
-def _suite(run_id: str, results: Sequence[Result]) -> ET.Element:
+def _suite(run_id: str, results: Sequence[PortableResult]) -> ET.Element:
     first = results[0]
     attributes = {
         "name": _clean(run_id),
@@ -60,7 +60,7 @@ def _suite(run_id: str, results: Sequence[Result]) -> ET.Element:
     return suite
 
 
-def _case(result: Result) -> ET.Element:
+def _case(result: PortableResult) -> ET.Element:
     case = ET.Element(
         "testcase",
         {
@@ -77,7 +77,7 @@ def _case(result: Result) -> ET.Element:
     return case
 
 
-def _numbers(result: Result) -> list[str]:
+def _numbers(result: PortableResult) -> list[str]:
     lines = [f"status: {result.status}"]
     if result.status != OK:
         return lines
@@ -98,11 +98,11 @@ def _numbers(result: Result) -> list[str]:
     return lines
 
 
-def _element(result: Result) -> str | None:
+def _element(result: PortableResult) -> str | None:
     return _ELEMENTS.get(result.status, "error")
 
 
-def _counts(results: Sequence[Result]) -> dict[str, str]:
+def _counts(results: Sequence[PortableResult]) -> dict[str, str]:
     kinds = [_element(result) for result in results]
     return {
         "tests": str(len(results)),

@@ -11,7 +11,7 @@ EXPORTS = (
     *("torchbench", "oss-v3", "google-benchmark", "pytest-benchmark"),
     *("asv", "csv", "parquet", "junit"),
 )
-IMPORTS = ("torchbench", "oss-v3", "google-benchmark", "seed-results")
+IMPORTS = ("torchbench", "oss-v3", "google-benchmark", "openxla-suite")
 
 
 def add_export_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ from comparative_benchmark.formats.exported import (
     json_line,
     remarks_on,
 )
-from comparative_benchmark.formats.result import OK, Result
+from comparative_benchmark.history.portable import OK, PortableResult
 
 SCHEMA_VERSION = "v3"
 NAME = "common-benchmark-suite"
@@ -29,7 +29,7 @@ _FLOAT32_MAX = 3.4028234663852886e38
 _UINT32_MAX = 2**32 - 1
 
 
-def export(results: Sequence[Result]) -> Exported:
+def export(results: Sequence[PortableResult]) -> Exported:
     """Returns JSON lines."""
     lines = [json_line(record) for result in results for record in records_of(result)]
     rounded = sum(
@@ -53,7 +53,7 @@ def matches(document: Any) -> bool:
     return isinstance(first, dict) and isinstance(first.get("metric"), dict)
 
 
-def records_of(result: Result) -> list[dict[str, Any]]:
+def records_of(result: PortableResult) -> list[dict[str, Any]]:
     """Returns the records of a result, one for each metric; the first carries it exactly."""
     shared = _shared(result)
     first = True
@@ -82,7 +82,7 @@ def records_of(result: Result) -> list[dict[str, Any]]:
     return records
 
 
-def _metrics(result: Result) -> dict[str, list[float]]:
+def _metrics(result: PortableResult) -> dict[str, list[float]]:
     """Returns the values of each metric; none of a result that is not ok."""
     if result.status != OK:
         return {}
@@ -104,7 +104,7 @@ def _metrics(result: Result) -> dict[str, list[float]]:
     return {name: values for name, values in known.items() if values}
 
 
-def _shared(result: Result) -> dict[str, Any]:
+def _shared(result: PortableResult) -> dict[str, Any]:
     host = result.host
     record: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,

@@ -2,37 +2,76 @@
 
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
+import msgspec
+from msgspec import Raw
 
 from comparative_benchmark.formats import oss_v3
 from comparative_benchmark.formats.exported import CARRIER
-from comparative_benchmark.formats.result import OK, FormatError, Result, number
-from comparative_benchmark.formats.source import Imported, Place, Source, field
+from comparative_benchmark.formats.source import Part, Source
+from comparative_benchmark.history.portable import (
+    OK,
+    Contents,
+    FormatError,
+    Number,
+    PortableResult,
+    decoded,
+    made,
+)
 
 # Names that producers of the database give to the time of one run in ms.
 _LATENCIES = (oss_v3.LATENCY, "latency(ms)", "abs_latency", "avg_inference_latency(ms)")
 _TIME_OF_JOB = ("timestamp", "head_sha", "head_branch", "repo", "workflow_id", "job_id")
 
 
+class _Holder(msgspec.Struct):
+    name: str | None = None
+    extra_info: dict[str, str] | None = None
+
+
+class _Benchmark(_Holder):
+    dtype: str | None = None
+
+
+class _Model(_Holder):
+    backend: str | None = None
+
+
+class _Metric(msgspec.Struct):
+    name: str
+    benchmark_values: list[Number]
+    extra_info: dict[str, str] | None = None
+
+
+class _Fields(msgspec.Struct):
+    metric: _Metric
+    benchmark: _Benchmark | None = None
+    model: _Model | None = None
+    runners: list[Any] | None = None
+    dependencies: dict[str, Any] | None = None
+    timestamp: Any = None
+    head_sha: Any = None
+
+
 @attrs.frozen
 class _Record:
-    """A record and where it stands."""
+    """A record, as it stands in the file and checked."""
 
-    place: Place
+    part: Part
     value: dict[str, Any]
+    fields: _Fields
 
     @property
-    def metric(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.value["metric"]
-        return found
+    def metric(self) -> _Metric:
+        return self.fields.metric
 
     @property
-    def extra(self) -> Mapping[str, Any]:
+    def extra(self) -> Mapping[str, str]:
         """The metric's own map."""
-        return self.metric.get("extra_info") or {}
+        return self.metric.extra_info or {}
 
     @property
     def group(self) -> str:
@@ -44,24 +83,25 @@ class _Record:
         return json.dumps(shared, sort_keys=True)
 
 
-def read(source: Source) -> Imported:
+def read(source: Source) -> Contents:
     """Returns the results of records of the database.
 
     Raises:
       FormatError: there is no record at all.
     """
-    records, refused = _records(source)
     own: dict[str, list[_Record]] = {}
     foreign: dict[str, list[_Record]] = {}
-    for record in records:
+    results, refused = [], []
+    for part in _parts(source):
         try:
-            _check(record.value)
+            record = _Record(part, part.decoded(dict[str, Any]), part.decoded(_Fields))
         except FormatError as error:
-            refused.append(f"{record.place}: {error}")
+            refused.append(f"{part}: not a record: {error}")
             continue
         is_own = record.extra.get("carried_by") == CARRIER
         (own if is_own else foreign).setdefault(record.group, []).append(record)
-    results = []
+    if not (own or foreign or refused):
+        raise FormatError(f"{source.name}: no record of the OSS benchmark database")
     for members, read_group in [
         *((members, _carried) for members in own.values()),
         *((members, _foreign) for members in foreign.values()),
@@ -69,59 +109,29 @@ def read(source: Source) -> Imported:
         try:
             results.append(read_group(members))
         except FormatError as error:
-            refused.append(f"{members[0].place}: {error}")
-    return Imported(tuple(results), tuple(refused))
+            refused.append(f"{members[0].part}: {error}")
+    return Contents(tuple(results), tuple(refused))
 
 
-def _records(source: Source) -> tuple[list[_Record], list[str]]:
-    """Returns the records, whether in a list, alone, or one a line; and what is none."""
+def _parts(source: Source) -> Iterator[Part]:
+    """Yields the records, whether in a list, alone, or one a line."""
     try:
-        document = json.loads(source.text)
-        items = document if isinstance(document, list) else [document]
-        is_list = isinstance(document, list)
-        placed = [(Place(source, (i,) if is_list else ()), item) for i, item in enumerate(items)]
-        refused: list[str] = []
-    except (ValueError, RecursionError):
-        placed, refused = _lines(source)
-    found = [_Record(place, item) for place, item in placed if isinstance(item, dict)]
-    refused += [f"{place}: no record" for place, item in placed if not isinstance(item, dict)]
-    if not found:
-        raise FormatError(f"{source.name}: no record of the OSS benchmark database")
-    return found, refused
-
-
-def _lines(source: Source) -> tuple[list[tuple[Place, Any]], list[str]]:
-    placed: list[tuple[Place, Any]] = []
-    refused = []
-    for position, line in enumerate(source.text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        place = Place(source, (), position)
+        documents = [source.part(source.decoded(Raw))]
+    except FormatError:
+        documents, offset = [], 0
+        for line in source.content.split(b"\n"):
+            if line.strip():
+                documents.append(Part(source, line, offset))
+            offset += len(line) + 1
+    for document in documents:
+        is_list = document.content.lstrip().startswith(b"[")
         try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            refused.append(f"{place}: no JSON ({getattr(error, 'msg', error)})")
-            continue
-        placed += [(place, item) for item in (value if isinstance(value, list) else [value])]
-    return placed, refused
+            yield from document.items() if is_list else [document]
+        except FormatError:
+            yield document
 
 
-def _check(record: Mapping[str, Any]) -> None:
-    benchmark = field(record, "benchmark", dict, optional=True) or {}
-    model = field(record, "model", dict, optional=True) or {}
-    metric = field(record, "metric", dict)
-    field(metric, "name", str)
-    for value in field(metric, "benchmark_values", list):
-        number(metric["name"], value)
-    for holder in (benchmark, model, metric):
-        for name, value in (field(holder, "extra_info", dict, optional=True) or {}).items():
-            if not isinstance(value, str):
-                raise FormatError(f"extra_info.{name} is no text; the database holds text there")
-    field(record, "runners", list, optional=True)
-    field(record, "dependencies", dict, optional=True)
-
-
-def _carried(members: Sequence[_Record]) -> Result:
+def _carried(members: Sequence[_Record]) -> PortableResult:
     """Returns the exact result that records of ours carry.
 
     Raises:
@@ -131,12 +141,12 @@ def _carried(members: Sequence[_Record]) -> Result:
     if len(copies) != 1:
         raise FormatError(f"{len(copies)} records of this result carry it exactly; one should")
     try:
-        result = Result.from_json(json.loads(copies[0]))
-    except ValueError as error:
+        result = decoded(copies[0])
+    except FormatError as error:
         raise FormatError(f"metric.extra_info.{CARRIER}: {error}") from error
     due = {record["metric"]["name"]: record for record in oss_v3.records_of(result)}
     for member in members:
-        name = member.metric["name"]
+        name = member.metric.name
         expected = due.pop(name, None)
         # A CI job adds its metadata; what the suite wrote must be as it was.
         wrong = expected is None or any(
@@ -149,41 +159,36 @@ def _carried(members: Sequence[_Record]) -> Result:
     return result
 
 
-def _foreign(members: Sequence[_Record]) -> Result:
-    first = members[0].value
-    benchmark, model = first.get("benchmark") or {}, first.get("model") or {}
-    extra = benchmark.get("extra_info") or {}
+def _foreign(members: Sequence[_Record]) -> PortableResult:
+    first, told = members[0].fields, members[0].value
+    benchmark, model = first.benchmark or _Benchmark(), first.model or _Model()
+    extra = benchmark.extra_info or {}
     metrics: dict[str, float] = {}
     texts: dict[str, str] = {}
     for member in members:
-        name = member.metric["name"]
-        values = member.metric["benchmark_values"]
+        name, values = member.metric.name, member.metric.benchmark_values
         if values:
             metrics[name] = statistics.median(values)
         if "benchmark_values" in member.extra:
             texts[name] = member.extra["benchmark_values"]
-    latency = next((metrics[name] for name in _LATENCIES if name in metrics), None)
-    if latency is not None and latency < 0:
-        raise FormatError(f"a latency of {latency} ms")
-    runners = first.get("runners") or []
+    runners = first.runners or []
     runner = runners[0] if runners and isinstance(runners[0], dict) else {}
-    dependencies = first.get("dependencies") or {}
-    return Result(
-        case="/".join(filter(None, (_string(benchmark, "name"), _string(model, "name")))) or "-",
-        model=_string(model, "name"),
-        backend=_string(model, "backend") or _string(benchmark, "name"),
+    return made(
+        case="/".join(filter(None, (benchmark.name, model.name))) or "-",
+        model=model.name or None,
+        backend=model.backend or benchmark.name or None,
         compiler=extra.get("torch_compile_mode") or extra.get("backend"),
-        precision=_string(benchmark, "dtype"),
-        device=extra.get("device") or _string(runner, "name"),
+        precision=benchmark.dtype or None,
+        device=extra.get("device") or runner.get("name") or None,
         batch_size=int(batch) if (batch := extra.get("batch_size", "")).isdigit() else None,
         status=OK,
-        latency_ms=latency,
+        latency_ms=next((metrics[name] for name in _LATENCIES if name in metrics), None),
         metrics=metrics,
-        timestamp=oss_v3.iso_time(first.get("timestamp")),
-        git_revision=_string(first, "head_sha"),
+        timestamp=oss_v3.iso_time(first.timestamp),
+        git_revision=first.head_sha or None,
         versions={
             name: item["version"]
-            for name, item in dependencies.items()
+            for name, item in (first.dependencies or {}).items()
             if isinstance(item, dict) and isinstance(item.get("version"), str) and item["version"]
         },
         host={
@@ -195,14 +200,9 @@ def _foreign(members: Sequence[_Record]) -> Result:
             if value
         },
         extra={
-            "benchmark": benchmark,
-            "model": model,
+            "benchmark": told.get("benchmark") or {},
+            "model": told.get("model") or {},
             **({"texts": texts} if texts else {}),
-            **{name: first[name] for name in _TIME_OF_JOB if name in first},
+            **{name: told[name] for name in _TIME_OF_JOB if name in told},
         },
     )
-
-
-def _string(holder: Mapping[str, Any], name: str) -> str | None:
-    value = holder.get(name)
-    return value if isinstance(value, str) and value else None

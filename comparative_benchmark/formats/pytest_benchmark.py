@@ -20,13 +20,13 @@ from comparative_benchmark.formats.exported import (
     remarks_on,
     unique,
 )
-from comparative_benchmark.formats.result import Result
+from comparative_benchmark.history.portable import PortableResult
 
 # Whose layout this is; readers fill in what later versions added.
 _VERSION = "5.0.0"
 
 
-def export(results: Sequence[Result]) -> Exported:
+def export(results: Sequence[PortableResult]) -> Exported:
     """Returns the JSON of one run.
 
     Raises:
@@ -77,11 +77,11 @@ def export(results: Sequence[Result]) -> Exported:
     )
 
 
-def _fullname(result: Result) -> str:
+def _fullname(result: PortableResult) -> str:
     return f"{result.case}[{result.competitor}-{result.device}]"
 
 
-def _benchmark(result: Result) -> dict[str, Any]:
+def _benchmark(result: PortableResult) -> dict[str, Any]:
     return {
         "group": result.workload or result.case,
         "name": f"{result.model or result.case}[{result.competitor}]",

@@ -1,13 +1,15 @@
 """The formats by name; each is loaded when it is asked for."""
 
 import importlib
-import json
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from comparative_benchmark.formats import options
 from comparative_benchmark.formats.exported import Exporter
-from comparative_benchmark.formats.result import FormatError
-from comparative_benchmark.formats.source import Importer, Source
+from comparative_benchmark.formats.source import Importer, Source, read_source
+from comparative_benchmark.history.portable import Contents, FormatError
 
 _EXPORTERS = {
     "torchbench": "torchbench:export",
@@ -24,7 +26,7 @@ _IMPORTERS = {
     "oss-v3": ("oss_v3_import:read", "oss_v3:matches"),
     "torchbench": ("torchbench_import:read", "torchbench:matches"),
     "google-benchmark": ("google_benchmark:read", "google_benchmark:matches"),
-    "seed-results": ("seed_results:read", "seed_results:matches"),
+    "openxla-suite": ("openxla_suite:read", "openxla_suite:matches"),
 }
 
 
@@ -42,6 +44,18 @@ def importer(name: str) -> Importer:
     return found
 
 
+def read_file(path: Path, name: str = options.AUTO) -> Contents:
+    """Returns what a file in a format holds; one that cannot be read at all is one refusal."""
+    try:
+        source = read_source(path)
+        kind = detect(source) if name == options.AUTO else name
+        found = importer(kind)(source)
+    except FormatError as error:
+        return Contents(refused=(str(error),))
+    results = [r if r.identity else msgspec.structs.replace(r, origin=kind) for r in found.results]
+    return Contents(tuple(results), found.refused, found.skipped)
+
+
 def detect(source: Source) -> str:
     """Returns the format that a file has.
 
@@ -55,24 +69,24 @@ def detect(source: Source) -> str:
         if _load(matches)(document):
             return name
     raise FormatError(
-        f"{source.at()}: none of {', '.join(_IMPORTERS)}; say --format if it is one of them"
+        f"{source.name}:1: none of {', '.join(_IMPORTERS)}; say --format if it is one of them"
     )
 
 
 def _first(source: Source) -> Any:
     """Returns the document, or the first one of JSON lines."""
     try:
-        return json.loads(source.text)
-    except (ValueError, RecursionError):
-        for line in source.text.split("\n"):
+        return source.decoded(Any)
+    except FormatError:
+        for line in source.content.split(b"\n"):
             try:
-                found = json.loads(line)
-            except (ValueError, RecursionError):
+                found = msgspec.json.decode(line)
+            except (msgspec.DecodeError, RecursionError):
                 continue
-            # One line of an indented document is JSON by chance, and is no record.
+            # One line of an indented document is JSON by chance, and is not a record.
             if isinstance(found, dict) and "metric" in found:
                 return found
-        return source.json()
+        raise
 
 
 def _load(reference: str) -> Any:

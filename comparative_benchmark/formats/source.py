@@ -1,108 +1,110 @@
-"""A file that someone else wrote: its text, its JSON, and the line of a part of it."""
+"""A file that someone else wrote: its JSON, checked by type, and the line of a part of it."""
 
-import functools
-import json
-from collections.abc import Callable, Iterator, Sequence
-from json.decoder import JSONObject  # type: ignore[attr-defined]  # not in the stubs
-from json.scanner import py_make_scanner  # type: ignore[attr-defined]  # not in the stubs
+import re
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import attrs
+import msgspec
+from msgspec import Raw
 
-from comparative_benchmark.formats.result import FormatError, Result
+from comparative_benchmark.history.portable import Contents, FormatError
+
+T = TypeVar("T")
 
 _LARGEST_BYTES = 2 * 2**30
+_LARGEST = 1e300
+# A text, or what some programs write where JSON has no number.
+_NOT_A_NUMBER = re.compile(rb'("(?:[^"\\]|\\.)*")|-?(?:NaN|Infinity)')
+_BYTE = re.compile(r"\(byte (\d+)\)")
+
+
+@attrs.frozen
+class Part:
+    """A part of a file; as text `file:line`."""
+
+    source: "Source"
+    content: bytes
+    offset: int
+
+    def __str__(self) -> str:
+        line = self.source.content.count(b"\n", 0, self.offset) + 1
+        return f"{self.source.name}:{line}"
+
+    def decoded(self, kind: type[T]) -> T:
+        """Returns it as an object of a class.
+
+        Raises:
+          FormatError: it is not one; the message tells which field is wrong, not the line.
+        """
+        try:
+            return msgspec.json.decode(self.content, type=kind)
+        except RecursionError as error:
+            raise FormatError("it is nested too deeply") from error
+        except msgspec.DecodeError as error:
+            raise FormatError(str(error)) from error
+
+    def items(self) -> Iterator["Part"]:
+        """Yields the parts of a list, or the values of an object.
+
+        Raises:
+          FormatError: it is neither.
+        """
+        items: Any = self.decoded(list[Raw] | dict[str, Raw])  # type: ignore[arg-type]  # a union
+        offset = self.offset
+        for item in items.values() if isinstance(items, dict) else items:
+            part = self.source.part(item, offset)
+            yield part
+            offset = part.offset + len(part.content)
+
+
+def _with_null(content: bytes) -> bytes:
+    if b"NaN" not in content and b"Infinity" not in content:
+        return content
+    return _NOT_A_NUMBER.sub(lambda found: found[1] or b"null", content)
 
 
 @attrs.frozen
 class Source:
-    """The name and the text of a file to be imported."""
+    """The name and the content of a file to be imported."""
 
     name: str
-    text: str
+    content: bytes = attrs.field(converter=_with_null)
 
-    def json(self) -> Any:
-        """Returns the document of the whole file.
+    def decoded(self, kind: type[T], what: str = "") -> T:
+        """Returns the document of the whole file as an object of a class.
 
         Raises:
-          FormatError: it is no JSON; the message tells the line.
+          FormatError: it is not JSON, or not `what`; the message tells the line.
         """
         try:
-            return json.loads(self.text)
-        except json.JSONDecodeError as error:
+            return msgspec.json.decode(self.content, type=kind)
+        except RecursionError as error:
             raise FormatError(
-                f"{self.name}:{error.lineno}: no JSON ({error.msg}, column {error.colno})"
+                f"{self.name}: not JSON that can be read: nested too deeply"
             ) from error
-        except (RecursionError, ValueError) as error:
-            raise FormatError(f"{self.name}: no JSON that can be read ({error})") from error
+        except msgspec.ValidationError as error:
+            raise FormatError(f"{self.name}:1: not {what}: {error}") from error
+        except msgspec.DecodeError as error:
+            byte = _BYTE.search(str(error))
+            place = Part(self, b"", int(byte[1]) if byte else len(self.content))
+            raise FormatError(f"{place}: not JSON ({error})") from error
 
-    def line(self, offset: int) -> int:
-        """Returns the line of a character, from 1 on."""
-        return self.text.count("\n", 0, offset) + 1
-
-    def at(self, *path: str | int) -> str:
-        """Returns `file:line` of the innermost object at a path of names and positions."""
-        document, starts = self._located
-        known = [starts[id(item)] for item in _along(document, path) if id(item) in starts]
-        return f"{self.name}:{self.line(max(known, default=0))}"
-
-    @functools.cached_property
-    def _located(self) -> tuple[Any, dict[int, int]]:
-        """The document, and where its objects begin; slow, for files with a fault only."""
-        starts: dict[int, int] = {}
-        decoder: Any = json.JSONDecoder()
-
-        def parse_object(state: tuple[str, int], *arguments: Any) -> Any:
-            value, end = JSONObject(state, *arguments)
-            starts[id(value)] = state[1] - 1
-            return value, end
-
-        decoder.parse_object = parse_object
-        decoder.scan_once = py_make_scanner(decoder)
-        try:
-            return decoder.decode(self.text), starts
-        except (ValueError, RecursionError):
-            return None, {}
+    def part(self, raw: Raw, start: int = 0) -> Part:
+        """Returns a part that was decoded as `Raw` and does not begin before `start`."""
+        content = bytes(raw)
+        return Part(self, content, max(self.content.find(content, start), 0))
 
 
-@attrs.frozen
-class Place:
-    """A part of a file; as text `file:line`, which is worked out only when it is wanted."""
-
-    source: Source
-    path: tuple[str | int, ...]
-    known_line: int | None = None
-
-    def __str__(self) -> str:
-        if self.known_line is not None:
-            return f"{self.source.name}:{self.known_line}"
-        return self.source.at(*self.path)
-
-
-@attrs.frozen
-class Imported:
-    """What a file gave.
-
-    Attributes:
-      results: in the order of the file.
-      refused: a sentence with file and line for each part that could not be read.
-      skipped: how many configurations the file says were not run.
-    """
-
-    results: tuple[Result, ...]
-    refused: tuple[str, ...] = ()
-    skipped: int = 0
-
-
-Importer = Callable[[Source], Imported]
+Importer: TypeAlias = Callable[[Source], Contents]
 
 
 def read_source(path: Path) -> Source:
-    """Returns the file as text.
+    """Returns the content of a file.
 
     Raises:
-      FormatError: it can not be read, or is no UTF-8; the message tells the line.
+      FormatError: it cannot be read, or is not UTF-8; the message tells the line.
     """
     try:
         if path.stat().st_size > _LARGEST_BYTES:
@@ -111,34 +113,23 @@ def read_source(path: Path) -> Source:
     except OSError as error:
         raise FormatError(f"{path}: {error.strerror or error}") from error
     try:
-        return Source(str(path), content.decode("utf-8-sig"))
+        return Source(str(path), content.decode("utf-8-sig").encode())
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise FormatError(f"{path}:{line}: no text in UTF-8 ({error.reason})") from error
+        raise FormatError(f"{path}:{line}: not text in UTF-8 ({error.reason})") from error
 
 
-def field(holder: Any, name: str, kind: type, *, optional: bool = False) -> Any:
-    """Returns a field of a foreign object.
-
-    Raises:
-      FormatError: it is not there, or of another type.
-    """
-    if not isinstance(holder, dict):
-        raise FormatError(f"{ascii(holder)[:60]} is no object")
-    value = holder.get(name)
-    if value is None and optional:
-        return None
-    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-        have = "is missing" if name not in holder else f"is {ascii(value)[:60]}"
-        raise FormatError(f"field {name!r} {have}")
-    return value
+def numbers(fields: Mapping[str, Any]) -> dict[str, float]:
+    """Returns the fields that are finite numbers."""
+    return {
+        name: float(value)
+        for name, value in fields.items()
+        if isinstance(value, (int, float)) and type(value) is not bool and abs(value) <= _LARGEST
+    }
 
 
-def _along(document: Any, path: Sequence[str | int]) -> Iterator[Any]:
-    yield document
-    for step in path:
-        try:
-            document = document[step]
-        except (LookupError, TypeError):
-            return
-        yield document
+def printable(sentence: str) -> str:
+    """Returns a sentence with parts of a foreign file: no character that steers a terminal."""
+    return "".join(
+        character if character.isprintable() else ascii(character)[1:-1] for character in sentence
+    )

@@ -3,20 +3,18 @@
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-import attrs
+from collections.abc import Sequence
+from typing import Any, get_type_hints
 
 from comparative_benchmark.formats.exported import Exported, json_line, remarks_on
-from comparative_benchmark.formats.result import FormatError, Result
+from comparative_benchmark.history.portable import FormatError, PortableResult
 
 _DOCUMENTS = ("versions", "host", "metrics", "extra")
 _LISTS = ("tags", "options", "samples_ms", "compile_ms", "warm_compile_ms")
-FIELDS = tuple(field.name for field in attrs.fields(Result))
+FIELDS = PortableResult.__struct_fields__
 
 
-def export_csv(results: Sequence[Result]) -> Exported:
+def export_csv(results: Sequence[PortableResult]) -> Exported:
     """Returns a CSV file; lists and maps stand as JSON in their cells."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
@@ -29,7 +27,7 @@ def export_csv(results: Sequence[Result]) -> Exported:
     )
 
 
-def export_parquet(results: Sequence[Result]) -> Exported:
+def export_parquet(results: Sequence[PortableResult]) -> Exported:
     """Returns a Parquet file with typed columns; samples are lists of lists of doubles.
 
     Raises:
@@ -42,28 +40,23 @@ def export_parquet(results: Sequence[Result]) -> Exported:
         raise FormatError(
             "Parquet needs pyarrow: pip install 'common-benchmark-suite[history]'"
         ) from error
-    times = pa.list_(pa.float64())
+    text, numbers = pa.string(), pa.list_(pa.float64())
     types: dict[Any, Any] = {
-        str: pa.string(),
-        str | None: pa.string(),
+        str: text,
+        str | None: text,
         int | None: pa.int64(),
-        float | None: pa.float64(),
-        tuple[str, ...]: pa.list_(pa.string()),
-        tuple[float, ...]: times,
-        tuple[tuple[float, ...], ...]: pa.list_(times),
-        Mapping[str, str]: pa.map_(pa.string(), pa.string()),
-        Mapping[str, float]: pa.map_(pa.string(), pa.float64()),
-        # Anything that is JSON: a text.
-        Mapping[str, Any]: pa.string(),
+        int | float | None: pa.float64(),
+        tuple[str, ...]: pa.list_(text),
+        tuple[int | float, ...]: numbers,
+        tuple[tuple[float, ...], ...]: pa.list_(numbers),
+        dict[str, str]: pa.map_(text, text),
+        dict[str, int | float]: pa.map_(text, pa.float64()),
+        # Anything that is JSON.
+        dict[str, Any]: text,
     }
-    schema = pa.schema([(field.name, types[field.type]) for field in attrs.fields(Result)])
-    rows = [
-        {
-            name: list(value.items()) if pa.types.is_map(schema.field(name).type) else value
-            for name, value in _row(result).items()
-        }
-        for result in results
-    ]
+    hints = get_type_hints(PortableResult)
+    schema = pa.schema([(name, types[hints[name]]) for name in FIELDS])
+    rows = [{name: _column(name, getattr(result, name)) for name in FIELDS} for result in results]
     buffer = io.BytesIO()
     parquet.write_table(pa.Table.from_pylist(rows, schema=schema), buffer, compression="zstd")
     return Exported(
@@ -72,16 +65,10 @@ def export_parquet(results: Sequence[Result]) -> Exported:
     )
 
 
-def _row(result: Result) -> dict[str, Any]:
-    return {
-        name: json_line(value) if name in ("host", "extra") else value
-        for name in FIELDS
-        for value in (_plain(getattr(result, name)),)
-    }
-
-
-def _plain(value: Any) -> Any:
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+def _column(name: str, value: Any) -> Any:
+    if name in ("host", "extra"):
+        return json_line(value)
+    return list(value.items()) if isinstance(value, dict) else value
 
 
 def _cell(name: str, value: Any) -> str:
@@ -90,6 +77,6 @@ def _cell(name: str, value: Any) -> str:
     if name in _DOCUMENTS:
         return json_line(value)
     if name in _LISTS:
-        return json.dumps(_plain(value), ensure_ascii=False)
+        return json.dumps(value, ensure_ascii=False)
     # repr keeps every digit of a float.
     return value if isinstance(value, str) else repr(value)

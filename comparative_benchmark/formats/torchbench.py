@@ -17,7 +17,7 @@ from comparative_benchmark.formats.exported import (
     remarks_on,
     unique,
 )
-from comparative_benchmark.formats.result import OK, Result
+from comparative_benchmark.history.portable import OK, PortableResult
 from openxla.benchmark.testdata import INPUT_DATA_MODEL_DEFAULT
 
 NAME = "comparative_suite"
@@ -28,7 +28,7 @@ LATENCY = "latencies"
 NOT_IMPLEMENTED = "not_implemented"
 
 
-def export(results: Sequence[Result]) -> Exported:
+def export(results: Sequence[PortableResult]) -> Exported:
     """Returns the metrics file of one run.
 
     Raises:
@@ -45,7 +45,7 @@ def export(results: Sequence[Result]) -> Exported:
     )
 
 
-def document_of(results: Sequence[Result], name: str) -> dict[str, Any]:
+def document_of(results: Sequence[PortableResult], name: str) -> dict[str, Any]:
     """Returns the metrics document of a userbenchmark of that name.
 
     Raises:
@@ -66,12 +66,12 @@ def matches(document: Any) -> bool:
     return isinstance(document, dict) and {"name", "environ", "metrics"} <= set(document)
 
 
-def metric_key(result: Result, metric: str) -> str:
+def metric_key(result: PortableResult, metric: str) -> str:
     """Returns the key of a metric of a result."""
     return f"{_base(result)}, metric={metric}"
 
 
-def _base(result: Result) -> str:
+def _base(result: PortableResult) -> str:
     arguments = [f"--backend={result.backend}", f"--compiler={result.compiler}"]
     if result.environment:
         arguments.append(f"--env={result.environment}")
@@ -83,7 +83,7 @@ def _base(result: Result) -> str:
     )
 
 
-def metrics_of(result: Result) -> dict[str, float | str]:
+def metrics_of(result: PortableResult) -> dict[str, float | str]:
     """Returns the metrics of a result by their keys; of one that is not ok its status alone."""
     if result.status != OK:
         # Of a wrong program neither the speed nor the size counts.
@@ -111,7 +111,7 @@ def _gigabytes(megabytes: float | None) -> float | None:
     return None if megabytes is None else megabytes / 1e3
 
 
-def _environ(results: Sequence[Result]) -> dict[str, str]:
+def _environ(results: Sequence[PortableResult]) -> dict[str, str]:
     versions = {
         name: sorted({result.versions[name] for result in results if name in result.versions})
         for name in sorted({name for result in results for name in result.versions})

@@ -2,17 +2,25 @@
 
 import ast
 import datetime
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from comparative_benchmark.formats.carrier import is_carrier, read_carrier
+import msgspec
+from msgspec import Raw
+
+from comparative_benchmark.formats.carrier import read_carrier
 from comparative_benchmark.formats.exported import CARRIER
-from comparative_benchmark.formats.result import OK, FormatError, Result, number
-from comparative_benchmark.formats.source import Imported, Source, field
+from comparative_benchmark.formats.source import Part, Source
 from comparative_benchmark.formats.torchbench import LATENCY, NOT_IMPLEMENTED, metrics_of
+from comparative_benchmark.history.portable import (
+    OK,
+    Contents,
+    FormatError,
+    PortableResult,
+    made,
+)
 
 _SKIPPED = ("skip", "skip_by_dryrun")
 _TEST_BENCH = re.compile(
@@ -27,25 +35,27 @@ _CPU = re.compile(r"(?P<model>.+)-(?P<test>eval|train)_(?P<metric>latency|throug
 _FILE_TIME = re.compile(r"metrics-(\d{14})\.json")
 
 
-def read(source: Source) -> Imported:
+class _File(msgspec.Struct):
+    name: str
+    environ: dict[str, Any]
+    metrics: dict[str, Raw]
+    common_benchmark_suite: Raw = Raw()
+
+
+def read(source: Source) -> Contents:
     """Returns the results of a metrics file; those that it carries exactly, if any.
 
     Raises:
-      FormatError: it is no metrics file.
+      FormatError: it is not a metrics file.
     """
-    document = source.json()
-    try:
-        field(document, "name", str)
-        environ = field(document, "environ", dict)
-        metrics = field(document, "metrics", dict)
-    except FormatError as error:
-        raise FormatError(f"{source.at()}: no TorchBench metrics file: {error}") from error
-    if is_carrier(document):
-        return read_carrier(source, document, lambda results: _faults(results, metrics))
-    return _read_foreign(source, document["name"], environ, metrics)
+    document = source.decoded(_File, "a TorchBench metrics file")
+    if carrier := document.common_benchmark_suite:
+        metrics = source.decoded(dict[str, Any])["metrics"]
+        return read_carrier(source.part(carrier), lambda results: _faults(results, metrics))
+    return _read_foreign(source, document)
 
 
-def _faults(results: Sequence[Result], metrics: Mapping[str, Any]) -> list[str | None]:
+def _faults(results: Sequence[PortableResult], metrics: Mapping[str, Any]) -> list[str | None]:
     faults = []
     for result in results:
         wrong = [key for key, value in metrics_of(result).items() if metrics.get(key) != value]
@@ -58,37 +68,35 @@ def _faults(results: Sequence[Result], metrics: Mapping[str, Any]) -> list[str |
     return faults
 
 
-def _read_foreign(
-    source: Source, name: str, environ: Mapping[str, Any], metrics: Mapping[str, Any]
-) -> Imported:
-    groups: dict[tuple[tuple[str, str], ...], dict[str, Any]] = {}
-    for key, value in metrics.items():
+def _read_foreign(source: Source, document: _File) -> Contents:
+    groups: dict[tuple[tuple[str, str], ...], dict[str, Part]] = {}
+    offset, environ = 0, document.environ
+    torch = environ.get("pytorch_version")
+    for key, raw in document.metrics.items():
+        # A value may be a digit that stands anywhere, its key does not.
+        name = source.part(Raw(msgspec.json.encode(key)), offset)
+        part = source.part(raw, name.offset + len(name.content))
         parts = _parts(key)
         metric = parts.pop("metric")
-        groups.setdefault(tuple(sorted(parts.items())), {})[metric] = (key, value)
+        groups.setdefault(tuple(sorted(parts.items())), {})[metric] = part
     common = {
         "framework": "pytorch",
-        "versions": {"torch": str(environ["pytorch_version"])} if _known(environ) else {},
-        "git_revision": None,
+        "versions": {"torch": torch} if isinstance(torch, str) else {},
         "timestamp": _timestamp(source.name),
         "host": {"cpu_model": environ["device"]} if isinstance(environ.get("device"), str) else {},
     }
     results, refused, skipped = [], [], 0
     for group, values in groups.items():
         try:
-            result = _foreign(name, dict(group), values, environ, common)
+            result = _foreign(document.name, dict(group), values, environ, common)
         except FormatError as error:
-            refused.append(f"{_line_of_key(source, next(iter(values.values()))[0])}: {error}")
+            refused.append(str(error))
             continue
         if result is None:
             skipped += 1
         else:
             results.append(result)
-    return Imported(tuple(results), tuple(refused), skipped)
-
-
-def _known(environ: Mapping[str, Any]) -> bool:
-    return isinstance(environ.get("pytorch_version"), str)
+    return Contents(tuple(results), tuple(refused), skipped)
 
 
 def _parts(key: str) -> dict[str, str]:
@@ -101,17 +109,22 @@ def _parts(key: str) -> dict[str, str]:
 def _foreign(
     name: str,
     parts: Mapping[str, str],
-    values: Mapping[str, tuple[str, Any]],
+    values: Mapping[str, Part],
     environ: Mapping[str, Any],
     common: Mapping[str, Any],
-) -> Result | None:
+) -> PortableResult | None:
     """Returns the result of one configuration; None if it was skipped."""
-    numbers, texts = {}, {}
-    for metric, (key, value) in values.items():
+    numbers: dict[str, float] = {}
+    texts: dict[str, str] = {}
+    for metric, part in values.items():
+        try:
+            value: float | str = part.decoded(float | str)  # type: ignore[arg-type]  # a union
+        except FormatError as error:
+            raise FormatError(f"{part}: {metric}: {error}") from error
         if isinstance(value, str):
             texts[metric] = value
         else:
-            numbers[metric] = number(key, value)
+            numbers[metric] = value
     if not numbers and texts and all(text in _SKIPPED for text in texts.values()):
         return None
     latency = next((numbers.pop(n) for n in (LATENCY, "latency") if n in numbers), None)
@@ -122,7 +135,7 @@ def _foreign(
         if latency is not None:
             numbers[LATENCY] = latency
         latency = None
-    return Result(
+    return made(
         case=f"{name}/{parts.get('model') or parts.get('key')}",
         model=parts.get("model"),
         device=parts.get("device"),
@@ -169,11 +182,3 @@ def _timestamp(name: str) -> str | None:
     except ValueError:
         return None
     return told.isoformat()
-
-
-def _line_of_key(source: Source, key: str) -> str:
-    for spelt in (json.dumps(key), json.dumps(key, ensure_ascii=False)):
-        offset = source.text.find(spelt)
-        if offset >= 0:
-            return f"{source.name}:{source.text.count(chr(10), 0, offset) + 1}"
-    return source.at("metrics")

@@ -18,11 +18,11 @@ from comparative_benchmark.gpu_check.bootstrap import BOOTSTRAP_VARIABLE
 from comparative_benchmark.gpu_check.driver import Ending, Outcome
 from comparative_benchmark.gpu_check.plan import Machine
 from comparative_benchmark.machine.host import describe, git_revision, usable_cpus
-from comparative_benchmark.results.codec import ResultsFileError
+from comparative_benchmark.results.case import Case, cases_of
+from comparative_benchmark.results.codec import ResultsFileError, read_document
 from comparative_benchmark.results.compare import Comparison, compare_to_baseline
-from comparative_benchmark.results.records import Record, competitor_of, metrics_of
+from comparative_benchmark.results.record import CompileProcess, Result, Status
 from comparative_benchmark.results.roofs import shares_of_roof
-from comparative_benchmark.results.store import ResultsFile
 from comparative_benchmark.roofline.ceilings import Ceilings, load_ceilings
 
 BASELINE = "pt_inductor:eager"
@@ -52,10 +52,10 @@ class Found:
       facts: of the machine, by name; texts.
       outcomes: of the steps.
       cells: of the matrix, as `cbs parity` wrote them.
-      records: of all races and runs.
+      results: of all races and runs.
       comparisons: of the races against `BASELINE`.
       ceilings: of the device; None where they have not been measured.
-      shares: of the roof, one for each record; None where there is none.
+      shares: of the roof, one for each result; None where there is none.
       faults, pairs: what these steps answered; empty where they have not.
       tests: None where none were run.
       findings: what is not as it must be, a sentence each.
@@ -65,7 +65,7 @@ class Found:
     facts: Mapping[str, str]
     outcomes: Sequence[Outcome]
     cells: Sequence[Mapping[str, Any]]
-    records: Sequence[Record]
+    results: Sequence[Result]
     comparisons: Sequence[Comparison]
     ceilings: Ceilings | None
     shares: Sequence[str | None]
@@ -96,43 +96,44 @@ class Found:
 def gather(machine: Machine, outcomes: Sequence[Outcome], *, started: float) -> Found:
     """Returns what is there now; a file that is not there yet counts as empty."""
     cells = _json(machine.output / "matrix.json").get("cells", [])
-    records = _records(machine.output / "races.json")
-    raced = [record for record in records if metrics_of(record).get("race", {}).get("id")]
+    cases = _cases(machine.output / "races.json")
+    results = [case.result for case in cases]
+    raced = [case for case in cases if case.metrics.race.id]
     faults = _json(machine.scratch / "faults.answer.json").get("faults", [])
     pairs = _json(machine.scratch / "pairs.answer.json")
     tests = _tests(machine.output / "tests.xml")
     findings = [
         *_about_steps(outcomes),
         *_about_cells(cells),
-        *_about_records(records),
+        *_about_results(results),
         *_about_faults(faults),
         *_about_pairs(pairs),
         *(f"test failed: {name}" for name in (tests.failed if tests else ())),
     ]
-    statuses = [entry["status"] for entry in (*cells, *records)]
+    statuses = [cell["status"] for cell in cells] + [case.status.value for case in cases]
     facts = _facts(machine)
     ceilings = load_ceilings(gpu=facts.get("GPU"))
     return Found(
         facts={**facts, "minutes": f"{(time.monotonic() - started) / 60:.1f}"},
         outcomes=tuple(outcomes),
         cells=cells,
-        records=records,
+        results=results,
         comparisons=compare_to_baseline(raced, BASELINE),
         ceilings=ceilings,
-        shares=shares_of_roof(records, [ceilings] if ceilings else []),
+        shares=shares_of_roof(results, [ceilings] if ceilings else []),
         faults=faults,
         pairs=pairs,
         tests=tests,
         findings=list(findings),
-        wrong_outputs="wrong_output" in statuses,
+        wrong_outputs=Status.WRONG_OUTPUT.value in statuses,
     )
 
 
-def cold_and_warm(record: Record) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
-    """Returns the compiles of a record's processes: with empty caches, and with filled ones."""
-    compiles = metrics_of(record).get("compile", {}).get("processes", [])
-    cold = [item for item in compiles if item["cold"]]
-    return cold, [item for item in compiles if not item["cold"]]
+def cold_and_warm(result: Result) -> tuple[list[CompileProcess], list[CompileProcess]]:
+    """Returns the compiles of a result's processes: with empty caches, and with filled ones."""
+    compiled = result.measured.compile
+    compiles = compiled.processes if compiled else ()
+    return [item for item in compiles if item.cold], [item for item in compiles if not item.cold]
 
 
 def _about_steps(outcomes: Sequence[Outcome]) -> Iterator[str]:
@@ -148,20 +149,19 @@ def _about_cells(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             yield f"{where}: {cell['status']} in {cell['phase']}: {_short(cell['reason'])}"
 
 
-def _about_records(records: Sequence[Record]) -> Iterator[str]:
-    for record in records:
-        name = f"{record['definition']['model']} {competitor_of(record['definition'])}"
-        if record["status"] not in _GOOD:
-            reason = _short(record.get("reason"))
-            yield f"{name}: {record['status']} in {record.get('phase')}: {reason}"
+def _about_results(results: Sequence[Result]) -> Iterator[str]:
+    for result in results:
+        name = f"{result.definition.model} {result.definition.competitor}"
+        if result.status.value not in _GOOD:
+            reason = _short(result.reason)
+            yield f"{name}: {result.status.value} in {result.phase}: {reason}"
             continue
-        cold, warm = cold_and_warm(record)
-        if any(item.get("cache_hits") for item in cold):
+        cold, warm = cold_and_warm(result)
+        if any(item.cache_hits for item in cold):
             yield f"{name}: a cold compile hit a cache"
         # A stack without counters says None; one that compiles nothing has neither.
-        counted = [item for item in warm if item.get("cache_hits") is not None]
-        compiled = any(item.get("cache_misses") for item in cold)
-        if compiled and any(not item["cache_hits"] for item in counted):
+        compiled = any(item.cache_misses for item in cold)
+        if compiled and any(item.cache_hits == 0 for item in warm):
             yield f"{name}: a warm compile hit no cache"
 
 
@@ -244,11 +244,11 @@ def _has(case: ElementTree.Element, kind: str) -> bool:
     return case.find(kind) is not None
 
 
-def _records(path: Path) -> list[Record]:
+def _cases(path: Path) -> list[Case]:
     if not path.exists():
         return []
     try:
-        return ResultsFile(path).records()
+        return cases_of(read_document(path))
     except ResultsFileError as error:
         print(error, file=sys.stderr)
         return []

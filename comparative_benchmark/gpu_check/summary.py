@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from comparative_benchmark.gpu_check.gather import BASELINE, Found, cold_and_warm
-from comparative_benchmark.results.records import Record, competitor_of, metrics_of
+from comparative_benchmark.results.record import CompileProcess, Result
 from comparative_benchmark.terminal.compare_views import ratio_text
 from comparative_benchmark.terminal.markdown_text import escaped, row
 
@@ -20,7 +20,7 @@ def as_markdown(found: Found) -> str:
     sections += [("## Not as it must be", _findings), ("## Steps", _steps)]
     for title, there, lines in (
         ("## Right everywhere?", found.cells, _matrix),
-        ("## Measured", found.records, _measured),
+        ("## Measured", found.results, _measured),
         ("## Verdicts", found.comparisons, _verdicts),
         ("## Ceilings", found.ceilings, _ceilings),
         ("## Planted faults", found.faults, _faults),
@@ -101,28 +101,27 @@ def _measured(found: Found) -> list[str]:
         "share of the roof",
     )
     rows = [
-        (*_measured_row(record), share or _DASH)
-        for record, share in zip(found.records, found.shares, strict=True)
+        (*_measured_row(result), share or _DASH)
+        for result, share in zip(found.results, found.shares, strict=True)
     ]
     return table(headings, rows)
 
 
-def _measured_row(record: Record) -> tuple[str, ...]:
-    metrics = metrics_of(record)
-    cold, warm = cold_and_warm(record)
-    program = metrics.get("program") or {}
+def _measured_row(result: Result) -> tuple[str, ...]:
+    metrics = result.measured
+    cold, warm = cold_and_warm(result)
     return (
-        record["definition"]["model"],
-        competitor_of(record["definition"]),
-        record["status"],
-        _number(metrics.get("median_latency_ms")),
-        _number(_median(metrics.get("dispatch_ms"))),
-        _number(_median(metrics.get("device_latencies_ms"))),
-        _number(metrics.get("device_memory_peak_mb")),
+        result.definition.model,
+        result.definition.competitor,
+        result.status.value,
+        _number(metrics.median_ms),
+        _number(_median(metrics.dispatch_ms or ())),
+        _number(_median(metrics.device_latencies_ms or ())),
+        _number(metrics.device_memory_peak_mb),
         _number(_median([_compile_s(item) for item in cold])),
         _number(_median([_compile_s(item) for item in warm])),
         f"{_hits(cold)}, {_hits(warm)}",
-        _switch((program.get("notes") or {}).get("tf32")),
+        _switch(metrics.program.notes.get("tf32")),
     )
 
 
@@ -221,19 +220,20 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return [row(line) for line in (headings, ["---"] * len(headings), *rows)]
 
 
-def _compile_s(item: Mapping[str, Any]) -> float | None:
-    known = [item.get(f"{name}_ms") for name in ("trace", "lower", "compile")]
-    times = [value for value in known if value is not None]
+def _compile_s(item: CompileProcess) -> float | None:
+    times = [
+        value for value in (item.trace_ms, item.lower_ms, item.compile_ms) if value is not None
+    ]
     return sum(times) / 1e3 if times else None
 
 
-def _hits(compiles: Sequence[Mapping[str, Any]]) -> str:
-    counts = [item["cache_hits"] for item in compiles if item.get("cache_hits") is not None]
+def _hits(compiles: Sequence[CompileProcess]) -> str:
+    counts = [item.cache_hits for item in compiles if item.cache_hits is not None]
     return str(sum(counts)) if counts else _DASH
 
 
-def _median(values: Sequence[float | None] | None) -> float | None:
-    known = [value for value in values or () if value is not None]
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
     return statistics.median(known) if known else None
 
 

@@ -21,11 +21,10 @@ from comparative_benchmark.terminal.options import (
 from openxla.benchmark.files import new_file
 
 try:
-    from comparative_benchmark.history import issue, output, queries, regressions
+    from comparative_benchmark.history import issue, output, queries, regressions, results_files
     from comparative_benchmark.history.database import Database, HistoryError
     from comparative_benchmark.history.findings import Kind, as_json, changed_text
     from comparative_benchmark.history.importing import import_files
-    from comparative_benchmark.history.results_files import ResultsFiles
 except ModuleNotFoundError as missing:
     raise UsageError(
         f"the history needs {missing.name}: pip install 'common-benchmark-suite[history]'"
@@ -56,18 +55,16 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _import(options: argparse.Namespace, database: Database) -> int:
-    """Returns 3 if something was refused, 1 if nothing could be read."""
-    done = import_files(database, ResultsFiles(), options.results)
-    for refusal in done.refused:
-        print(f"refused {refusal}", file=sys.stderr)
+    """Returns 1 if something was refused; the rest is kept."""
+    done = import_files(database, results_files.read, options.results)
+    for sentence in done.refused:
+        print(f"refused: {sentence}", file=sys.stderr)
     written = done.written
     print(
         f"{written.added} new results, {written.known} known, of {done.files} "
         f"file{'' if done.files == 1 else 's'}; {len(done.refused)} refused: {database}"
     )
-    if not done.files and done.refused:
-        return EXIT_FAILED
-    return EXIT_MISSING if done.refused else EXIT_OK
+    return EXIT_FAILED if done.refused else EXIT_OK
 
 
 def _query(options: argparse.Namespace, database: Database) -> int:

@@ -1,29 +1,25 @@
 """One result as the history keeps it: flat, with readable dimensions and plain numbers.
 
-Whatever reads results of any format yields `Row`s; nothing else is needed to feed the history.
+Whoever measures something else makes `Row`s; nothing else is needed to feed the history.
 """
 
 import datetime
 import hashlib
 import json
-import math
 import operator
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+import statistics
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any, TypeAlias
 
-import attrs
+import msgspec
+from msgspec import Meta
 
 from comparative_benchmark.history.moments import microseconds
+from comparative_benchmark.history.portable import OK, STATUSES, PortableResult, StatusName
 
-JSON: TypeAlias = bool | int | float | str | list["JSON"] | Mapping[str, "JSON"] | None
+__all__ = ["DIMENSIONS", "METRICS", "OK", "STATUSES", "Row", "RowError", "canonical", "row_of"]
 
-OK = "ok"
-# Results that ran to their end, or whose output was wrong; the harness has the same words.
-STATUSES = (
-    *(OK, "unsteady", "wrong_output", "unsupported"),
-    *("failed", "out_of_memory", "timeout", "crashed"),
-)
 # What must be equal for two rows to be points of one trend. Versions, program and revision are
 # not here: they are what changes from night to night.
 DIMENSIONS = (
@@ -38,93 +34,55 @@ METRICS = (
     *("host_memory_mb", "device_memory_mb", "error"),
 )
 
+# What one database refuses, the other should not take: zero bytes, and what is not Unicode.
+_SOUND = r"^[^\x00\ud800-\udfff]*\Z"
+Text: TypeAlias = Annotated[str, Meta(pattern=_SOUND)]
+Name: TypeAlias = Annotated[str, Meta(min_length=1, pattern=_SOUND)]
+Count: TypeAlias = Annotated[int, Meta(ge=0, lt=2**31)]
+Amount: TypeAlias = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
+
 
 class RowError(ValueError):
-    """A row can not be kept; the message says which field is wrong."""
+    """A row cannot be kept; the message says which field is wrong."""
 
 
-def _text(_: "Row", field: "attrs.Attribute[Any]", value: Any) -> None:
-    if not isinstance(value, str):
-        raise RowError(f"{field.name} is no text: {value!r}")
-    # What one database refuses the other should not take.
-    if "\0" in value:
-        raise RowError(f"{field.name} holds a zero byte: {value!r}")
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise RowError(f"{field.name} is no Unicode text: {value!r}") from None
+class _Fields(msgspec.Struct, frozen=True, kw_only=True):
+    workload: Name
+    backend: Name
+    time: Annotated[datetime.datetime, Meta(tz=True)]
+    status: StatusName
+    workload_digest: Text = ""
+    benchmark: Text = ""
+    framework: Text = ""
+    level: Text = ""
+    data_type: Text = ""
+    batch_size: Count | None = None
+    compiler: Text = ""
+    options: tuple[Text, ...] = ()
+    environment: Text = ""
+    device: Text = ""
+    machine: Text = ""
+    threads: Count | None = None
+    source: Text = "cbs"
+    run_id: Text = ""
+    revision: Text = ""
+    versions: dict[Text, Text] = {}
+    program: Text = ""
+    reason: Text = ""
+    latency_ms: Amount | None = None
+    latency_low_ms: Amount | None = None
+    latency_high_ms: Amount | None = None
+    processes: Count | None = None
+    compile_ms: Amount | None = None
+    warm_compile_ms: Amount | None = None
+    host_memory_mb: Amount | None = None
+    device_memory_mb: Amount | None = None
+    error: Amount | None = None
+    extra: dict[str, Any] = {}
+    identity: Text = ""
 
 
-def _named(_: "Row", field: "attrs.Attribute[Any]", value: Any) -> None:
-    _text(_, field, value)
-    if not value:
-        raise RowError(f"{field.name} is empty")
-
-
-def _number(_: "Row", field: "attrs.Attribute[Any]", value: Any) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise RowError(f"{field.name} is no number: {value!r}")
-    if not math.isfinite(value) or value < 0:
-        raise RowError(f"{field.name} is no finite number from 0 on: {value!r}")
-
-
-def _count(_: "Row", field: "attrs.Attribute[Any]", value: Any) -> None:
-    if value is None:
-        return
-    if type(value) is not int or not 0 <= value < 2**31:
-        raise RowError(f"{field.name} is no count: {value!r}")
-
-
-def _moment(_: "Row", field: "attrs.Attribute[Any]", value: Any) -> None:
-    if not isinstance(value, datetime.datetime) or value.tzinfo is None:
-        raise RowError(f"{field.name} is no time with a zone: {value!r}")
-
-
-def _texts(_: "Row", field: "attrs.Attribute[Any]", value: Any) -> None:
-    if not isinstance(value, Mapping):
-        raise RowError(f"{field.name} is no mapping: {value!r}")
-    for item in (*value.keys(), *value.values()):
-        _text(_, field, item)
-
-
-def _options(_: "Row", field: "attrs.Attribute[Any]", value: Any) -> None:
-    for item in value:
-        _text(_, field, item)
-
-
-def _document(_: "Row", field: "attrs.Attribute[Any]", value: Any) -> None:
-    if not isinstance(value, Mapping):
-        raise RowError(f"{field.name} is no mapping: {value!r}")
-    if not value:
-        return
-    try:
-        json.dumps(value, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise RowError(f"{field.name} is no JSON: {error}") from error
-
-
-def _listed(value: Sequence[str]) -> tuple[str, ...]:
-    return tuple(value)
-
-
-def _copied(value: Any) -> Any:
-    # A plain one, which JSON can hold; what is no mapping is for the validator to refuse.
-    return dict(value) if isinstance(value, Mapping) else value
-
-
-def _text_field(default: str = "") -> Any:
-    return attrs.field(default=default, validator=_text)
-
-
-def _number_field() -> Any:
-    return attrs.field(default=None, validator=_number)
-
-
-@attrs.frozen(kw_only=True)
-class Row:
+class Row(_Fields, frozen=True, kw_only=True):
     """One result.
 
     Only `workload`, `backend`, `time` and `status` are needed; what a format does not tell stays
@@ -163,46 +121,18 @@ class Row:
       RowError: a field is not what it must be.
     """
 
-    workload: str = attrs.field(validator=_named)
-    backend: str = attrs.field(validator=_named)
-    time: datetime.datetime = attrs.field(validator=_moment)
-    status: str = attrs.field()
-    workload_digest: str = _text_field()
-    benchmark: str = _text_field()
-    framework: str = _text_field()
-    level: str = _text_field()
-    data_type: str = _text_field()
-    batch_size: int | None = attrs.field(default=None, validator=_count)
-    compiler: str = _text_field()
-    options: tuple[str, ...] = attrs.field(default=(), converter=_listed, validator=_options)
-    environment: str = _text_field()
-    device: str = _text_field()
-    machine: str = _text_field()
-    threads: int | None = attrs.field(default=None, validator=_count)
-    source: str = _text_field("cbs")
-    run_id: str = _text_field()
-    revision: str = _text_field()
-    versions: Mapping[str, str] = attrs.field(factory=dict, converter=_copied, validator=_texts)
-    program: str = _text_field()
-    reason: str = _text_field()
-    latency_ms: float | None = _number_field()
-    latency_low_ms: float | None = _number_field()
-    latency_high_ms: float | None = _number_field()
-    processes: int | None = attrs.field(default=None, validator=_count)
-    compile_ms: float | None = _number_field()
-    warm_compile_ms: float | None = _number_field()
-    host_memory_mb: float | None = _number_field()
-    device_memory_mb: float | None = _number_field()
-    error: float | None = _number_field()
-    extra: Mapping[str, JSON] = attrs.field(factory=dict, converter=_copied, validator=_document)
-    identity: str = _text_field()
-
-    @status.validator
-    def _known(self, _: Any, value: Any) -> None:
-        if value not in STATUSES:
-            raise RowError(f"status {value!r} is none of {', '.join(STATUSES)}")
-
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
+        try:
+            # A constructor checks nothing by itself.
+            msgspec.convert(msgspec.structs.asdict(self), _Fields)
+        except msgspec.ValidationError as error:
+            raise RowError(str(error)) from error
+        msgspec.structs.force_setattr(self, "options", tuple(self.options))
+        try:
+            if self.extra:
+                canonical(self.extra)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise RowError(f"extra is not JSON: {error}") from error
         low, high = self.latency_low_ms, self.latency_high_ms
         if (low is None) != (high is None):
             raise RowError("an interval has two ends")
@@ -226,9 +156,63 @@ class Row:
     def content(self) -> bytes:
         """16 bytes that tell the result from any other."""
         text = self.identity or canonical(
-            {**attrs.asdict(self, recurse=False), "time": microseconds(self.time)}
+            {**msgspec.structs.asdict(self), "time": microseconds(self.time)}
         )
         return hashlib.sha256(f"{self.source}\n{text}".encode()).digest()[:16]
+
+
+def row_of(result: PortableResult, *, time: datetime.datetime) -> Row:
+    """Returns the row of a result.
+
+    Args:
+      result: of any format.
+      time: when it was measured, if the result does not tell.
+
+    Raises:
+      RowError: the history cannot keep a value of the result.
+    """
+    told = result.as_json()
+    compiler, machine = result.compiler or "", result.machine
+    if machine is None and not result.identity:
+        machine = str(result.host.get("cpu_model") or result.host.get("hostname") or "")
+    return Row(
+        workload=result.workload_label or result.workload or result.case,
+        workload_digest=result.workload_digest or "",
+        benchmark=result.case,
+        framework=result.framework or "",
+        level=result.level or "",
+        data_type=result.precision or result.data_type or "",
+        batch_size=result.batch_size,
+        backend=result.backend or result.origin,
+        compiler=compiler.removesuffix("".join(f"+{option}" for option in result.options)),
+        options=result.options,
+        environment=result.environment or "",
+        device=result.device or "",
+        machine=machine or "",
+        threads=result.threads,
+        source=result.origin,
+        time=_time(result.timestamp) or time,
+        run_id=result.run_id or "",
+        revision=result.git_revision or "",
+        versions=result.versions,
+        program=result.program_sha256 or "",
+        status=result.status,
+        reason=result.reason or "",
+        latency_ms=result.latency_ms,
+        latency_low_ms=result.latency_low_ms,
+        latency_high_ms=result.latency_high_ms,
+        processes=len(result.samples_ms) or None,
+        compile_ms=_median(result.compile_ms),
+        warm_compile_ms=_median(result.warm_compile_ms),
+        host_memory_mb=result.host_memory_peak_mb,
+        device_memory_mb=result.device_memory_peak_mb,
+        error=result.relative_rmse,
+        # A result of the suite has there what its readers ask for.
+        extra=result.extra
+        if result.identity
+        else {name: told[name] for name in ("tags", "metrics", "extra") if name in told},
+        identity=result.identity or canonical(told),
+    )
 
 
 def canonical(value: Any) -> str:
@@ -236,33 +220,13 @@ def canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-class Importer(Protocol):
-    """Reads files of one format."""
-
-    name: str
-
-    def rows(self, path: Path) -> Iterator["Row | Refusal"]:
-        """Yields a row for each result of a file, and a refusal for what is none.
-
-        A file that can not be read at all is one refusal; nothing is raised for its content.
-        """
-        ...
+def _median(values: Sequence[float]) -> float | None:
+    return statistics.median(values) if values else None
 
 
-@attrs.frozen(kw_only=True)
-class Refusal:
-    """Something that was not imported.
-
-    Attributes:
-      path: the file.
-      place: where in it, e.g. `line 12` or `record 3`; empty for the whole file.
-      reason: why.
-    """
-
-    path: Path
-    place: str = ""
-    reason: str
-
-    def __str__(self) -> str:
-        place = f", {self.place}" if self.place else ""
-        return f"{self.path}{place}: {self.reason}"
+def _time(timestamp: str | None) -> datetime.datetime | None:
+    try:
+        moment = datetime.datetime.fromisoformat(timestamp or "")
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)

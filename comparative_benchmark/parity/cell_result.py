@@ -1,9 +1,9 @@
 """What came of a cell."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import attrs
+from msgspec import UNSET, UnsetType
 
 from comparative_benchmark.parity.grid import Cell, CellKey
 from comparative_benchmark.results.outcome import ProcessRecord
@@ -13,7 +13,7 @@ from comparative_benchmark.runs.trial import Trial
 
 @attrs.frozen(kw_only=True)
 class CellResult:
-    """What came of a cell; plain JSON values.
+    """What came of a cell, as it stands in the file.
 
     Attributes:
       workload: digest; `workload_id` is for people.
@@ -33,6 +33,7 @@ class CellResult:
       traceback: of the worker, where there was one.
       versions: of the packages that the worker had imported.
       note: what else is to be known of how it ran.
+      expected: reason of a known failure.
     """
 
     workload: str
@@ -42,7 +43,7 @@ class CellResult:
     competitor: str
     device: str
     case: str | None = None
-    status: str
+    status: Status
     phase: str | None = None
     reason: str | None = None
     relative_error: float | None = None
@@ -51,8 +52,9 @@ class CellResult:
     wall_s: float = 0.0
     log_file: str | None = None
     traceback: str | None = None
-    versions: Mapping[str, str] = attrs.field(factory=dict, hash=False)
+    versions: dict[str, str] = attrs.field(factory=dict, hash=False)
     note: str | None = None
+    expected: str | UnsetType = UNSET
 
     @property
     def key(self) -> CellKey:
@@ -65,7 +67,7 @@ def unsupported(cell: Cell, device: str) -> CellResult:
     return CellResult(
         **_identity(cell, device),
         case=cell.case.name if cell.case else None,
-        status=Status.UNSUPPORTED.value,
+        status=Status.UNSUPPORTED,
         phase="import",
         reason=cell.unsupported,
     )
@@ -79,7 +81,7 @@ def result_of(
     return CellResult(
         **_identity(cell, trial.device.name),
         case=trial.case.name,
-        status=record.status.value,
+        status=record.status,
         phase=record.phase,
         reason=record.reason,
         relative_error=verification.relative_rmse if verification else None,

@@ -30,6 +30,7 @@ from comparative_benchmark.parity.runner import Runner
 from comparative_benchmark.parity.screen import Screen
 from comparative_benchmark.parity.tracer import Tracer
 from comparative_benchmark.results import expected_failures
+from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.session import Limits
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import (
@@ -82,11 +83,11 @@ def run(options: argparse.Namespace) -> int:
 def exit_code(results: Sequence[CellResult], judgement: expected_failures.Judgement) -> int:
     """Returns the exit code of a matrix, see `run`."""
     statuses = {r.status for r in results if _ending(r) not in judgement.expected}
-    if "wrong_output" in statuses:
+    if Status.WRONG_OUTPUT in statuses:
         return EXIT_WRONG
-    if statuses - {"ok", "unsupported"} or judgement.stale:
+    if statuses - {Status.OK, Status.UNSUPPORTED} or judgement.stale:
         return EXIT_FAILED
-    return EXIT_OK if "ok" in statuses or judgement.expected else EXIT_MISSING
+    return EXIT_OK if Status.OK in statuses or judgement.expected else EXIT_MISSING
 
 
 def _run(
@@ -154,7 +155,7 @@ def _drifts(
     rows: dict[str, Row] = {cell.row.label: cell.row for cell in cells}
     suspects: dict[str, set[str]] = {}
     for result in results:
-        if result.status == "wrong_output":
+        if result.status is Status.WRONG_OUTPUT:
             suspects.setdefault(result.label, set()).add(result.framework)
     asked = []
     for label, row in rows.items():
@@ -243,5 +244,5 @@ def _ending(result: CellResult) -> expected_failures.Ending:
         case_name=result.case or "",
         competitor=result.competitor,
         device=result.device,
-        status=result.status,
+        status=result.status.value,
     )

@@ -12,23 +12,25 @@ until the run has come to its end.
 """
 
 import datetime
-import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import attrs
+import msgspec
 from filelock import FileLock, Timeout
 
 from comparative_benchmark.parity.cell_result import CellResult
 from comparative_benchmark.parity.grid import CellKey
+from comparative_benchmark.results.codec import plain
+from comparative_benchmark.results.record import Status
 from comparative_benchmark.results.store import write_atomically
 
 SCHEMA_VERSION = 1
 _KIND = "parity"
 # What a cell's result may be taken over for by `--resume`.
-_SETTLED = ("ok", "unsupported")
+_SETTLED = (Status.OK, Status.UNSUPPORTED)
 _WRITE_EVERY_S = 2.0
 
 
@@ -60,14 +62,14 @@ class ParityFile:
         """
         self._path = path.absolute() if path else None
         self._lock = self._locked()
-        self._cells: dict[tuple[str, CellKey], dict[str, Any]] = {}
+        self._cells: dict[tuple[str, CellKey], CellResult] = {}
         try:
-            known = _read(self._path) if self._path and self._path.exists() else []
+            known = _read(self._path) if self._path and self._path.exists() else ()
         except ParityFileError:
             self._release()
             raise
         if resume:
-            self._cells = {(cell.device, cell.key): attrs.asdict(cell) for cell in known}
+            self._cells = {(cell.device, cell.key): cell for cell in known}
         self._head = {
             "schema_version": SCHEMA_VERSION,
             "kind": _KIND,
@@ -110,9 +112,9 @@ class ParityFile:
     def settled(self, device: str) -> dict[CellKey, CellResult]:
         """Returns the results that need not be made again."""
         return {
-            key: CellResult(**{k: v for k, v in cell.items() if k != "expected"})
+            key: attrs.evolve(cell, expected=msgspec.UNSET)
             for (where, key), cell in self._cells.items()
-            if where == device and cell["status"] in _SETTLED
+            if where == device and cell.status in _SETTLED
         }
 
     def put(self, result: CellResult) -> None:
@@ -121,7 +123,7 @@ class ParityFile:
         Raises:
           ParityFileError: the file can not be written.
         """
-        self._cells[(result.device, result.key)] = attrs.asdict(result)
+        self._cells[(result.device, result.key)] = result
         if time.monotonic() - self._written_at > _WRITE_EVERY_S:
             self.flush()
 
@@ -140,7 +142,8 @@ class ParityFile:
           ParityFileError: the file can not be written.
         """
         for key, reason in expected.items():
-            self._cells[(device, key)]["expected"] = reason
+            place = (device, key)
+            self._cells[place] = attrs.evolve(self._cells[place], expected=reason)
         self._tail = {"drift": list(drift), "counts": dict(counts), "exit_code": exit_code}
         self.flush()
 
@@ -155,26 +158,26 @@ class ParityFile:
             return
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            cells = list(self._cells.values())
+            cells = [plain(cell) for cell in self._cells.values()]
             write_atomically(self._path, {**self._head, "cells": cells, **self._tail})
         except OSError as error:
             raise ParityFileError(f"{self._path} can not be written: {error}") from error
 
 
-def _read(path: Path) -> list[CellResult]:
+@attrs.frozen
+class _File:
+    schema_version: Literal[1]
+    kind: Literal["parity"]
+    cells: tuple[CellResult, ...]
+
+
+def _read(path: Path) -> tuple[CellResult, ...]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        if document["kind"] != _KIND or document["schema_version"] != SCHEMA_VERSION:
-            raise ValueError("it is of another kind or version")
-        known = {field.name for field in attrs.fields(CellResult)}
-        return [
-            CellResult(**{key: value for key, value in cell.items() if key in known})
-            for cell in document["cells"]
-        ]
+        return msgspec.json.decode(path.read_bytes(), type=_File).cells
     except OSError as error:
         raise ParityFileError(f"{path} can not be read: {error}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ParityFileError(
-            f"{path} is no matrix of `cbs parity` ({error}); it was left as it is. Choose another "
-            "file with -o"
+            f"{path} is not a matrix of `cbs parity` ({error}); it was left as it is. Choose "
+            "another file with -o"
         ) from error

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from comparative_benchmark.parity.cell_result import CellResult
 from comparative_benchmark.parity.grid import CellKey
+from comparative_benchmark.results.record import Status
 
 _STYLES = {"ok": "green", "unsupported": "dim", "expected": "yellow"}
 _FAILED_STYLE = "red"
@@ -42,7 +43,7 @@ class Matrix:
 
 def shown_status(result: CellResult, expected: Mapping[CellKey, str]) -> str:
     """Returns the status that a person sees: a known failure is `expected`."""
-    return "expected" if result.key in expected else result.status
+    return "expected" if result.key in expected else result.status.value
 
 
 def style_of(status: str) -> str:
@@ -70,7 +71,9 @@ def layout(results: Sequence[CellResult], *, expected: Mapping[CellKey, str], wi
     left_out: dict[tuple[str, str], dict[str, CellResult]] = {}
     for heading, by_label in sorted(columns.items()):
         same = {(item.status, item.reason) for item in by_label.values()}
-        empty = len(same) == 1 and all(item.status == "unsupported" for item in by_label.values())
+        empty = len(same) == 1 and all(
+            item.status is Status.UNSUPPORTED for item in by_label.values()
+        )
         (left_out if empty else shown)[heading] = by_label
     texts = {
         heading: {label: _cell(item, expected, footnotes) for label, item in by_label.items()}
@@ -106,7 +109,7 @@ def _cell(result: CellResult, expected: Mapping[CellKey, str], footnotes: Footno
     if status == "unsupported":
         error, reason = "", result.reason or ""
     elif status == "expected":
-        error, reason = "", f"{result.status} {reason}; expected: {expected[result.key]}"
+        error, reason = "", f"{result.status.value} {reason}; expected: {expected[result.key]}"
     return Text(f"{status}{error} [{footnotes.number(reason)}]", style=style_of(status))
 
 

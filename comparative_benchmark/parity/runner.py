@@ -12,6 +12,7 @@ import attrs
 from comparative_benchmark.parity.cell_result import CellResult, unsupported
 from comparative_benchmark.parity.grid import Cell, CellKey
 from comparative_benchmark.parity.lanes import Job, Lane, run_all, shares
+from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.preparation import Preparation
 from comparative_benchmark.runs.settings import RunSettings
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
@@ -20,7 +21,7 @@ from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 # enough for all lanes to end at about the same time.
 _BATCH = 32
 # What needs no second run alone: a wrong output does not come of having neighbours.
-_CERTAIN = ("ok", "unsupported", "wrong_output")
+_CERTAIN = (Status.OK, Status.UNSUPPORTED, Status.WRONG_OUTPUT)
 
 
 class Observer(Protocol):
@@ -135,7 +136,7 @@ def _batches(pending: Sequence[Job]) -> Iterator[list[Job]]:
 
 def _alone(alone: CellResult, first: CellResult) -> CellResult:
     """Returns the result of the run alone, with a note where that beside others was another."""
-    if first.status == alone.status:
+    if first.status is alone.status:
         return alone
-    note = f"{first.status} beside other cells ({first.reason}); this is of a run alone"
+    note = f"{first.status.value} beside other cells ({first.reason}); this is of a run alone"
     return attrs.evolve(alone, note="; ".join(filter(None, (note, alone.note))))

@@ -9,6 +9,7 @@ from comparative_benchmark.parity import matrix
 from comparative_benchmark.parity.cell_result import CellResult
 from comparative_benchmark.parity.drift import Drift
 from comparative_benchmark.parity.grid import CellKey
+from comparative_benchmark.results.record import Status
 
 # What a pipe has no width for: never wrap what another program or a log will read.
 _WIDTH_OF_A_PIPE = 220
@@ -36,7 +37,7 @@ class Screen:
     def cell_finished(self, result: CellResult, position: int, total: int) -> None:
         """See `runner.Observer`."""
         line = Text(f"[{position:>{len(str(total))}}/{total}] ")
-        line.append(f"{result.status:<13}", style=matrix.style_of(result.status))
+        line.append(f"{result.status.value:<13}", style=matrix.style_of(result.status.value))
         line.append(f" {result.label}  {result.framework}  {result.competitor}")
         if result.relative_error is not None:
             line.append(f"  {result.relative_error:.1e}")
@@ -50,7 +51,7 @@ class Screen:
 
     def cell_postponed(self, result: CellResult) -> None:
         """See `runner.Observer`."""
-        text = f"{result.status} beside other cells, to be run alone: {result.label}"
+        text = f"{result.status.value} beside other cells, to be run alone: {result.label}"
         self.say(f"{text}  {result.framework}  {result.competitor}", style="yellow")
 
     def show(
@@ -69,7 +70,7 @@ class Screen:
         for line in found.lines:
             self._out.print(Text(line), soft_wrap=True)
         for result in results:
-            if result.status not in ("ok", "unsupported") and result.key not in expected:
+            if result.status not in (Status.OK, Status.UNSUPPORTED) and result.key not in expected:
                 self._out.print(self._again(result, suites), soft_wrap=True)
         for drift in drifts:
             self._out.print(Text(f"drift: {drift}"), soft_wrap=True)
@@ -81,7 +82,9 @@ class Screen:
 
     def _again(self, result: CellResult, suites: Sequence[str]) -> Text:
         """Says how to see a failure again, alone."""
-        text = Text(f"{result.status}  {result.label}  {result.framework}  {result.competitor}\n")
+        text = Text(
+            f"{result.status.value}  {result.label}  {result.framework}  {result.competitor}\n"
+        )
         if result.log_file and self._keeps_logs:
             text.append(f"    log:   {result.log_file}\n")
         text.append(

@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import cattrs
+import msgspec
 
 from comparative_benchmark.backends.api import ModelDefinition
 from comparative_benchmark.backends.reproducing import Exported
 from comparative_benchmark.machine.host import usable_cpus
 from comparative_benchmark.machine.memory import default_limit_bytes
 from comparative_benchmark.repro import readme, selection, writing
-from comparative_benchmark.repro.selection import Recorded
 from comparative_benchmark.repro.writing import Outcome
-from comparative_benchmark.results.codec import ResultsFileError
-from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.codec import ResultsFileError, read_document
+from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.preparation import Preparation
 from comparative_benchmark.runs.session import Limits, SessionEnded
 from comparative_benchmark.runs.settings import RunSettings
@@ -53,10 +53,8 @@ def run(options: argparse.Namespace) -> int:
     """
     if options.root_dir:
         os.environ[ROOT_DIR_VARIABLE] = str(options.root_dir.absolute())
-    if not options.results.exists():
-        raise UsageError(f"{options.results} does not exist")
     try:
-        document = ResultsFile(options.results).document()
+        document = read_document(options.results)
     except ResultsFileError as error:
         raise UsageError(str(error)) from error
     recorded = selection.find(
@@ -126,11 +124,11 @@ def _built(target: Path) -> Iterator[Path]:
 
 
 def _settings(
-    options: argparse.Namespace, trial: Trial, recorded: Recorded, scratch: Path
+    options: argparse.Namespace, trial: Trial, recorded: Case, scratch: Path
 ) -> RunSettings:
     return RunSettings(
         device=trial.device,
-        threads=min(int(recorded.host.get("threads") or usable_cpus()), usable_cpus()),
+        threads=min(recorded.threads or usable_cpus(), usable_cpus()),
         limits=Limits(
             deadline_s=options.timeout,
             memory_bytes=options.memory_limit or default_limit_bytes(),
@@ -187,7 +185,7 @@ def _export(directory: Path, trial: Trial, settings: RunSettings, scratch: Path)
             exported=None, versions={}, ended=told_as, task={**task, "environment": told}
         )
     return Outcome(
-        exported=cattrs.structure(value["exported"], Exported),
+        exported=msgspec.convert(value["exported"], Exported),
         versions=value["versions"],
         ended=None,
         task={**task, "environment": told},
@@ -220,7 +218,7 @@ def _check(directory: Path, trial: Trial, timeout_s: float) -> str:
 
 
 def _told(
-    console: Console, target: Path, recorded: Recorded, outcome: Outcome, check: str | None
+    console: Console, target: Path, recorded: Case, outcome: Outcome, check: str | None
 ) -> int:
     """Prints what was made, and returns the exit code."""
     console.say(f"recorded   {writing.summary(recorded)}")
@@ -235,7 +233,7 @@ def _told(
             style="yellow",
         )
     print(target)
-    return EXIT_OK if recorded.record["status"] not in ("ok", "unsteady") else EXIT_FAILED
+    return EXIT_OK if recorded.status not in (Status.OK, Status.UNSTEADY) else EXIT_FAILED
 
 
 def _plain(_: Any, __: Any, value: Any) -> Any:

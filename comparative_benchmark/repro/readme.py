@@ -1,13 +1,12 @@
 """Writes the page of a reproducer: how it was recorded, how it is run, what is in it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from comparative_benchmark.backends.reproducing import Exported
 from comparative_benchmark.judge.quantized_verification import MIN_SQNR
 from comparative_benchmark.judge.verification import RMSE_FACTOR
-from comparative_benchmark.repro.selection import Recorded
+from comparative_benchmark.repro.selection import versions_of
 from comparative_benchmark.repro.writing import (
     TEMPLATES,
     Outcome,
@@ -15,7 +14,8 @@ from comparative_benchmark.repro.writing import (
     shell_lines,
     version_in,
 )
-from comparative_benchmark.results.records import metrics_of
+from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.record import ArtifactSource, Host, ProgramSource
 from comparative_benchmark.runs.trial import Trial
 from openxla.benchmark.workloads import generated_tokens
 
@@ -32,7 +32,7 @@ _DUE = {
 
 
 def write(
-    directory: Path, trial: Trial, recorded: Recorded, outcome: Outcome, *, check: str | None
+    directory: Path, trial: Trial, recorded: Case, outcome: Outcome, *, check: str | None
 ) -> None:
     """Writes `README.md`.
 
@@ -43,20 +43,20 @@ def write(
       outcome: of the export.
       check: what `run.py` has given here; None if it was not run.
     """
-    record, exported = recorded.record, outcome.exported
-    traceback = record.get("traceback")
+    result, exported = recorded.result, outcome.exported
+    status, traceback = result.status.value, result.traceback
     fields = {
         "case": trial.case.name,
         "competitor": str(trial.competitor),
         "what": _what(outcome),
-        "status": record["status"],
-        "phase": f" in `{record['phase']}`" if record.get("phase") else "",
-        "reason": f"- reason: {record['reason']}\n" if record.get("reason") else "",
-        "date": (recorded.run.get("trigger") or {}).get("timestamp", "at an unknown time"),
+        "status": status,
+        "phase": f" in `{result.phase}`" if result.phase else "",
+        "reason": f"- reason: {result.reason}\n" if result.reason else "",
+        "date": recorded.run.trigger.timestamp if recorded.run else "at an unknown time",
         "revision": f", suite at {recorded.revision}" if recorded.revision else "",
         "machine": _machine(recorded.host),
         "traceback": f"```\n{traceback.rstrip()}\n```\n\n" if traceback else "",
-        "due": _DUE.get(record["status"], "It is due to end as recorded."),
+        "due": _DUE.get(status, "It is due to end as recorded."),
         "commands": _commands_text(exported),
         "check": f"Run once where it was made:\n\n```\n{check}\n```\n\n" if check else "",
         "files": "\n".join(f"- `{name}`: {text}" for name, text in _files(directory, outcome)),
@@ -104,27 +104,28 @@ def _files(directory: Path, outcome: Outcome) -> Iterator[tuple[str, str]]:
             yield name, text
 
 
-def _versions_table(recorded: Recorded, outcome: Outcome) -> str:
+def _versions_table(recorded: Case, outcome: Outcome) -> str:
     names = list(outcome.exported.packages) if outcome.exported else []
-    told = recorded.record.get("versions") or {}
+    measured = versions_of(recorded)
     rows = ["| package | measured | exported by |", "|---|---|---|"]
-    for name in dict.fromkeys([*names, *told]):
-        measured = version_in(recorded.versions, name) or "?"
-        rows.append(f"| {name} | {measured} | {outcome.versions.get(name, '')} |")
+    for name in dict.fromkeys([*names, *recorded.result.versions]):
+        version = version_in(measured, name) or "?"
+        rows.append(f"| {name} | {version} | {outcome.versions.get(name, '')} |")
     return "\n".join(rows)
 
 
-def _machine(host: Mapping[str, Any]) -> str:
-    memory = host.get("memory_bytes")
+def _machine(host: Host | None) -> str:
+    if host is None:
+        return "not known"
     facts = (
-        host.get("cpu_model"),
-        host.get("architecture"),
-        f"{host.get('logical_cpus', '?')} logical CPUs",
-        f"threads: {host.get('threads', '?')}",
-        f"{memory / 2**30:.0f} GiB" if memory else None,
-        f"governor {host['governor']}" if host.get("governor") else None,
-        host.get("system"),
-        f"Python {host['python']}" if host.get("python") else None,
+        host.cpu_model,
+        host.architecture,
+        f"{host.logical_cpus or '?'} logical CPUs",
+        f"threads: {host.threads}",
+        f"{host.memory_bytes / 2**30:.0f} GiB" if host.memory_bytes else None,
+        f"governor {host.governor}" if host.governor else None,
+        host.system,
+        f"Python {host.python}" if host.python else None,
     )
     return ", ".join(str(fact) for fact in facts if fact)
 
@@ -149,37 +150,38 @@ def _rule(trial: Trial) -> str:
     return text
 
 
-def _notes(trial: Trial, recorded: Recorded, outcome: Outcome) -> Iterator[str]:
+def _notes(trial: Trial, recorded: Case, outcome: Outcome) -> Iterator[str]:
     case, exported = trial.case, outcome.exported
     module = case.model.model_impl.module_path
     yield f"The model is `create_model(**{dict(case.model.model_parameters)!r})` of `{module}`."
-    metrics = metrics_of(recorded.record)
-    if source := metrics.get("artifact_source"):
+    metrics = recorded.metrics
+    if source := metrics.artifact_source:
         yield f"Measured on the published artifacts of {_publication(source)}."
-    if source := metrics.get("program_source"):
-        kinds = ", ".join(source.get("types") or ())
+    if program := metrics.program_source:
+        kinds = ", ".join(program.types)
         yield (
-            f"Measured was the published program ({kinds}) of {_publication(source)}; here the "
+            f"Measured was the published program ({kinds}) of {_publication(program)}; here the "
             "model is exported again."
         )
     if exported is None:
         return
     yield from exported.notes
-    recorded_sha256 = (metrics.get("program") or {}).get("artifact_sha256")
+    recorded_sha256 = metrics.program.artifact_sha256
     if recorded_sha256 and exported.program_sha256:
         same = "that" if recorded_sha256 == exported.program_sha256 else "not that"
         yield f"The program is {same} of the measurement, by its sha256 ({recorded_sha256})."
     elif recorded_sha256:
         yield f"sha256 of the compiled program as measured: {recorded_sha256}."
+    versions = versions_of(recorded)
     for name in exported.packages:
-        measured = version_in(recorded.versions, name)
+        measured = version_in(versions, name)
         here = outcome.versions.get(name)
         if measured and here and measured != here:
             yield f"Exported by {name} {here}; measured was {measured}."
 
 
-def _publication(source: Mapping[str, Any]) -> str:
-    return f"{source.get('url')} (manifest sha256 {source.get('manifest_sha256')})"
+def _publication(source: ArtifactSource | ProgramSource) -> str:
+    return f"{source.url} (manifest sha256 {source.manifest_sha256})"
 
 
 def _without_run(text: str) -> str:

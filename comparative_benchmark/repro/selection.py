@@ -2,14 +2,14 @@
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import attrs
 
 from comparative_benchmark.backends.api import UnknownBackendError, backends, get_backend
-from comparative_benchmark.results.records import Record, competitor_of
+from comparative_benchmark.results.case import Case, cases_of
+from comparative_benchmark.results.record import Definition, Document, Package
 from comparative_benchmark.runs.environments import (
     UnusableEnvironmentError,
     parse_environments,
@@ -24,53 +24,22 @@ from openxla.benchmark.workloads import workload_of
 _MOST_SHOWN = 12
 
 
-@attrs.frozen(kw_only=True)
-class Recorded:
-    """A result, and the run that it belongs to.
-
-    Attributes:
-      record: the latest of its case, competitor and device.
-      run: as the results file has it; empty if the file does not.
-    """
-
-    record: Record
-    run: Mapping[str, Any]
-
-    @property
-    def definition(self) -> Mapping[str, Any]:
-        """What was measured."""
-        found: Mapping[str, Any] = self.record["definition"]
-        return found
-
-    @property
-    def host(self) -> Mapping[str, Any]:
-        """What the run tells of its machine."""
-        return self._around.get("host") or {}
-
-    @property
-    def revision(self) -> str | None:
-        """Revision of the suite that measured, if it was a checkout."""
-        return self._around.get("git_revision")
-
-    @property
-    def versions(self) -> dict[str, str]:
-        """Packages where it was measured; what the worker itself has told counts most."""
-        around: Mapping[str, Any] = self._around
-        if environment := self.definition.get("environment"):
-            around = (around.get("environments") or {}).get(environment["name"]) or {}
-        installed = around.get("python_environment") or []
-        packages = {item["name"]: item["version"] for item in installed}
-        return packages | (self.record.get("versions") or {})
-
-    @property
-    def _around(self) -> Mapping[str, Any]:
-        return self.run.get("execution_environment") or {}
+def versions_of(case: Case) -> dict[str, str]:
+    """Returns packages where a result was measured; what its worker has told counts most."""
+    installed: Sequence[Package] = ()
+    if case.run:
+        around, environment = case.run.execution_environment, case.result.definition.environment
+        installed = around.python_environment
+        if environment:
+            other = around.environments.get(environment.name)
+            installed = other.python_environment if other else ()
+    return {package.name: package.version for package in installed} | case.result.versions
 
 
 def find(
-    document: Record, case: str, *, competitor: str | None = None, device: str | None = None
-) -> Recorded:
-    """Returns the one result that is meant.
+    document: Document, case: str, *, competitor: str | None = None, device: str | None = None
+) -> Case:
+    """Returns the one result that is meant: the latest of its case, competitor and device.
 
     Args:
       document: content of a results file.
@@ -81,16 +50,11 @@ def find(
     Raises:
       UsageError: there is none, or more than one; the message gives the choices.
     """
-    latest: dict[tuple[str, str, str], Record] = {}
-    for record in document["benchmarks"]:
-        definition = record["definition"]
-        key = (definition["benchmark_name"], competitor_of(definition), definition["device"])
-        latest[key] = record
+    latest = {found.result.key: found for found in cases_of(document)}
     if not latest:
         raise UsageError("the results file holds no result")
-    name = _case_name(list(latest.values()), case)
+    name = _case_name([found.result.definition for found in latest.values()], case)
     keys = [key for key in latest if key[0] == name]
-    ends = {key: latest[key]["status"] for key in keys}
     for what, position, asked, option in (
         ("competitor", 1, competitor, "--backend"),
         ("device", 2, device, "-device"),
@@ -98,20 +62,18 @@ def find(
         choices = list(dict.fromkeys(key[position] for key in keys))
         chosen = _chosen(choices, asked)
         if len(chosen) != 1:
-            told = [f"{key[position]} ({ends[key]})" for key in keys]
+            told = [f"{key[position]} ({latest[key].status.value})" for key in keys]
             problem = f"{option} {asked!r} names" if asked else "there is"
             many = "more than one" if chosen else "no"
             raise UsageError(
                 f"{name}: {problem} {many} {what}; choose by {option} of {', '.join(told)}"
             )
         keys = [key for key in keys if key[position] == chosen[0]]
-    record = latest[keys[0]]
-    runs = {run.get("run_id"): run for run in document["runs"]}
-    return Recorded(record=record, run=runs.get(record.get("run_id"), {}))
+    return latest[keys[0]]
 
 
 def trial_of(
-    recorded: Recorded, suites: Sequence[str] = (), *, run_recorded_python: bool = False
+    recorded: Case, suites: Sequence[str] = (), *, run_recorded_python: bool = False
 ) -> Trial:
     """Returns the trial of a result, as it would be run again.
 
@@ -126,8 +88,8 @@ def trial_of(
         device.
       DefinitionError: see `catalog`.
     """
-    definition = recorded.definition
-    device = find_device(definition["device"])
+    definition = recorded.result.definition
+    device = find_device(definition.device)
     if device.accelerator_type != "cpu":
         raise UsageError(f"reproducers are made for CPUs, and this was measured on {device.name}")
     competitor = _competitor(
@@ -135,11 +97,11 @@ def trial_of(
     )
     case = _case(definition, suites)
     workload = workload_of(case)
-    if workload.digest != definition["workload"]["digest"]:
+    if workload.digest != definition.workload.digest:
         revision = f" (revision {recorded.revision})" if recorded.revision else ""
         raise UsageError(
             f"{case.name} is not any more what was measured: its workload was "
-            f"{definition['workload']['id']}, it is {workload.id} now; check out the suite that "
+            f"{definition.workload.id}, it is {workload.id} now; check out the suite that "
             f"measured{revision}"
         )
     framework = case.model.model_impl.framework_type
@@ -151,14 +113,9 @@ def trial_of(
     return Trial(case=case, workload=workload, competitor=competitor, device=device)
 
 
-def _case_name(records: Sequence[Record], asked: str) -> str:
-    every: list[str] = [record["definition"]["benchmark_name"] for record in records]
-    names = list(dict.fromkeys(every))
-    found: list[str] = [
-        record["definition"]["benchmark_name"]
-        for record in records
-        if asked in (record["definition"]["benchmark_name"], record["definition"].get("model"))
-    ]
+def _case_name(definitions: Sequence[Definition], asked: str) -> str:
+    names = list(dict.fromkeys(definition.benchmark_name for definition in definitions))
+    found = [d.benchmark_name for d in definitions if asked in (d.benchmark_name, d.model)]
     if not found:
         try:
             pattern = re.compile(asked)
@@ -185,27 +142,27 @@ def _chosen(choices: Sequence[str], asked: str | None) -> list[str]:
 
 
 def _competitor(
-    definition: Mapping[str, Any], accelerator: str, *, run_recorded_python: bool
+    definition: Definition, accelerator: str, *, run_recorded_python: bool
 ) -> Competitor:
+    environment = definition.environment
     try:
-        backend = get_backend(definition["backend"])
+        backend = get_backend(definition.backend)
         if backend.reproducer is None:
             known = ", ".join(name for name, info in backends().items() if info.reproducer)
             raise UsageError(
                 f"programs of {backend.name} cannot be exported; those of these backends can: "
                 f"{known}"
             )
-        [found] = competitors_of(backend, [definition["compiler"]], accelerator)
-        environment = definition.get("environment")
+        [found] = competitors_of(backend, [definition.compiler], accelerator)
         if environment is None:
             return found
         if not run_recorded_python:
             raise UsageError(
-                f"it was measured in the environment {environment['name']!r} by the interpreter "
-                f"{environment['python']!r}, which the file may name as it likes: if you trust the "
+                f"it was measured in the environment {environment.name!r} by the interpreter "
+                f"{environment.python!r}, which the file may name as it likes: if you trust the "
                 "file, let it run by --recorded-python"
             )
-        [where] = parse_environments(f"{environment['name']}={environment['python']}")
+        [where] = parse_environments(f"{environment.name}={environment.python}")
     except UnknownBackendError as error:
         raise UsageError(str(error)) from error
     except UnusableEnvironmentError as error:
@@ -213,9 +170,9 @@ def _competitor(
     return attrs.evolve(found, environment=where)
 
 
-def _case(definition: Mapping[str, Any], suites: Sequence[str]) -> BenchmarkCase:
+def _case(definition: Definition, suites: Sequence[str]) -> BenchmarkCase:
     """Returns the case of the catalogue, or that of its model on a user's own inputs."""
-    name, model = definition["benchmark_name"], definition["model"]
+    name, model = definition.benchmark_name, definition.model
     known = catalog.all_benchmarks(suites)
     for case in known:
         if case.name == name:
@@ -223,10 +180,11 @@ def _case(definition: Mapping[str, Any], suites: Sequence[str]) -> BenchmarkCase
     of_model = [case for case in known if case.model.name == model]
     if not of_model:
         raise UsageError(f"the suite has no model {model}; name its module by --suite")
-    if not definition["input_data"].startswith(user_inputs.PREFIX):
-        raise UsageError(f"the suite has no input {definition['input_data']} of {model}")
+    source = definition.input_source
+    if source is None or not definition.input_data.startswith(user_inputs.PREFIX):
+        raise UsageError(f"the suite has no input {definition.input_data} of {model}")
     try:
-        inputs = user_inputs.read(Path(definition["input_source"]))
+        inputs = user_inputs.read(Path(source))
         [case] = user_inputs.cases_with(of_model[:1], inputs)
     except user_inputs.UserInputError as error:
         raise UsageError(f"the inputs that it was measured on: {error}") from error

@@ -16,8 +16,10 @@ from packaging.version import InvalidVersion, Version
 
 from comparative_benchmark.backends.reproducing import Exported
 from comparative_benchmark.repro import limits
-from comparative_benchmark.repro.selection import Recorded
-from comparative_benchmark.results.records import metrics_of
+from comparative_benchmark.repro.selection import versions_of
+from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.codec import plain
+from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.terminal.options import UsageError
@@ -74,13 +76,14 @@ def write_data(directory: Path, trial: Trial, artifacts: WorkloadArtifacts) -> N
     _write_json(directory / "expected.json", found)
 
 
-def write_scripts(directory: Path, recorded: Recorded, outcome: Outcome) -> None:
+def write_scripts(directory: Path, recorded: Case, outcome: Outcome) -> None:
     """Writes what runs: `run.py` and what it imports, `commands.sh`, `requirements.txt`.
 
     Where the export has failed there is nothing to run but the export itself.
     """
     _add_to_json(directory / "expected.json", recorded=summary(recorded))
-    _write_json(directory / "result.json", {"run": recorded.run, "result": recorded.record})
+    told = {"run": plain(recorded.run), "result": plain(recorded.result)}
+    _write_json(directory / "result.json", told)
     _write_json(directory / "export.json", outcome.task)
     shutil.copyfile(TEMPLATES / "export.py.txt", directory / "export.py")
     exported = outcome.exported
@@ -103,21 +106,20 @@ def write_scripts(directory: Path, recorded: Recorded, outcome: Outcome) -> None
         (directory / "commands.sh").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def summary(recorded: Recorded) -> str:
+def summary(recorded: Case) -> str:
     """Returns in one line how the measurement has ended."""
-    record = recorded.record
-    if record["status"] != "ok":
-        return f"{record['status']} in {record.get('phase')}: {record.get('reason')}"
-    median_ms = metrics_of(record).get("median_latency_ms")
+    if recorded.status is not Status.OK:
+        return recorded.why
+    median_ms = recorded.metrics.median_ms
     return "ok" if median_ms is None else f"ok, median {median_ms:.4g} ms"
 
 
-def _requirements(recorded: Recorded, outcome: Outcome) -> list[str]:
+def _requirements(recorded: Case, outcome: Outcome) -> list[str]:
     """Returns the lines of `requirements.txt`: versions that were measured, if they are known."""
-    names: Sequence[str] = list(recorded.record.get("versions") or {})
+    names: Sequence[str] = list(recorded.result.versions)
     if outcome.exported is not None:
         names = outcome.exported.packages
-    measured, lines = recorded.versions, []
+    measured, lines = versions_of(recorded), []
     for name in names:
         version = version_in(measured, name) or outcome.versions.get(name)
         if version is None:

@@ -4,7 +4,6 @@ Where the compiled program, the packages and the settings are the same, any diff
 measurements is noise of the machine: free calibration, from results that are there anyway.
 """
 
-import json
 import math
 import re
 from collections import defaultdict
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import cattrs
+import msgspec
 import numpy as np
 
 from comparative_benchmark.results.case import LATENCY, Case, cases_of
@@ -149,9 +148,8 @@ def save_noise_floor(floor: NoiseFloor) -> Path:
 def load_noise_floor(machine: str) -> NoiseFloor | None:
     """Returns the noise floor of a machine; None where there is no file that can be read."""
     try:
-        text = noise_floor_path(machine).read_text(encoding="utf-8")
-        found = cattrs.structure(json.loads(text), NoiseFloor)
-    except (OSError, ValueError, RecursionError, cattrs.BaseValidationError):
+        found = msgspec.json.decode(noise_floor_path(machine).read_bytes(), type=NoiseFloor)
+    except (OSError, ValueError, RecursionError):
         return None
     return found if found.schema == _SCHEMA and found.pooled else None
 

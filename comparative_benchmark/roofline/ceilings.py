@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import attrs
-import cattrs
+import msgspec
 
 from comparative_benchmark.machine import host
 from comparative_benchmark.roofline import _cpu_ceilings, _gpu_ceilings
@@ -105,8 +105,8 @@ def load_ceilings(
     """
     path = ceilings_path(threads or host.usable_cpus(), cpu_model, gpu)
     try:
-        found = cattrs.structure(json.loads(path.read_text(encoding="utf-8")), Ceilings)
-    except (OSError, ValueError, cattrs.BaseValidationError):
+        found = msgspec.json.decode(path.read_bytes(), type=Ceilings)
+    except (OSError, ValueError, RecursionError):
         return None
     return found if found.schema in READABLE_SCHEMAS else None
 

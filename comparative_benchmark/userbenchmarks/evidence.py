@@ -8,9 +8,11 @@ What has no samples (memory, error, statuses) is compared point with point.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from comparative_benchmark.formats.exported import CARRIER
-from comparative_benchmark.formats.result import FormatError, Result
 from comparative_benchmark.formats.torchbench import LATENCY, metric_key
+from comparative_benchmark.history.portable import PortableResult
 from comparative_benchmark.stats.analysis import SampleError, Verdict, unpaired_ratio, verdict
 from comparative_benchmark.userbenchmarks.authoring import TorchBenchABTestResult, detector
 
@@ -75,11 +77,11 @@ def _samples_by_key(document: Mapping[str, Any]) -> dict[str, Samples]:
     return found
 
 
-def _carried(document: Mapping[str, Any]) -> list[Result]:
+def _carried(document: Mapping[str, Any]) -> list[PortableResult]:
     carrier = document.get(CARRIER)
     items = carrier.get("results", []) if isinstance(carrier, dict) else []
     try:
-        return [Result.from_json(item) for item in items]
-    except FormatError:
+        return msgspec.convert(items, list[PortableResult])
+    except msgspec.ValidationError:
         # Damaged evidence is none; points are compared instead.
         return []

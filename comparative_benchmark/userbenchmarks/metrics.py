@@ -4,11 +4,19 @@ import re
 from pathlib import Path
 from typing import Any
 
-from comparative_benchmark.formats.result import FormatError, number
-from comparative_benchmark.formats.source import field, read_source
+import msgspec
+
+from comparative_benchmark.formats.source import read_source
+from comparative_benchmark.history.portable import FormatError
 
 _FILE = re.compile(r"metrics-\d{14}\.json")
 Document = dict[str, Any]
+
+
+class _Metrics(msgspec.Struct):
+    name: str
+    environ: dict[str, Any]
+    metrics: dict[str, Any]
 
 
 class MetricsError(ValueError):
@@ -35,22 +43,13 @@ def read_metrics(path: Path, name: str | None = None) -> Document:
     """
     try:
         source = read_source(path)
-        document = source.json()
-        try:
-            _check(document)
-        except FormatError as error:
-            raise FormatError(f"{path}: no metrics file: {error}") from error
+        metrics = source.decoded(_Metrics, "a metrics file").metrics
+        document = source.decoded(Document)
     except FormatError as error:
         raise MetricsError(str(error)) from error
+    for metric, value in metrics.items():
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            raise MetricsError(f"{path}: not a metrics file: {metric!r} is {ascii(value)[:60]}")
     if name is not None and document["name"] != name:
         raise MetricsError(f"{path}: of the userbenchmark {document['name']!r}, not {name!r}")
-    found: Document = document
-    return found
-
-
-def _check(document: Any) -> None:
-    field(document, "name", str)
-    field(document, "environ", dict)
-    for metric, value in field(document, "metrics", dict).items():
-        if not isinstance(value, str):
-            number(f"metric {metric!r}", value)
+    return document

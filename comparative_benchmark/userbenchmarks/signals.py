@@ -3,19 +3,18 @@
 import dataclasses
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
+import msgspec
 
-from comparative_benchmark.formats.result import FormatError
-from comparative_benchmark.formats.source import field
 from comparative_benchmark.terminal.markdown_text import escaped
 from comparative_benchmark.userbenchmarks.authoring import threshold_detector
 from comparative_benchmark.userbenchmarks.discovery import Userbenchmark, UserbenchmarkError
 from comparative_benchmark.userbenchmarks.metrics import Document, MetricsError
 from comparative_benchmark.userbenchmarks.processes import detect
 
-Value = float | str
+Value: TypeAlias = int | float | str
 # Of these more is better; of all else less is.
 _MORE_IS_BETTER = re.compile(r"throughput|tokens_per_s|speedup|score|per_second|accuracy")
 # A status that stands in a number's place, or took it.
@@ -87,6 +86,21 @@ class Signals:
             "bisection_mode": "bisect",
             "bisection_config_file_path": None,
         }
+
+
+class _Detail(msgspec.Struct):
+    control: Value
+    treatment: Value
+    delta: Value
+
+
+class _Answer(msgspec.Struct):
+    """What a detector returned; see `TorchBenchABTestResult`."""
+
+    details: dict[str, _Detail]
+    control_env: dict[str, Any] | None = None
+    treatment_env: dict[str, Any] | None = None
+    bisection: str | None = None
 
 
 def more_is_better(metric: str) -> bool:
@@ -162,40 +176,25 @@ def as_yaml(signals: Signals) -> str:
 
 
 def _signals(answer: Any, control: Document, treatment: Document, compared: int) -> Signals:
-    if answer is None:
-        answer = {"details": {}}
     try:
-        details = field(answer, "details", dict)
-        found = [
-            Signal(
-                metric=metric,
-                control=_value(detail, "control"),
-                treatment=_value(detail, "treatment"),
-                delta=_value(detail, "delta"),
-            )
-            for metric, detail in details.items()
-        ]
-    except FormatError as error:
+        told = msgspec.convert(answer or {"details": {}}, _Answer)
+    except msgspec.ValidationError as error:
         raise UserbenchmarkError(
             f"the detector of {control['name']!r} returned no TorchBenchABTestResult: {error}"
         ) from error
     return Signals(
         name=control["name"],
-        control_env=answer.get("control_env") or control["environ"],
-        treatment_env=answer.get("treatment_env") or treatment["environ"],
-        found=tuple(found),
+        control_env=told.control_env or control["environ"],
+        treatment_env=told.treatment_env or treatment["environ"],
+        found=tuple(
+            Signal(metric=name, control=item.control, treatment=item.treatment, delta=item.delta)
+            for name, item in told.details.items()
+        ),
         control_only=_only(control, treatment),
         treatment_only=_only(treatment, control),
         compared=compared,
-        bisection=str(answer.get("bisection") or "pytorch"),
+        bisection=told.bisection or "pytorch",
     )
-
-
-def _value(detail: Any, name: str) -> Value:
-    if isinstance(detail, dict) and isinstance(detail.get(name), str):
-        return str(detail[name])
-    found: float = field(detail, name, (int, float))  # type: ignore[arg-type]  # as isinstance
-    return found
 
 
 def _only(one: Document, other: Document) -> dict[str, Value]:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from comparative_benchmark.backends.api import backends
-from comparative_benchmark.formats.from_records import read_results
 from comparative_benchmark.formats.torchbench import document_of
+from comparative_benchmark.history import results_files
 from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_INTERRUPTED
 from comparative_benchmark.userbenchmarks.authoring import (
     get_default_debug_output_dir,
@@ -52,10 +52,10 @@ def run(name: str, arguments: Sequence[str], *fixed: str) -> int:
     ).returncode
     if code in (EXIT_FAILED, EXIT_INTERRUPTED) or code < 0 or not results.exists():
         return EXIT_FAILED
-    found, refused = read_results(results)
-    for sentence in refused:
+    found = results_files.read(results)
+    for sentence in found.refused:
         print(f"left out: {sentence}", file=sys.stderr)
-    write_output(metrics, document_of(found, name))
+    write_output(metrics, document_of(found.results, name))
     return code
 
 

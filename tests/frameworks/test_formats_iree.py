@@ -10,10 +10,9 @@ import jsonschema
 import pytest
 from formats_support import validate
 
-from comparative_benchmark.formats.registry import detect, importer
-from comparative_benchmark.formats.rows import FormatImporter
+from comparative_benchmark.formats.registry import detect, importer, read_file
 from comparative_benchmark.formats.source import read_source
-from comparative_benchmark.history.rows import Row
+from comparative_benchmark.history.importing import rows_of
 
 pytestmark = pytest.mark.frameworks
 
@@ -70,8 +69,7 @@ def test_its_json_is_imported(written):
     assert 0 < result.latency_ms < 1e3
     assert result.latency_ms == sorted(result.extra["repetitions_ms"])[1]
     assert result.timestamp is not None
-    [row] = FormatImporter("auto").rows(written)
-    assert isinstance(row, Row)
+    [[row], _] = rows_of(written, read_file(written))
     assert row.source == "google-benchmark"
 
 

@@ -1,6 +1,7 @@
 """From two records of a race to good, bad, unclear or skipped."""
 
 import pytest
+from results_support import completed
 
 from comparative_benchmark.bisection.judging import Metric, judge, sought_threshold
 from comparative_benchmark.bisection.oracle import CaseAnswer, Finding, Ratio
@@ -24,13 +25,12 @@ def _record(name, *, ms=1.0, spread=SPREAD, status="ok", cold_ms=None, host_mb=1
     found = {
         "race": {"id": "r", "interleaved": True},
         "processes": processes,
-        "latencies_ms": [ms],
-        "host_memory_peak_mb": host_mb,
+                "host_memory_peak_mb": host_mb,
         **metrics,
     }
     if cold_ms is not None:
-        found |= {"stop_reason": "compile_only", "compile": {"cold_ms": cold_ms}}
-    return {
+        found |= {"stop_reason": "compile_only", "compile": {"cold_ms": cold_ms, "warm_ms": []}}
+    made = {
         "run_id": "run",
         "status": status,
         "phase": "verify",
@@ -47,6 +47,8 @@ def _record(name, *, ms=1.0, spread=SPREAD, status="ok", cold_ms=None, host_mb=1
         },
         "metrics": {"framework_level": found},
     }
+    [result] = completed({"benchmarks": [made]}).benchmarks
+    return result
 
 
 def _judged(metric=Metric.LATENCY, threshold=None, good=None, **candidate):

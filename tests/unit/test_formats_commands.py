@@ -9,7 +9,7 @@ import pytest
 from formats_support import write_results
 
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.formats.from_records import read_results
+from comparative_benchmark.history import results_files
 
 FORMATS = ("torchbench", "oss-v3", "google-benchmark")
 
@@ -82,7 +82,7 @@ def test_damaged_files_are_named_and_the_rest_exported(results, tmp_path, capsys
     damaged.write_text("{")
     output = tmp_path / "out.csv"
     assert export(damaged, results, "--format", "csv", "-o", output) == 3
-    assert f"left out: {damaged} is no JSON" in capsys.readouterr().err
+    assert f"left out: {damaged} is not JSON" in capsys.readouterr().err
     assert len(output.read_text().splitlines()) == 11
     assert export(damaged, "--format", "csv", "-o", output) == 1
     assert "no results to export" in capsys.readouterr().err
@@ -107,9 +107,10 @@ def test_dry_run_of_an_export_prints_the_same_results(name, results, tmp_path, c
     capsys.readouterr()
     assert cli.main(["import", "--dry-run", str(output)]) == 0
     said = capsys.readouterr()
-    found, _ = read_results(results)
+    found = results_files.read(results).results
     lines = [json.loads(line) for line in said.out.splitlines()]
-    assert sorted(lines, key=str) == sorted((r.as_json() for r in found), key=str)
+    due = [json.loads(json.dumps(result.as_json())) for result in found]
+    assert sorted(lines, key=str) == sorted(due, key=str)
     assert "10 results read, nothing kept" in said.err
 
 
@@ -138,7 +139,7 @@ def test_what_is_refused_turns_the_exit_code(results, tmp_path, capsys):
     capsys.readouterr()
     assert cli.main(["import", str(damaged), str(output), "--db", database]) == 3
     said = capsys.readouterr().err
-    assert f"refused: {damaged}, line 2: no JSON" in said
+    assert f"refused: {damaged}:2: not JSON" in said
     assert "10 new results" in said
     assert cli.main(["import", str(damaged), "--db", database]) == 1
 
@@ -149,7 +150,7 @@ def test_a_foreign_file_can_not_steer_the_terminal(tmp_path, capsys):
     path.write_text(json.dumps({"name": "a", "environ": {}, "metrics": metrics}))
     assert cli.main(["import", "--dry-run", str(path)]) == 1
     said = capsys.readouterr().err
-    assert "\\x1b[2Jb\\x9b: [] is no number" in said
+    assert "\\x1b[2Jb\\x9b: Expected `float | str`, got `array`" in said
     assert "\x1b" not in said
 
 

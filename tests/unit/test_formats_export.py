@@ -11,26 +11,26 @@ import sys
 import xml.etree.ElementTree as ET
 from pathlib import PurePosixPath
 
-import attrs
+import msgspec
 import pytest
 from asv.results import Results
 from formats_support import REVISION, own_results, validate, write_results
 from hypothesis import assume, given, settings
 
 from comparative_benchmark.formats.exported import CARRIER
-from comparative_benchmark.formats.from_records import read_results
 from comparative_benchmark.formats.options import EXPORTS
 from comparative_benchmark.formats.registry import exporter
-from comparative_benchmark.formats.result import FormatError, Result
+from comparative_benchmark.history import results_files
+from comparative_benchmark.history.portable import FormatError, PortableResult
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory, make_trial, finished):
     path = tmp_path_factory.mktemp("formats") / "results.json"
     write_results(path, make_trial, finished)
-    found, refused = read_results(path)
-    assert not refused
-    return found
+    found = results_files.read(path)
+    assert not found.refused
+    return found.results
 
 
 def export(name, results):
@@ -85,7 +85,7 @@ def test_oss_v3_is_valid_line_by_line_and_the_exact_values_are_there(results):
 
 
 def test_values_beyond_float32_are_kept_beside(results):
-    huge = attrs.evolve(results[0], host_memory_peak_mb=1e60)
+    huge = msgspec.structs.replace(results[0], host_memory_peak_mb=1e60)
     lines = export("oss-v3", [huge]).decode().splitlines()
     [metric] = [m for m in (json.loads(x)["metric"] for x in lines) if "memory" in m["name"]]
     assert metric["benchmark_values"] == [3.4028234663852886e38]
@@ -145,7 +145,7 @@ def test_pytest_benchmark_is_valid_and_its_compare_reads_it(results, tmp_path):
 def test_statistics_are_those_that_pytest_benchmark_works_out(count):
     stats = pytest.importorskip("pytest_benchmark.stats")
     samples = tuple(1.0 + (7 * i % 11) / 10 + (100 if i == 8 else 0) for i in range(count))
-    result = Result(case="a", backend="b", samples_ms=(samples,), latency_ms=1.0)
+    result = PortableResult(case="a", backend="b", samples_ms=(samples,), latency_ms=1.0)
     document = json.loads(export("pytest-benchmark", [result]))
     theirs = stats.Stats()
     for sample in samples:
@@ -182,7 +182,7 @@ def test_asv_is_valid_and_is_read_column_by_column(results):
 def test_asv_itself_publishes_it(results, tmp_path):
     repository, folder, page = (tmp_path / name for name in ("repository", "results", "page"))
     revision = repository_with_a_commit(repository)
-    known = [attrs.evolve(result, git_revision=revision) for result in results]
+    known = [msgspec.structs.replace(result, git_revision=revision) for result in results]
     for name, content in exporter("asv")(known).files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -230,9 +230,11 @@ def repository_with_a_commit(path):
 
 
 def test_asv_says_when_there_is_no_revision_to_publish(results):
-    remarks = exporter("asv")([attrs.evolve(r, git_revision=None) for r in results]).remarks
+    remarks = exporter("asv")(
+        [msgspec.structs.replace(r, git_revision=None) for r in results]
+    ).remarks
     assert any("no git revision" in remark for remark in remarks)
-    dirty = [attrs.evolve(r, git_revision=f"{REVISION}-dirty") for r in results]
+    dirty = [msgspec.structs.replace(r, git_revision=f"{REVISION}-dirty") for r in results]
     assert any("had changes" in remark for remark in exporter("asv")(dirty).remarks)
 
 
@@ -311,7 +313,7 @@ def test_junit_keeps_to_the_schema_and_counts(results):
     "name", [n for n in EXPORTS if n not in ("oss-v3", "csv", "parquet", "junit")]
 )
 def test_formats_of_one_run_refuse_two(results, name):
-    other = attrs.evolve(results[0], run_id="another", case="b")
+    other = msgspec.structs.replace(results[0], run_id="another", case="b")
     with pytest.raises(FormatError, match=r"holds one run, and there are 2.*--run"):
         exporter(name)([*results, other])
 

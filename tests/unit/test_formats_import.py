@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from comparative_benchmark.formats.registry import detect, importer
-from comparative_benchmark.formats.result import FormatError
-from comparative_benchmark.formats.rows import FormatImporter
-from comparative_benchmark.formats.source import Imported, Source, read_source
-from comparative_benchmark.history.rows import Refusal, Row
+from comparative_benchmark.formats.registry import detect, importer, read_file
+from comparative_benchmark.formats.source import Source, read_source
+from comparative_benchmark.history.importing import rows_of
+from comparative_benchmark.history.portable import Contents, FormatError
 
 BASE = "model=resnet50, test=eval, device=cuda, bs=32, extra_args=['--inductor', 'a, b'], metric="
 TORCHBENCH = {
@@ -83,7 +82,7 @@ GOOGLE = {
         {"name": "BM_unit", "real_time": 1.0, "time_unit": "fortnights"},
     ],
 }
-SEED = {
+OPENXLA = {
     "trigger": {"timestamp": "2024-08-09T00:00:00+00:00"},
     "execution_environment": {
         "python_environment": [
@@ -127,7 +126,7 @@ SEED = {
 
 
 def source(document):
-    return Source("a.json", json.dumps(document, indent=1))
+    return Source("a.json", json.dumps(document, indent=1).encode())
 
 
 def records(*metrics):
@@ -138,7 +137,9 @@ def records(*metrics):
 
 
 def test_torchbench_metrics_by_configuration():
-    imported = importer("auto")(Source("metrics-20260102030405.json", json.dumps(TORCHBENCH)))
+    imported = importer("auto")(
+        Source("metrics-20260102030405.json", json.dumps(TORCHBENCH).encode())
+    )
     assert not imported.refused
     assert imported.skipped == 1
     results = {result.case: result for result in imported.results}
@@ -165,7 +166,7 @@ def test_torchbench_metrics_by_configuration():
 def test_a_torchbench_metric_that_is_no_number_is_refused_with_its_line():
     document = {**TORCHBENCH, "metrics": {"good": 1.0, "bad": [1], "worse": None}}
     text = json.dumps(document, indent=1).replace("1.0", "NaN", 0)
-    imported = importer("torchbench")(Source("a.json", text))
+    imported = importer("torchbench")(Source("a.json", text.encode()))
     assert [result.case for result in imported.results] == ["test_bench/good"]
     lines = text.splitlines()
     at = {
@@ -173,8 +174,8 @@ def test_a_torchbench_metric_that_is_no_number_is_refused_with_its_line():
         for name in ("bad", "worse")
     }
     assert imported.refused == (
-        f"a.json:{at['bad']}: bad: [1] is no number",
-        f"a.json:{at['worse']}: worse: None is no number",
+        f"a.json:{at['bad']}: bad: Expected `float | str`, got `array`",
+        f"a.json:{at['worse']}: worse: Expected `float | str`, got `null`",
     )
 
 
@@ -184,7 +185,7 @@ def test_records_of_the_oss_database_by_configuration():
         ("accuracy", [], {"benchmark_values": '["pass"]'}),
     )
     for text in (json.dumps(document), "\n".join(map(json.dumps, document))):
-        imported = importer("auto")(Source("a.json", text))
+        imported = importer("auto")(Source("a.json", text.encode()))
         assert not imported.refused
         [result] = imported.results
         assert result.case == "TorchInductor/BERT"
@@ -200,13 +201,13 @@ def test_records_of_the_oss_database_by_configuration():
 def test_lines_that_are_no_records_are_refused_by_number_and_the_rest_kept():
     good = json.dumps(records(("abs_latency", [1.0], {}))[0])
     lines = [good, "{not json", "", '{"metric": {"name": "a"}}', "7", good.replace("1.0", '"x"')]
-    imported = importer("oss-v3")(Source("a.json", "\n".join(lines)))
+    imported = importer("oss-v3")(Source("a.json", "\n".join(lines).encode()))
     by_line = {sentence.split(":")[1]: sentence for sentence in imported.refused}
     assert sorted(by_line) == ["2", "4", "5", "6"]
-    assert "no JSON" in by_line["2"]
-    assert "field 'benchmark_values' is missing" in by_line["4"]
-    assert by_line["5"] == "a.json:5: no record"
-    assert "abs_latency: 'x' is no number" in by_line["6"]
+    assert "malformed" in by_line["2"]
+    assert "missing required field `benchmark_values`" in by_line["4"]
+    assert by_line["5"] == "a.json:5: not a record: Expected `object`, got `int`"
+    assert "`$.metric.benchmark_values[0]`" in by_line["6"]
     assert [result.latency_ms for result in imported.results] == [1.0]
 
 
@@ -221,10 +222,10 @@ def test_google_benchmark_repetitions_and_errors():
     assert (bad.case, bad.status, bad.reason) == ("BM_bad", "failed", "no device")
     assert bad.latency_ms is None
     [sentence] = imported.refused
-    line = (
-        source(GOOGLE).text[: source(GOOGLE).text.index('{\n   "name": "BM_unit"')].count("\n") + 1
+    line = source(GOOGLE).content.partition(b'{\n   "name": "BM_unit"')[0].count(b"\n") + 1
+    assert sentence == (
+        f"a.json:{line}: BM_unit: Invalid enum value 'fortnights' - at `$.time_unit`"
     )
-    assert sentence == (f"a.json:{line}: BM_unit: time_unit 'fortnights' is none of ns, us, ms, s")
 
 
 def test_google_benchmark_with_aggregates_only_gives_the_median():
@@ -237,8 +238,8 @@ def test_google_benchmark_with_aggregates_only_gives_the_median():
     assert result.latency_ms == 2000.0
 
 
-def test_results_of_the_seed():
-    first, second = importer("auto")(source(SEED)).results
+def test_results_of_the_openxla_suite():
+    first, second = importer("auto")(source(OPENXLA)).results
     assert first.backend == "jax_xla"
     assert first.compiler == "xla"
     assert first.framework == "jax"
@@ -251,13 +252,13 @@ def test_results_of_the_seed():
     assert (second.status, second.reason, second.latency_ms) == ("failed", "exit code 1", None)
 
 
-def test_a_damaged_record_of_the_seed_is_refused_with_its_line():
-    document = json.loads(json.dumps(SEED))
+def test_a_damaged_record_of_the_openxla_suite_is_refused_with_its_line():
+    document = json.loads(json.dumps(OPENXLA))
     del document["benchmarks"][0]["metrics"]["framework_level"]["median_latency_ms"]
     del document["benchmarks"][0]["metrics"]["framework_level"]["compile_time_s"]
     imported = importer("auto")(source(document))
     assert [result.backend for result in imported.results] == ["pt_inductor"]
-    lines = source(document).text.splitlines()
+    lines = source(document).content.decode().splitlines()
     line = lines.index("  {", lines.index(' "benchmarks": [')) + 1
     assert imported.refused == (f"a.json:{line}: neither 'median_latency_ms' nor 'error'",)
 
@@ -268,23 +269,23 @@ def test_a_damaged_record_of_the_seed_is_refused_with_its_line():
         (TORCHBENCH, "torchbench"),
         (records(("a", [1.0], {})), "oss-v3"),
         (GOOGLE, "google-benchmark"),
-        (SEED, "seed-results"),
+        (OPENXLA, "openxla-suite"),
     ],
 )
 def test_formats_are_told_apart(document, name):
     assert detect(source(document)) == name
-    others = {"torchbench", "google-benchmark", "seed-results"} - {name}
+    others = {"torchbench", "google-benchmark", "openxla-suite"} - {name}
     for other in others:
-        with pytest.raises(FormatError, match=r"a\.json:1: no "):
+        with pytest.raises(FormatError, match=r"a\.json:1: not "):
             importer(other)(source(document))
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "a.json:1: no JSON"),
-        ('{\n"a": 1,\n]', "a.json:3: no JSON"),
-        ("[" * 100_000, "no JSON"),
+        ("", "a.json:1: not JSON"),
+        ('{\n"a": 1,\n]', "a.json:3: not JSON"),
+        ("[" * 100_000, "not JSON"),
         ("[]", "none of oss-v3, torchbench"),
         ('{"a": 1}', "none of oss-v3"),
         ("7", "none of oss-v3"),
@@ -293,14 +294,14 @@ def test_formats_are_told_apart(document, name):
 )
 def test_what_is_none_of_them_is_refused_by_name(text, words):
     with pytest.raises(FormatError) as error:
-        importer("auto")(Source("a.json", text))
+        importer("auto")(Source("a.json", text.encode()))
     assert words in str(error.value)
 
 
 def test_bytes_that_are_no_text_are_refused_by_line(tmp_path):
     path = tmp_path / "a.json"
     path.write_bytes(b'{\n"a": "\xff"}')
-    with pytest.raises(FormatError, match=r"a\.json:2: no text in UTF-8"):
+    with pytest.raises(FormatError, match=r"a\.json:2: not text in UTF-8"):
         read_source(path)
     with pytest.raises(FormatError, match="No such file"):
         read_source(tmp_path / "b.json")
@@ -309,32 +310,40 @@ def test_bytes_that_are_no_text_are_refused_by_line(tmp_path):
 def test_rows_of_foreign_files(tmp_path):
     path = tmp_path / "metrics-20260102030405.json"
     path.write_text(json.dumps(TORCHBENCH))
-    told = []
-    rows = list(FormatImporter("auto", told=told.append).rows(path))
-    assert all(isinstance(row, Row) for row in rows)
+    contents = read_file(path)
+    rows, refused = rows_of(path, contents)
+    assert refused == []
     assert {row.source for row in rows} == {"torchbench"}
     assert {row.backend for row in rows} == {"torchbench"}
-    assert told == [f"{path}: 1 configurations were not run, the file says"]
-    again = list(FormatImporter("torchbench", told=told.append).rows(path))
+    assert contents.skipped == 1
+    again, _ = rows_of(path, read_file(path, "torchbench"))
     assert [row.content for row in rows] == [row.content for row in again]
 
 
 def test_refusals_name_file_and_line(tmp_path):
     path = tmp_path / "a.json"
     path.write_text(json.dumps({**TORCHBENCH, "metrics": {"bad": []}}, indent=1))
-    [refusal] = FormatImporter("auto").rows(path)
-    assert isinstance(refusal, Refusal)
-    assert refusal.path == path
-    assert refusal.place.startswith("line ")
-    assert refusal.reason == "bad: [] is no number"
+    contents = read_file(path)
+    line = path.read_text().partition('"bad"')[0].count("\n") + 1
+    assert contents.refused == (f"{path}:{line}: bad: Expected `float | str`, got `array`",)
 
 
 def test_a_text_that_no_database_has_is_refused_with_the_result(tmp_path):
     path = tmp_path / "a.json"
     path.write_text(json.dumps({**TORCHBENCH, "metrics": {"a\0b": 1.0, "good": 1.0}}))
-    rows = list(FormatImporter("auto").rows(path))
-    assert [type(row) for row in rows] == [Refusal, Row]
-    assert "workload holds" in str(rows[0])
+    rows, [refused] = rows_of(path, read_file(path))
+    assert [row.workload for row in rows] == ["test_bench/good"]
+    assert "`$.workload`" in refused
+
+
+def test_what_is_not_a_number_costs_only_its_benchmark():
+    text = source(GOOGLE).content.replace(b'"real_time": 9999.0', b'"real_time": NaN')
+    text = text.replace(b'"items_per_second": 7.0', b'"items_per_second": -Infinity, "NaN": "NaN"')
+    imported = importer("auto")(Source("a.json", text))
+    assert [(r.case, r.metrics) for r in imported.results] == [
+        ("BM_main", {"cpu_time_ms": 0.001}),
+        ("BM_bad", {}),
+    ]
 
 
 def places(value, path=()):
@@ -360,7 +369,7 @@ ANYTHING = st.recursive(
         ("torchbench", TORCHBENCH),
         ("oss-v3", records(("abs_latency", [1.0], {"a": "b"}))),
         ("google-benchmark", GOOGLE),
-        ("seed-results", SEED),
+        ("openxla-suite", OPENXLA),
     ],
 )
 @settings(max_examples=100)
@@ -372,7 +381,7 @@ def test_any_damage_is_refused_or_read_and_nothing_else(name, document, data):
     for step in path[:-1]:
         holder = holder[step]
     holder[path[-1]] = data.draw(ANYTHING)
-    text = Source("a.json", json.dumps(damaged))
+    text = Source("a.json", json.dumps(damaged).encode())
     for format_name in (name, "auto"):
         imported = read(format_name, text)
         assert all(sentence.startswith("a.json:") for sentence in imported.refused)
@@ -384,4 +393,4 @@ def read(format_name, text):
     try:
         return importer(format_name)(text)
     except FormatError as error:
-        return Imported((), (str(error),))
+        return Contents(refused=(str(error),))

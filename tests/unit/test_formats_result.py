@@ -2,64 +2,70 @@
 
 import json
 
-import attrs
 import pytest
 from formats_support import own_results, write_results
 from hypothesis import given
 
-from comparative_benchmark.formats.from_records import read_results
-from comparative_benchmark.formats.result import FormatError, Result
-from comparative_benchmark.results.codec import ResultsFileError
+from comparative_benchmark.history import results_files
+from comparative_benchmark.history.portable import FormatError, PortableResult, decoded, made
 
 
 @given(own_results())
 def test_json_and_back_is_the_same(results):
     for result in results:
-        assert Result.from_json(json.loads(json.dumps(result.as_json()))) == result
+        assert decoded(json.dumps(result.as_json())) == result
 
 
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"case": 3}, "case: 3 is no text"),
-        ({"case": "\ud800"}, "half a surrogate pair"),
-        ({"status": "fast"}, "status: 'fast' is none of ok"),
-        ({"batch_size": 1.5}, "batch_size: 1.5 is no whole number"),
-        ({"batch_size": True}, "no whole number"),
-        ({"latency_ms": "1"}, "latency_ms: '1' is no number"),
-        ({"latency_ms": float("nan")}, "no finite number"),
-        ({"latency_ms": 10**400}, "no finite number"),
-        ({"latency_ms": -1.0}, "no amount"),
-        ({"samples_ms": [[0.0]]}, "0.0 is no time"),
-        ({"samples_ms": [[]]}, "a process without samples"),
-        ({"samples_ms": [1.0]}, "samples_ms: 1.0 is no list"),
-        ({"samples_ms": "1"}, "no list"),
-        ({"compile_ms": [None]}, "null is no number"),
-        ({"tags": ["a", 1]}, "tags: 1 is no text"),
-        ({"metrics": {"a": "b"}}, "metrics.a"),
-        ({"versions": {"jax": 1}}, "versions.jax: 1 is no text"),
-        ({"extra": {"a": [float("inf")]}}, "no finite number"),
-        ({"extra": []}, "extra: [] is no object"),
-        ({"speed": 1}, "no field 'speed'"),
+        ({"case": 3}, "`$.case`"),
+        ({"status": "fast"}, "(ok|unsteady|wrong_output|unsupported"),
+        ({"batch_size": 1.5}, "`$.batch_size`"),
+        ({"batch_size": True}, "got `bool`"),
+        ({"latency_ms": "1"}, "`$.latency_ms`"),
+        ({"latency_ms": float("nan")}, "`$.latency_ms`"),
+        ({"latency_ms": 10**400}, "`$.latency_ms`"),
+        ({"latency_ms": -1.0}, ">= 0"),
+        ({"samples_ms": [[0.0]]}, "`$.samples_ms[0][0]`"),
+        ({"samples_ms": [[]]}, "`$.samples_ms[0]`"),
+        ({"samples_ms": [1.0]}, "`$.samples_ms[0]`"),
+        ({"samples_ms": "1"}, "`$.samples_ms`"),
+        ({"compile_ms": [None]}, "`$.compile_ms[0]`"),
+        ({"tags": ["a", 1]}, "`$.tags[1]`"),
+        ({"metrics": {"a": "b"}}, "`$.metrics"),
+        ({"metrics": {"a": float("inf")}}, "`$.metrics"),
+        ({"versions": {"jax": 1}}, "`$.versions"),
+        ({"extra": []}, "`$.extra`"),
+        ({"speed": 1}, "unknown field `speed`"),
     ],
 )
 def test_other_types_are_refused_by_name(fields, words):
     with pytest.raises(FormatError) as error:
-        Result.from_json({"case": "a", **fields})
+        made(**{"case": "a", **fields})
     assert words in str(error.value)
 
 
-@pytest.mark.parametrize("value", [None, [], "case", {"status": "ok"}])
-def test_what_is_no_result_is_refused(value):
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("null", "[]", '"case"', '{"status": "ok"}', "{", '{"case": "\\ud800"}'),
+        *('{"case": "a", "extra": {"b": NaN}}', '{"case": "a", "extra": {"b": 1e400}}'),
+        '{"case": "a", "extra": ' + '{"a": ' * 100_000,
+    ],
+)
+def test_what_is_not_a_result_is_refused(text):
     with pytest.raises(FormatError):
-        Result.from_json(value)
+        decoded(text)
 
 
 @pytest.mark.parametrize("speed", [{"latency_ms": 1.0}, {"samples_ms": ((1.0,),)}])
 def test_only_a_right_answer_has_a_speed(speed):
-    assert Result(case="a", **speed).status == "ok"
+    assert made(case="a", **speed).status == "ok"
     with pytest.raises(FormatError, match="wrong_output, and yet it has a latency"):
-        Result(case="a", status="wrong_output", **speed)
+        made(case="a", status="wrong_output", **speed)
+    with pytest.raises(ValueError, match="wrong_output, and yet it has a latency"):
+        PortableResult(case="a", status="wrong_output", **speed)
 
 
 @pytest.fixture
@@ -70,8 +76,9 @@ def results_file(tmp_path, make_trial, finished):
 
 
 def test_results_files_are_read_with_all_that_formats_need(results_file):
-    results, refused = read_results(results_file)
-    assert not refused
+    contents = results_files.read(results_file)
+    results = contents.results
+    assert not contents.refused
     first = results[0]
     assert first.competitor == "jax_xla:xla"
     assert first.device == "host-cpu"
@@ -87,23 +94,34 @@ def test_results_files_are_read_with_all_that_formats_need(results_file):
     compile_only = results[2]
     assert compile_only.latency_ms is None
     assert compile_only.compile_ms
-    assert len({attrs.astuple(result)[-2] for result in results}) == len(results)
+    assert len({result.identity for result in results}) == len(results)
 
 
-def test_a_record_of_another_shape_costs_nothing_but_itself(results_file):
+def test_a_file_with_a_record_of_another_shape_is_refused_whole(results_file):
     document = json.loads(results_file.read_text())
     document["benchmarks"][1]["status"] = "splendid"
-    document["benchmarks"][2] = 7
     results_file.write_text(json.dumps(document))
-    results, refused = read_results(results_file)
-    assert len(results) == len(document["benchmarks"]) - 2
-    assert len(refused) == 2
-    assert all(str(results_file) in sentence for sentence in refused)
-    assert "splendid" in refused[0]
+    contents = results_files.read(results_file)
+    assert contents.results == ()
+    [sentence] = contents.refused
+    assert str(results_file) in sentence
+    assert "'splendid'" in sentence
+    assert "$.benchmarks[1].status" in sentence
+
+
+def test_a_result_whose_samples_allow_no_estimate_costs_only_itself(results_file):
+    due = results_files.read(results_file).results
+    document = json.loads(results_file.read_text())
+    [metrics] = document["benchmarks"][1]["metrics"].values()
+    metrics["processes"][0]["blocks"][0]["latencies_ms"][0] = 0.0
+    results_file.write_text(json.dumps(document))
+    contents = results_files.read(results_file)
+    assert contents.results == (due[0], *due[2:])
+    assert contents.refused == (f"{results_file}: $.benchmarks[1]: a sample is zero or negative",)
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path):
     path = tmp_path / "other.json"
     path.write_text("{}")
-    with pytest.raises(ResultsFileError, match=r"other\.json is no results file"):
-        read_results(path)
+    assert "is not a results file" in results_files.read(path).refused[0]
+    assert "does not exist" in results_files.read(tmp_path / "none.json").refused[0]

@@ -8,13 +8,11 @@ from formats_support import own_results, write_results
 from hypothesis import assume, given, settings
 
 from comparative_benchmark.formats.exported import CARRIER
-from comparative_benchmark.formats.from_records import read_results
-from comparative_benchmark.formats.registry import exporter, importer
-from comparative_benchmark.formats.result import FormatError
-from comparative_benchmark.formats.rows import FormatImporter
+from comparative_benchmark.formats.registry import exporter, importer, read_file
 from comparative_benchmark.formats.source import Source
-from comparative_benchmark.history.results_files import ResultsFiles
-from comparative_benchmark.history.rows import Row
+from comparative_benchmark.history import results_files
+from comparative_benchmark.history.importing import rows_of
+from comparative_benchmark.history.portable import FormatError
 
 NAMES = ("torchbench", "oss-v3", "google-benchmark")
 
@@ -30,7 +28,7 @@ def test_any_result_survives(name, results):
         assume("two results are" not in str(error))
         raise
     for format_name in (name, "auto"):
-        imported = importer(format_name)(Source("a.json", content.decode()))
+        imported = importer(format_name)(Source("a.json", content))
         assert imported.refused == ()
         assert sorted(imported.results, key=repr) == sorted(results, key=repr)
 
@@ -44,12 +42,12 @@ def results_file(tmp_path, make_trial, finished):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_of_the_history_are_the_same(name, results_file, tmp_path):
-    results, _ = read_results(results_file)
+    results = results_files.read(results_file).results
     path = tmp_path / "exported.json"
     path.write_bytes(exporter(name)(results).files[""])
-    rows = list(FormatImporter("auto").rows(path))
-    due = list(ResultsFiles().rows(results_file))
-    assert all(isinstance(row, Row) for row in due)
+    rows, refused = rows_of(path, read_file(path))
+    due, wrong = rows_of(results_file, results_files.read(results_file))
+    assert refused == wrong == []
     assert sorted(rows, key=repr) == sorted(due, key=repr)
     # A second import of the one after the other changes nothing.
     assert {row.content for row in rows} == {row.content for row in due}
@@ -67,11 +65,11 @@ def tampered(document, name):
 
 @pytest.mark.parametrize("name", ["torchbench", "google-benchmark"])
 def test_a_number_that_someone_changed_is_refused_and_the_rest_imported(name, results_file):
-    results, _ = read_results(results_file)
+    results = results_files.read(results_file).results
     document = json.loads(exporter(name)(results).files[""])
     text = json.dumps(tampered(document, name), indent=1)
-    imported = importer(name)(Source("a.json", text))
-    assert list(imported.results) == results[1:]
+    imported = importer(name)(Source("a.json", text.encode()))
+    assert imported.results == results[1:]
     [sentence] = imported.refused
     # The line of the exact result, which the changed number contradicts.
     line = text[: text.index('{\n    "case"')].count("\n") + 1
@@ -79,53 +77,57 @@ def test_a_number_that_someone_changed_is_refused_and_the_rest_imported(name, re
 
 
 def test_a_record_of_oss_v3_that_someone_changed_is_refused(results_file):
-    results, _ = read_results(results_file)
+    results = results_files.read(results_file).results
     lines = exporter("oss-v3")(results).files[""].decode().splitlines()
     first = json.loads(lines[0])
     first["metric"]["benchmark_values"][0] *= 0.5
-    imported = importer("oss-v3")(Source("a.json", "\n".join([json.dumps(first), *lines[1:]])))
-    assert list(imported.results) == results[1:]
+    imported = importer("oss-v3")(
+        Source("a.json", "\n".join([json.dumps(first), *lines[1:]]).encode())
+    )
+    assert imported.results == results[1:]
     [sentence] = imported.refused
     assert sentence == "a.json:1: metric 'latency (ms)' is not what its exact copy says"
 
 
 def test_what_the_uploader_adds_to_a_record_is_no_change(results_file):
-    results, _ = read_results(results_file)
+    results = results_files.read(results_file).results
     metadata = {"repo": "pytorch/pytorch", "head_sha": "0" * 40, "workflow_id": 1, "job_id": 2}
     lines = exporter("oss-v3")(results).files[""].decode().splitlines()
     uploaded = [{**metadata, **json.loads(line)} for line in lines]
-    imported = importer("oss-v3")(Source("a.json", json.dumps(uploaded)))
+    imported = importer("oss-v3")(Source("a.json", json.dumps(uploaded).encode()))
     assert imported.refused == ()
-    assert list(imported.results) == results
+    assert imported.results == results
 
 
 def test_a_lost_line_of_a_result_is_noticed(results_file):
-    results, _ = read_results(results_file)
+    results = results_files.read(results_file).results
     lines = exporter("oss-v3")(results).files[""].decode().splitlines()
     for lost, words in ((0, "0 records of this result carry it exactly"), (1, "is missing")):
         kept = lines[:lost] + lines[lost + 1 :]
-        imported = importer("oss-v3")(Source("a.json", "\n".join(kept)))
+        imported = importer("oss-v3")(Source("a.json", "\n".join(kept).encode()))
         assert len(imported.results) == len(results) - 1
         assert words in imported.refused[0]
 
 
 def test_a_carrier_of_another_version_is_refused(results_file):
-    results, _ = read_results(results_file)
+    results = results_files.read(results_file).results
     document = json.loads(exporter("torchbench")(results).files[""])
     document[CARRIER]["version"] = 99
     with pytest.raises(FormatError, match="version 99; this program reads 1"):
-        importer("torchbench")(Source("a.json", json.dumps(document)))
+        importer("torchbench")(Source("a.json", json.dumps(document).encode()))
 
 
 def test_a_result_in_the_carrier_that_is_damaged_costs_only_itself(results_file):
-    results, _ = read_results(results_file)
+    results = results_files.read(results_file).results
     document = json.loads(exporter("google-benchmark")(results).files[""])
     document[CARRIER]["results"][3]["latency_ms"] = 0.001
-    imported = importer("google-benchmark")(Source("a.json", json.dumps(document, indent=1)))
+    imported = importer("google-benchmark")(
+        Source("a.json", json.dumps(document, indent=1).encode())
+    )
     assert len(imported.results) == len(results) - 1
     assert "wrong_output, and yet it has a latency" in imported.refused[0]
 
 
 def test_time_and_zone_survive(results_file):
-    results, _ = read_results(results_file)
+    results = results_files.read(results_file).results
     assert datetime.datetime.fromisoformat(results[0].timestamp).tzinfo is not None

@@ -10,13 +10,16 @@ from pathlib import Path
 
 import attrs
 import pytest
-from report_support import document, record
+from results_support import completed
+from test_compare import metrics as latencies
+from test_compare import record
 from tests_support import processes_of
 
 from comparative_benchmark.gpu_check import __main__ as command
 from comparative_benchmark.gpu_check import driver, plan
 from comparative_benchmark.gpu_check.driver import Ending
 from comparative_benchmark.gpu_check.plan import Machine, Step
+from comparative_benchmark.results.codec import plain
 from comparative_benchmark.roofline.ceilings import Ceilings, Copy, Gemm
 
 DOUBLE = Path(__file__).parents[1] / "gpu_double.py"
@@ -40,9 +43,19 @@ def records(tmp_path_factory):
     stale = copy.deepcopy(metrics)
     stale["compile"]["processes"][0]["cache_hits"] = 1
     stale["compile"]["processes"][1]["cache_hits"] = 0
-    fields = {"device": "host-gpu", "model": "later"}
+
+    def whole(*records):
+        return plain(completed({"benchmarks": list(records)}))
+
+    def made_by(competitor, scale=1.0, status="ok", more=metrics):
+        framework = "PYTORCH" if competitor.startswith("pt") else "JAX"
+        cost = {"flops": 1000, "bytes": 100, "flops_source": "the model"}
+        level = {**latencies(scale=scale, race="r"), "workload_cost": cost, **more}
+        fields = {"device": "host-gpu", "framework": f"ModelFrameworkType.{framework}"}
+        return record("w", competitor, status=status, level=level, **fields)
+
     made = {
-        "document": document(),
+        "document": whole(),
         "ceilings": attrs.asdict(
             Ceilings(
                 cpu_model="A CPU",
@@ -57,15 +70,12 @@ def records(tmp_path_factory):
                 skipped=("torch fp8: no unit",),
             )
         ),
-        "good": [
-            record("w", "pt_inductor:eager", scale=2.0, metrics=metrics, **fields),
-            record("w", "jax_xla:xla", scale=1.0, metrics=metrics, **fields),
-        ],
-        "wrong": [
-            record("w", "pt_inductor:eager", scale=2.0, metrics=metrics, **fields),
-            record("w", "jax_xla:xla", scale=1.0, metrics=stale, **fields),
-            record("w", "iree:cuda", status="out_of_memory", **fields),
-        ],
+        "good": whole(made_by("pt_inductor:eager", 2.0), made_by("jax_xla:xla"))["benchmarks"],
+        "wrong": whole(
+            made_by("pt_inductor:eager", 2.0),
+            made_by("jax_xla:xla", more=stale),
+            made_by("iree:cuda", status="out_of_memory", more={}),
+        )["benchmarks"],
     }
     path = tmp_path_factory.mktemp("records") / "records.json"
     path.write_text(json.dumps(made))

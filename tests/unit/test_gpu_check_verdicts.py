@@ -4,6 +4,7 @@ import json
 
 import attrs
 import pytest
+from results_support import completed
 
 from comparative_benchmark.gpu_check import pairs
 from comparative_benchmark.gpu_check.pairs import EQUAL, SLOWER, Verdict
@@ -25,10 +26,19 @@ def _records(**changed):
     good = GOOD_CASE.split("/")[1]
     models = {good: statuses.pop("good", "ok")}
     models |= {model_name(fault): status for fault, status in statuses.items() if status}
-    return [
-        {"definition": {"model": model}, "status": status, "phase": "first_run", "reason": "so"}
+    return _results(
+        {
+            "definition": {"model": model, "benchmark_name": model},
+            "status": status,
+            "phase": "first_run",
+            "reason": "so",
+        }
         for model, status in models.items()
-    ]
+    )
+
+
+def _results(records):
+    return completed({"benchmarks": list(records)}).benchmarks
 
 
 def test_faults_that_end_as_they_must_are_right():
@@ -62,7 +72,7 @@ def test_a_fault_without_a_result_is_not_right(fault):
 )
 def test_a_busy_neighbour_must_be_noticed_and_cost_nothing(status, contention, right):
     record = {"status": status, "metrics": {"framework_level": {"contention": contention}}}
-    found = faults.judge_foreign([record])
+    found = faults.judge_foreign(_results([record]))
     assert found.right is right
     assert not faults.judge_foreign([]).right
 

@@ -1,4 +1,4 @@
-"""`cbs history import`: results files into rows, whatever state they are in."""
+"""`cbs history import`: results files into rows; what is not valid is refused as a whole."""
 
 import copy
 import datetime
@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from results_support import AGES, completed, content_of
 from test_compare import metrics, record
 from test_history_regressions import cbs  # noqa: F401
 
-from comparative_benchmark.history.results_files import ResultsFiles
-from comparative_benchmark.history.rows import Refusal
+from comparative_benchmark.history import results_files
+from comparative_benchmark.history.importing import rows_of
+from comparative_benchmark.results.codec import encode
 from comparative_benchmark.stats.analysis import latency_interval
 
 TIME = "2026-11-01T02:00:00+01:00"
@@ -26,7 +28,7 @@ def results(*records, **host):
             "environments": {"old": {"python_version": "3.12.1"}},
         },
     }
-    return {"schema_version": 1, "runs": [run], "benchmarks": list(records)}
+    return json.loads(encode(completed({"runs": [run], "benchmarks": list(records)})))
 
 
 def full_record(digest="w1", **changes):
@@ -45,14 +47,22 @@ def full_record(digest="w1", **changes):
 
 def read(tmp_path, document, name="results.json"):
     path = tmp_path / name
-    path.write_text(document if isinstance(document, str) else json.dumps(document))
-    return list(ResultsFiles().rows(path))
+    path.write_text(json.dumps(document))
+    rows, refused = rows_of(path, results_files.read(path))
+    assert refused == []
+    return rows
+
+
+def samples_of(document):
+    [level] = document["benchmarks"][0]["metrics"].values()
+    return [[v for b in p["blocks"] for v in b["latencies_ms"]] for p in level["processes"]]
 
 
 def test_a_record_becomes_a_row(tmp_path):
     made = full_record(competitor="pt_inductor:inductor+freezing", options=["freezing"])
     (row,) = read(tmp_path, results(made))
-    assert (row.workload, row.workload_digest, row.benchmark) == ("label-w1", "w1", "models/W1")
+    assert (row.workload, row.benchmark) == ("label-w1", "models/W1")
+    assert len(row.workload_digest) == 64
     assert row.competitor == "pt_inductor:inductor+freezing"
     assert (row.compiler, row.options) == ("inductor", ("freezing",))
     assert (row.framework, row.level, row.data_type) == ("jax", "framework_level", "fp32")
@@ -63,21 +73,18 @@ def test_a_record_becomes_a_row(tmp_path):
     assert row.versions == {"jax": "0.10.2", "numpy": "2.4.6", "python": "3.11.7"}
     assert (row.compile_ms, row.warm_compile_ms) == (95.0, 12.0)
     assert (row.host_memory_mb, row.device_memory_mb, row.error) == (50.0, None, 3e-7)
-    assert row.extra == {"tags": ["x"], "stop_reason": "precision", "weights": "arguments"}
+    extra = {"tags": ["x"], "stop_reason": "precision", "weights": "arguments", "contended": True}
+    assert {name: row.extra[name] for name in extra} == extra
+    assert set(row.extra) == extra.keys() | {"model", "hostname"}
 
 
 @pytest.mark.parametrize("most", [1, None])
 def test_latency_and_interval_are_those_of_the_table(tmp_path, most):
-    made = full_record()
-    level = made["metrics"]["framework_level"]
+    made = results(full_record())
+    [level] = made["benchmarks"][0]["metrics"].values()
     level["processes"] = level["processes"][:most]
-    (row,) = read(tmp_path, results(made))
-    table = latency_interval(
-        [
-            [ms for block in each["blocks"] for ms in block["latencies_ms"]]
-            for each in level["processes"]
-        ]
-    )
+    (row,) = read(tmp_path, made)
+    table = latency_interval(samples_of(made))
     found = (row.latency_low_ms, row.latency_ms, row.latency_high_ms)
     assert found == (table.low, table.estimate, table.high)
     assert row.processes == table.processes
@@ -104,109 +111,123 @@ def test_a_compile_only_result_has_no_latency(tmp_path):
 
 
 def test_identity_is_that_of_the_record(tmp_path):
-    made = full_record()
-    (one,) = read(tmp_path, results(made))
-    shuffled = dict(reversed(list(made.items())))
-    (same,) = read(tmp_path, results(shuffled), "copy.json")
+    made = results(full_record())
+    (one,) = read(tmp_path, made)
+    [record_of_it] = made["benchmarks"]
+    made["benchmarks"] = [dict(reversed(list(record_of_it.items())))]
+    (same,) = read(tmp_path, made, "copy.json")
     assert one.content == same.content
     other = copy.deepcopy(made)
-    other["metrics"]["framework_level"]["processes"][0]["blocks"][0]["latencies_ms"][0] *= 1.001
-    (changed,) = read(tmp_path, results(other))
+    [level] = other["benchmarks"][0]["metrics"].values()
+    level["processes"][0]["blocks"][0]["latencies_ms"][0] *= 1.001
+    (changed,) = read(tmp_path, other)
     assert changed.content != one.content
 
 
+def test_an_older_file_is_the_same_result_whatever_later_versions_add_to_it(tmp_path):
+    made = results(full_record())
+    (one,) = read(tmp_path, made)
+    del made["benchmarks"][0]["definition"]["input_source"]
+    (other,) = read(tmp_path, made)
+    # The default of what is left out is not in the file.
+    assert other.content != one.content
+    assert read(tmp_path, made, "copy.json")[0].content == other.content
+
+
+@pytest.mark.parametrize("age", AGES)
+def test_files_of_every_age_are_read(tmp_path, age):
+    path = tmp_path / "results.json"
+    path.write_bytes(content_of(age))
+    rows, refused = rows_of(path, results_files.read(path))
+    assert refused == []
+    assert len(rows) == len(json.loads(content_of(age))["benchmarks"])
+    for row in rows:
+        assert row.latency_low_ms <= row.latency_ms <= row.latency_high_ms
+        assert row.versions["python"]
+        assert row.machine
+
+
 FOREIGN = {
-    "empty": ("", "line 1, column 1", "is no JSON"),
-    "cut": ('{"schema_version": 1,\n "runs": [', "line 2, column 11", "is no JSON"),
-    "binary": ("\ud800", "line 1, column 1", "is no JSON"),
-    "a list": ("[]", "", "a list and no object"),
-    "another program's": ('{"metrics": {}}', "", "no schema_version"),
-    "a newer schema": ('{"schema_version": 2}', "", "schema version 2; this program reads 1"),
-    "no lists": ('{"schema_version": 1, "runs": {}}', "", "no list of runs"),
-    "no benchmarks": ('{"schema_version": 1, "runs": []}', "", "no list of benchmarks"),
-    "very deep": ("[" * 100_000, "", "is no JSON"),
+    "empty": ("", "is not JSON"),
+    "cut": ('{"schema_version": 1,\n "runs": [', "is not JSON: Expecting value at line 2"),
+    "binary": ("\ud800", "is not JSON"),
+    "a list": ("[]", "no schema_version"),
+    "another program's": ('{"metrics": {}}', "no schema_version"),
+    "a newer schema": ('{"schema_version": 2}', "schema version 2, this program reads 1"),
+    "no lists": ('{"schema_version": 1, "runs": {}}', "is not a valid results file"),
+    "very deep": ("[" * 100_000, "is not JSON"),
 }
 
 
-@pytest.mark.parametrize(("text", "place", "reason"), FOREIGN.values(), ids=FOREIGN)
-def test_a_file_that_is_none_of_ours_is_refused_whole(tmp_path, text, place, reason):
+@pytest.mark.parametrize(("text", "reason"), FOREIGN.values(), ids=FOREIGN)
+def test_a_file_of_another_kind_is_refused(tmp_path, text, reason):
     path = tmp_path / "f.json"
     path.write_bytes(text.encode(errors="surrogatepass"))
-    (refusal,) = ResultsFiles().rows(path)
-    assert isinstance(refusal, Refusal)
-    assert refusal.place == place
-    assert reason in refusal.reason
-    assert str(path) in str(refusal)
+    (refused,) = results_files.read(path).refused
+    assert refused.startswith(str(path))
+    assert reason in refused
+    assert "\n" not in refused
 
 
-def test_a_file_that_can_not_be_read_is_refused(tmp_path):
-    (refusal,) = ResultsFiles().rows(tmp_path / "none.json")
-    assert "can not be read: No such file" in refusal.reason
-    (refusal,) = ResultsFiles().rows(tmp_path)
-    assert "can not be read" in refusal.reason
+def test_a_file_that_cannot_be_read_is_refused(tmp_path):
+    assert "does not exist" in results_files.read(tmp_path / "none.json").refused[0]
+    assert "cannot be read" in results_files.read(tmp_path).refused[0]
 
 
-def damaged():
-    def changed(change):
-        made = full_record()
-        change(made)
-        return made
-
-    def latencies(value):
-        def change(made):
-            level = made["metrics"]["framework_level"]
-            level["processes"][0]["blocks"][0]["latencies_ms"] = value
-
-        return change
-
-    level = "framework_level"
-    return {
-        "null": (None, "no definition"),
-        "text": ("x", "no definition"),
-        "no workload": (changed(lambda m: m["definition"].pop("workload")), "no definition"),
-        "no backend": (changed(lambda m: m["definition"].pop("backend")), "backend"),
-        "no metrics": (changed(lambda m: m.update(metrics={})), "no metrics"),
-        "no status": (changed(lambda m: m.pop("status")), "status None"),
-        "a status of its own": (changed(lambda m: m.update(status="great")), "status 'great'"),
-        "a run of another file": (changed(lambda m: m.update(run_id="q")), "run q is not in"),
-        "no samples": (changed(latencies([])), "no samples"),
-        "negative": (changed(latencies([-1.0])), "zero or negative"),
-        "text samples": (changed(latencies(["1"])), "not a number"),
-        "NaN": (changed(latencies([float("nan")])), "a sample is NaN"),
-        "huge": (
-            changed(lambda m: m["metrics"][level].update(host_memory_peak_mb=10**400)),
-            "",
-        ),
-        "a batch size that is none": (
-            changed(lambda m: m["definition"].update(batch_size="four")),
-            "batch_size is no count",
-        ),
-        "a zero byte": (
-            changed(lambda m: m["definition"].update(benchmark_name="a\0b")),
-            "benchmark holds a zero byte",
-        ),
-    }
+DAMAGED = {
+    "no backend": (lambda r, m: r["definition"].pop("backend"), "`backend`"),
+    "a status of its own": (lambda r, m: r.update(status="great"), "'great'"),
+    "no samples": (
+        lambda r, m: m["processes"][0]["blocks"][0].update(latencies_ms=[]),
+        "blocks[0]",
+    ),
+    "text samples": (
+        lambda r, m: m["processes"][0]["blocks"][0].update(latencies_ms=["1"]),
+        "latencies_ms[0]",
+    ),
+    "huge": (lambda r, m: m.update(host_memory_peak_mb=10**400), ""),
+    "a batch size that is not one": (
+        lambda r, m: r["definition"].update(batch_size="four"),
+        "batch_size",
+    ),
+}
 
 
-DAMAGED = damaged()
+@pytest.mark.parametrize(("damage", "reason"), DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_record_is_named_by_its_place_and_the_file_refused(tmp_path, damage, reason):
+    document = results(full_record(), full_record("w2"))
+    bad = document["benchmarks"][1]
+    damage(bad, next(iter(bad["metrics"].values())))
+    path = write(tmp_path / "results.json", document)
+    contents = results_files.read(path)
+    assert contents.results == ()
+    (refused,) = contents.refused
+    assert reason in refused
+    assert "$.benchmarks[1]" in refused or not reason
 
 
-@pytest.mark.parametrize(("bad", "reason"), DAMAGED.values(), ids=DAMAGED)
-def test_a_damaged_record_is_refused_by_its_place_and_the_rest_is_read(tmp_path, bad, reason):
-    first, refusal, last = read(tmp_path, results(full_record(), bad, full_record()))
-    assert refusal.place == "record 1"
-    assert reason in refusal.reason
-    assert first == last
+UNUSABLE = {
+    "a run of another file": ({"run_id": "q"}, "run q is not in the file"),
+    "a zero byte": ({"benchmark_name": "a\0b"}, "`$.benchmark`"),
+    "a single sample": ({"samples": [1.0]}, "a single sample"),
+    "zero": ({"samples": [0.0, 1.0]}, "zero or negative"),
+}
 
 
-@pytest.mark.parametrize(
-    "trigger", [{}, {"timestamp": None}, {"timestamp": "now"}, {"timestamp": "2026-01-01"}]
-)
-def test_a_result_without_a_time_is_refused(tmp_path, trigger):
-    document = results(full_record())
-    document["runs"][0]["trigger"] = trigger
-    (refusal,) = read(tmp_path, document)
-    assert "time of its run" in refusal.reason
+@pytest.mark.parametrize(("change", "reason"), UNUSABLE.values(), ids=UNUSABLE)
+def test_a_result_that_the_history_cannot_keep_costs_only_itself(tmp_path, change, reason):
+    document = results(full_record(), full_record("w2"))
+    bad = document["benchmarks"][1]
+    bad["run_id"] = change.get("run_id", bad["run_id"])
+    bad["definition"]["benchmark_name"] = change.get("benchmark_name", "models/W2")
+    if "samples" in change:
+        [level] = bad["metrics"].values()
+        level["processes"] = [{"blocks": [{"latencies_ms": change["samples"]}]}]
+    path = write(tmp_path / "results.json", document)
+    [row], [refused] = rows_of(path, results_files.read(path))
+    assert row.benchmark == "models/W1"
+    assert refused.startswith(f"{path}: ")
+    assert reason in refused
 
 
 def write(path: Path, document) -> Path:
@@ -237,14 +258,14 @@ def test_a_file_that_grew_adds_what_is_new(cbs, tmp_path):  # noqa: F811
 
 
 def test_what_is_refused_is_named_and_the_rest_imported(cbs, tmp_path):  # noqa: F811
-    good = write(tmp_path / "good.json", results(full_record(), None))
+    good = write(tmp_path / "good.json", results(full_record()))
     bad = tmp_path / "bad.json"
     bad.write_text("{\n\n!")
     code, out, err = cbs("import", bad, good, tmp_path / "none.json", "--db", "h.sqlite")
-    assert code == 3
-    assert out.startswith("1 new results, 0 known, of 1 file; 3 refused")
+    assert code == 1
+    assert out.startswith("1 new results, 0 known, of 1 file; 2 refused")
     said = err.splitlines()
-    assert said[0].startswith(f"refused {bad}, line 3, column 1: is no JSON")
-    assert said[1].startswith(f"refused {good}, record 1: ")
-    assert said[2].startswith(f"refused {tmp_path / 'none.json'}: can not be read")
-    assert cbs("import", bad, "--db", "h.sqlite")[0] == 1
+    assert len(said) == 2
+    assert said[0].startswith(f"refused: {bad} is not JSON")
+    assert "line 3, column 1" in said[0]
+    assert said[1].startswith(f"refused: {tmp_path / 'none.json'} does not exist")

@@ -5,7 +5,7 @@ import itertools
 import json
 import statistics
 
-import attrs
+import msgspec
 import pytest
 from test_history_rows import NOISE, night, noisy_nights, row
 
@@ -208,13 +208,13 @@ def test_a_case_that_is_gone_is_found_with_the_run_that_lacks_it(looked):
 
 def test_a_run_of_a_few_cases_by_hand_misses_nothing(looked):
     rows = noisy_nights(4, cases=6)
-    by_hand = attrs.evolve(rows[0], time=night(40)["time"], run_id="by-hand")
+    by_hand = msgspec.structs.replace(rows[0], time=night(40)["time"], run_id="by-hand")
     assert looked([*rows, by_hand]).findings == []
 
 
 def test_a_backend_that_is_gone_from_the_run_is_found(looked):
     rows = noisy_nights(4, cases=3)
-    other = [attrs.evolve(item, backend="iree", compiler="llvm-cpu") for item in rows]
+    other = [msgspec.structs.replace(item, backend="iree", compiler="llvm-cpu") for item in rows]
     rows += [item for item in other if item.run_id != f"run-{BAD}"]
     found = looked(rows).counted
     assert {finding.dimensions["backend"] for finding in found} == {"iree"}
@@ -225,7 +225,7 @@ def test_a_backend_that_is_gone_from_the_run_is_found(looked):
 
 def shard(rows, name):
     return [
-        attrs.evolve(item, backend=name, run_id=f"{name}-{item.run_id}", compiler="c")
+        msgspec.structs.replace(item, backend=name, run_id=f"{name}-{item.run_id}", compiler="c")
         for item in rows
     ]
 
@@ -247,7 +247,7 @@ def test_a_case_that_a_whole_window_did_without_has_been_retired(looked):
 
 
 def test_rows_without_runs_are_missing_only_after_two_nights(looked):
-    rows = [attrs.evolve(item, run_id="") for item in noisy_nights(4, cases=2)]
+    rows = [msgspec.structs.replace(item, run_id="") for item in noisy_nights(4, cases=2)]
 
     def without(first):
         gone = [r for r in rows if r.workload == "case-1" and r.time >= night(first)["time"]]

@@ -3,7 +3,7 @@
 import datetime
 import math
 
-import attrs
+import msgspec
 import numpy as np
 import pytest
 
@@ -110,7 +110,7 @@ def test_what_changes_from_night_to_night_is_no_dimension_of_a_trend():
             other = ("o",)
         else:
             other = 7 if isinstance(getattr(first, name), int) else "other"
-        assert attrs.evolve(first, **{name: other}).series != first.series
+        assert msgspec.structs.replace(first, **{name: other}).series != first.series
 
 
 def test_content_is_that_of_all_fields_or_of_the_identity_alone():
@@ -126,27 +126,27 @@ def test_content_is_that_of_all_fields_or_of_the_identity_alone():
 
 
 WRONG = {
-    "no workload": ({"workload": ""}, "workload is empty"),
-    "a workload that is no text": ({"workload": 1}, "workload is no text"),
-    "a zero byte": ({"reason": "a\0b"}, "reason holds a zero byte"),
-    "half a character": ({"device": "\ud800"}, "device is no Unicode text"),
-    "a status of its own": ({"status": "fine"}, "status 'fine' is none of ok, unsteady"),
-    "an unhashable status": ({"status": []}, "status"),
-    "a time without a zone": ({"time": datetime.datetime(2026, 1, 1)}, "time is no time"),  # noqa: DTZ001
-    "no time": ({"time": "2026-01-01"}, "time is no time"),
-    "not a number": ({"latency_ms": math.nan}, "latency_ms is no finite number"),
-    "infinite": ({"host_memory_mb": math.inf}, "host_memory_mb is no finite number"),
-    "negative": ({"compile_ms": -1.0}, "compile_ms is no finite number from 0 on"),
-    "text for a number": ({"error": "1"}, "error is no number"),
-    "a truth value for a number": ({"error": True}, "error is no number"),
-    "a fraction of a thread": ({"threads": 1.5}, "threads is no count"),
-    "a count beyond a column": ({"processes": 2**31}, "processes is no count"),
+    "no workload": ({"workload": ""}, r"length >= 1 - at `\$.workload`"),
+    "a workload that is not text": ({"workload": 1}, r"`\$.workload`"),
+    "a zero byte": ({"reason": "a\0b"}, r"`\$.reason`"),
+    "half a character": ({"device": "\ud800"}, r"`\$.device`"),
+    "a status of its own": ({"status": "fine"}, r"ok\|unsteady.+`\$.status`"),
+    "an unhashable status": ({"status": []}, r"`\$.status`"),
+    "a time without a zone": ({"time": datetime.datetime(2026, 1, 1)}, r"`\$.time`"),  # noqa: DTZ001
+    "no time": ({"time": "2026-01-01"}, r"`\$.time`"),
+    "not a number": ({"latency_ms": math.nan}, r"`\$.latency_ms`"),
+    "infinite": ({"host_memory_mb": math.inf}, r"`\$.host_memory_mb`"),
+    "negative": ({"compile_ms": -1.0}, r">= 0.0 - at `\$.compile_ms`"),
+    "text for a number": ({"error": "1"}, r"`\$.error`"),
+    "a truth value for a number": ({"error": True}, r"`\$.error`"),
+    "a fraction of a thread": ({"threads": 1.5}, r"`\$.threads`"),
+    "a count beyond a column": ({"processes": 2**31}, r"`\$.processes`"),
     "half an interval": ({"latency_low_ms": None}, "an interval has two ends"),
     "an interval that is upside down": ({"latency_low_ms": 2.0}, "ends before it begins"),
-    "versions that are none": ({"versions": ["jax"]}, "versions is no mapping"),
-    "a version that is no text": ({"versions": {"jax": 1}}, "versions is no text"),
-    "extra that is no JSON": ({"extra": {"a": {1}}}, "extra is no JSON"),
-    "extra with NaN": ({"extra": {"a": math.nan}}, "extra is no JSON"),
+    "versions that are none": ({"versions": ["jax"]}, r"`\$.versions`"),
+    "a version that is not text": ({"versions": {"jax": 1}}, r"`\$.versions\[...\]`"),
+    "extra that is not JSON": ({"extra": {"a": {1}}}, "extra is not JSON"),
+    "extra with NaN": ({"extra": {"a": math.nan}}, "extra is not JSON"),
 }
 
 

@@ -11,6 +11,7 @@ from comparative_benchmark.parity import command, matrix
 from comparative_benchmark.parity.cell_result import CellResult
 from comparative_benchmark.parity.document import ParityFile, ParityFileError
 from comparative_benchmark.results.expected_failures import Ending, ExpectedFailure, judge
+from comparative_benchmark.results.record import Status
 
 LABELS = ("bert-tiny-fp32-1x32xi32", "resnet-tiny-fp32-1x3x32x32xf32")
 COMPETITORS = ("jax_xla:xla", "iree:llvm-cpu-data-tiling")
@@ -29,7 +30,7 @@ def result(label=LABELS[0], competitor=COMPETITORS[0], status="ok", framework="j
     return CellResult(
         label=label,
         competitor=competitor,
-        status=status,
+        status=Status(status),
         framework=framework,
         **{**fields, **changes},
     )
@@ -110,7 +111,7 @@ def _judged(results, *entries, today=datetime.date(2026, 1, 1)):
             case_name=item.case,
             competitor=item.competitor,
             device=item.device,
-            status=item.status,
+            status=item.status.value,
         )
         for item in results
     ]
@@ -196,7 +197,14 @@ def test_without_resume_a_matrix_is_made_anew(tmp_path):
     assert json.loads(path.read_text())["cells"] == []
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"kind": "parity"}', '{"benchmarks": []}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "[]", '{"kind": "parity"}', '{"benchmarks": []}', "[" * 100_000),
+        '{"kind": "parity", "schema_version": 2, "cells": []}',
+        '{"kind": "parity", "schema_version": 1, "cells": [{"status": "fine"}]}',
+    ],
+)
 def test_a_foreign_file_is_refused_and_left_as_it_is(tmp_path, content):
     path = tmp_path / "matrix.json"
     path.write_text(content)

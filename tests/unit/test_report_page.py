@@ -303,9 +303,9 @@ def test_a_mistake_is_one_sentence(cbs, tmp_path, monkeypatch, arguments, messag
 
 def test_a_history_database_gives_trends(cbs, tmp_path):
     pytest.importorskip("sqlalchemy", reason="the history needs the extra `history`")
+    from comparative_benchmark.history import results_files
     from comparative_benchmark.history.database import Database
     from comparative_benchmark.history.importing import import_files
-    from comparative_benchmark.history.results_files import ResultsFiles
 
     old, new, location = tmp_path / "old.json", tmp_path / "new.json", tmp_path / "history.sqlite"
     host = {**HOST, "python": "3.11.7"}
@@ -313,7 +313,7 @@ def test_a_history_database_gives_trends(cbs, tmp_path):
     old.write_text(json.dumps(document(record(run_id="o", scale=1.5), runs=[before])))
     new.write_text(json.dumps(document(record(run_id="n"), runs=[after])))
     database = Database(str(location))
-    import_files(database, ResultsFiles(), [old])
+    import_files(database, results_files.read, [old])
     database.close()
     target = tmp_path / "r.html"
     for source in (location, f"sqlite:///{location}"):

@@ -3,15 +3,17 @@
 import json
 
 import attrs
-import cattrs
+import msgspec
 import numpy as np
 import pytest
 from repro_support import results_file
+from results_support import completed
 
 from comparative_benchmark.backends import api
 from comparative_benchmark.backends.reproducing import Command, Exported
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.repro import command, selection, writing
+from comparative_benchmark.results.case import cases_of
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.terminal.options import UsageError
@@ -155,7 +157,7 @@ def test_results_that_are_not_there_or_foreign_are_named(repro, tmp_path):
     assert (code, "nowhere.json does not exist" in err) == (1, True)
     (tmp_path / "r.json").write_text("{}")
     code, _, err = repro("r.json", "X")
-    assert (code, "no results file of ours" in err) == (1, True)
+    assert (code, "is not a results file" in err) == (1, True)
 
 
 def _built_with(target, meanwhile):
@@ -199,16 +201,12 @@ def exported(**changes):
 
 
 def recorded(**changes):
-    record = {
-        "status": "ok",
-        "versions": {"numpy": "2.1.0"},
-        "definition": {},
-        "metrics": {"compiler_level": {"median_latency_ms": 1.23456}},
-        **changes,
-    }
     installed = [{"name": "OnnxRuntime", "version": "1.0"}, {"name": "numpy", "version": "1.9"}]
-    run = {"execution_environment": {"python_environment": installed}}
-    return selection.Recorded(record=record, run=run)
+    run = {"run_id": "r", "execution_environment": {"python_environment": installed}}
+    level = {"median_latency_ms": 1.23456}
+    record = {"run_id": "r", "versions": {"numpy": "2.1.0"}, "metrics": {"compiler_level": level}}
+    (case,) = cases_of(completed({"runs": [run], "benchmarks": [record | changes]}))
+    return case
 
 
 def test_requirements_are_the_versions_that_were_measured(tmp_path):
@@ -236,7 +234,6 @@ def test_requirements_are_the_versions_that_were_measured(tmp_path):
         ({"numpy": "0.10.2\n--index-url http://h\nbackdoor==1.0"}, "gives numpy the version"),
         ({"numpy": "1.0; import os"}, "gives numpy the version"),
         ({"numpy": "@ http://h/x.whl"}, "gives numpy the version"),
-        ({"numpy": 7}, None),
         ({"a\n--index-url http://h": "1.0"}, "names a package"),
         ({"-r other.txt": "1.0"}, "names a package"),
     ],
@@ -246,10 +243,6 @@ def test_a_results_file_adds_no_lines_to_the_requirements(tmp_path, versions, me
     ended = SessionEnded(Status.FAILED, "export", "it does not export")
     outcome = writing.Outcome(exported=None, versions={}, ended=ended, task=TASK)
     (tmp_path / "expected.json").write_text("{}")
-    if message is None:
-        writing.write_scripts(tmp_path, recorded(versions=versions), outcome)
-        assert (tmp_path / "requirements.txt").read_text() == "numpy==7\n"
-        return
     with pytest.raises(UsageError, match=message):
         writing.write_scripts(tmp_path, recorded(versions=versions), outcome)
     assert not (tmp_path / "requirements.txt").exists()
@@ -281,4 +274,4 @@ def test_commands_can_be_pasted(tmp_path):
 def test_what_a_worker_answers_is_read_as_it_was_written():
     one = exported(commands=(Command(comment="C", arguments=("a", "b")),), notes=("n",))
     answer = json.loads(json.dumps(attrs.asdict(one)))
-    assert cattrs.structure(answer, Exported) == one
+    assert msgspec.convert(answer, Exported) == one

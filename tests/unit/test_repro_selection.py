@@ -1,12 +1,15 @@
 """Which result `cbs repro` takes, and what it says where that is not clear."""
 
-import copy
-
+import attrs
 import numpy as np
 import pytest
+from results_support import completed
 
 from comparative_benchmark.repro import selection
-from comparative_benchmark.runs.recording import to_record
+from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.codec import converted, plain
+from comparative_benchmark.results.record import Definition, Status
+from comparative_benchmark.runs.recording import to_result
 from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark.artifacts import user_inputs
 
@@ -33,8 +36,10 @@ def document(make_trial, finished):
         records = []
         for model, competitor, changes in items:
             trial = make_trial(f"models/{model}/{INPUT}", competitor)
-            records.append(to_record(trial, finished(), run_id="r") | changes)
-        return {"runs": [RUN], "benchmarks": records}
+            definition = plain(to_result(trial, finished(), run_id="r").definition)
+            records.append({"run_id": "r", "definition": definition, **changes})
+        runs = [RUN, {**RUN, "run_id": "later"}]
+        return completed({"runs": runs, "benchmarks": records})
 
     return make
 
@@ -49,8 +54,8 @@ def test_a_case_is_known_by_its_name_its_models_or_an_expression(document, asked
         ),
         asked,
     )
-    assert found.definition["model"] == BERT
-    assert found.host["threads"] == 2
+    assert found.result.definition.model == BERT
+    assert found.threads == 2
 
 
 def test_an_expression_that_several_cases_match_lists_them(document):
@@ -86,8 +91,8 @@ def test_of_several_competitors_one_has_to_be_chosen(document):
     assert "iree:llvm-cpu (wrong_output)" in str(caught.value)
     assert "--backend" in str(caught.value)
     chosen = selection.find(several, BERT, competitor="iree:llvm-cpu")
-    assert chosen.record["status"] == "wrong_output"
-    assert selection.find(several, BERT, competitor="jax_xla").definition["backend"] == "jax_xla"
+    assert chosen.status is Status.WRONG_OUTPUT
+    assert selection.find(several, BERT, competitor="jax_xla").competitor == "jax_xla:xla"
     with pytest.raises(UsageError, match="--backend 'iree' names more than one"):
         selection.find(several, BERT, competitor="iree")
     with pytest.raises(UsageError, match="--backend 'xla_hlo' names no competitor"):
@@ -95,17 +100,21 @@ def test_of_several_competitors_one_has_to_be_chosen(document):
 
 
 def test_of_a_trial_that_was_run_again_the_latest_counts(document):
-    again = document((BERT, "jax_xla:xla", {}), (BERT, "jax_xla:xla", {"status": "timeout"}))
-    assert selection.find(again, BERT).record["status"] == "timeout"
+    later = {"status": "timeout", "run_id": "later"}
+    again = document((BERT, "jax_xla:xla", {}), (BERT, "jax_xla:xla", later))
+    assert selection.find(again, BERT).status is Status.TIMEOUT
 
 
 def test_versions_are_those_of_where_it_was_measured(document):
     found = selection.find(document((BERT, "jax_xla:xla", {"versions": {"jax": "0.1"}})), BERT)
-    assert found.versions == {"jaxlib": "0.1", "jax": "0.1"}
+    assert selection.versions_of(found) == {"jaxlib": "0.1", "jax": "0.1"}
     assert found.revision == "abc123"
-    elsewhere = document((BERT, "jax_xla:xla", {"versions": {}}))
-    elsewhere["benchmarks"][0]["definition"]["environment"] = {"name": "old", "python": "/old"}
-    assert selection.find(elsewhere, BERT).versions == {"jaxlib": "0.0.9"}
+    elsewhere = _changed(
+        selection.find(document((BERT, "jax_xla:xla", {"versions": {}})), BERT),
+        environment={"name": "old", "python": "/old"},
+    )
+    assert selection.versions_of(elsewhere) == {"jaxlib": "0.0.9"}
+    assert selection.versions_of(attrs.evolve(found, run=None)) == {"jax": "0.1"}
 
 
 @pytest.mark.parametrize("competitor", ["jax_xla:xla", "iree:llvm-cpu", "xla_hlo:hlo-text"])
@@ -116,14 +125,13 @@ def test_the_trial_of_a_result_is_the_one_that_was_run(document, make_trial, com
 
 
 def _changed(found, **changes):
-    record = copy.deepcopy(found.record)
-    record["definition"] |= changes
-    return selection.Recorded(record=record, run=found.run)
+    definition = converted(plain(found.result.definition) | changes, Definition)
+    return attrs.evolve(found, result=attrs.evolve(found.result, definition=definition))
 
 
 def test_what_is_not_any_more_what_was_measured_is_refused(document):
     found = selection.find(document((BERT, "jax_xla:xla", {})), BERT)
-    workload = found.definition["workload"] | {"digest": "0" * 64}
+    workload = plain(found.result.definition.workload) | {"digest": "0" * 64}
     with pytest.raises(UsageError, match=r"not any more what was measured.*revision abc123"):
         selection.trial_of(_changed(found, workload=workload))
     with pytest.raises(UsageError, match="no model GONE"):
@@ -174,12 +182,11 @@ def test_a_case_on_a_users_own_inputs_is_found_by_where_they_are(document, tmp_p
         competitor=trial.competitor,
         device=trial.device,
     )
-    record = to_record(own, finished(), run_id="r")
-    again = selection.trial_of(selection.Recorded(record=record, run=RUN))
-    assert again == own
+    recorded = Case(result=to_result(own, finished(), run_id="r"))
+    assert selection.trial_of(recorded) == own
     (tmp_path / "input_1.npy").unlink()
     with pytest.raises(UsageError, match="the inputs that it was measured on"):
-        selection.trial_of(selection.Recorded(record=record, run=RUN))
+        selection.trial_of(recorded)
 
 
 def test_every_backend_of_the_suite_has_an_exporter():

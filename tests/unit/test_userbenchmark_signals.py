@@ -7,8 +7,8 @@ import pytest
 from formats_support import write_results
 
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.formats.from_records import read_results
 from comparative_benchmark.formats.torchbench import document_of
+from comparative_benchmark.history import results_files
 from comparative_benchmark.userbenchmarks import evidence, signals
 from comparative_benchmark.userbenchmarks.metrics import MetricsError
 
@@ -80,8 +80,7 @@ def two_nights(tmp_path, make_trial, finished):
         path = tmp_path / "results.json"
         path.unlink(missing_ok=True)
         write_results(path, make_trial, finished, factor=factor)
-        results, _ = read_results(path)
-        return document_of(results, "comparative_suite")
+        return document_of(results_files.read(path).results, "comparative_suite")
 
     return night
 
@@ -148,7 +147,7 @@ def test_compare_refuses_what_is_damaged(tmp_path, capsys):
     old = tmp_path / "old.json"
     old.write_text('{"name": "mine",\n"environ": }')
     assert cli.main(["userbenchmark", "compare", str(old), str(old)]) == 1
-    assert f"{old}:2: no JSON" in capsys.readouterr().err
+    assert f"{old}:2: not JSON" in capsys.readouterr().err
 
 
 def test_signals_are_values():

@@ -9,19 +9,19 @@ import argparse
 import contextlib
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import attrs
 
 from comparative_benchmark.gpu_check.planted.suite import FAULTS, GOOD_CASE, model_name
 from comparative_benchmark.machine.gpu_contention import NOT_KNOWN
-from comparative_benchmark.results.records import metrics_of
+from comparative_benchmark.results.record import Contention, Result, Status
 from comparative_benchmark.results.store import ResultsFile, write_atomically
 
 _SUITE = "comparative_benchmark.gpu_check.planted.suite"
 FOREIGN = "foreign-process"
+_LACKING = "lacking"
 
 
 @attrs.frozen(kw_only=True)
@@ -56,13 +56,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     planted = options.scratch / "faults.json"
     cases = f"{GOOD_CASE}|models/PLANTED_.+"
     run(options.device, cases, planted, first_run_s=options.first_run, iterations=20)
-    found = judge(ResultsFile(planted).records())
+    found = judge(ResultsFile(planted).results())
     _keep(options.answer, found)
     disturbed = options.scratch / "foreign.json"
     with busy_neighbour(options.device):
         # Long enough for the kernel's ticks to tell who took CPUs.
         run(options.device, GOOD_CASE, disturbed, first_run_s=options.first_run, iterations=500)
-    found.append(judge_foreign(ResultsFile(disturbed).records()))
+    found.append(judge_foreign(ResultsFile(disturbed).results()))
     _keep(options.answer, found)
     for item in found:
         print(f"{item.fault}: {item.status} {'(right)' if item.right else '(WRONG)'} {item.reason}")
@@ -80,46 +80,47 @@ def run(device: str, cases: str, output: Path, *, first_run_s: int, iterations: 
     subprocess.run(command, check=False)
 
 
-def judge(records: Sequence[Mapping[str, Any]]) -> list[Found]:
+def judge(results: Sequence[Result]) -> list[Found]:
     """Returns how each fault ended, the good model first; one that is lacking is not right."""
-    by_model = {record["definition"]["model"]: record for record in records}
+    by_model = {result.definition.model: result for result in results}
     due = {"good": (GOOD_CASE.split("/")[1], "ok")}
     due |= {fault: (model_name(fault), status) for fault, status in FAULTS.items()}
     found = []
     for fault, (model, expected) in due.items():
-        record = by_model.get(model, {"status": "lacking"})
+        result = by_model.get(model)
+        status = result.status.value if result else _LACKING
         found.append(
             Found(
                 fault=fault,
                 expected=expected,
-                status=record["status"],
-                phase=record.get("phase"),
-                reason=record.get("reason"),
-                right=record["status"] == expected,
+                status=status,
+                phase=(result.phase or None) if result else None,
+                reason=(result.reason or None) if result else None,
+                right=status == expected,
             )
         )
     return found
 
 
-def judge_foreign(records: Sequence[Mapping[str, Any]]) -> Found:
+def judge_foreign(results: Sequence[Result]) -> Found:
     """Returns whether a trial beside a busy process is ok, and known to have been disturbed.
 
     In a container the driver may not tell whose processes are on the GPU: then it must say that it
     does not know.
     """
-    record = records[-1] if records else {"status": "lacking"}
-    contention = metrics_of(record).get("contention", {}) if record.get("metrics") else {}
-    noticed = contention.get("contended") is True or bool(contention.get("contended_blocks"))
-    reasons = ", ".join(contention.get("reasons", ())) or record.get("reason")
-    unknowable = contention.get("contended") is None and NOT_KNOWN in str(reasons)
+    result = results[-1] if results else None
+    contention = (result.measured.contention if result else None) or Contention()
+    noticed = contention.contended is True or bool(contention.contended_blocks)
+    reasons = ", ".join(contention.reasons) or (result.reason if result else None) or None
+    unknowable = contention.contended is None and NOT_KNOWN in str(reasons)
     said = "contended" if noticed else "not known" if unknowable else "not noticed"
     return Found(
         fault=FOREIGN,
         expected="ok, contended",
-        status=f"{record['status']}, {said}",
-        phase=record.get("phase"),
+        status=f"{result.status.value if result else _LACKING}, {said}",
+        phase=(result.phase or None) if result else None,
         reason=reasons,
-        right=record["status"] == "ok" and (noticed or unknowable),
+        right=result is not None and result.status is Status.OK and (noticed or unknowable),
     )
 
 
