@@ -4,7 +4,7 @@ import importlib
 import json
 from typing import Any
 
-from comparative_benchmark.formats import options
+from comparative_benchmark.formats import names
 from comparative_benchmark.formats.exported import Exporter
 from comparative_benchmark.formats.result import FormatError
 from comparative_benchmark.formats.source import Importer, Source
@@ -29,14 +29,14 @@ _IMPORTERS = {
 
 
 def exporter(name: str) -> Exporter:
-    """Returns the exporter of a format of `options.EXPORTS`."""
+    """Returns the exporter of a format of `names.EXPORTS`."""
     found: Exporter = _load(_EXPORTERS[name])
     return found
 
 
 def importer(name: str) -> Importer:
-    """Returns the importer of a format of `options.IMPORTS`; of `auto` one that finds out."""
-    if name == options.AUTO:
+    """Returns the importer of a format of `names.IMPORTS`; of `auto` one that finds out."""
+    if name == names.AUTO:
         return lambda source: importer(detect(source))(source)
     found: Importer = _load(_IMPORTERS[name][0])
     return found

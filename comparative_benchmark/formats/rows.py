@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attrs
 
-from comparative_benchmark.formats.options import AUTO
+from comparative_benchmark.formats.names import AUTO
 from comparative_benchmark.formats.registry import detect, importer
 from comparative_benchmark.formats.result import FormatError, Result
 from comparative_benchmark.formats.source import read_source

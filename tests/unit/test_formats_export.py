@@ -19,7 +19,7 @@ from hypothesis import assume, given, settings
 
 from comparative_benchmark.formats.exported import CARRIER
 from comparative_benchmark.formats.from_records import read_results
-from comparative_benchmark.formats.options import EXPORTS
+from comparative_benchmark.formats.names import EXPORTS
 from comparative_benchmark.formats.registry import exporter
 from comparative_benchmark.formats.result import FormatError, Result
 
