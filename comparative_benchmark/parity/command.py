@@ -27,8 +27,8 @@ from comparative_benchmark.parity.runner import Runner
 from comparative_benchmark.parity.screen import Screen
 from comparative_benchmark.parity.tracer import Tracer
 from comparative_benchmark.results import expected_failures
-from comparative_benchmark.run.settings import RunSettings
-from comparative_benchmark.run.trial import (
+from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.runs.trial import (
     Competitor,
     installed_competitors,
     parse_competitors,

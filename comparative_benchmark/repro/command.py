@@ -20,11 +20,12 @@ from comparative_benchmark.machine.host import usable_cpus
 from comparative_benchmark.repro import readme, selection, writing
 from comparative_benchmark.repro.selection import Recorded
 from comparative_benchmark.repro.writing import Outcome
-from comparative_benchmark.results.store import ResultsFile, ResultsFileError
-from comparative_benchmark.run.preparation import Preparation
-from comparative_benchmark.run.session import SessionEnded
-from comparative_benchmark.run.settings import RunSettings
-from comparative_benchmark.run.trial import Trial
+from comparative_benchmark.results.codec import ResultsFileError
+from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.runs.preparation import Preparation
+from comparative_benchmark.runs.session import SessionEnded
+from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_OK, UsageError
 from comparative_benchmark.terminal.run_settings import settings_of
