@@ -1,8 +1,8 @@
 """The `cbs` command, and the `run_benchmarks.py` of each backend."""
 
 import argparse
+import importlib
 import os
-import pkgutil
 import signal
 import sys
 from collections.abc import Sequence
@@ -232,8 +232,9 @@ def _mistakes() -> tuple[type[Exception], ...]:
 
 
 def _resolve(reference: str) -> Any:
+    module, _, name = reference.partition(":")
     package = __package__.rpartition(".")[0]
-    return pkgutil.resolve_name(f"{package}.{reference}")
+    return getattr(importlib.import_module(f"{package}.{module}"), name)
 
 
 def _terminate(_: int, __: Any) -> NoReturn:
