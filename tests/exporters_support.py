@@ -11,10 +11,10 @@ from openxla.benchmark.artifacts import manifest as manifests
 
 _RUN = """
 import sys
-from comparative_benchmark.artifacts import generate
+from comparative_benchmark.artifacts import generate, options
 from comparative_benchmark.terminal.options import Parser
 parser = Parser()
-generate.add_arguments(parser)
+options.add_generate_arguments(parser)
 sys.exit(generate.run(parser.parse_args()))
 """
 

@@ -15,13 +15,8 @@ from comparative_benchmark.results.codec import ResultsFileError, read_document
 from comparative_benchmark.results.record import Result
 from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.stats.analysis import NOISE_THRESHOLD
-from comparative_benchmark.terminal.options import (
-    Parser,
-    UsageError,
-    add_run_options,
-    add_sampling_options,
-    spellings,
-)
+from comparative_benchmark.terminal.options import Parser, UsageError
+from comparative_benchmark.terminal.run_options import add_run_arguments
 
 __all__ = [
     "Comparisons",
@@ -148,9 +143,7 @@ class _Parser(Parser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="comparative_benchmark.runs", add_help=False)
-    parser.add_argument(*spellings("--backend"), required=True)
-    add_run_options(parser)
-    add_sampling_options(parser)
+    add_run_arguments(parser)
     return parser
 
 

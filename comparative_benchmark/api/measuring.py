@@ -8,13 +8,11 @@ import attrs
 
 from comparative_benchmark.backends.api import UnknownBackendError, get_backend
 from comparative_benchmark.machine.host import usable_cpus
-from comparative_benchmark.machine.memory import default_limit_bytes
 from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.record import Result
 from comparative_benchmark.results.store import ResultsFile
 from comparative_benchmark.runs import runner
 from comparative_benchmark.runs.environments import UnusableEnvironmentError, parse_environments
-from comparative_benchmark.runs.session import Limits
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import (
     Competitor,
@@ -23,10 +21,10 @@ from comparative_benchmark.runs.trial import (
     parse_competitors,
 )
 from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
-from comparative_benchmark.terminal.options import UsageError, find_device, select
+from comparative_benchmark.terminal.options import UsageError, find_device, select, set_root
+from comparative_benchmark.terminal.run_settings import settings_of
 from openxla.benchmark.artifacts import user_inputs
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
-from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 
 @attrs.frozen(kw_only=True)
@@ -58,8 +56,7 @@ def measure(
       UsageError: something that the user asked for cannot be, or the file cannot be written.
       DefinitionError, NoMatchError: see `terminal.options.select`.
     """
-    if options.root_dir:
-        os.environ[ROOT_DIR_VARIABLE] = str(options.root_dir.absolute())
+    set_root(options)
     if options.output.is_dir():
         raise UsageError(f"-o {options.output} cannot be written: it is a directory")
     device = find_device(options.device)
@@ -105,7 +102,7 @@ def _baseline(options: argparse.Namespace, competitors: list[Competitor]) -> str
     Fixed counts give one process each, which supports no verdict: no ratio without being asked.
     """
     names = [str(competitor) for competitor in competitors]
-    asked: str | None = getattr(options, "baseline", None)
+    asked: str | None = options.baseline
     if asked and asked not in names:
         choices = ", ".join(names)
         raise UsageError(f"--baseline {asked!r} is not among the competitors: {choices}")
@@ -116,7 +113,6 @@ def _baseline(options: argparse.Namespace, competitors: list[Competitor]) -> str
 
 
 def _competitors(options: argparse.Namespace, device: DeviceSpec) -> list[Competitor]:
-
     accelerator = device.accelerator_type
     if hasattr(options, "compiler"):
         return competitors_of(get_backend(options.backend), options.compiler or [], accelerator)
@@ -127,17 +123,14 @@ def _competitors(options: argparse.Namespace, device: DeviceSpec) -> list[Compet
 
 
 def _settings(options: argparse.Namespace, device: DeviceSpec, baseline: str | None) -> RunSettings:
-    return RunSettings(
-        device=device,
+    cpus = _cpus(options)
+    return settings_of(
+        options,
+        device,
+        threads=options.threads or len(cpus) or usable_cpus(),
+        cpus=cpus,
         sampling=sampling(options),
-        threads=options.threads or len(_cpus(options)) or usable_cpus(),
-        cpus=_cpus(options),
         baseline=baseline,
-        limits=Limits(
-            deadline_s=options.timeout,
-            phase_deadlines_s=dict(options.deadline),
-            memory_bytes=options.memory_limit or default_limit_bytes(),
-        ),
         log_dir=options.output.absolute().with_suffix(".logs"),
         profile=options.profile,
         profile_dir=options.output.absolute().with_suffix(".profiles"),
@@ -150,7 +143,7 @@ def _settings(options: argparse.Namespace, device: DeviceSpec, baseline: str | N
 
 def _cpus(options: argparse.Namespace) -> tuple[int, ...]:
     """Returns the CPUs to pin workers to, empty if none were named."""
-    asked: tuple[int, ...] = getattr(options, "cpus", None) or ()
+    asked: tuple[int, ...] = options.cpus or ()
     usable = os.sched_getaffinity(0)
     if lacking := [cpu for cpu in asked if cpu not in usable]:
         raise UsageError(
@@ -169,7 +162,7 @@ def sampling(options: argparse.Namespace) -> CompileOnly | FixedCounts | Samplin
       UsageError: options that exclude each other.
     """
     counts = (options.warmup_iterations, options.iterations)
-    if getattr(options, "compile_only", False):
+    if options.compile_only:
         if counts != (None, None) or options.run_in_process or options.profile:
             raise UsageError("--compile-only excludes -w, -iter, --profile and --run-in-process")
         return CompileOnly(pairs=options.processes or 3, seed=options.seed)

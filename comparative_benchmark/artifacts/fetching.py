@@ -11,6 +11,7 @@ from openxla.benchmark.artifacts import fetch as fetching
 from openxla.benchmark.artifacts import lock_file
 from openxla.benchmark.artifacts.fetch import FetchedModel, FetchError, FetchOptions, Source
 from openxla.benchmark.artifacts.progress import human_bytes
+from openxla.benchmark.root import locks_dir
 
 
 def fetch(options: argparse.Namespace) -> int:
@@ -70,7 +71,7 @@ def _locked(name: str | None) -> list[Source]:
 
 
 def _nothing(name: str | None) -> str:
-    directory, locked = lock_file.locks_dir(), sorted(lock_file.read_all())
+    directory, locked = locks_dir(), sorted(lock_file.read_all())
     if not locked:
         return (
             f"{directory} locks no model: `cbs artifacts lock URL... -o FILE` does, and "

@@ -8,80 +8,25 @@ import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from comparative_benchmark.artifacts.exporters import generation, recorded, selection
+from comparative_benchmark.artifacts.exporters.export_settings import ExportSettings
+from comparative_benchmark.artifacts.exporters.kinds import UnknownKindError
+from comparative_benchmark.artifacts.exporters.screen import Screen
 from comparative_benchmark.terminal.options import (
     EXIT_FAILED,
     EXIT_MISSING,
     EXIT_OK,
     EXIT_WRONG,
     UsageError,
-    count,
-    seconds,
-    size,
-    spellings,
 )
+from comparative_benchmark.terminal.run_settings import settings_of
+from openxla.benchmark.artifacts.manifest import read
+from openxla.benchmark.comparative_suite import catalog, exports
 from openxla.benchmark.def_types import BenchmarkCase
+from openxla.benchmark.devices import HOST_CPU
 
 _DATE_VARIABLE = "SOURCE_DATE_EPOCH"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options."""
-    add = parser.add_argument
-    add(
-        *spellings("-name", "--model-name"),
-        dest="name",
-        help="regular expression that must match the whole name of a model",
-    )
-    add("--framework", help="framework of the models: pt, jax, tf or tflite (default: all)")
-    add(
-        *spellings("-o", "--output"),
-        dest="output",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="where each model gets a directory of its name",
-    )
-    add("--types", help="types of artifacts, e.g. stablehlo_mlir,onnx (default: all that can be)")
-    add(
-        "--jobs",
-        type=count(1),
-        default=1,
-        metavar="N",
-        help="exports of a model at once (default 1); each may take the memory of the model twice",
-    )
-    add("--resume", action="store_true", help="leave out models whose directory is there")
-    add(
-        *spellings("--record-types"),
-        dest="record_types",
-        action="store_true",
-        help="write what the directories prove of their models into the suite's definitions",
-    )
-    add(
-        "--suite",
-        action="append",
-        default=[],
-        metavar="MODULE",
-        help="a further module with ALL_BENCHMARKS",
-    )
-    add("--root-dir", "--root_dir", dest="root_dir", type=Path, help="as in `cbs run`")
-    add("--threads", type=count(1), default=1, metavar="N", help="of each process (default 1)")
-    add(
-        "--timeout",
-        type=seconds,
-        default=1800.0,
-        metavar="S",
-        help="for each process of an export (default 1800)",
-    )
-    add(
-        *spellings("--memory-limit"),
-        dest="memory_limit",
-        type=size,
-        metavar="SIZE",
-        help="memory of each process, e.g. 8G (default: what is available, less 1G)",
-    )
-    add("--verbose", action="store_true", help="print log files and tracebacks of failures")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -94,16 +39,6 @@ def run(options: argparse.Namespace) -> int:
     Raises:
       UsageError: something that the user typed can not be.
     """
-    from comparative_benchmark.artifacts.exporters import generation, recorded, selection
-    from comparative_benchmark.artifacts.exporters.export_settings import ExportSettings
-    from comparative_benchmark.artifacts.exporters.kinds import UnknownKindError
-    from comparative_benchmark.artifacts.exporters.screen import Screen
-    from openxla.benchmark.artifacts.manifest import read
-    from openxla.benchmark.comparative_suite import catalog, exports
-    from openxla.benchmark.root import ROOT_DIR_VARIABLE
-
-    if options.root_dir:
-        os.environ[ROOT_DIR_VARIABLE] = str(options.root_dir.absolute())
     screen = Screen(verbose=options.verbose)
     every = catalog.all_benchmarks(options.suite)
     of = selection.framework(options.framework) if options.framework else None
@@ -119,7 +54,15 @@ def run(options: argparse.Namespace) -> int:
     types = [item.strip() for item in (options.types or "").split(",") if item.strip()]
     with tempfile.TemporaryDirectory(prefix="cbs-generate-") as spare:
         logs = root / "logs" if options.verbose else Path(spare)
-        settings = ExportSettings(run=_run_settings(options, logs), date=_date)
+        run_settings = settings_of(
+            options,
+            HOST_CPU,
+            processes=options.jobs,
+            log_dir=logs,
+            # What is to be published anew must not come from what was published before.
+            use_locks=False,
+        )
+        settings = ExportSettings(run=run_settings, date=_date)
         subjects, failures = selection.subjects(cases, settings.run, screen.preparing)
         for model, ended in failures.items():
             screen.say(f"{model}: no inputs and truth, in {ended.phase}: {ended.reason}", "red")
@@ -157,23 +100,6 @@ def _left(cases: Sequence[BenchmarkCase], root: Path, *, resume: bool) -> list[B
             "remove it, or leave such models out by --resume"
         )
     return [case for case in cases if case.model.name not in there]
-
-
-def _run_settings(options: argparse.Namespace, log_dir: Path) -> Any:
-    from comparative_benchmark.machine.memory import default_limit_bytes
-    from comparative_benchmark.runs.session import Limits
-    from comparative_benchmark.runs.settings import RunSettings
-    from openxla.benchmark import devices
-
-    memory = options.memory_limit or default_limit_bytes() // options.jobs
-    return RunSettings(
-        device=devices.HOST_CPU,
-        threads=options.threads,
-        limits=Limits(deadline_s=options.timeout, memory_bytes=memory),
-        log_dir=log_dir,
-        # What is to be published anew must not come from what was published before.
-        use_locks=False,
-    )
 
 
 def _date() -> str:

@@ -1,29 +1,27 @@
 """Options of `cbs artifacts`, and which function each subcommand is."""
 
 import argparse
-import os
+import pkgutil
 from collections.abc import Callable
 from pathlib import Path
 
-from comparative_benchmark.artifacts import generate
-from comparative_benchmark.terminal.options import UsageError, seconds, size, spellings
-from openxla.benchmark.root import ROOT_DIR_VARIABLE
-
-Add = Callable[..., argparse.ArgumentParser]
+from comparative_benchmark.terminal.options import (
+    UsageError,
+    add_options,
+    count,
+    seconds,
+    size,
+    spellings,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the subcommands."""
     commands = parser.add_subparsers(dest="artifacts_command", required=True, metavar="COMMAND")
-    making = commands.add_parser("generate", help="export models and verify what came out")
-    generate.add_arguments(making)
-    _add_publish(commands.add_parser)
-    _add_lock(commands.add_parser)
-    _add_fetch(commands.add_parser)
-    _add_ls(commands.add_parser)
-    _add_verify(commands.add_parser)
-    _add_gc(commands.add_parser)
-    _add_rm(commands.add_parser)
+    for name, (text, add, handler) in _SUBCOMMANDS.items():
+        subcommand = commands.add_parser(name, help=text)
+        add(subcommand)
+        subcommand.set_defaults(subcommand=f"{__package__}.{handler}")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -35,10 +33,9 @@ def run(options: argparse.Namespace) -> int:
     """
     from openxla.benchmark.artifacts.stores import StoreError
 
-    if getattr(options, "root_dir", None):
-        os.environ[ROOT_DIR_VARIABLE] = str(options.root_dir.absolute())
+    handler: Callable[[argparse.Namespace], int] = pkgutil.resolve_name(options.subcommand)
     try:
-        return _HANDLERS[options.artifacts_command](options)
+        return handler(options)
     except StoreError as error:
         raise UsageError(str(error)) from error
     except OSError as error:
@@ -46,8 +43,48 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"{name}{error.strerror or error}") from error
 
 
-def _add_publish(add_parser: Add) -> None:
-    parser = add_parser("publish", help="write a model's artifacts to a store, once")
+def add_generate_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `cbs artifacts generate`."""
+    add = parser.add_argument
+    _add_name(parser, "regular expression that must match the whole name of a model")
+    add_options(
+        parser, "framework", help="framework of the models: pt, jax, tf or tflite (default: all)"
+    )
+    add_options(
+        parser,
+        "output",
+        required=True,
+        metavar="DIR",
+        help="where each model gets a directory of its name",
+    )
+    add("--types", help="types of artifacts, e.g. stablehlo_mlir,onnx (default: all that can be)")
+    add(
+        "--jobs",
+        type=count(1),
+        default=1,
+        metavar="N",
+        help="exports of a model at once (default 1); each may take the memory of the model twice",
+    )
+    add("--resume", action="store_true", help="leave out models whose directory is there")
+    add(
+        *spellings("--record-types"),
+        action="store_true",
+        help="write what the directories prove of their models into the suite's definitions",
+    )
+    add_options(parser, "suite", "root_dir")
+    add_options(parser, "threads", default=1, metavar="N", help="of each process (default 1)")
+    add_options(
+        parser, "timeout", default=1800.0, help="for each process of an export (default 1800)"
+    )
+    add_options(
+        parser,
+        "memory_limit",
+        help="memory of each process, e.g. 8G (default: what is available, less 1G)",
+    )
+    add_options(parser, "verbose", help="print log files and tracebacks of failures")
+
+
+def _add_publish(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "directory",
         type=Path,
@@ -60,12 +97,9 @@ def _add_publish(add_parser: Add) -> None:
         help="gs://bucket/folder, file:///folder or the path of a directory; of several models, "
         "each gets a folder of its name in there",
     )
-    parser.add_argument(
-        *spellings("--dry-run"), dest="dry_run", action="store_true", help="only say what would be"
-    )
+    add_options(parser, "dry_run")
     parser.add_argument(
         *spellings("--auto-upload"),
-        dest="auto_upload",
         action="store_true",
         help="remove the files here once the store has confirmed the digest of each",
     )
@@ -75,13 +109,11 @@ def _add_publish(add_parser: Add) -> None:
     _add_transfer(parser)
 
 
-def _add_lock(add_parser: Add) -> None:
-    parser = add_parser("lock", help="write down which published artifacts the suite uses")
+def _add_lock(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("urls", nargs="+", metavar="URL", help="of a model's directory in a store")
-    parser.add_argument(
-        *spellings("-o", "--output"),
-        dest="output",
-        type=Path,
+    add_options(
+        parser,
+        "output",
         required=True,
         metavar="FILE",
         help="lock file, e.g. artifacts/locks/jax.json; other entries of it stay",
@@ -90,12 +122,9 @@ def _add_lock(add_parser: Add) -> None:
     _add_root(parser)
 
 
-def _add_fetch(add_parser: Add) -> None:
-    parser = add_parser("fetch", help="bring locked artifacts into the local cache")
-    parser.add_argument(
-        *spellings("-name", "--model-name"),
-        dest="name",
-        help="regular expression that must match the whole name of a model, or of its case",
+def _add_fetch(parser: argparse.ArgumentParser) -> None:
+    _add_name(
+        parser, "regular expression that must match the whole name of a model, or of its case"
     )
     parser.add_argument(
         "--url",
@@ -107,7 +136,6 @@ def _add_fetch(add_parser: Add) -> None:
     parser.add_argument("--types", help="types of artifacts, e.g. inputs,onnx (default: all)")
     parser.add_argument(
         *spellings("--max-size"),
-        dest="max_size",
         type=size,
         metavar="SIZE",
         help="refuse to transfer more, e.g. 10G (default: what fits on the disk)",
@@ -116,33 +144,26 @@ def _add_fetch(add_parser: Add) -> None:
     _add_root(parser)
 
 
-def _add_ls(add_parser: Add) -> None:
-    parser = add_parser("ls", help="what is in the local cache, how large, and who uses it")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+def _add_listing(parser: argparse.ArgumentParser) -> None:
+    add_options(parser, "json")
     _add_root(parser)
 
 
-def _add_verify(add_parser: Add) -> None:
-    parser = add_parser("verify", help="compute every digest anew; drop from the cache what is bad")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    _add_root(parser)
-
-
-def _add_gc(add_parser: Add) -> None:
-    parser = add_parser("gc", help="free what no model in the cache needs")
-    parser.add_argument(
-        *spellings("--dry-run"), dest="dry_run", action="store_true", help="only say what would be"
-    )
+def _add_gc(parser: argparse.ArgumentParser) -> None:
+    add_options(parser, "dry_run")
     parser.add_argument(
         "--unlocked", action="store_true", help="models that no lock file names go, too"
     )
     _add_root(parser)
 
 
-def _add_rm(add_parser: Add) -> None:
-    parser = add_parser("rm", help="remove models from the local cache")
+def _add_rm(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("models", nargs="+", metavar="MODEL", help="as `ls` names it")
     _add_root(parser)
+
+
+def _add_name(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument(*spellings("-name", "--model-name"), dest="name", help=text)
 
 
 def _add_transfer(parser: argparse.ArgumentParser) -> None:
@@ -157,46 +178,33 @@ def _add_transfer(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_root(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        *spellings("--root-dir"), dest="root_dir", type=Path, metavar="DIR", help="as in `cbs run`"
-    )
+    add_options(parser, "root_dir", metavar="DIR")
 
 
-def _generate(options: argparse.Namespace) -> int:
-    return generate.run(options)
-
-
-def _publish(options: argparse.Namespace) -> int:
-    from comparative_benchmark.artifacts import publishing
-
-    return publishing.publish(options)
-
-
-def _lock(options: argparse.Namespace) -> int:
-    from comparative_benchmark.artifacts import publishing
-
-    return publishing.lock(options)
-
-
-def _fetch(options: argparse.Namespace) -> int:
-    from comparative_benchmark.artifacts import fetching
-
-    return fetching.fetch(options)
-
-
-def _cache(options: argparse.Namespace) -> int:
-    from comparative_benchmark.artifacts import cache_commands
-
-    handler: Callable[[argparse.Namespace], int] = getattr(
-        cache_commands, options.artifacts_command
-    )
-    return handler(options)
-
-
-_HANDLERS: dict[str, Callable[[argparse.Namespace], int]] = {
-    "generate": _generate,
-    "publish": _publish,
-    "lock": _lock,
-    "fetch": _fetch,
-    **dict.fromkeys(("ls", "verify", "gc", "rm"), _cache),
+# What each is for, which options it has, and where its handler is.
+_SUBCOMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], str]] = {
+    "generate": (
+        "export models and verify what came out",
+        add_generate_arguments,
+        "generate:run",
+    ),
+    "publish": ("write a model's artifacts to a store, once", _add_publish, "publishing:publish"),
+    "lock": (
+        "write down which published artifacts the suite uses",
+        _add_lock,
+        "publishing:lock",
+    ),
+    "fetch": ("bring locked artifacts into the local cache", _add_fetch, "fetching:fetch"),
+    "ls": (
+        "what is in the local cache, how large, and who uses it",
+        _add_listing,
+        "cache_commands:ls",
+    ),
+    "verify": (
+        "compute every digest anew; drop from the cache what is bad",
+        _add_listing,
+        "cache_commands:verify",
+    ),
+    "gc": ("free what no model in the cache needs", _add_gc, "cache_commands:gc"),
+    "rm": ("remove models from the local cache", _add_rm, "cache_commands:rm"),
 }

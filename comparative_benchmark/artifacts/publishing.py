@@ -15,6 +15,7 @@ from openxla.benchmark.artifacts.manifest import MANIFEST_FILE
 from openxla.benchmark.artifacts.progress import human_bytes
 from openxla.benchmark.artifacts.publish import Action, PublishOptions, PublishReport
 from openxla.benchmark.artifacts.stores import StoreError
+from openxla.benchmark.root import LOCKS_DIR_VARIABLE, locks_dir
 
 
 def publish(options: argparse.Namespace) -> int:
@@ -129,9 +130,9 @@ def _write(path: Path, entries: Mapping[str, LockedModel], screen: Screen) -> No
             f"{state}  {model}  {human_bytes(entry.size_bytes)}  {entry.manifest_sha256[:16]}  "
             f"{entry.url}"
         )
-    used = lock_file.locks_dir()
+    used = locks_dir()
     if path.absolute().parent != used:
-        screen.say(f"runs read the lock files of {used} (${lock_file.LOCKS_DIR_VARIABLE})")
+        screen.say(f"runs read the lock files of {used} (${LOCKS_DIR_VARIABLE})")
     if local := sorted(model for model in entries if not urlsplit(entries[model].url).scheme):
         screen.say(
             f"{', '.join(local)}: a path of this machine, which no other machine can fetch from",

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +37,6 @@ from comparative_benchmark.terminal.options import (
     select,
 )
 from openxla.benchmark.def_types import DeviceSpec
-from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 STATE = "bisection.json"
 
@@ -58,8 +56,6 @@ def run(options: argparse.Namespace, installer: Installer | None = None) -> int:
       UsageError: something that the user typed can not be, or an end can not be judged.
     """
     _check(options)
-    if options.root_dir:
-        os.environ[ROOT_DIR_VARIABLE] = str(options.root_dir.absolute())
     console = Console(verbose=options.verbose, suites=options.suite)
     try:
         outcome = _bisect(options, installer or PipInstaller(), console)

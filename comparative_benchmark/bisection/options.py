@@ -2,41 +2,23 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
 
-from comparative_benchmark.terminal.options import add_selection, fraction, seconds, size, spellings
-from openxla.benchmark import devices
+from comparative_benchmark.terminal.options import (
+    add_options,
+    count,
+    fraction,
+    seconds,
+    spellings,
+)
 
 METRICS = ("latency", "compile", "memory", "output", "failure")
 
 
-def add_parser(commands: Any) -> None:
-    """Adds `cbs bisect` to the commands."""
-    parser = commands.add_parser(
-        "bisect", help="find the release or commit where a workload became slower, bigger or wrong"
-    )
-    add_arguments(parser)
-    parser.set_defaults(handler=_run)
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs bisect`."""
-    add_selection(parser)
     add = parser.add_argument
-    add("--good", required=True, help="the version, or commit, that is known to be good")
-    add("--bad", required=True, help="a later one that is bad")
-    add(
-        "--package",
-        help="bisect its releases; with --git, the package that the build installs, which the "
-        "backend's requirements then leave out",
-    )
-    add("--git", type=Path, metavar="REPO", help="bisect the commits of this repository")
-    add(
-        "--build",
-        metavar="CMD",
-        help="shell command that installs a commit, e.g. 'pip install .'; it runs in a worktree, "
-        "with python and pip of the commit's own environment",
-    )
+    add_options(parser, "name", "tag", "framework", "suite")
+    add_search_options(parser)
     add(
         "--backend",
         required=True,
@@ -49,25 +31,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what became worse: latency (default), cold compile time, peak memory, the output "
         "(wrong), or the end of it (failure)",
     )
-    add(
-        *spellings("-device", "--target-device"),
-        dest="device",
-        default=devices.HOST_CPU.name,
-        help="device to run on (default %(default)s)",
-    )
-    add(
-        *spellings("-o", "--output"),
-        dest="output",
-        type=Path,
+    add_options(parser, "device")
+    add_options(
+        parser,
+        "output",
         help="folder of the state, the results and the environments; the same command with the "
         "same folder goes on where it was interrupted (default results/bisect/WHAT-GOOD-BAD)",
     )
-    _add_candidate_options(parser)
-    _add_race_options(parser)
+    add(
+        "--requirements",
+        type=Path,
+        metavar="FILE",
+        help="what environments hold besides (default: the locked requirements of the backend)",
+    )
+    add(
+        "--processes",
+        type=count(1),
+        metavar="N",
+        help="fresh processes of each side, as in `cbs run`",
+    )
+    add_options(parser, "effect", help="relative difference that a race should find (default 0.03)")
+    add_options(parser, "trial_budget", help="as in `cbs run` (default 30)")
+    add_options(parser, "threads", "timeout", "memory_limit", "root_dir", "seed")
+    add_options(parser, "json", "verbose")
 
 
-def _add_candidate_options(parser: argparse.ArgumentParser) -> None:
+def add_search_options(parser: argparse.ArgumentParser) -> None:
+    """Adds what every search for a first bad candidate takes, whatever tells good from bad."""
     add = parser.add_argument
+    add("--good", required=True, help="the version, or commit, that is known to be good")
+    add("--bad", required=True, help="a later one that is bad")
+    add(
+        "--package",
+        help="bisect its releases; with --git, the package that the build installs, which the "
+        "other requirements then leave out",
+    )
+    add("--git", type=Path, metavar="REPO", help="bisect the commits of this repository")
+    add(
+        "--build",
+        metavar="CMD",
+        help="shell command that installs a commit, e.g. 'pip install .'; it runs in a worktree, "
+        "with python and pip of the commit's own environment",
+    )
     add("--pre", action="store_true", help="take pre-releases between the ends, too")
     add(
         "--companion",
@@ -76,13 +81,7 @@ def _add_candidate_options(parser: argparse.ArgumentParser) -> None:
         help="a package that goes along: with the same version unless one is given; may be "
         "repeated, and replaces what is known (jaxlib for jax, the runtime for IREE's compiler)",
     )
-    add(
-        "--requirements",
-        type=Path,
-        metavar="FILE",
-        help="what environments hold besides (default: the locked requirements of the backend)",
-    )
-    add("--python", default=None, help="interpreter of the environments (default: this one)")
+    add("--python", help="interpreter of the environments (default: this one)")
     add(
         "--keep",
         type=int,
@@ -92,7 +91,6 @@ def _add_candidate_options(parser: argparse.ArgumentParser) -> None:
     )
     add(
         *spellings("--build-timeout"),
-        dest="build_timeout",
         type=seconds,
         default=3600.0,
         metavar="S",
@@ -105,51 +103,13 @@ def _add_candidate_options(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--attempts",
-        type=int,
+        type=count(1),
         default=2,
         metavar="N",
-        help="races of a candidate that is unclear, each with twice the processes (default 2)",
-    )
-
-
-def _add_race_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--processes", type=int, metavar="N", help="fresh processes of each side, as in `cbs run`")
-    add(
-        "--effect",
-        type=fraction,
-        default=0.03,
-        help="relative difference that a race should find (default 0.03)",
+        help="tries of a candidate that is unclear, each with twice the processes (default 2)",
     )
     add(
         "--threshold",
         type=fraction,
         help="a change below it is good (default: half of that between the ends)",
     )
-    add(
-        *spellings("--trial-budget"),
-        dest="trial_budget",
-        type=seconds,
-        default=30.0,
-        metavar="S",
-        help="as in `cbs run` (default 30)",
-    )
-    add("--threads", type=int, help="threads for each backend (default: usable CPUs)")
-    add("--timeout", type=seconds, default=3600.0, metavar="S", help="for a trial (default 3600)")
-    add(
-        *spellings("--memory-limit"),
-        dest="memory_limit",
-        type=size,
-        metavar="SIZE",
-        help="memory of a worker, e.g. 8G (default: what is available, less 1G)",
-    )
-    add(*spellings("--root-dir"), dest="root_dir", type=Path, help="as in `cbs run`")
-    add("--seed", type=int, default=0, help="decides the order of starts and blocks")
-    add("--json", action="store_true", help="print JSON")
-    add("--verbose", action="store_true", help="print phases, log files and tracebacks")
-
-
-def _run(options: argparse.Namespace) -> int:
-    from comparative_benchmark.bisection import command
-
-    return command.run(options)

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 
@@ -16,7 +15,7 @@ from comparative_benchmark.machine.host import usable_cpus
 from comparative_benchmark.results import noise_floor as noise
 from comparative_benchmark.results.codec import ResultsFileError, read_document
 from comparative_benchmark.roofline import ceilings as roofs
-from openxla.benchmark.root import ROOT_DIR_VARIABLE, root_dir
+from openxla.benchmark.root import root_dir
 
 EXIT_OK, EXIT_FAILED, EXIT_UNFIT, EXIT_MISSING = 0, 1, 2, 3
 
@@ -36,8 +35,6 @@ def run(options: argparse.Namespace) -> int:
       unchanged program; with `strict` 2 on a warning or problem.
     """
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
-    if options.root_dir:
-        os.environ[ROOT_DIR_VARIABLE] = os.path.abspath(options.root_dir)  # noqa: PTH100 as cli does
     threads = usable_cpus() if options.threads is None else options.threads
     if not 1 <= threads <= usable_cpus():
         print(

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from comparative_benchmark.terminal.options import seconds, spellings
+from comparative_benchmark.terminal.options import add_options, seconds, spellings
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 
@@ -14,23 +14,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also measure the best matrix product and copy (a minute or two), and keep them",
     )
-    parser.add_argument(
-        *spellings("-device", "--target-device"),
-        dest="device",
-        default="host-cpu",
-        help="device of the ceilings, e.g. host-gpu (default: %(default)s)",
+    add_options(
+        parser, "device", help="device of the ceilings, e.g. host-gpu (default: %(default)s)"
     )
     parser.add_argument(
-        "--noise-floor",
-        "--noise_floor",
-        dest="noise_floor",
+        *spellings("--noise-floor"),
         nargs="+",
         type=Path,
         metavar="RESULTS.json",
         help="also work out how far unchanged programs lie apart in these results, and keep it",
     )
-    parser.add_argument(
-        "--threads", type=int, help="threads of the ceilings of a CPU (default: usable CPUs)"
+    # Of any size here: which are too many, the command says after it has counted the CPUs.
+    add_options(
+        parser,
+        "threads",
+        type=int,
+        help="threads of the ceilings of a CPU (default: usable CPUs)",
     )
     parser.add_argument(
         "--budget",
@@ -42,10 +41,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict", action="store_true", help="exit with 2 on a warning or a problem"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument(
-        "--root-dir",
-        "--root_dir",
-        dest="root_dir",
-        help=f"where artifacts are kept (default ${ROOT_DIR_VARIABLE})",
-    )
+    add_options(parser, "json")
+    add_options(parser, "root_dir", help=f"where artifacts are kept (default ${ROOT_DIR_VARIABLE})")

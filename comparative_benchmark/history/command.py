@@ -10,7 +10,7 @@ from typing import IO
 
 from rich.console import Console
 
-from comparative_benchmark.history.options import FILTERS
+from comparative_benchmark.history.filters import FILTERS
 from comparative_benchmark.terminal.options import (
     EXIT_FAILED,
     EXIT_MISSING,

@@ -3,84 +3,44 @@
 import argparse
 import datetime
 from pathlib import Path
-from typing import Any
 
-from comparative_benchmark.terminal.options import spellings
+from comparative_benchmark.history.filters import FILTERS
+from comparative_benchmark.terminal.options import add_options, spellings
 
-# Option by column; a column's own name is the option where it has no other.
-FILTERS = {
-    "workload": "--workload",
-    "benchmark": "--benchmark-name",
-    "framework": "--framework",
-    "level": "--level",
-    "data_type": "--data-type",
-    "batch_size": "--batch-size",
-    "backend": "--backend",
-    "compiler": "--compiler",
-    "options": "--option",
-    "environment": "--environment",
-    "device": "--device",
-    "machine": "--machine",
-    "threads": "--threads",
-    "workload_digest": "--workload-digest",
-    "source": "--source",
-    "run_id": "--run",
-    "revision": "--revision",
-    "program": "--program",
-    "status": "--status",
-}
 _METRICS = (
     *("latency_ms", "compile_ms", "warm_compile_ms"),
     *("host_memory_mb", "device_memory_mb", "error"),
 )
 
 
-def add_parser(commands: Any) -> None:
-    """Adds `cbs history` and its subcommands."""
-    parser = commands.add_parser("history", help="results over time: import, query, regressions")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the subcommands of `cbs history`."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    _add_import(actions)
-    _add_query(actions)
+    importing = actions.add_parser("import", help="add results files; known results change nothing")
+    importing.add_argument("results", nargs="+", type=Path, metavar="RESULTS.json")
+    _add_database(importing)
+    _add_query(actions.add_parser("query", help="print results, oldest first"))
     listing = actions.add_parser("ls", help="list the trends that there are")
-    _add_database(listing)
     _add_filters(listing)
-    listing.add_argument("--json", action="store_true", help="print JSON")
-    listing.set_defaults(handler=run)
-    _add_regressions(actions)
+    add_options(listing, "json")
+    _add_regressions(
+        actions.add_parser(
+            "regressions",
+            help="what became slower, bigger or wrong, and since when; exits with 2 if anything "
+            "did, with 3 if results are missing",
+        )
+    )
 
 
-def run(options: argparse.Namespace) -> int:
-    """Runs the command, which loads the database's libraries."""
-    from comparative_benchmark.history import command
-
-    return command.run(options)
-
-
-def _add_import(actions: Any) -> None:
-    parser = actions.add_parser("import", help="add results files; known results change nothing")
-    parser.add_argument("results", nargs="+", type=Path, metavar="RESULTS.json")
-    _add_database(parser)
-    parser.set_defaults(handler=run)
-
-
-def _add_query(actions: Any) -> None:
-    parser = actions.add_parser("query", help="print results, oldest first")
-    _add_database(parser)
+def _add_query(parser: argparse.ArgumentParser) -> None:
     _add_filters(parser)
     add = parser.add_argument
     add("--format", choices=("table", "csv", "json", "parquet"), default="table")
-    add(*spellings("-o", "--output"), dest="output", type=Path, help="write to this file")
+    add_options(parser, "output", help="write to this file")
     add("--limit", type=_count, metavar="N", help="the newest N (default: 50 for a table, or all)")
-    parser.set_defaults(handler=run)
 
 
-def _add_regressions(actions: Any) -> None:
-    parser = actions.add_parser(
-        "regressions",
-        help="what became slower, bigger or wrong, and since when; exits with 2 if anything did, "
-        "with 3 if results are missing",
-    )
-    _add_database(parser)
+def _add_regressions(parser: argparse.ArgumentParser) -> None:
     _add_filters(parser)
     add = parser.add_argument
     add(
@@ -98,18 +58,16 @@ def _add_regressions(actions: Any) -> None:
         metavar="METRIC=FRACTION",
         help="the smallest rise of a metric that counts, e.g. latency_ms=0.05; may be repeated",
     )
-    add(
-        *spellings("--count-unchanged"),
-        dest="count_unchanged",
-        action="store_true",
+    add_options(
+        parser,
+        "count_unchanged",
         help="let steps count of programs that did not change, or no larger than theirs",
     )
-    add("--json", action="store_true", help="print JSON")
+    add_options(parser, "json")
     add("--yaml", type=Path, metavar="FILE", help="write what TorchBench's detector writes")
     add("--issue", type=Path, metavar="FILE", help="write the text of an issue (Markdown)")
     add("--name", default="comparative-suite", help="of the benchmark, in YAML and issue")
     add("--owner", action="append", default=[], metavar="@NAME", help="to be told in the issue")
-    parser.set_defaults(handler=run)
 
 
 def _add_database(parser: argparse.ArgumentParser) -> None:
@@ -122,6 +80,7 @@ def _add_database(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_filters(parser: argparse.ArgumentParser) -> None:
+    _add_database(parser)
     group = parser.add_argument_group(
         "filters",
         "All must hold; one that is repeated holds if any of its values does. Values "
@@ -143,15 +102,11 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VERSION",
         help="of a package that was imported, e.g. jax=0.10.*",
     )
-    for name, what in (("--since", "from"), ("--until", "before")):
-        group.add_argument(
-            name,
-            type=_time,
-            metavar="TIME",
-            help=f"{what} this time on, e.g. 2026-11-01, 2026-11-01T06:00+01:00 or 30d"
-            if name == "--since"
-            else f"{what} this time, written alike",
-        )
+    since = "from this time on, e.g. 2026-11-01, 2026-11-01T06:00+01:00 or 30d"
+    group.add_argument("--since", type=_time, metavar="TIME", help=since)
+    group.add_argument(
+        "--until", type=_time, metavar="TIME", help="before this time, written alike"
+    )
 
 
 def _count(text: str) -> int:

@@ -2,7 +2,6 @@
 
 import argparse
 import difflib
-import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,7 +19,6 @@ from comparative_benchmark.terminal.options import EXIT_OK, EXIT_WRONG, UsageErr
 from openxla.benchmark import devices
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase
-from openxla.benchmark.root import ROOT_DIR_VARIABLE
 from openxla.benchmark.workloads import workload_of
 
 _MODELS = Path(str(openxla.benchmark.__file__)).parent / "models"
@@ -40,8 +38,6 @@ def run(options: argparse.Namespace) -> int:
     Raises:
       UsageError: there is no such model or framework.
     """
-    if options.root_dir:
-        os.environ[ROOT_DIR_VARIABLE] = str(options.root_dir.absolute())
     name = options.name
     asked = _frameworks(name, options.framework)
     every = catalog.all_benchmarks(options.suite)

@@ -3,14 +3,15 @@
 import argparse
 from pathlib import Path
 
-from comparative_benchmark.terminal.options import seconds, spellings
+from comparative_benchmark.terminal.options import add_options
 
 
 def add_new_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs new-model`."""
     parser.add_argument("name", help="the model's name, e.g. my_mlp: a Python module's")
-    parser.add_argument(
-        "--framework",
+    add_options(
+        parser,
+        "framework",
         default="pt,jax",
         help="frameworks to write it for: pt, jax, tf (default %(default)s)",
     )
@@ -24,28 +25,15 @@ def add_new_model_arguments(parser: argparse.ArgumentParser) -> None:
 def add_check_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs check-model`."""
     parser.add_argument("name", help="the model's name: that of its folder, e.g. bert")
-    parser.add_argument(
-        "--framework", help="frameworks to check, e.g. pt,jax (default: all that it is written in)"
+    add_options(
+        parser,
+        "framework",
+        help="frameworks to check, e.g. pt,jax (default: all that it is written in)",
     )
     parser.add_argument(
         "--install",
         action="store_true",
         help="also install each requirements.txt into a fresh environment (needs the index)",
     )
-    parser.add_argument(
-        "--suite",
-        action="append",
-        default=[],
-        metavar="MODULE",
-        help="a further module with ALL_BENCHMARKS",
-    )
-    parser.add_argument(
-        *spellings("--root-dir"), dest="root_dir", type=Path, help="as in `cbs run`"
-    )
-    parser.add_argument(
-        "--timeout",
-        type=seconds,
-        default=600.0,
-        metavar="S",
-        help="for a worker (default 600)",
-    )
+    add_options(parser, "suite", "root_dir")
+    add_options(parser, "timeout", default=600.0, help="for a worker (default 600)")

@@ -2,7 +2,6 @@
 
 import argparse
 import datetime
-import os
 import re
 import sys
 import tempfile
@@ -17,9 +16,7 @@ from comparative_benchmark.machine.host import (
     describe,
     git_revision,
     python_environment,
-    usable_cpus,
 )
-from comparative_benchmark.machine.memory import default_limit_bytes
 from comparative_benchmark.parity import grid, matrix
 from comparative_benchmark.parity.cell_result import CellResult
 from comparative_benchmark.parity.document import ParityFile, ParityFileError
@@ -31,7 +28,6 @@ from comparative_benchmark.parity.screen import Screen
 from comparative_benchmark.parity.tracer import Tracer
 from comparative_benchmark.results import expected_failures
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.runs.session import Limits
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import (
     Competitor,
@@ -46,10 +42,10 @@ from comparative_benchmark.terminal.options import (
     UsageError,
     find_device,
 )
+from comparative_benchmark.terminal.run_settings import settings_of
 from openxla.benchmark.artifacts import locked_cases, workload_store
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec, ModelFrameworkType
-from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 
 def run(options: argparse.Namespace) -> int:
@@ -62,8 +58,6 @@ def run(options: argparse.Namespace) -> int:
     Raises:
       UsageError: something that the user typed can not be.
     """
-    if options.root_dir:
-        os.environ[ROOT_DIR_VARIABLE] = str(options.root_dir.absolute())
     if options.resume and options.output is None:
         raise UsageError("--resume needs the file to go on with: name it by -o")
     device = find_device(options.device)
@@ -227,16 +221,8 @@ def _settings(options: argparse.Namespace, device: DeviceSpec, spare: Path) -> R
     output: Path | None = options.output
     if output is not None and output.is_dir():
         raise UsageError(f"-o {output} can not be written: it is a directory")
-    threads = options.threads or usable_cpus()
-    return RunSettings(
-        device=device,
-        threads=threads,
-        limits=Limits(
-            deadline_s=options.timeout,
-            memory_bytes=options.memory_limit or default_limit_bytes(),
-        ),
-        log_dir=output.absolute().with_suffix(".logs") if output else spare,
-    )
+    log_dir = output.absolute().with_suffix(".logs") if output else spare
+    return settings_of(options, device, log_dir=log_dir)
 
 
 def _ending(result: CellResult) -> expected_failures.Ending:

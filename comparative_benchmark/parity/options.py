@@ -1,47 +1,31 @@
 """Options of `cbs parity`; apart from the command, so that other commands do not load it."""
 
 import argparse
-from pathlib import Path
 
-from comparative_benchmark.terminal.options import count, seconds, size, spellings
-from openxla.benchmark import devices
+from comparative_benchmark.terminal.options import add_options, count
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs parity`."""
     add = parser.add_argument
-    add(
-        *spellings("-name", "--benchmark-name"),
-        dest="name",
+    add_options(
+        parser,
+        "name",
         help="regular expression for the whole name of a case; its workload is run, in every "
         "framework that implements it",
     )
-    add("--tag", action="append", default=[], help="a tag that cases must have")
-    add("--framework", help="frameworks of the models, e.g. pytorch,jax (default: all)")
-    add(
-        "--suite",
-        action="append",
-        default=[],
-        metavar="MODULE",
-        help="a further module with ALL_BENCHMARKS",
+    add_options(parser, "tag")
+    add_options(
+        parser, "framework", help="frameworks of the models, e.g. pytorch,jax (default: all)"
     )
+    add_options(parser, "suite")
     add(
         "--backend",
         help="backends, as in `cbs run` (default: the usual compilers of all that are installed, "
         "but not those that are another setting of one of them, such as IREE's data tiling)",
     )
-    add(
-        *spellings("-device", "--target-device"),
-        dest="device",
-        default=devices.HOST_CPU.name,
-        help="device to run on (default %(default)s)",
-    )
-    add(
-        *spellings("-o", "--output"),
-        dest="output",
-        type=Path,
-        help="JSON file of the matrix; without one nothing is kept",
-    )
+    add_options(parser, "device")
+    add_options(parser, "output", help="JSON file of the matrix; without one nothing is kept")
     add(
         "--resume",
         action="store_true",
@@ -53,14 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="say of every workload in which layer its implementations drift apart, not only of "
         "those with a wrong output",
     )
-    add(
-        *spellings("--expected-failures"),
-        dest="expected_failures",
-        type=Path,
-        metavar="FILE",
-        help="another list of known failures than the one that is checked in",
-    )
-    add("--root-dir", "--root_dir", dest="root_dir", type=Path, help="as in `cbs run`")
+    add_options(parser, "expected_failures", "root_dir")
     add(
         "--jobs",
         type=count(1),
@@ -69,18 +46,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "run again alone (default: one for each CPU that has 4G of memory beside it, 1 on an "
         "accelerator)",
     )
-    add(
-        "--threads",
-        type=count(1),
+    add_options(
+        parser,
+        "threads",
         help="threads for each backend; side by side, at most its share of the CPUs, which is the "
         "default (more: --jobs 1)",
     )
-    add("--timeout", type=seconds, default=900.0, metavar="S", help="for a cell (default 900)")
-    add(
-        *spellings("--memory-limit"),
-        dest="memory_limit",
-        type=size,
-        metavar="SIZE",
+    add_options(parser, "timeout", default=900.0, help="for a cell (default 900)")
+    add_options(
+        parser,
+        "memory_limit",
         help="memory of a worker, e.g. 8G (default: its share of what is available, less 1G)",
     )
-    add("--verbose", action="store_true", help="print log files and tracebacks of failures")
+    add_options(parser, "verbose", help="print log files and tracebacks of failures")

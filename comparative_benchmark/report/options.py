@@ -3,14 +3,14 @@
 import argparse
 from pathlib import Path
 
-from comparative_benchmark.terminal.options import fraction, spellings
+from comparative_benchmark.terminal.options import add_options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs report`."""
     add = parser.add_argument
     add("results", nargs="+", type=Path, help="results files; of a case in several the latest")
-    add(*spellings("-o", "--output"), dest="output", type=Path, help="HTML page to write")
+    add_options(parser, "output", help="HTML page to write")
     add("--markdown", metavar="FILE|-", help="Markdown to write, for a pull request; - prints it")
     add("--chart", type=Path, metavar="FILE", help="main chart to write, .png or .svg")
     add(
@@ -34,4 +34,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "results; `default` is the database of `cbs history` ($CBS_HISTORY); may be repeated",
     )
     add("--title", default="Benchmark report", help="heading of the page (default %(default)r)")
-    add("--threshold", type=fraction, default=0.01, help="the noise threshold (default 0.01)")
+    add_options(parser, "threshold")

@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import os
 import re
 import shutil
 import subprocess
@@ -18,20 +17,19 @@ import msgspec
 from comparative_benchmark.backends.api import ModelDefinition
 from comparative_benchmark.backends.reproducing import Exported
 from comparative_benchmark.machine.host import usable_cpus
-from comparative_benchmark.machine.memory import default_limit_bytes
 from comparative_benchmark.repro import readme, selection, writing
 from comparative_benchmark.repro.writing import Outcome
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.codec import ResultsFileError, read_document
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.preparation import Preparation
-from comparative_benchmark.runs.session import Limits, SessionEnded
+from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_OK, UsageError
+from comparative_benchmark.terminal.run_settings import settings_of
 from openxla.benchmark.artifacts import arrays
-from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 _EXPORT = "comparative_benchmark.repro.exporting:export"
 # Of what run.py prints, what goes into the README.
@@ -51,8 +49,6 @@ def run(options: argparse.Namespace) -> int:
       UsageError: the result is not there or not only one, or the directory is in use.
       DefinitionError: see `catalog`.
     """
-    if options.root_dir:
-        os.environ[ROOT_DIR_VARIABLE] = str(options.root_dir.absolute())
     try:
         document = read_document(options.results)
     except ResultsFileError as error:
@@ -64,7 +60,12 @@ def run(options: argparse.Namespace) -> int:
     target = _target(options.output, trial)
     console = Console()
     with _built(target) as directory, tempfile.TemporaryDirectory(prefix="cbs-repro-") as scratch:
-        settings = _settings(options, trial, recorded, Path(scratch))
+        settings = settings_of(
+            options,
+            trial.device,
+            threads=min(recorded.threads or usable_cpus(), usable_cpus()),
+            log_dir=Path(scratch) / "logs",
+        )
         preparation = Preparation(settings, console.preparing)
         preparation.run([trial])
         if failure := preparation.failures.get(trial.case.name):
@@ -121,20 +122,6 @@ def _built(target: Path) -> Iterator[Path]:
             raise UsageError(f"{target} can not be made: {error}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-
-
-def _settings(
-    options: argparse.Namespace, trial: Trial, recorded: Case, scratch: Path
-) -> RunSettings:
-    return RunSettings(
-        device=trial.device,
-        threads=min(recorded.threads or usable_cpus(), usable_cpus()),
-        limits=Limits(
-            deadline_s=options.timeout,
-            memory_bytes=options.memory_limit or default_limit_bytes(),
-        ),
-        log_dir=scratch / "logs",
-    )
 
 
 def _export(directory: Path, trial: Trial, settings: RunSettings, scratch: Path) -> Outcome:

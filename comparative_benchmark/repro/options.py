@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from comparative_benchmark.terminal.options import seconds, size, spellings
+from comparative_benchmark.terminal.options import add_options, spellings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,21 +17,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "match for",
     )
     add("--backend", help="the competitor, e.g. iree:llvm-cpu, where the case was run by several")
-    add(
-        *spellings("-device", "--target-device"),
-        dest="device",
-        help="the device, where the case was run on several",
+    add_options(
+        parser, "device", default=None, help="the device, where the case was run on several"
     )
-    add(
-        *spellings("-o", "--output"),
-        dest="output",
-        type=Path,
+    add_options(
+        parser,
+        "output",
         metavar="DIR",
         help="directory to make (default: repro-<model>-<competitor>); it must be new or empty",
     )
     add(
         *spellings("--recorded-python"),
-        dest="recorded_python",
         action="store_true",
         help="run the interpreter that the results file names, for a result of `cbs run --env`; "
         "only for a file that you trust",
@@ -41,25 +37,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run the reproducer once here and write down what it gave",
     )
-    add(
-        "--suite",
-        action="append",
-        default=[],
-        metavar="MODULE",
-        help="a further module with ALL_BENCHMARKS",
-    )
-    add(*spellings("--root-dir"), dest="root_dir", type=Path, help="as in `cbs run`")
-    add(
-        "--timeout",
-        type=seconds,
+    add_options(parser, "suite", "root_dir")
+    add_options(
+        parser,
+        "timeout",
         default=1800.0,
-        metavar="S",
         help="for the export, and for the check (default 1800)",
     )
-    add(
-        *spellings("--memory-limit"),
-        dest="memory_limit",
-        type=size,
-        metavar="SIZE",
+    add_options(
+        parser,
+        "memory_limit",
         help="memory of the export, e.g. 8G (default: what is available, less 1G)",
     )

@@ -13,8 +13,7 @@ from agreement_support import need
 from exporters_support import generate
 
 from comparative_benchmark.iree import cuda
-from openxla.benchmark.artifacts import lock_file
-from openxla.benchmark.root import ROOT_DIR_VARIABLE
+from openxla.benchmark.root import LOCKS_DIR_VARIABLE, ROOT_DIR_VARIABLE
 
 pytestmark = pytest.mark.frameworks
 
@@ -89,7 +88,7 @@ def machine(made, tmp_path_factory, environment):
         {
             **environment,
             ROOT_DIR_VARIABLE: str(directory / "root"),
-            lock_file.LOCKS_DIR_VARIABLE: str(directory / "locks"),
+            LOCKS_DIR_VARIABLE: str(directory / "locks"),
         },
     )
     store = str(directory / "store")

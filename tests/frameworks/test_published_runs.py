@@ -16,7 +16,7 @@ pytest.importorskip("gcp_storage_emulator", reason="needs the extra dev")
 from gcs_emulator import BUCKET, gcs_emulator
 
 from openxla.benchmark.artifacts import lock_file
-from openxla.benchmark.root import ROOT_DIR_VARIABLE
+from openxla.benchmark.root import LOCKS_DIR_VARIABLE, ROOT_DIR_VARIABLE
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.alone]
 
@@ -70,7 +70,7 @@ def place(tmp_path_factory):
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
             "STORAGE_EMULATOR_HOST": store.url,
             ROOT_DIR_VARIABLE: str(directory / "root"),
-            lock_file.LOCKS_DIR_VARIABLE: str(directory / "artifacts" / "locks"),
+            LOCKS_DIR_VARIABLE: str(directory / "artifacts" / "locks"),
             "COLUMNS": "200",
         }
         yield Place(directory, environment)

@@ -12,7 +12,7 @@ from tests_support import Run, cbs_command, run_cbs
 
 from openxla.benchmark.artifacts import lock_file, workload_store
 from openxla.benchmark.comparative_suite import catalog
-from openxla.benchmark.root import ROOT_DIR_VARIABLE
+from openxla.benchmark.root import LOCKS_DIR_VARIABLE, ROOT_DIR_VARIABLE
 from openxla.benchmark.workloads import workload_of
 
 pytestmark = pytest.mark.alone
@@ -56,7 +56,7 @@ class Machine:
         self.environment = {
             **environment,
             ROOT_DIR_VARIABLE: str(self.root),
-            lock_file.LOCKS_DIR_VARIABLE: str(locks),
+            LOCKS_DIR_VARIABLE: str(locks),
         }
 
     def run(self, *arguments) -> Run:

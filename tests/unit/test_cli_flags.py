@@ -31,7 +31,7 @@ REQUIRED = {"output": ["-o", "r.json"], "device": ["-device", "host-cpu"]}
 def parse(request, monkeypatch):
     """Returns the options that a command line stands for, without running anything."""
     found = []
-    monkeypatch.setattr(cli, "_run_command", lambda options: found.append(options) or 0)
+    monkeypatch.setattr(run_command, "run", lambda options: found.append(options) or 0)
     monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
 
     def run(*arguments):
@@ -104,7 +104,7 @@ def test_deadlines_may_be_repeated(parse):
 @pytest.mark.parametrize("spelling", ["-c", "--compiler"])
 def test_run_benchmarks_takes_compilers(monkeypatch, spelling):
     found = []
-    monkeypatch.setattr(cli, "_run_command", lambda options: found.append(options) or 0)
+    monkeypatch.setattr(run_command, "run", lambda options: found.append(options) or 0)
     monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
     arguments = ["-o", "r.json", "-device", "host-cpu", spelling, "xla", spelling, "other"]
     assert cli.run_backend_main("jax_xla", arguments) == 0

@@ -10,6 +10,7 @@ import pytest
 from comparative_benchmark.doctor import command, options
 from comparative_benchmark.doctor.checks import Finding
 from comparative_benchmark.roofline import ceilings
+from comparative_benchmark.terminal.options import set_root
 
 pytestmark = pytest.mark.alone
 
@@ -28,7 +29,9 @@ ROOF = ceilings.Ceilings(
 def run_doctor(*arguments):
     parser = argparse.ArgumentParser()
     options.add_arguments(parser)
-    return command.run(parser.parse_args(arguments))
+    chosen = parser.parse_args(arguments)
+    set_root(chosen)
+    return command.run(chosen)
 
 
 @pytest.fixture

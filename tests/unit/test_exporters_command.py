@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from comparative_benchmark.artifacts import generate
+from comparative_benchmark.artifacts import generate, options
 from comparative_benchmark.artifacts.exporters import selection
 from comparative_benchmark.backends.api import get_backend
 from comparative_benchmark.terminal.options import Parser, UsageError
@@ -22,7 +22,7 @@ PLAIN = ("--types", "inputs,outputs,truth,workload,checkpoint")
 
 def run(*arguments):
     parser = Parser()
-    generate.add_arguments(parser)
+    options.add_generate_arguments(parser)
     return generate.run(parser.parse_args(arguments))
 
 

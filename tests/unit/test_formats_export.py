@@ -18,7 +18,7 @@ from formats_support import REVISION, own_results, validate, write_results
 from hypothesis import assume, given, settings
 
 from comparative_benchmark.formats.exported import CARRIER
-from comparative_benchmark.formats.options import EXPORTS
+from comparative_benchmark.formats.names import EXPORTS
 from comparative_benchmark.formats.registry import exporter
 from comparative_benchmark.history import results_files
 from comparative_benchmark.history.portable import FormatError, PortableResult

@@ -13,6 +13,7 @@ from openxla.benchmark.artifacts import lock_file, strict_json
 from openxla.benchmark.artifacts import manifest as manifests
 from openxla.benchmark.artifacts.manifest import ExportFailure, Manifest
 from openxla.benchmark.artifacts.strict_json import MalformedError
+from openxla.benchmark.root import locks_dir
 
 FILES = {"b/model.mlir": b"module", "a.npy": b"array"}
 MANIFEST = replace(
@@ -248,7 +249,7 @@ def test_concurrent_updates_lose_nothing(tmp_path):
 
 
 def test_the_locks_of_the_checkout_are_readable():
-    assert lock_file.locks_dir().parent.name == "artifacts"
+    assert locks_dir().parent.name == "artifacts"
     assert isinstance(lock_file.read_all(), dict)
 
 

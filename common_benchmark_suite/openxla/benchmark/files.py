@@ -3,7 +3,6 @@
 import hashlib
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +24,8 @@ def new_file(path: Path, *, overwrite: bool = True) -> Iterator[Path]:
     Raises:
       FileExistsError: the name is taken, and not to be overwritten.
     """
+    import tempfile  # late: it brings `random`, and `cbs list` only reads
+
     descriptor, name = tempfile.mkstemp(prefix=UNFINISHED, dir=path.parent)
     os.close(descriptor)
     temporary = Path(name)
@@ -53,6 +54,8 @@ def new_directory(target: Path, *, whole_with: str = "") -> Iterator[Path]:
       whole_with: a file that only a whole directory holds. Of several processes that make the same
         the first one wins; what is there without that file is replaced. Empty replaces anything.
     """
+    import tempfile
+
     target.parent.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     old = directory.with_name(f"{directory.name}.old")

@@ -1,9 +1,10 @@
-"""Where checkpoints and artifacts live on this machine."""
+"""Where checkpoints, artifacts and lock files live on this machine."""
 
 import os
 from pathlib import Path
 
 ROOT_DIR_VARIABLE = "CBS_ROOT_DIR"
+LOCKS_DIR_VARIABLE = "CBS_LOCKS_DIR"
 
 
 def root_dir() -> Path:
@@ -19,3 +20,14 @@ def root_dir() -> Path:
         return checkout / "artifacts" / "root"
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(cache).expanduser() / "common-benchmark-suite"
+
+
+def locks_dir() -> Path:
+    """Returns the directory of the lock files.
+
+    `$CBS_LOCKS_DIR` if set, else `artifacts/locks` of the checkout, which may not exist, as in an
+    installed package.
+    """
+    if configured := os.environ.get(LOCKS_DIR_VARIABLE):
+        return Path(configured).expanduser().absolute()
+    return Path(__file__).resolve().parents[3] / "artifacts" / "locks"

@@ -84,6 +84,7 @@ def _config_digest(architecture: Architecture, model_name: str) -> str:
     return digest_of(architecture.config(model_name))
 
 
+@functools.cache
 def _input_digest(data: ModelTestData, files: tuple[Path, ...]) -> str:
     """Digest of a user's arrays; else of which raw input it is, and of what that is made from."""
     return data.content_sha256 or digest_of([data.name, [file_digest(path) for path in files]])

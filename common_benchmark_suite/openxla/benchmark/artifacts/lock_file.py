@@ -6,7 +6,6 @@ one revision always uses the same artifacts.
 """
 
 import hashlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -18,9 +17,9 @@ from openxla.benchmark.artifacts import manifest as manifests
 from openxla.benchmark.artifacts import strict_json
 from openxla.benchmark.artifacts.strict_json import MalformedError, Record, Sha256, Size
 from openxla.benchmark.files import write_atomically
+from openxla.benchmark.root import locks_dir
 
 LOCK_VERSION = 1
-LOCKS_DIR_VARIABLE = "CBS_LOCKS_DIR"
 _LOCK_TIMEOUT_S = 60.0
 
 
@@ -49,17 +48,6 @@ class LockFile(Record, frozen=True, kw_only=True):
 
     models: dict[str, LockedModel]
     lock_version: int = LOCK_VERSION
-
-
-def locks_dir() -> Path:
-    """Returns the directory of the lock files.
-
-    `$CBS_LOCKS_DIR` if set, else `artifacts/locks` of the checkout, which may not exist, as in an
-    installed package.
-    """
-    if configured := os.environ.get(LOCKS_DIR_VARIABLE):
-        return Path(configured).expanduser().absolute()
-    return Path(__file__).resolve().parents[4] / "artifacts" / "locks"
 
 
 def locked(url: str, manifest_text: bytes) -> tuple[str, LockedModel]:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import attrs
 
-from openxla.benchmark.artifacts.stores import StoreError
 from openxla.benchmark.def_types import BenchmarkCase, DefinitionError
+from openxla.benchmark.root import locks_dir
 
 
 def with_urls(cases: Sequence[BenchmarkCase]) -> list[BenchmarkCase]:
@@ -16,17 +16,19 @@ def with_urls(cases: Sequence[BenchmarkCase]) -> list[BenchmarkCase]:
     Raises:
       DefinitionError: a lock file is damaged; the message names it.
     """
+    if not any(locks_dir().glob("*.json")):
+        return list(cases)
+    # Only now: the libraries that read them take longer to import than all definitions.
     from openxla.benchmark.artifacts import lock_file
+    from openxla.benchmark.artifacts.stores import StoreError
 
     try:
-        locks = lock_file.read_all() if any(lock_file.locks_dir().glob("*.json")) else {}
+        locks = lock_file.read_all()
     except StoreError as error:
         raise DefinitionError(
             f"{error}. Mend it, restore it from version control, or remove it and lock again: "
             "cbs artifacts lock URL... -o FILE"
         ) from error
-    if not locks:
-        return list(cases)
     models = {
         case.model.name: attrs.evolve(case.model, artifacts_dir_url=locks[case.model.name].url)
         for case in cases

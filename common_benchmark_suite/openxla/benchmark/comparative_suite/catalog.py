@@ -1,11 +1,11 @@
 """Every case of every framework, plus those that other packages plug in."""
 
-import difflib
 import importlib
 import pkgutil
 import re
+import sys
 from collections.abc import Iterable, Sequence
-from importlib.metadata import entry_points
+from pathlib import Path
 
 from openxla.benchmark import comparative_suite
 from openxla.benchmark.def_types import BenchmarkCase, DefinitionError
@@ -33,9 +33,8 @@ def all_benchmarks(extra_suites: Iterable[str] = ()) -> list[BenchmarkCase]:
         for module in pkgutil.iter_modules(comparative_suite.__path__)
         if module.ispkg or module.name.endswith("_definitions")
     ]
-    plugged_in = [point.value for point in entry_points(group=SUITES_GROUP)]
     cases: dict[str, BenchmarkCase] = {}
-    for path in dict.fromkeys([*own, *plugged_in, *extra_suites]):
+    for path in dict.fromkeys([*own, *_plugged_in(), *extra_suites]):
         for case in _benchmarks_of(path):
             if cases.setdefault(case.name, case) is not case:
                 raise DefinitionError(f"{path}: a case named {case.name!r} exists already")
@@ -78,6 +77,27 @@ def select(
     return selected
 
 
+def _plugged_in() -> list[str]:
+    """Returns the modules that installed packages register as suites.
+
+    To import what reads metadata takes as long as half of all definitions; so it is imported only
+    where some package may have registered one.
+    """
+    if not any(map(_may_register, sys.path)):
+        return []
+    from importlib.metadata import entry_points
+
+    return [point.value for point in entry_points(group=SUITES_GROUP)]
+
+
+def _may_register(folder: str) -> bool:
+    """Tells whether any metadata in a folder of the search path names the group."""
+    if Path(folder).is_file():
+        return True  # an archive, which metadata is read from, too
+    registered = Path(folder or ".").glob("*-[iI][nN][fF][oO]/entry_points.txt")
+    return any(SUITES_GROUP.encode() in path.read_bytes() for path in registered)
+
+
 def _benchmarks_of(path: str) -> list[BenchmarkCase]:
     try:
         module = importlib.import_module(path)
@@ -92,6 +112,8 @@ def _benchmarks_of(path: str) -> list[BenchmarkCase]:
 def _no_match_message(cases: Sequence[BenchmarkCase], name: str | None) -> str:
     if name is None:
         return "no case matches; `cbs list` shows all"
+    import difflib
+
     # A name typed with regular expression syntax is compared by its letters only.
     letters = re.sub(r"[^A-Za-z0-9_/-]", "", name)
     nearest = difflib.get_close_matches(letters, [case.name for case in cases], n=3, cutoff=0.3)

@@ -1,0 +1,18 @@
+"""`cbs backends`: what can compile, and what is missing for it."""
+
+import argparse
+
+from comparative_benchmark.backends.api import backends
+from comparative_benchmark.terminal.options import EXIT_OK
+
+
+def run(_: argparse.Namespace) -> int:
+    """Prints backends, compilers and their options; returns 0."""
+    for backend in backends().values():
+        missing = sorted({m for f in backend.modules for m in backend.missing_modules(f)})
+        state = f"needs {', '.join(missing)}: run {backend.install}" if missing else "installed"
+        print(f"{backend.name} ({', '.join(f.value for f in backend.modules)} models; {state})")
+        for compiler in backend.compilers:
+            options = "".join(f" [+{option}]" for option in compiler.options)
+            print(f"  {backend.name}:{compiler.name}{options}  {compiler.description}")
+    return EXIT_OK

@@ -1,0 +1,33 @@
+"""Options of the commands that `cli` itself has; apart from them, so that help loads fast."""
+
+import argparse
+from pathlib import Path
+
+from comparative_benchmark.terminal.options import add_options
+
+
+def add_list_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `cbs list`."""
+    add_options(parser, "name", "tag", "framework", "suite")
+    parser.add_argument("--workload", help="regular expression to be found in the workload's id")
+    add_options(parser, "json")
+
+
+def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `cbs compare`."""
+    parser.add_argument("old", type=Path, help="the results to compare with")
+    parser.add_argument("new", type=Path, help="the results in question")
+    add_options(parser, "threshold")
+    add_options(
+        parser,
+        "count_unchanged",
+        help="let programs be faster or slower that are the same in both files",
+    )
+    add_options(parser, "json")
+    parser.add_argument("--markdown", action="store_true", help="print Markdown")
+
+
+def add_show_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `cbs show`."""
+    parser.add_argument("results", type=Path, help="a results file")
+    parser.add_argument("--baseline", help="competitor to take ratios against")

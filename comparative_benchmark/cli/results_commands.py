@@ -1,0 +1,53 @@
+"""`cbs compare` and `cbs show`: results files, seen at the terminal."""
+
+import argparse
+
+from comparative_benchmark.results import compare as comparing
+from comparative_benchmark.results.case import cases_of
+from comparative_benchmark.results.codec import ResultsFileError, read_document
+from comparative_benchmark.results.compare_remarks import remarks
+from comparative_benchmark.results.roofs import known_ceilings
+from comparative_benchmark.terminal import compare_views
+from comparative_benchmark.terminal.console import Console
+from comparative_benchmark.terminal.options import EXIT_OK, UsageError
+
+
+def compare(options: argparse.Namespace) -> int:
+    """Prints what changed between two results files; returns what `compare.exit_code` says.
+
+    Raises:
+      UsageError: one of them can not be read.
+    """
+    try:
+        old, new = map(read_document, (options.old, options.new))
+    except ResultsFileError as error:
+        raise UsageError(str(error)) from error
+    comparisons = comparing.compare_documents(
+        old, new, threshold=options.threshold, count_unchanged=options.count_unchanged
+    )
+    summary = comparing.summarize_comparisons(comparisons)
+    beside = remarks(old, new, comparisons)
+    if options.json:
+        print(compare_views.as_json(comparisons, summary, beside))
+    elif options.markdown:
+        print(compare_views.as_markdown(comparisons, summary, beside), end="")
+    else:
+        Console().comparison(comparisons, summary)
+        print("".join(f"{line}\n" for line in beside.lines), end="")
+    return comparing.exit_code(summary)
+
+
+def show(options: argparse.Namespace) -> int:
+    """Prints the table of a results file; returns 0.
+
+    Raises:
+      UsageError: it can not be read.
+    """
+    try:
+        document = read_document(options.results)
+    except ResultsFileError as error:
+        raise UsageError(str(error)) from error
+    # Those of the machine that measured, if it has been this one.
+    ceilings = known_ceilings(document.benchmarks, document.execution_environment.host)
+    Console().results(cases_of(document), baseline=options.baseline, ceilings=ceilings)
+    return EXIT_OK

@@ -1,0 +1,30 @@
+"""From options of the command line to the settings of a run."""
+
+import argparse
+from typing import Any
+
+from comparative_benchmark.machine.host import usable_cpus
+from comparative_benchmark.machine.memory import default_limit_bytes
+from comparative_benchmark.runs.session import Limits
+from comparative_benchmark.runs.settings import RunSettings
+from openxla.benchmark.def_types import DeviceSpec
+
+
+def settings_of(
+    options: argparse.Namespace, device: DeviceSpec, *, processes: int = 1, **others: Any
+) -> RunSettings:
+    """Returns settings with the threads and limits that the options say, or the usual ones.
+
+    Args:
+      options: with `--timeout` and `--memory-limit`; `--threads` and `--deadline` if there are any.
+      device: where to run.
+      processes: that run at a time, and share the memory where the user sets no limit.
+      others: fields of `RunSettings`, which go before options.
+    """
+    limits = Limits(
+        deadline_s=options.timeout,
+        phase_deadlines_s=dict(getattr(options, "deadline", ())),
+        memory_bytes=options.memory_limit or default_limit_bytes() // processes,
+    )
+    threads = getattr(options, "threads", None) or usable_cpus()
+    return RunSettings(**{"device": device, "threads": threads, "limits": limits, **others})
