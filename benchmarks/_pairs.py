@@ -149,6 +149,6 @@ def _run(
     def log_file(trial: Trial, replicate: int) -> Path:
         return settings.log_dir / f"{trial.competitor.backend.name}.{replicate}.log"
 
-    race = Race(trials, artifacts, settings, log_file, lambda _: None)
+    race = Race(trials, artifacts, settings, log_file=log_file, say=lambda _: None)
     race.run()
     return [race.outcomes[trial.key] for trial in trials]

@@ -103,7 +103,7 @@ class Volley(Race):
             participant.resume()
             participant.warm_up_until_steady(rule)
             participant.pause()
-        self._rounds(rule, group, order)
+        self._rounds(rule, group, order, started)
         for participant in group:
             participant.finish()
             self._keep(participant, (time.monotonic() - started) / len(group))
@@ -167,7 +167,7 @@ def races(
         def log_file(trial: Trial, replicate: int) -> Path:
             return log_dir / f"{trial.competitor.backend.name}.{replicate}.log"
 
-        race = Volley(trials, artifacts, settings, log_file, print)
+        race = Volley(trials, artifacts, settings, log_file=log_file)
         race.run()
         results = (to_result(trial, race.outcomes[trial.key], run_id="pairs") for trial in trials)
         cases = [Case(result=result) for result in results]

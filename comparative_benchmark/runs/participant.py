@@ -8,7 +8,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 import attrs
 from msgspec import ValidationError
@@ -41,6 +42,27 @@ from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 T = TypeVar("T")
 
 
+@attrs.frozen(kw_only=True)
+class ProcessPlan:
+    """One process of a trial before it is started.
+
+    Attributes:
+      replicate: which of the trial's processes it is, from 0 on.
+      work_dir: for what the worker writes.
+      cache_dir: for its compile caches.
+      log_file: for what it prints.
+      cold: whether the caches are empty.
+      track: shows it on the time line.
+    """
+
+    replicate: int
+    work_dir: Path
+    cache_dir: Path
+    log_file: Path
+    cold: bool
+    track: ProcessTrack
+
+
 class Participant:
     """Takes one worker of a trial through its phases."""
 
@@ -49,27 +71,33 @@ class Participant:
         trial: Trial,
         artifacts: WorkloadArtifacts,
         settings: RunSettings,
-        *,
-        work_dir: Path,
-        cache_dir: Path,
-        log_file: Path,
-        cold: bool,
-        track: ProcessTrack,
+        plan: ProcessPlan,
     ) -> None:
         self.trial = trial
-        self.record = ProcessRecord(log_file=str(log_file), cold=cold)
+        self.plan = plan
+        self.record = ProcessRecord(log_file=str(plan.log_file), cold=plan.cold)
         self.iterations_per_block = 1
         self._precision: list[float] = []
         self._artifacts = artifacts
         self._settings = settings
-        self._work_dir = work_dir
-        self._cache_dir = cache_dir
-        self._track = track
         self._judge = Judge(trial, artifacts)
         # Files of what was verified last.
         self._outputs: list[Path] = []
         self._stack = ExitStack()
         self._session: Session | InProcessSession | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Ends the worker; one that an exception interrupts is not asked to leave, but killed."""
+        self._session = None
+        self._stack.__exit__(kind, error, traceback)
 
     @property
     def alive(self) -> bool:
@@ -82,10 +110,10 @@ class Participant:
             session = self._settings.open_session(
                 self.trial.competitor.backend,
                 self.trial.competitor.environment,
-                work_dir=self._work_dir,
-                cache_dir=self._cache_dir,
-                log_file=Path(self.record.log_file),
-                track=self._track,
+                work_dir=self.plan.work_dir,
+                cache_dir=self.plan.cache_dir,
+                log_file=self.plan.log_file,
+                track=self.plan.track,
             )
             self._stack.push(session)
             self._session = session
@@ -184,7 +212,7 @@ class Participant:
             return
 
         def run_with(inputs: Sequence[Path], name: str) -> list[Path]:
-            directory, paths = self._work_dir / name, [str(path) for path in inputs]
+            directory, paths = self.plan.work_dir / name, [str(path) for path in inputs]
             answer = session.call("run_with", inputs=paths, directory=str(directory))
             self.record.phases = phases_of(answer)
             return [directory / file["file"] for file in answer["files"]]
@@ -220,7 +248,7 @@ class Participant:
     def _measure(self, iterations: int, *, device_times: bool = False, **note: Any) -> Block | None:
         if self._session is None:
             return None
-        self._track.note(**note)
+        self.plan.track.note(**note)
         try:
             answer = self._session.call("measure", iterations=iterations, device_times=device_times)
             return _block(answer["block"])
@@ -237,7 +265,7 @@ class Participant:
                 "options": list(competitor.options),
                 "device": attrs.asdict(self.trial.device, value_serializer=_plain),
                 "threads": self._settings.threads,
-                "work_dir": str(self._work_dir),
+                "work_dir": str(self.plan.work_dir),
                 "exported": self.trial.program.paths if self.trial.program else {},
             },
             "module_path": model.model_impl.module_path,
@@ -247,7 +275,7 @@ class Participant:
 
     def _verify(self, session: Session | InProcessSession, which: str) -> Verification:
         """Judges the outputs of the last execution; a wrong one ends the participation."""
-        directory = self._work_dir / which
+        directory = self.plan.work_dir / which
         answer = session.call("outputs", directory=str(directory))
         _note_report(self.record, answer)
         self.record.program = told(answer["facts"], Program, "facts")
@@ -262,9 +290,12 @@ class Participant:
         """Measures prefill and decode of a model that generates."""
         if self._session is None or not self._judge.generates:
             return
-        self._track.note(part="generation")
+        self.plan.track.note(part="generation")
         found, ended = generation_times.take(
-            self._session, self._work_dir / "parts", self.record.latencies_ms, self._judge.verify
+            self._session,
+            self.plan.work_dir / "parts",
+            self.record.latencies_ms,
+            self._judge.verify,
         )
         self.record.generation = found
         self.record.phases = found.phases or self.record.phases

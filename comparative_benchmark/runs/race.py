@@ -14,6 +14,9 @@ The first replicates are a pilot: from their spread follows how many more a comp
 
 Where the workers do not fit into memory together, a replicate goes through as many as do at a time,
 and the result says that not all were interleaved.
+
+Whoever runs a race is told of each process the moment it has ended, and may start another race from
+the processes of one that was interrupted.
 """
 
 import random
@@ -21,14 +24,16 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from comparative_benchmark.machine import memory
 from comparative_benchmark.machine.gpu_memory import GpuMemory
 from comparative_benchmark.results.codec import converted
-from comparative_benchmark.results.outcome import TrialOutcome
+from comparative_benchmark.results.journal import Entry, Joined
+from comparative_benchmark.results.outcome import TrialFacts, TrialOutcome
 from comparative_benchmark.results.record import ArtifactSource, RaceNote
-from comparative_benchmark.runs.participant import Participant
+from comparative_benchmark.runs.participant import Participant, ProcessPlan
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.sufficiency import why_enough
 from comparative_benchmark.runs.trace import Timeline
@@ -42,6 +47,17 @@ _MEMORY_MARGIN = 1.3
 LogFile = Callable[[Trial, int], Path]
 
 
+def facts_of(trial: Trial, artifacts: WorkloadArtifacts) -> TrialFacts:
+    """Returns what all processes of a trial share."""
+    origin = artifacts.origin
+    return TrialFacts(
+        artifact_digests=artifacts.digests,
+        artifact_source=converted(origin, ArtifactSource) if origin else None,
+        program_source=trial.program.source if trial.program else None,
+        workload_cost=artifacts.cost,
+    )
+
+
 class Race:
     """Runs the trials of one workload; `outcomes` holds what came of each, in their order."""
 
@@ -50,29 +66,32 @@ class Race:
         trials: Sequence[Trial],
         artifacts: WorkloadArtifacts,
         settings: RunSettings,
+        *,
         log_file: LogFile,
-        say: Callable[[str], None],
+        say: Callable[[str], None] = print,
+        finished: Callable[[Entry], None] = lambda _: None,
         profile_dir: Path | None = None,
     ) -> None:
         self.outcomes = {
-            trial.key: TrialOutcome(
-                artifact_digests=artifacts.digests,
-                artifact_source=converted(artifacts.origin, ArtifactSource)
-                if artifacts.origin
-                else None,
-                program_source=trial.program.source if trial.program else None,
-                workload_cost=artifacts.cost,
-            )
-            for trial in trials
+            trial.key: TrialOutcome(facts=facts_of(trial, artifacts)) for trial in trials
         }
         self._trials = list(trials)
         self._artifacts = artifacts
         self._settings = settings
         self._log_file = log_file
         self._say = say
+        self._finished = finished
         self._profile_dir = profile_dir
         self._timeline = Timeline()
         self._interleaved = len(self._trials) > 1 and not settings.in_process
+        self._first_round = 0
+
+    def join(self, joined: Joined) -> None:
+        """Takes over the processes of an interrupted race; they are not run again."""
+        self._first_round = joined.first_round
+        for key, outcome in self.outcomes.items():
+            for entry in joined.entries.get(key, ()):
+                outcome.add(entry.process, entry.wall_s)
 
     def run(self) -> None:
         """Runs replicates until the sampling rule is content."""
@@ -88,41 +107,47 @@ class Race:
 
     def _run_fixed(self, rule: FixedCounts, folder: Path) -> None:
         for trial in self._trials:
+            outcome = self.outcomes[trial.key]
+            outcome.stop_reason = "fixed"
+            if outcome.processes:
+                continue
             started = time.monotonic()
-            participant = self._participant(trial, 0, folder)
-            participant.start()
-            participant.warm_up(rule.warmup_iterations)
-            participant.measure_block(0, rule.iterations)
-            participant.finish()
-            self._keep(participant, time.monotonic() - started)
-            self._profile(participant)
-            participant.close()
-            self.outcomes[trial.key].stop_reason = "fixed"
+            with self._participant(trial, 0, folder) as participant:
+                participant.start()
+                participant.warm_up(rule.warmup_iterations)
+                participant.measure_block(0, rule.iterations)
+                participant.finish()
+                self._keep(participant, time.monotonic() - started)
+                self._profile(participant)
 
     def _compile_only(self, rule: CompileOnly, folder: Path) -> None:
         """Compiles with empty caches, then with those that this left, again and again."""
         order = random.Random(rule.seed)  # noqa: S311  # an order, no secret
         for pair in range(rule.pairs):
             for trial in order.sample(self._trials, len(self._trials)):
-                for step in range(2):
-                    if self.outcomes[trial.key].ended:
+                outcome = self.outcomes[trial.key]
+                outcome.stop_reason = "compile_only"
+                # Of a pair that an interruption cut in two the caches are gone.
+                if sum(not process.cold for process in outcome.processes) > pair:
+                    continue
+                for _ in range(2):
+                    if outcome.ended:
                         break
                     started = time.monotonic()
-                    participant = self._participant(
-                        trial, 2 * pair + step, folder / f"pair-{pair}", cold=step == 0
-                    )
-                    participant.start()
-                    participant.verify_rest()
-                    participant.close()
-                    self._keep(participant, time.monotonic() - started)
-                self.outcomes[trial.key].stop_reason = "compile_only"
+                    number = len(outcome.processes)
+                    with self._participant(trial, number, folder / f"pair-{pair}") as participant:
+                        participant.start()
+                        participant.verify_rest()
+                        participant.close()
+                        self._keep(participant, time.monotonic() - started)
 
     def _race(self, rule: SamplingRule, folder: Path) -> None:
         for replicate in range(rule.max_processes):
             pending = self._pending(rule, replicate)
             if not pending:
                 break
-            self._replicate(rule, replicate, pending, folder)
+            lacking = [t for t in pending if len(self.outcomes[t.key].processes) <= replicate]
+            self._replicate(rule, replicate, lacking, folder)
         self._note_race(rule)
 
     def _pending(self, rule: SamplingRule, replicate: int) -> list[Trial]:
@@ -163,25 +188,23 @@ class Race:
         """Gives each trial one fresh process and measures them in turns."""
         order = random.Random(f"{rule.seed}/{replicate}")  # noqa: S311  # an order, no secret
         waiting = order.sample(list(trials), len(trials))
+        on_gpu = self._settings.device.accelerator_type != "cpu"
         while waiting:
             started = time.monotonic()
             group: list[Participant] = []
-            on_gpu = self._settings.device.accelerator_type != "cpu"
             gpu = GpuMemory() if on_gpu else None
-            try:
+            with ExitStack() as workers:
                 while waiting and (not group or self._fits(group, gpu)):
-                    group.append(self._participant(waiting.pop(0), replicate, folder))
-                    self._start(group[-1], rule)
-                self._rounds(rule, group, order)
+                    participant = self._participant(waiting.pop(0), replicate, folder)
+                    group.append(workers.enter_context(participant))
+                    self._start(participant, rule)
+                    self._keep_ended(group, started)
+                self._rounds(rule, group, order, started)
                 for participant in group:
                     participant.finish()
-                for participant in group:
                     self._keep(participant, (time.monotonic() - started) / len(group))
                 if self._profile_dir is not None:
                     self._profile_last(rule, replicate, group, is_all=not waiting)
-            finally:
-                for participant in group:
-                    participant.close()
 
     def _profile_last(
         self, rule: SamplingRule, replicate: int, group: Sequence[Participant], *, is_all: bool
@@ -244,7 +267,11 @@ class Race:
         participant.pause()
 
     def _rounds(
-        self, rule: SamplingRule, participants: Sequence[Participant], order: random.Random
+        self,
+        rule: SamplingRule,
+        participants: Sequence[Participant],
+        order: random.Random,
+        started: float,
     ) -> None:
         deadline = time.monotonic() + rule.round_budget_s * len(participants)
         for index in range(rule.max_rounds):
@@ -258,36 +285,55 @@ class Race:
             for participant in order.sample(alive, len(alive)):
                 participant.resume()
                 participant.measure_block(
-                    index, participant.iterations_per_block, refresh=len(alive) > 1
+                    self._first_round + index,
+                    participant.iterations_per_block,
+                    refresh=len(alive) > 1,
                 )
                 participant.pause()
+            self._keep_ended(alive, started)
         for participant in participants:
             if participant.alive:
                 participant.record.stop_reason = participant.record.stop_reason or "rounds"
 
-    def _participant(
-        self, trial: Trial, replicate: int, folder: Path, *, cold: bool | None = None
-    ) -> Participant:
+    def _participant(self, trial: Trial, replicate: int, folder: Path) -> Participant:
         label = f"{self._trials.index(trial)}"
         work_dir = folder / label / f"process-{replicate}"
         cache_dir = folder / label / "cache"
+        cold = not cache_dir.exists()
         for directory in (work_dir, cache_dir):
             directory.mkdir(parents=True, exist_ok=True)
-        return Participant(
-            trial,
-            self._artifacts,
-            self._settings,
+        plan = ProcessPlan(
+            replicate=replicate,
             work_dir=work_dir,
             cache_dir=cache_dir,
             log_file=self._log_file(trial, replicate),
-            cold=replicate == 0 if cold is None else cold,
+            cold=cold,
             track=self._timeline.process(f"{trial}, process {replicate}"),
         )
+        return Participant(trial, self._artifacts, self._settings, plan)
+
+    def _keep_ended(self, participants: Sequence[Participant], started: float) -> None:
+        """Keeps what failed early as soon as that is known."""
+        for participant in participants:
+            if not participant.alive:
+                self._keep(participant, (time.monotonic() - started) / len(participants))
 
     def _keep(self, participant: Participant, wall_s: float) -> None:
-        outcome = self.outcomes[participant.trial.key]
-        outcome.add(participant.record)
-        outcome.wall_s += wall_s
+        """Keeps the record of a process that has ended, once."""
+        key, record = participant.trial.key, participant.record
+        outcome = self.outcomes[key]
+        if any(kept is record for kept in outcome.processes):
+            return
+        outcome.add(record, wall_s)
+        self._finished(
+            Entry(
+                key=key,
+                replicate=participant.plan.replicate,
+                wall_s=wall_s,
+                facts=outcome.facts,
+                process=record,
+            )
+        )
 
     def _note_race(self, rule: SamplingRule) -> None:
         """Writes down why sampling stopped, and whether rounds may be paired."""

@@ -135,7 +135,11 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="run the selected models on input_0.npy, input_1.npy ... of this directory",
     )
-    add("--resume", action="store_true", help="skip trials that are ok in the results file")
+    add(
+        "--resume",
+        action="store_true",
+        help="skip trials that are ok in the results file, and go on from interrupted ones",
+    )
     add("--threads", type=count(1), help="threads for each backend (default: usable CPUs)")
     add("--timeout", type=seconds, default=3600.0, metavar="S", help="for a trial (default 3600)")
     add(
