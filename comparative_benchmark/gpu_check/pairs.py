@@ -27,6 +27,7 @@ from comparative_benchmark.gpu_check.driver import LIMIT_VARIABLE
 from comparative_benchmark.gpu_check.rivals import slowed, trial_of
 from comparative_benchmark.machine.host import usable_cpus
 from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.compare import compare_to_baseline
 from comparative_benchmark.results.store import write_atomically
 from comparative_benchmark.runs.participant import Participant

@@ -45,7 +45,10 @@ class Settings:
         cls, run_id: str, device: str, sampling: object, environment: ExecutionEnvironment
     ) -> Self:
         """Returns the settings of a run."""
-        rule = {"rule": type(sampling).__name__, **msgspec.json.decode(msgspec.json.encode(sampling))}
+        rule = {
+            "rule": type(sampling).__name__,
+            **msgspec.json.decode(msgspec.json.encode(sampling)),
+        }
         return cls(run_id=run_id, device=device, sampling=rule, execution_environment=environment)
 
     def differences(self, now: "Settings") -> list[str]:
@@ -116,7 +119,7 @@ class Interrupted:
             self.entries = [entry for entry in self.entries if entry.key not in keys]
             if self.entries:
                 partial = self.path.with_suffix(".partial")
-                partial.write_bytes(b"".join(map(_line, (self.settings, *self.entries))))
+                partial.write_bytes(b"".join([_line(self.settings), *map(_line, self.entries)]))
                 partial.replace(self.path)
             else:
                 _remove(self.path)

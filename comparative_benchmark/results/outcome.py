@@ -108,7 +108,7 @@ class TrialOutcome:
     stop_reason: str | None = None
     wall_s: float = 0.0
 
-    def add(self, record: ProcessRecord, wall_s: float) -> None:
+    def add(self, record: ProcessRecord, wall_s: float = 0.0) -> None:
         """Adds the record of a process that has ended, and the time that it took."""
         self.processes.append(record)
         self.wall_s += wall_s
