@@ -16,8 +16,8 @@ from comparative_benchmark.results.codec import ResultsFileError, converted
 from comparative_benchmark.results.outcome import ProcessRecord
 from comparative_benchmark.results.record import Block, ExecutionEnvironment, Status
 from comparative_benchmark.results.store import ResultsFile
-from comparative_benchmark.run import race, runner
-from comparative_benchmark.run.settings import RunSettings
+from comparative_benchmark.runs import race, runner
+from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.stats.sampling_rule import SamplingRule
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 from openxla.benchmark.devices import HOST_CPU
