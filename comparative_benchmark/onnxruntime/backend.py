@@ -2,7 +2,7 @@
 
 import gc
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +104,9 @@ class OnnxRuntime(Backend):
         facts.notes["tf32"] = tf32.note(
             on_gpu=self._device == "cuda", types=self._types, allowed=False
         )
-        if self.context.exported:
+        if self.context.kept:
+            facts.notes["export"] = "of the first process"
+        elif self.context.exported:
             facts.notes["starts_from"] = sorted(self.context.exported)
         if self._graphs:
             facts.artifact_sha256 = _joint([found.sha256 for found in self._graphs])
@@ -120,6 +122,13 @@ class OnnxRuntime(Backend):
                     "widened": graph.widened(found.exported, found.optimized),
                 }
         return facts
+
+    def exports(self) -> Mapping[str, Sequence[Path]]:
+        """The ONNX file and its weights; nothing of a model that generates, which is two."""
+        # On a GPU the types of the model are needed, see `facts`.
+        if self._paths and len(self._paths) == 1 and self._device == "cpu":
+            return {"onnx": [*self._paths, self._paths[0].with_suffix(".onnx.data")]}
+        return {}
 
     def run_with(self, inputs: Sequence[Array]) -> list[Any] | None:
         """Generates along given tokens; None for a model that does not generate."""

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self, TypeVar
 
 import attrs
@@ -53,6 +53,7 @@ class ProcessPlan:
       log_file: for what it prints.
       cold: whether the caches are empty.
       track: shows it on the time line.
+      exports: what the trial's first process exported, by type; empty where this one exports.
     """
 
     replicate: int
@@ -61,6 +62,7 @@ class ProcessPlan:
     log_file: Path
     cold: bool
     track: ProcessTrack
+    exports: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
 
 
 class Participant:
@@ -77,6 +79,10 @@ class Participant:
         self.plan = plan
         self.record = ProcessRecord(log_file=str(plan.log_file), cold=plan.cold)
         self.iterations_per_block = 1
+        self.refreshes = True
+        self.exports: Mapping[str, Sequence[str]] = {}
+        self.loaded = False
+        self._interrupted = False
         self._precision: list[float] = []
         self._artifacts = artifacts
         self._settings = settings
@@ -106,6 +112,12 @@ class Participant:
 
     def start(self) -> None:
         """Starts the worker, loads, compiles, and verifies the first output."""
+        self.load()
+        self.compile()
+
+    def load(self) -> None:
+        """Starts the worker and loads; it is stopped until it compiles."""
+        self.loaded = True
         try:
             session = self._settings.open_session(
                 self.trial.competitor.backend,
@@ -117,14 +129,34 @@ class Participant:
             )
             self._stack.push(session)
             self._session = session
+            if self._interrupted:
+                raise SessionEnded(Status.FAILED, "start", "it was interrupted")
             loaded = session.call("load", **self._load_arguments())
             self.record.versions = loaded["versions"]
             self.record.timer_ns = loaded["timer_ns"]
             _note_report(self.record, loaded)
-            _note_report(self.record, session.call("compile"))
-            self.record.verification = self._verify(session, "first_run")
         except SessionEnded as ended:
             self._end(ended)
+        self.pause()
+
+    def compile(self) -> None:
+        """Compiles, and verifies the first output."""
+        if self._session is None:
+            return
+        self.resume()
+        try:
+            compiled = self._session.call("compile")
+            self.exports = compiled["exports"]
+            _note_report(self.record, compiled)
+            self.record.verification = self._verify(self._session, "first_run")
+        except SessionEnded as ended:
+            self._end(ended)
+
+    def interrupt(self) -> None:
+        """Ends the worker from another thread than the one that loads it."""
+        self._interrupted = True
+        if isinstance(self._session, Session):
+            self._session.interrupt()
 
     def warm_up(self, iterations: int) -> None:
         """Runs a fixed number of iterations."""
@@ -155,13 +187,13 @@ class Participant:
             return
         median_ms = statistics.median(rule.warm_up_end(samples))
         self.iterations_per_block = rule.iterations_per_block(median_ms, self.record.timer_ns or 0)
+        self.refreshes = rule.refreshes(median_ms)
 
     def measure_block(self, round_index: int, iterations: int, *, refresh: bool = False) -> None:
-        """Measures one block; `refresh` runs one unmeasured iteration before it."""
-        if refresh:
-            self._measure(1, part="refresh")
+        """Measures one block; `refresh` runs an unmeasured iteration before it, if that helps."""
+        wanted = {"device_times": True, "refresh": refresh and self.refreshes}
         note = {"part": "round", "round": round_index}
-        if block := self._measure(iterations, device_times=True, **note):
+        if block := self._measure(iterations, wanted, **note):
             self.record.blocks.append(attrs.evolve(block, round=round_index))
 
     def why_enough_rounds(self, rule: SamplingRule) -> str | None:
@@ -245,12 +277,14 @@ class Participant:
         """Returns the memory that the worker holds now."""
         return self._session.resident_bytes() if isinstance(self._session, Session) else 0
 
-    def _measure(self, iterations: int, *, device_times: bool = False, **note: Any) -> Block | None:
+    def _measure(
+        self, iterations: int, wanted: Mapping[str, bool] = MappingProxyType({}), **note: Any
+    ) -> Block | None:
         if self._session is None:
             return None
         self.plan.track.note(**note)
         try:
-            answer = self._session.call("measure", iterations=iterations, device_times=device_times)
+            answer = self._session.call("measure", iterations=iterations, **wanted)
             return _block(answer["block"])
         except SessionEnded as ended:
             self._end(ended)
@@ -266,7 +300,9 @@ class Participant:
                 "device": attrs.asdict(self.trial.device, value_serializer=_plain),
                 "threads": self._settings.threads,
                 "work_dir": str(self.plan.work_dir),
-                "exported": self.trial.program.paths if self.trial.program else {},
+                "exported": dict(self.plan.exports)
+                or (self.trial.program.paths if self.trial.program else {}),
+                "kept": bool(self.plan.exports),
             },
             "module_path": model.model_impl.module_path,
             "parameters": dict(model.model_parameters),

@@ -23,16 +23,18 @@ import random
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from comparative_benchmark.machine import memory
 from comparative_benchmark.machine.gpu_memory import GpuMemory
+from comparative_benchmark.machine.host import usable_cpus
 from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.journal import Entry, Joined
 from comparative_benchmark.results.outcome import TrialFacts, TrialOutcome
-from comparative_benchmark.results.record import ArtifactSource, RaceNote
+from comparative_benchmark.results.record import ArtifactSource, RaceNote, ResultKey
 from comparative_benchmark.runs.participant import Participant, ProcessPlan
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.sufficiency import why_enough
@@ -85,6 +87,11 @@ class Race:
         self._timeline = Timeline()
         self._interleaved = len(self._trials) > 1 and not settings.in_process
         self._first_round = 0
+        # Trials whose workers have been seen to fit into memory beside each other.
+        self._fitted: frozenset[ResultKey] = frozenset()
+        # What the first process of a trial exported.
+        self._exports: dict[ResultKey, Mapping[str, Sequence[str]]] = {}
+        self._threads: ThreadPoolExecutor
 
     def join(self, joined: Joined) -> None:
         """Takes over the processes of an interrupted race; they are not run again."""
@@ -142,12 +149,13 @@ class Race:
                         self._keep(participant, time.monotonic() - started)
 
     def _race(self, rule: SamplingRule, folder: Path) -> None:
-        for replicate in range(rule.max_processes):
-            pending = self._pending(rule, replicate)
-            if not pending:
-                break
-            lacking = [t for t in pending if len(self.outcomes[t.key].processes) <= replicate]
-            self._replicate(rule, replicate, lacking, folder)
+        with self._starting():
+            for replicate in range(rule.max_processes):
+                pending = self._pending(rule, replicate)
+                if not pending:
+                    break
+                lacking = [t for t in pending if len(self.outcomes[t.key].processes) <= replicate]
+                self._replicate(rule, replicate, lacking, folder)
         self._note_race(rule)
 
     def _pending(self, rule: SamplingRule, replicate: int) -> list[Trial]:
@@ -187,24 +195,74 @@ class Race:
     ) -> None:
         """Gives each trial one fresh process and measures them in turns."""
         order = random.Random(f"{rule.seed}/{replicate}")  # noqa: S311  # an order, no secret
-        waiting = order.sample(list(trials), len(trials))
-        on_gpu = self._settings.device.accelerator_type != "cpu"
+        sample = order.sample(list(trials), len(trials))
+        waiting = [self._participant(trial, replicate, folder) for trial in sample]
         while waiting:
             started = time.monotonic()
-            group: list[Participant] = []
-            gpu = GpuMemory() if on_gpu else None
             with ExitStack() as workers:
-                while waiting and (not group or self._fits(group, gpu)):
-                    participant = self._participant(waiting.pop(0), replicate, folder)
-                    group.append(workers.enter_context(participant))
-                    self._start(participant, rule)
-                    self._keep_ended(group, started)
+                group = self._bring_up(rule, waiting, workers, started)
                 self._rounds(rule, group, order, started)
                 for participant in group:
                     participant.finish()
                     self._keep(participant, (time.monotonic() - started) / len(group))
                 if self._profile_dir is not None:
                     self._profile_last(rule, replicate, group, is_all=not waiting)
+
+    def _bring_up(
+        self, rule: SamplingRule, waiting: list[Participant], workers: ExitStack, started: float
+    ) -> list[Participant]:
+        """Starts and warms up as many of those that wait as fit beside each other.
+
+        Each compiles and warms up alone. Where all are known to fit, they load together first; not
+        in a trial's first process, whose times of loading are in the results.
+        """
+        together = not any(participant.plan.cold for participant in waiting)
+        if self._settings.load_together and together and self._fitted >= _keys(waiting):
+            for participant in waiting:
+                workers.enter_context(participant)
+            self._in_threads(Participant.load, waiting)
+        on_gpu = self._settings.device.accelerator_type != "cpu"
+        gpu = GpuMemory() if on_gpu else None
+        group: list[Participant] = []
+        while waiting and (not group or waiting[0].loaded or self._fits(group, gpu)):
+            participant = waiting.pop(0)
+            if not participant.loaded:
+                workers.enter_context(participant)
+                participant.load()
+            participant.compile()
+            participant.warm_up_until_steady(rule)
+            participant.pause()
+            group.append(participant)
+            self._keep_ended(group, started)
+        if len(group) > len(self._fitted):
+            self._fitted = _keys(group)
+        return group
+
+    @contextmanager
+    def _starting(self) -> Iterator[None]:
+        """Offers threads that workers are started by.
+
+        They last as long as the race, as workers die with the thread that started them. More at a
+        time than there are CPUs would make each start slower, and none sooner.
+        """
+        with ThreadPoolExecutor(max(2, usable_cpus() // 2)) as self._threads:
+            yield
+
+    def _in_threads(
+        self, function: Callable[[Participant], None], participants: Sequence[Participant]
+    ) -> None:
+        """Calls a function for several participants at a time, while nothing is measured."""
+        futures = [self._threads.submit(function, participant) for participant in participants]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            for future, participant in zip(futures, participants, strict=True):
+                future.cancel()
+                participant.interrupt()
+            # Only the thread that talks to a worker may close the pipes to it.
+            wait(futures)
+            raise
 
     def _profile_last(
         self, rule: SamplingRule, replicate: int, group: Sequence[Participant], *, is_all: bool
@@ -260,12 +318,6 @@ class Race:
         self._interleaved = False
         return False
 
-    def _start(self, participant: Participant, rule: SamplingRule) -> None:
-        """Starts and warms up; the worker is stopped before the next one starts."""
-        participant.start()
-        participant.warm_up_until_steady(rule)
-        participant.pause()
-
     def _rounds(
         self,
         rule: SamplingRule,
@@ -309,6 +361,7 @@ class Race:
             log_file=self._log_file(trial, replicate),
             cold=cold,
             track=self._timeline.process(f"{trial}, process {replicate}"),
+            exports=self._exports.get(trial.key, {}),
         )
         return Participant(trial, self._artifacts, self._settings, plan)
 
@@ -325,6 +378,8 @@ class Race:
         if any(kept is record for kept in outcome.processes):
             return
         outcome.add(record, wall_s)
+        if self._settings.keep_exports and not isinstance(self._settings.sampling, CompileOnly):
+            self._exports.setdefault(key, participant.exports)
         self._finished(
             Entry(
                 key=key,
@@ -346,3 +401,7 @@ class Race:
                 seed=rule.seed,
                 id=race_id if self._interleaved else None,
             )
+
+
+def _keys(participants: Sequence[Participant]) -> frozenset[ResultKey]:
+    return frozenset(participant.trial.key for participant in participants)

@@ -43,7 +43,10 @@ def to_result(trial: Trial, outcome: TrialOutcome, *, run_id: str) -> Result:
         metrics=Levels(**{trial.competitor.level: metrics}),
         wall_s=round(outcome.wall_s, 3),
         log_file=last.log_file or None,
-        versions=last.versions,
+        # What started from another process's export has imported less.
+        versions=dict(
+            sorted({k: v for p in outcome.processes for k, v in p.versions.items()}.items())
+        ),
         profile=outcome.profile or UNSET,
         timeline=outcome.timeline or UNSET,
         **ended,

@@ -61,8 +61,11 @@ def test_a_race_goes_in_turns_where_workers_do_not_fit_onto_the_gpu(
         def __init__(self, trial, *_, **__):
             self.trial = trial
             self.record = SimpleNamespace()
+            self.plan = SimpleNamespace(cold=True)
+            self.loaded = False
 
-        def start(self):
+        def load(self):
+            self.loaded = True
             alive.append(self)
 
         def __enter__(self):

@@ -59,7 +59,8 @@ def machine(tmp_path, monkeypatch, make_trial, finished):
         """A participant without a process; its latencies are a number that no other has."""
 
         def __init__(self, trial, artifacts, settings, plan):
-            self.trial, self.plan, self.alive, self.iterations_per_block = trial, plan, True, 1
+            self.trial, self.plan, self.exports = trial, plan, {}
+            self.alive, self.loaded, self.iterations_per_block = True, False, 1
             self.token = float(int.from_bytes(os.urandom(4)) + 1)
             self.record = attrs.evolve(good, blocks=[], cold=plan.cold)
 
@@ -69,7 +70,8 @@ def machine(tmp_path, monkeypatch, make_trial, finished):
         def __exit__(self, *_):
             pass
 
-        def start(self):
+        def load(self):
+            self.loaded = True
             with started.open("a") as file:
                 file.write(f"{self.trial.competitor} {self.plan.replicate} {self.token}\n")
 
@@ -91,7 +93,7 @@ def machine(tmp_path, monkeypatch, make_trial, finished):
         def warm_up_until_steady(self, rule):
             pass
 
-    Worker.pause = Worker.resume = Worker.close = lambda self: None
+    Worker.pause = Worker.resume = Worker.compile = lambda self: None
     trials = [make_trial(competitor=name) for name in COMPETITORS]
     artifacts = SimpleNamespace(digests={"input": "0" * 64}, origin=None, cost=WorkloadCost())
     preparation = SimpleNamespace(
