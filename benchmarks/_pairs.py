@@ -14,6 +14,7 @@ from _usual_methods import USUAL_METHODS, middle_ratio, t_test
 
 from comparative_benchmark.machine.host import describe, usable_cpus
 from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.compare import compare_to_baseline
 from comparative_benchmark.results.outcome import TrialOutcome
 from comparative_benchmark.runs.race import Race
@@ -149,6 +150,6 @@ def _run(
     def log_file(trial: Trial, replicate: int) -> Path:
         return settings.log_dir / f"{trial.competitor.backend.name}.{replicate}.log"
 
-    race = Race(trials, artifacts, settings, log_file, lambda _: None)
+    race = Race(trials, artifacts, settings, log_file=log_file, say=lambda _: None)
     race.run()
     return [race.outcomes[trial.key] for trial in trials]

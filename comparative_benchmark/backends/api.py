@@ -158,6 +158,8 @@ class BackendContext:
       phase: `with context.phase("compile"):` times a phase; entering again adds to it.
       exported: files of a published program to start from, by their type; `load` then gets a
         `ModelDefinition` in place of a model. Empty where the backend exports by itself.
+      kept: whether these are no publication but what `Backend.exports` gave in the first process of
+        the same trial.
     """
 
     compiler: str
@@ -167,6 +169,7 @@ class BackendContext:
     work_dir: Path
     phase: PhaseTimer
     exported: Mapping[str, tuple[Path, ...]] = attrs.field(factory=dict)
+    kept: bool = False
 
     @classmethod
     def read(cls, value: Mapping[str, Any], phase: PhaseTimer) -> "BackendContext":
@@ -189,6 +192,7 @@ class BackendContext:
             work_dir=Path(value["work_dir"]),
             phase=phase,
             exported={kind: tuple(map(Path, paths)) for kind, paths in exported.items()},
+            kept=value.get("kept", False),
         )
 
 
@@ -294,6 +298,14 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def facts(self) -> BackendFacts:
         """Returns what is known of the program."""
+
+    def exports(self) -> Mapping[str, Sequence[Path]]:
+        """Returns files of what `compile` exported, by type, to start further processes from.
+
+        They then get them as `context.exported`, make no model, and have no phases `trace` and
+        `lower`, as a deployment that exports once. Empty where each process has to export.
+        """
+        return {}
 
     def release(self) -> None:  # noqa: B027  # most backends leave nothing behind
         """Lets go of what outlives this object: hooks, caches and settings of the framework.

@@ -17,7 +17,7 @@ import random
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ import attrs
 
 from comparative_benchmark.gpu_check.driver import LIMIT_VARIABLE
 from comparative_benchmark.gpu_check.rivals import slowed, trial_of
-from comparative_benchmark.machine.host import usable_cpus
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.compare import compare_to_baseline
 from comparative_benchmark.results.store import write_atomically
@@ -83,16 +82,12 @@ class Volley(Race):
             for replicate in range(rule.max_processes)
         ]
         everyone = [participant for replicate in replicates for participant in replicate]
-        # More at a time than there are CPUs would make each start slower, and none sooner. The
-        # threads live as long as the workers, which die with the thread that started them.
-        with ThreadPoolExecutor(max(2, usable_cpus() // 2)) as pool:
-            try:
-                list(pool.map(_start_and_pause, everyone))
-                for index, group in enumerate(replicates):
-                    self._measure(rule, group, random.Random(f"{rule.seed}/{index}"))  # noqa: S311
-            finally:
-                for participant in everyone:
-                    participant.close()
+        with self._starting(), ExitStack() as workers:
+            for participant in everyone:
+                workers.enter_context(participant)
+            self._in_threads(_start_and_pause, everyone)
+            for index, group in enumerate(replicates):
+                self._measure(rule, group, random.Random(f"{rule.seed}/{index}"))  # noqa: S311
         self._note_race(rule)
 
     def _measure(
@@ -103,7 +98,7 @@ class Volley(Race):
             participant.resume()
             participant.warm_up_until_steady(rule)
             participant.pause()
-        self._rounds(rule, group, order)
+        self._rounds(rule, group, order, started)
         for participant in group:
             participant.finish()
             self._keep(participant, (time.monotonic() - started) / len(group))
@@ -167,7 +162,7 @@ def races(
         def log_file(trial: Trial, replicate: int) -> Path:
             return log_dir / f"{trial.competitor.backend.name}.{replicate}.log"
 
-        race = Volley(trials, artifacts, settings, log_file, print)
+        race = Volley(trials, artifacts, settings, log_file=log_file)
         race.run()
         results = (to_result(trial, race.outcomes[trial.key], run_id="pairs") for trial in trials)
         cases = [Case(result=result) for result in results]

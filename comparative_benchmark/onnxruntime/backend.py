@@ -1,5 +1,6 @@
 """ONNX Runtime: export from PyTorch, then run the graph without the framework."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import onnxruntime as ort
@@ -56,7 +57,9 @@ class OnnxRuntime(ResidentBackend):
         facts.notes["tf32"] = tf32.note(
             on_gpu=self._device == "cuda", types=self._types, allowed=False
         )
-        if self.context.exported:
+        if self.context.kept:
+            facts.notes["export"] = "of the first process"
+        elif self.context.exported:
             facts.notes["starts_from"] = sorted(self.context.exported)
         if self._graphs:
             facts.artifact_sha256 = joint([found.sha256 for found in self._graphs])
@@ -72,6 +75,13 @@ class OnnxRuntime(ResidentBackend):
                     "widened": graph.widened(found.exported, found.optimized),
                 }
         return facts
+
+    def exports(self) -> Mapping[str, Sequence[Path]]:
+        """The ONNX file and its weights; nothing of a model that generates, which is two."""
+        # On a GPU the types of the model are needed, see `facts`.
+        if self._paths and len(self._paths) == 1 and self._device == "cpu":
+            return {"onnx": [*self._paths, self._paths[0].with_suffix(".onnx.data")]}
+        return {}
 
     def profile(self, directory: Path, iterations: int) -> list[Path]:
         """A trace and a table of nodes, by ONNX Runtime's own profiler.

@@ -22,7 +22,7 @@ from comparative_benchmark.parity.grid import Cell
 from comparative_benchmark.parity.shared_worker import SharingSettings, WorkerSlot
 from comparative_benchmark.results.outcome import ProcessRecord
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.runs.participant import Participant, note_end
+from comparative_benchmark.runs.participant import Participant, ProcessPlan, note_end
 from comparative_benchmark.runs.preparation import Preparation
 from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.runs.settings import RunSettings
@@ -97,11 +97,14 @@ class Lane:
                 trial,
                 artifacts,
                 sharing,
-                work_dir=Path(folder),
-                cache_dir=Path(folder),
-                log_file=self._slot.log_file,
-                cold=True,
-                track=Timeline().process(str(trial)),
+                ProcessPlan(
+                    replicate=0,
+                    work_dir=Path(folder),
+                    cache_dir=Path(folder),
+                    log_file=self._slot.log_file,
+                    cold=True,
+                    track=Timeline().process(str(trial)),
+                ),
             )
             try:
                 participant.start()

@@ -80,28 +80,38 @@ class ProcessRecord:
         return [value for block in self.blocks for value in block.latencies_ms]
 
 
-@attrs.define(kw_only=True)
-class TrialOutcome:
-    """All that is known when a trial has ended: the records of its processes, and how it ended.
+@attrs.frozen(kw_only=True)
+class TrialFacts:
+    """What all processes of a trial share.
 
-    `artifact_source` is the publication that inputs and truth were fetched from, None if they were
-    made here; `program_source` the published program that it started from, if it did.
+    Attributes:
+      artifact_digests: of inputs, truth and reference.
+      artifact_source: the publication that these were fetched from, None if they were made here.
+      program_source: the published program that the trial starts from, if it does.
     """
 
-    processes: list[ProcessRecord] = attrs.field(factory=list)
     artifact_digests: dict[str, str] = attrs.field(factory=dict)
     artifact_source: ArtifactSource | None = None
     program_source: ProgramSource | None = None
     workload_cost: WorkloadCost = attrs.field(factory=WorkloadCost)
+
+
+@attrs.define(kw_only=True)
+class TrialOutcome:
+    """All that is known when a trial has ended: the records of its processes, and how it ended."""
+
+    processes: list[ProcessRecord] = attrs.field(factory=list)
+    facts: TrialFacts = attrs.field(factory=TrialFacts)
     race: RaceNote = attrs.field(factory=RaceNote)
     profile: ProfileRecord | None = None
     timeline: str | None = None
     stop_reason: str | None = None
     wall_s: float = 0.0
 
-    def add(self, record: ProcessRecord) -> None:
-        """Adds the record of a process that has ended."""
+    def add(self, record: ProcessRecord, wall_s: float = 0.0) -> None:
+        """Adds the record of a process that has ended, and the time that it took."""
         self.processes.append(record)
+        self.wall_s += wall_s
 
     @property
     def ended_by(self) -> ProcessRecord | None:

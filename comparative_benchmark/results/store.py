@@ -28,8 +28,9 @@ from openxla.benchmark.files import new_file
 
 _LOCK_TIMEOUT_S = 60.0
 
-# Results come last, each on a line of its own, so that one more is a copy and a line: reading and
-# writing the JSON of all others for each would take more time than a long run's trials.
+# Results come last, each on a line of its own, so that those of one more workload are a copy and a
+# few lines: reading and writing the JSON of all others would take more time than a long run's
+# trials.
 _END = b"\n]}\n"
 
 
@@ -57,19 +58,22 @@ class ResultsFile:
         self._update(lambda document: document["runs"].append(codec.plain(run)))
         return run.run_id
 
-    def append(self, result: Result) -> None:
-        """Adds one result.
+    def append(self, *results: Result) -> None:
+        """Adds results, all of them or none.
 
         Raises:
           ResultsFileError: the file cannot be written any more.
         """
-        line = codec.encode(result)
-        # What could not be read again must not stand beside what can.
-        codec.validated(line, Result, f"a result for {self.path}")
+        encoded = [codec.encode(result) for result in results]
+        for line in encoded:
+            # What could not be read again must not stand beside what can.
+            codec.validated(line, Result, f"a result for {self.path}")
+        lines = b",\n".join(encoded)
         with self._locked():
-            if not _append_line(self.path, line):
+            if not _append_lines(self.path, lines):
                 # Not of this writer: read and write all of it.
-                self._change(lambda document: document["benchmarks"].append(codec.plain(result)))
+                added = codec.plain(results)
+                self._change(lambda document: document["benchmarks"].extend(added))
 
     def results(self) -> tuple[Result, ...]:
         """Returns all results; none if there is no file yet.
@@ -124,8 +128,8 @@ class ResultsFile:
             raise ResultsFileError(f"{self.path} cannot be written: {error}") from error
 
 
-def _append_line(path: Path, line: bytes) -> bool:
-    """Adds a result to a file of this writer; returns False, having done nothing, to any other."""
+def _append_lines(path: Path, lines: bytes) -> bool:
+    """Adds results to a file of this writer; returns False, having done nothing, to any other."""
     try:
         old = path.open("rb")
     except FileNotFoundError:
@@ -141,7 +145,7 @@ def _append_line(path: Path, line: bytes) -> bool:
         with new_file(path) as temporary, temporary.open("w+b") as new:
             shutil.copyfileobj(old, new, length=1 << 20)
             new.seek(-len(_END), os.SEEK_END)
-            new.write((b",\n" if before == b"}" else b"\n") + line + _END)
+            new.write((b",\n" if before == b"}" else b"\n") + lines + _END)
     return True
 
 

@@ -8,7 +8,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TypeVar
+from types import MappingProxyType, TracebackType
+from typing import Any, Self, TypeVar
 
 import attrs
 from msgspec import ValidationError
@@ -42,6 +43,29 @@ from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 T = TypeVar("T")
 
 
+@attrs.frozen(kw_only=True)
+class ProcessPlan:
+    """One process of a trial before it is started.
+
+    Attributes:
+      replicate: which of the trial's processes it is, from 0 on.
+      work_dir: for what the worker writes.
+      cache_dir: for its compile caches.
+      log_file: for what it prints.
+      cold: whether the caches are empty.
+      track: shows it on the time line.
+      exports: what the trial's first process exported, by type; empty where this one exports.
+    """
+
+    replicate: int
+    work_dir: Path
+    cache_dir: Path
+    log_file: Path
+    cold: bool
+    track: ProcessTrack
+    exports: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
+
+
 class Participant:
     """Takes one worker of a trial through its phases."""
 
@@ -50,27 +74,37 @@ class Participant:
         trial: Trial,
         artifacts: WorkloadArtifacts,
         settings: RunSettings,
-        *,
-        work_dir: Path,
-        cache_dir: Path,
-        log_file: Path,
-        cold: bool,
-        track: ProcessTrack,
+        plan: ProcessPlan,
     ) -> None:
         self.trial = trial
-        self.record = ProcessRecord(log_file=str(log_file), cold=cold)
+        self.plan = plan
+        self.record = ProcessRecord(log_file=str(plan.log_file), cold=plan.cold)
         self.iterations_per_block = 1
+        self.refreshes = True
+        self.exports: Mapping[str, Sequence[str]] = {}
+        self.loaded = False
+        self._interrupted = False
         self._precision: list[float] = []
         self._artifacts = artifacts
         self._settings = settings
-        self._work_dir = work_dir
-        self._cache_dir = cache_dir
-        self._track = track
         self._judge = Judge(trial, artifacts)
         # Files of what was verified last.
         self._outputs: list[Path] = []
         self._stack = ExitStack()
         self._session: Session | InProcessSession | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Ends the worker; one that an exception interrupts is not asked to leave, but killed."""
+        self._session = None
+        self._stack.__exit__(kind, error, traceback)
 
     @property
     def alive(self) -> bool:
@@ -79,25 +113,51 @@ class Participant:
 
     def start(self) -> None:
         """Starts the worker, loads, compiles, and verifies the first output."""
+        self.load()
+        self.compile()
+
+    def load(self) -> None:
+        """Starts the worker and loads; it is stopped until it compiles."""
+        self.loaded = True
         try:
             session = self._settings.open_session(
                 self.trial.competitor.backend,
                 self.trial.competitor.environment,
-                work_dir=self._work_dir,
-                cache_dir=self._cache_dir,
-                log_file=Path(self.record.log_file),
-                track=self._track,
+                work_dir=self.plan.work_dir,
+                cache_dir=self.plan.cache_dir,
+                log_file=self.plan.log_file,
+                track=self.plan.track,
             )
             self._stack.push(session)
             self._session = session
+            if self._interrupted:
+                raise SessionEnded(Status.FAILED, "start", "it was interrupted")
             loaded = session.call("load", **self._load_arguments())
             self.record.versions = loaded["versions"]
             self.record.timer_ns = loaded["timer_ns"]
             _note_report(self.record, loaded)
-            _note_report(self.record, session.call("compile"))
-            self.record.verification = self._verify(session, "first_run")
         except SessionEnded as ended:
             self._end(ended)
+        self.pause()
+
+    def compile(self) -> None:
+        """Compiles, and verifies the first output."""
+        if self._session is None:
+            return
+        self.resume()
+        try:
+            compiled = self._session.call("compile")
+            self.exports = compiled["exports"]
+            _note_report(self.record, compiled)
+            self.record.verification = self._verify(self._session, "first_run")
+        except SessionEnded as ended:
+            self._end(ended)
+
+    def interrupt(self) -> None:
+        """Ends the worker from another thread than the one that loads it."""
+        self._interrupted = True
+        if isinstance(self._session, Session):
+            self._session.interrupt()
 
     def warm_up(self, iterations: int) -> None:
         """Runs a fixed number of iterations."""
@@ -128,13 +188,13 @@ class Participant:
             return
         median_ms = statistics.median(rule.warm_up_end(samples))
         self.iterations_per_block = rule.iterations_per_block(median_ms, self.record.timer_ns or 0)
+        self.refreshes = rule.refreshes(median_ms)
 
     def measure_block(self, round_index: int, iterations: int, *, refresh: bool = False) -> None:
-        """Measures one block; `refresh` runs one unmeasured iteration before it."""
-        if refresh:
-            self._measure(1, part="refresh")
+        """Measures one block; `refresh` runs an unmeasured iteration before it, if that helps."""
+        wanted = {"device_times": True, "refresh": refresh and self.refreshes}
         note = {"part": "round", "round": round_index}
-        if block := self._measure(iterations, device_times=True, **note):
+        if block := self._measure(iterations, wanted, **note):
             self.record.blocks.append(attrs.evolve(block, round=round_index))
 
     def why_enough_rounds(self, rule: SamplingRule) -> str | None:
@@ -185,7 +245,7 @@ class Participant:
             return
 
         def run_with(inputs: Sequence[Path], name: str) -> list[Path]:
-            directory, paths = self._work_dir / name, [str(path) for path in inputs]
+            directory, paths = self.plan.work_dir / name, [str(path) for path in inputs]
             answer = session.call("run_with", inputs=paths, directory=str(directory))
             self.record.phases = phases_of(answer)
             return [directory / file["file"] for file in answer["files"]]
@@ -218,12 +278,14 @@ class Participant:
         """Returns the memory that the worker holds now."""
         return self._session.resident_bytes() if isinstance(self._session, Session) else 0
 
-    def _measure(self, iterations: int, *, device_times: bool = False, **note: Any) -> Block | None:
+    def _measure(
+        self, iterations: int, wanted: Mapping[str, bool] = MappingProxyType({}), **note: Any
+    ) -> Block | None:
         if self._session is None:
             return None
-        self._track.note(**note)
+        self.plan.track.note(**note)
         try:
-            answer = self._session.call("measure", iterations=iterations, device_times=device_times)
+            answer = self._session.call("measure", iterations=iterations, **wanted)
             return _block(answer["block"])
         except SessionEnded as ended:
             self._end(ended)
@@ -239,8 +301,10 @@ class Participant:
                 "options": list(competitor.options),
                 "device": attrs.asdict(self.trial.device, value_serializer=_plain),
                 "threads": self._settings.threads,
-                "work_dir": str(self._work_dir),
-                "exported": self.trial.program.paths if self.trial.program else {},
+                "work_dir": str(self.plan.work_dir),
+                "exported": dict(self.plan.exports)
+                or (self.trial.program.paths if self.trial.program else {}),
+                "kept": bool(self.plan.exports),
             },
             "module_path": model.model_impl.module_path,
             "parameters": dict(model.model_parameters),
@@ -250,7 +314,7 @@ class Participant:
 
     def _verify(self, session: Session | InProcessSession, which: str) -> Verification:
         """Judges the outputs of the last execution; a wrong one ends the participation."""
-        directory = self._work_dir / which
+        directory = self.plan.work_dir / which
         answer = session.call("outputs", directory=str(directory))
         _note_report(self.record, answer)
         self.record.program = told(answer["facts"], Program, "facts")
@@ -265,9 +329,12 @@ class Participant:
         """Measures prefill and decode of a model that generates."""
         if self._session is None or not self._judge.generates:
             return
-        self._track.note(part="generation")
+        self.plan.track.note(part="generation")
         found, ended = generation_times.take(
-            self._session, self._work_dir / "parts", self.record.latencies_ms, self._judge.verify
+            self._session,
+            self.plan.work_dir / "parts",
+            self.record.latencies_ms,
+            self._judge.verify,
         )
         self.record.generation = found
         self.record.phases = found.phases or self.record.phases

@@ -14,21 +14,28 @@ The first replicates are a pilot: from their spread follows how many more a comp
 
 Where the workers do not fit into memory together, a replicate goes through as many as do at a time,
 and the result says that not all were interleaved.
+
+Whoever runs a race is told of each process the moment it has ended, and may start another race from
+the processes of one that was interrupted.
 """
 
 import random
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from comparative_benchmark.machine import memory
 from comparative_benchmark.machine.gpu_memory import GpuMemory
+from comparative_benchmark.machine.host import usable_cpus
 from comparative_benchmark.results.codec import converted
-from comparative_benchmark.results.outcome import TrialOutcome
-from comparative_benchmark.results.record import ArtifactSource, RaceNote
-from comparative_benchmark.runs.participant import Participant
+from comparative_benchmark.results.journal import Entry, Joined
+from comparative_benchmark.results.outcome import TrialFacts, TrialOutcome
+from comparative_benchmark.results.record import ArtifactSource, RaceNote, ResultKey
+from comparative_benchmark.runs.participant import Participant, ProcessPlan
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.sufficiency import why_enough
 from comparative_benchmark.runs.trace import Timeline
@@ -42,6 +49,17 @@ _MEMORY_MARGIN = 1.3
 LogFile = Callable[[Trial, int], Path]
 
 
+def facts_of(trial: Trial, artifacts: WorkloadArtifacts) -> TrialFacts:
+    """Returns what all processes of a trial share."""
+    origin = artifacts.origin
+    return TrialFacts(
+        artifact_digests=artifacts.digests,
+        artifact_source=converted(origin, ArtifactSource) if origin else None,
+        program_source=trial.program.source if trial.program else None,
+        workload_cost=artifacts.cost,
+    )
+
+
 class Race:
     """Runs the trials of one workload; `outcomes` holds what came of each, in their order."""
 
@@ -50,29 +68,37 @@ class Race:
         trials: Sequence[Trial],
         artifacts: WorkloadArtifacts,
         settings: RunSettings,
+        *,
         log_file: LogFile,
-        say: Callable[[str], None],
+        say: Callable[[str], None] = print,
+        finished: Callable[[Entry], None] = lambda _: None,
         profile_dir: Path | None = None,
     ) -> None:
         self.outcomes = {
-            trial.key: TrialOutcome(
-                artifact_digests=artifacts.digests,
-                artifact_source=converted(artifacts.origin, ArtifactSource)
-                if artifacts.origin
-                else None,
-                program_source=trial.program.source if trial.program else None,
-                workload_cost=artifacts.cost,
-            )
-            for trial in trials
+            trial.key: TrialOutcome(facts=facts_of(trial, artifacts)) for trial in trials
         }
         self._trials = list(trials)
         self._artifacts = artifacts
         self._settings = settings
         self._log_file = log_file
         self._say = say
+        self._finished = finished
         self._profile_dir = profile_dir
         self._timeline = Timeline()
         self._interleaved = len(self._trials) > 1 and not settings.in_process
+        self._first_round = 0
+        # Trials whose workers have been seen to fit into memory beside each other.
+        self._fitted: frozenset[ResultKey] = frozenset()
+        # What the first process of a trial exported.
+        self._exports: dict[ResultKey, Mapping[str, Sequence[str]]] = {}
+        self._threads: ThreadPoolExecutor
+
+    def join(self, joined: Joined) -> None:
+        """Takes over the processes of an interrupted race; they are not run again."""
+        self._first_round = joined.first_round
+        for key, outcome in self.outcomes.items():
+            for entry in joined.entries.get(key, ()):
+                outcome.add(entry.process, entry.wall_s)
 
     def run(self) -> None:
         """Runs replicates until the sampling rule is content."""
@@ -88,41 +114,48 @@ class Race:
 
     def _run_fixed(self, rule: FixedCounts, folder: Path) -> None:
         for trial in self._trials:
+            outcome = self.outcomes[trial.key]
+            outcome.stop_reason = "fixed"
+            if outcome.processes:
+                continue
             started = time.monotonic()
-            participant = self._participant(trial, 0, folder)
-            participant.start()
-            participant.warm_up(rule.warmup_iterations)
-            participant.measure_block(0, rule.iterations)
-            participant.finish()
-            self._keep(participant, time.monotonic() - started)
-            self._profile(participant)
-            participant.close()
-            self.outcomes[trial.key].stop_reason = "fixed"
+            with self._participant(trial, 0, folder) as participant:
+                participant.start()
+                participant.warm_up(rule.warmup_iterations)
+                participant.measure_block(0, rule.iterations)
+                participant.finish()
+                self._keep(participant, time.monotonic() - started)
+                self._profile(participant)
 
     def _compile_only(self, rule: CompileOnly, folder: Path) -> None:
         """Compiles with empty caches, then with those that this left, again and again."""
         order = random.Random(rule.seed)  # noqa: S311  # an order, no secret
         for pair in range(rule.pairs):
             for trial in order.sample(self._trials, len(self._trials)):
-                for step in range(2):
-                    if self.outcomes[trial.key].ended:
+                outcome = self.outcomes[trial.key]
+                outcome.stop_reason = "compile_only"
+                # Of a pair that an interruption cut in two the caches are gone.
+                if sum(not process.cold for process in outcome.processes) > pair:
+                    continue
+                for _ in range(2):
+                    if outcome.ended:
                         break
                     started = time.monotonic()
-                    participant = self._participant(
-                        trial, 2 * pair + step, folder / f"pair-{pair}", cold=step == 0
-                    )
-                    participant.start()
-                    participant.verify_rest()
-                    participant.close()
-                    self._keep(participant, time.monotonic() - started)
-                self.outcomes[trial.key].stop_reason = "compile_only"
+                    number = len(outcome.processes)
+                    with self._participant(trial, number, folder / f"pair-{pair}") as participant:
+                        participant.start()
+                        participant.verify_rest()
+                        participant.close()
+                        self._keep(participant, time.monotonic() - started)
 
     def _race(self, rule: SamplingRule, folder: Path) -> None:
-        for replicate in range(rule.max_processes):
-            pending = self._pending(rule, replicate)
-            if not pending:
-                break
-            self._replicate(rule, replicate, pending, folder)
+        with self._starting():
+            for replicate in range(rule.max_processes):
+                pending = self._pending(rule, replicate)
+                if not pending:
+                    break
+                lacking = [t for t in pending if len(self.outcomes[t.key].processes) <= replicate]
+                self._replicate(rule, replicate, lacking, folder)
         self._note_race(rule)
 
     def _pending(self, rule: SamplingRule, replicate: int) -> list[Trial]:
@@ -162,26 +195,74 @@ class Race:
     ) -> None:
         """Gives each trial one fresh process and measures them in turns."""
         order = random.Random(f"{rule.seed}/{replicate}")  # noqa: S311  # an order, no secret
-        waiting = order.sample(list(trials), len(trials))
+        sample = order.sample(list(trials), len(trials))
+        waiting = [self._participant(trial, replicate, folder) for trial in sample]
         while waiting:
             started = time.monotonic()
-            group: list[Participant] = []
-            on_gpu = self._settings.device.accelerator_type != "cpu"
-            gpu = GpuMemory() if on_gpu else None
-            try:
-                while waiting and (not group or self._fits(group, gpu)):
-                    group.append(self._participant(waiting.pop(0), replicate, folder))
-                    self._start(group[-1], rule)
-                self._rounds(rule, group, order)
+            with ExitStack() as workers:
+                group = self._bring_up(rule, waiting, workers, started)
+                self._rounds(rule, group, order, started)
                 for participant in group:
                     participant.finish()
-                for participant in group:
                     self._keep(participant, (time.monotonic() - started) / len(group))
                 if self._profile_dir is not None:
                     self._profile_last(rule, replicate, group, is_all=not waiting)
-            finally:
-                for participant in group:
-                    participant.close()
+
+    def _bring_up(
+        self, rule: SamplingRule, waiting: list[Participant], workers: ExitStack, started: float
+    ) -> list[Participant]:
+        """Starts and warms up as many of those that wait as fit beside each other.
+
+        Each compiles and warms up alone. Where all are known to fit, they load together first; not
+        in a trial's first process, whose times of loading are in the results.
+        """
+        together = not any(participant.plan.cold for participant in waiting)
+        if self._settings.load_together and together and self._fitted >= _keys(waiting):
+            for participant in waiting:
+                workers.enter_context(participant)
+            self._in_threads(Participant.load, waiting)
+        on_gpu = self._settings.device.accelerator_type != "cpu"
+        gpu = GpuMemory() if on_gpu else None
+        group: list[Participant] = []
+        while waiting and (not group or waiting[0].loaded or self._fits(group, gpu)):
+            participant = waiting.pop(0)
+            if not participant.loaded:
+                workers.enter_context(participant)
+                participant.load()
+            participant.compile()
+            participant.warm_up_until_steady(rule)
+            participant.pause()
+            group.append(participant)
+            self._keep_ended(group, started)
+        if len(group) > len(self._fitted):
+            self._fitted = _keys(group)
+        return group
+
+    @contextmanager
+    def _starting(self) -> Iterator[None]:
+        """Offers threads that workers are started by.
+
+        They last as long as the race, as workers die with the thread that started them. More at a
+        time than there are CPUs would make each start slower, and none sooner.
+        """
+        with ThreadPoolExecutor(max(2, usable_cpus() // 2)) as self._threads:
+            yield
+
+    def _in_threads(
+        self, function: Callable[[Participant], None], participants: Sequence[Participant]
+    ) -> None:
+        """Calls a function for several participants at a time, while nothing is measured."""
+        futures = [self._threads.submit(function, participant) for participant in participants]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            for future, participant in zip(futures, participants, strict=True):
+                future.cancel()
+                participant.interrupt()
+            # Only the thread that talks to a worker may close the pipes to it.
+            wait(futures)
+            raise
 
     def _profile_last(
         self, rule: SamplingRule, replicate: int, group: Sequence[Participant], *, is_all: bool
@@ -237,14 +318,12 @@ class Race:
         self._interleaved = False
         return False
 
-    def _start(self, participant: Participant, rule: SamplingRule) -> None:
-        """Starts and warms up; the worker is stopped before the next one starts."""
-        participant.start()
-        participant.warm_up_until_steady(rule)
-        participant.pause()
-
     def _rounds(
-        self, rule: SamplingRule, participants: Sequence[Participant], order: random.Random
+        self,
+        rule: SamplingRule,
+        participants: Sequence[Participant],
+        order: random.Random,
+        started: float,
     ) -> None:
         deadline = time.monotonic() + rule.round_budget_s * len(participants)
         for index in range(rule.max_rounds):
@@ -258,36 +337,58 @@ class Race:
             for participant in order.sample(alive, len(alive)):
                 participant.resume()
                 participant.measure_block(
-                    index, participant.iterations_per_block, refresh=len(alive) > 1
+                    self._first_round + index,
+                    participant.iterations_per_block,
+                    refresh=len(alive) > 1,
                 )
                 participant.pause()
+            self._keep_ended(alive, started)
         for participant in participants:
             if participant.alive:
                 participant.record.stop_reason = participant.record.stop_reason or "rounds"
 
-    def _participant(
-        self, trial: Trial, replicate: int, folder: Path, *, cold: bool | None = None
-    ) -> Participant:
+    def _participant(self, trial: Trial, replicate: int, folder: Path) -> Participant:
         label = f"{self._trials.index(trial)}"
         work_dir = folder / label / f"process-{replicate}"
         cache_dir = folder / label / "cache"
+        cold = not cache_dir.exists()
         for directory in (work_dir, cache_dir):
             directory.mkdir(parents=True, exist_ok=True)
-        return Participant(
-            trial,
-            self._artifacts,
-            self._settings,
+        plan = ProcessPlan(
+            replicate=replicate,
             work_dir=work_dir,
             cache_dir=cache_dir,
             log_file=self._log_file(trial, replicate),
-            cold=replicate == 0 if cold is None else cold,
+            cold=cold,
             track=self._timeline.process(f"{trial}, process {replicate}"),
+            exports=self._exports.get(trial.key, {}),
         )
+        return Participant(trial, self._artifacts, self._settings, plan)
+
+    def _keep_ended(self, participants: Sequence[Participant], started: float) -> None:
+        """Keeps what failed early as soon as that is known."""
+        for participant in participants:
+            if not participant.alive:
+                self._keep(participant, (time.monotonic() - started) / len(participants))
 
     def _keep(self, participant: Participant, wall_s: float) -> None:
-        outcome = self.outcomes[participant.trial.key]
-        outcome.add(participant.record)
-        outcome.wall_s += wall_s
+        """Keeps the record of a process that has ended, once."""
+        key, record = participant.trial.key, participant.record
+        outcome = self.outcomes[key]
+        if any(kept is record for kept in outcome.processes):
+            return
+        outcome.add(record, wall_s)
+        if self._settings.keep_exports and not isinstance(self._settings.sampling, CompileOnly):
+            self._exports.setdefault(key, participant.exports)
+        self._finished(
+            Entry(
+                key=key,
+                replicate=participant.plan.replicate,
+                wall_s=wall_s,
+                facts=outcome.facts,
+                process=record,
+            )
+        )
 
     def _note_race(self, rule: SamplingRule) -> None:
         """Writes down why sampling stopped, and whether rounds may be paired."""
@@ -300,3 +401,7 @@ class Race:
                 seed=rule.seed,
                 id=race_id if self._interleaved else None,
             )
+
+
+def _keys(participants: Sequence[Participant]) -> frozenset[ResultKey]:
+    return frozenset(participant.trial.key for participant in participants)

@@ -43,7 +43,10 @@ def to_result(trial: Trial, outcome: TrialOutcome, *, run_id: str) -> Result:
         metrics=Levels(**{trial.competitor.level: metrics}),
         wall_s=round(outcome.wall_s, 3),
         log_file=last.log_file or None,
-        versions=last.versions,
+        # What started from another process's export has imported less.
+        versions=dict(
+            sorted({k: v for p in outcome.processes for k, v in p.versions.items()}.items())
+        ),
         profile=outcome.profile or UNSET,
         timeline=outcome.timeline or UNSET,
         **ended,
@@ -127,10 +130,10 @@ def _metrics(trial: Trial, outcome: TrialOutcome, last: ProcessRecord) -> Metric
         verification=last.verification,
         final_verification=last.final_verification,
         program=last.program,
-        workload_cost=outcome.workload_cost,
-        artifact_digests=outcome.artifact_digests,
-        artifact_source=outcome.artifact_source,
-        program_source=outcome.program_source,
+        workload_cost=outcome.facts.workload_cost,
+        artifact_digests=outcome.facts.artifact_digests,
+        artifact_source=outcome.facts.artifact_source,
+        program_source=outcome.facts.program_source,
         race=outcome.race,
         stop_reason=outcome.stop_reason,
         generation=generation_metrics(trial, outcome) or UNSET,

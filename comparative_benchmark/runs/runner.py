@@ -2,20 +2,21 @@
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import attrs
 
 from comparative_benchmark.machine.host import describe, git_revision, python_environment
+from comparative_benchmark.results import journal
 from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import ExecutionEnvironment, Result, ResultKey, Status
 from comparative_benchmark.results.store import ResultsFile
 from comparative_benchmark.runs.participant import note_end
 from comparative_benchmark.runs.preparation import Preparation
-from comparative_benchmark.runs.race import Race
+from comparative_benchmark.runs.race import Race, facts_of
 from comparative_benchmark.runs.recording import to_result
 from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.runs.settings import RunSettings
@@ -79,7 +80,10 @@ def execute(
     command: Sequence[str],
     resume: bool = False,
 ) -> list[Result]:
-    """Runs trials and returns their results; each is on disk before the next trial starts.
+    """Runs trials and returns their results.
+
+    Each process is in the run's journal when it ends, and the results of a workload are in the file
+    before the next one starts.
 
     Args:
       trials: what to run, in order.
@@ -87,34 +91,71 @@ def execute(
       results: where results go.
       observer: is told of progress.
       command: what the user typed, kept with the results.
-      resume: leave out trials that have an `ok` result in the file; those are returned.
+      resume: leave out trials that have an `ok` result in the file; those are returned. Go on from
+        the processes that interrupted runs of the same settings have left.
 
     Raises:
-      ResultsFileError: the file can not be written.
+      ResultsFileError: the file or the journal cannot be written.
     """
-    done = {r.key: r for r in results.results() if r.status is Status.OK} if resume else {}
+    old = results.results()
+    stored = {(result.run_id, result.key) for result in old}
+    done = {r.key: r for r in old if r.status is Status.OK} if resume else {}
     environment = execution_environment(trials, settings)
     run_id = results.start_run(execution_environment=environment, command=command)
     pending = [trial for trial in trials if trial.key not in done]
-    preparation = Preparation(settings, observer.preparing)
-    preparation.run([trial for trial in pending if not _missing(trial, settings)])
+    now = journal.Settings.of(run_id, settings.device.name, settings.sampling, environment)
+    earlier = _earlier(results.path, stored, now, observer, resume=resume)
     found: dict[ResultKey, Result] = dict(done)
-    started, position, left = time.monotonic(), 0, len(pending)
-    for group in _workload_groups(trials, settings):
-        racing = [trial for trial in group if trial.key not in done]
-        position += len(group) - len(racing)
-        if racing:
-            observer.race_started(racing, position + 1, len(trials))
-        rationed = _rationed(settings, time.monotonic() - started, left)
-        left -= len(racing)
-        outcomes = _outcomes(racing, preparation, rationed, run_id, observer)
-        for trial in racing:
-            position += 1
-            result = to_result(trial, outcomes[trial.key], run_id=run_id)
-            results.append(result)
-            found[trial.key] = result
-            observer.trial_finished(result, position, len(trials))
+    with journal.Journal(results.path, now, say=observer.say) as kept:
+        preparation = Preparation(settings, observer.preparing)
+        preparation.run([trial for trial in pending if not _missing(trial, settings)])
+        started, position, left = time.monotonic(), 0, len(pending)
+        for group in _workload_groups(trials, settings):
+            racing = [trial for trial in group if trial.key not in done]
+            position += len(group) - len(racing)
+            if racing:
+                observer.race_started(racing, position + 1, len(trials))
+            rationed = _rationed(settings, time.monotonic() - started, left)
+            left -= len(racing)
+            workload = Workload(racing, preparation, rationed, run_id, observer)
+            outcomes = workload.outcomes(earlier, kept.append)
+            ended = [to_result(trial, outcomes[trial.key], run_id=run_id) for trial in racing]
+            if ended:
+                results.append(*ended)
+                kept.clear()
+                for run in earlier:
+                    run.forget([trial.key for trial in racing])
+            for result in ended:
+                position += 1
+                found[result.key] = result
+                observer.trial_finished(result, position, len(trials))
     return [found[trial.key] for trial in trials]
+
+
+def _earlier(
+    path: Path,
+    stored: Collection[tuple[str, ResultKey]],
+    now: journal.Settings,
+    observer: Observer,
+    *,
+    resume: bool,
+) -> list[journal.Interrupted]:
+    """Returns the interrupted runs that this one goes on from; says why not from others."""
+    runs, complaints = journal.interrupted_runs(path, stored)
+    for complaint in complaints:
+        observer.say(complaint)
+    joined = []
+    for run in runs:
+        count = f"{len(run.entries)} processes of an interrupted run in {run.path}"
+        torn = "; its last line was cut short and is left out" if run.torn else ""
+        if not resume:
+            observer.say(f"{count} are in no result: --resume goes on from them{torn}")
+        elif different := run.settings.differences(now):
+            observer.say(f"{count} are not gone on from: {'; '.join(different)}{torn}")
+        else:
+            observer.say(f"{count}: going on from them{torn}")
+            joined.append(run)
+    return joined
 
 
 def _rationed(settings: RunSettings, spent_s: float, left: int) -> RunSettings:
@@ -156,35 +197,62 @@ def _workload_groups(trials: Sequence[Trial], settings: RunSettings) -> list[lis
     return list(groups.values())
 
 
-def _outcomes(
-    trials: Sequence[Trial],
-    preparation: Preparation,
-    settings: RunSettings,
-    run_id: str,
-    observer: Observer,
-) -> dict[ResultKey, TrialOutcome]:
-    """Races the trials of one workload that can run, and says of the others why they can not."""
-    outcomes = {}
-    ready = []
-    for trial in trials:
-        artifacts = preparation.artifacts.get(trial.workload.digest)
-        if missing := _missing(trial, settings):
-            outcomes[trial.key] = _ended(missing)
-        elif artifacts is None:
-            outcomes[trial.key] = _ended(preparation.failures[trial.case.name])
-        else:
+@attrs.frozen
+class Workload:
+    """The trials of one workload, in a run."""
+
+    trials: Sequence[Trial]
+    preparation: Preparation
+    settings: RunSettings
+    run_id: str
+    observer: Observer
+
+    def outcomes(
+        self,
+        earlier: Sequence[journal.Interrupted],
+        finished: Callable[[journal.Entry], None],
+    ) -> dict[ResultKey, TrialOutcome]:
+        """Races the trials that can run, and says of the others why they cannot.
+
+        Args:
+          earlier: interrupted runs to go on from.
+          finished: is told of each process that ends.
+        """
+        found: dict[ResultKey, TrialOutcome] = {}
+        ready: list[Trial] = []
+        for trial in self.trials:
             try:
-                ready.append(preparation.with_program(trial))
+                ready.append(self._ready(trial))
             except SessionEnded as ended:
-                outcomes[trial.key] = _ended(ended)
-    if ready:
-        log_dir = settings.log_dir / run_id
-        artifacts = preparation.artifacts[ready[0].workload.digest]
-        profile_dir = settings.profile_dir / run_id if settings.profile else None
-        race = Race(ready, artifacts, settings, _log_files(log_dir), observer.say, profile_dir)
+                found[trial.key] = _ended(ended)
+        if not ready:
+            return found
+        artifacts = self.preparation.artifacts[ready[0].workload.digest]
+        settings = self.settings
+        race = Race(
+            ready,
+            artifacts,
+            settings,
+            log_file=_log_files(settings.log_dir / self.run_id),
+            say=self.observer.say,
+            finished=finished,
+            profile_dir=settings.profile_dir / self.run_id if settings.profile else None,
+        )
+        race.join(journal.joined(earlier, {t.key: facts_of(t, artifacts) for t in ready}))
         race.run()
-        outcomes |= race.outcomes
-    return outcomes
+        return found | race.outcomes
+
+    def _ready(self, trial: Trial) -> Trial:
+        """Returns a trial with the program that it starts from, if it does from one.
+
+        Raises:
+          SessionEnded: it cannot run.
+        """
+        if missing := _missing(trial, self.settings):
+            raise missing
+        if trial.workload.digest not in self.preparation.artifacts:
+            raise self.preparation.failures[trial.case.name]
+        return self.preparation.with_program(trial)
 
 
 def _log_files(directory: Path) -> Callable[[Trial, int], Path]:

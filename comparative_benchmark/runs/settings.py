@@ -38,6 +38,8 @@ class RunSettings:
       use_locks: fetch what lock files name; without, all is made here.
       exported_programs: start backends that can from published programs.
       in_process: no worker processes, for debugging.
+      keep_exports: start the further processes of a trial from what the first one exported.
+      load_together: have several workers load at the same time, while nothing is measured.
     """
 
     device: DeviceSpec
@@ -54,6 +56,8 @@ class RunSettings:
     use_locks: bool = True
     exported_programs: bool = False
     in_process: bool = False
+    keep_exports: bool = True
+    load_together: bool = True
 
     def environment(self, backend: BackendInfo, work_dir: Path, cache_dir: Path) -> dict[str, str]:
         """Returns the environment variables of a worker of that backend.

@@ -48,6 +48,11 @@ class SamplingRule:
       warmup_budget_ms: after which a trial that is not steady is `unsteady`, if it has had
         enough iterations to look at.
       steady_window: samples at the end of the warm-up that are tested for a trend.
+      steady_span_ms: time after which fewer samples, 8 at least, are enough for that test: what a
+        process warms up in is time more than iterations.
+      refresh_below_ms: iterations that are shorter are preceded by an unmeasured one in each block,
+        as others have used the caches meanwhile. Longer ones read far more than caches hold: a
+        first iteration takes no longer than the next (`benchmarks/time_to_verdict.py` shows it).
       trial_budget_s: time of a trial, start-up included, after which it gets no further process
         beyond `min_processes`.
       run_budget_s: the same for all trials of a run together; each gets an even share of what is
@@ -65,33 +70,43 @@ class SamplingRule:
     round_budget_s: float = 10.0
     warmup_budget_ms: float = 10_000.0
     steady_window: int = 20
+    steady_span_ms: float = 1000.0
+    refresh_below_ms: float = 50.0
     trial_budget_s: float = 30.0
     run_budget_s: float | None = None
     seed: int = 0
 
     def warmup_iterations(self, samples_ms: Sequence[float]) -> int:
-        """Returns how many iterations to run before looking again: some 20 ms, at least 5."""
+        """Returns how many iterations to run before looking again: some 20 ms, at least 3."""
         if not samples_ms:
             return 5
-        return max(5, min(200, math.ceil(20 / max(statistics.median(samples_ms), 1e-3))))
+        return max(3, min(200, math.ceil(20 / max(statistics.median(samples_ms), 1e-3))))
 
     def warm_up_end(self, samples_ms: Sequence[float]) -> Sequence[float]:
-        """Returns the part of a warm-up that is tested for a trend.
-
-        That of a slow model ends with few samples, of which the first half are let go.
-        """
-        window = self.steady_window
-        if self._is_over_budget(samples_ms):
-            window = max(FEWEST_SAMPLES, min(window, len(samples_ms) // 2))
-        return samples_ms[-window:]
+        """Returns the part of a warm-up that is tested for a trend."""
+        return samples_ms[-self._window(samples_ms) :]
 
     def is_warm_up_enough(self, samples_ms: Sequence[float]) -> bool:
         """Returns whether a warm-up that looks steady may end."""
-        return self._is_over_budget(samples_ms) or len(samples_ms) >= self.steady_window
+        return self._is_over_budget(samples_ms) or len(samples_ms) >= self._window(samples_ms)
 
     def is_warm_up_spent(self, samples_ms: Sequence[float]) -> bool:
         """Returns whether a warm-up that is not steady has had its chance."""
         return self._is_over_budget(samples_ms) and len(samples_ms) >= 1.5 * self.steady_window
+
+    def _window(self, samples_ms: Sequence[float]) -> int:
+        """Returns how many samples are tested: as many as the span takes, within limits.
+
+        Of a warm-up whose budget is spent the first half are let go.
+        """
+        fitting = self.steady_span_ms / max(statistics.median(samples_ms), 1e-3)
+        if self._is_over_budget(samples_ms):
+            fitting = min(fitting, len(samples_ms) // 2)
+        return max(FEWEST_SAMPLES, math.ceil(min(self.steady_window, fitting)))
+
+    def refreshes(self, median_ms: float) -> bool:
+        """Returns whether a block begins with an unmeasured iteration."""
+        return median_ms < self.refresh_below_ms
 
     def _is_over_budget(self, samples_ms: Sequence[float]) -> bool:
         return sum(samples_ms) >= self.warmup_budget_ms

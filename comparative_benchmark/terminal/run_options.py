@@ -96,7 +96,11 @@ def _add_common_run_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="run the selected models on input_0.npy, input_1.npy ... of this directory",
     )
-    add("--resume", action="store_true", help="skip trials that are ok in the results file")
+    add(
+        "--resume",
+        action="store_true",
+        help="skip trials that are ok in the results file, and go on from interrupted ones",
+    )
     add_options(parser, "threads", "timeout")
     add(
         "--deadline",

@@ -147,19 +147,30 @@ class Executor:
         return {"versions": _versions(packages), "timer_ns": timer_ns, **self._report()}
 
     def _compile(self) -> Message:
-        """Compiles, and runs once."""
+        """Compiles, and runs once; tells of files that another process may start from."""
         backend = self._require_backend()
         backend.compile()
         with self._phases("first_run"):
             self._last_outputs = backend.dispatch()
             backend.synchronize(self._last_outputs)
-        return self._report()
+        exports = {kind: list(map(str, paths)) for kind, paths in backend.exports().items()}
+        return {"exports": exports, **self._report()}
 
-    def _measure(self, *, iterations: int, device_times: bool = False) -> Message:
-        """Runs a block of iterations, and some more for the device's own clock if asked for."""
+    def _measure(
+        self, *, iterations: int, device_times: bool = False, refresh: bool = False
+    ) -> Message:
+        """Runs a block of iterations.
+
+        Args:
+          iterations: how many are measured.
+          device_times: run some more for the device's own clock.
+          refresh: run one unmeasured iteration before them, which fills the caches again.
+        """
         with self._phases("execute"):
             backend = self._require_backend()
             context = backend.context
+            if refresh:
+                backend.synchronize(backend.dispatch())
             block = sampling.measure_block(
                 backend,
                 iterations,

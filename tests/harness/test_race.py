@@ -1,5 +1,6 @@
 """Races: competitors of one workload, interleaved, over several processes each."""
 
+import json
 import statistics
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ RACERS = "models/TOY_(NONE|BUSY|RAISES|DRIFTS)/.+"
 @pytest.fixture(scope="module")
 def race(tmp_path_factory, environment):
     return run_cbs(
-        *(*TOYS, "-name", RACERS, "--processes", "3", "--seed", "7"),
+        *(*TOYS, "-name", RACERS, "--processes", "3", "--seed", "7", "--profile"),
         directory=tmp_path_factory.mktemp("race"),
         environment=environment,
     )
@@ -74,6 +75,34 @@ def test_the_race_says_how_it_was_run(race):
     assert _metrics(race, "TOY_BUSY")["stop_reason"] in ("precision", "noise", "processes")
 
 
+def test_workers_load_together_and_nobody_runs_while_another_is_measured(race):
+    [path] = {record["timeline"] for record in race.document["benchmarks"]}
+    spans = [
+        (event["pid"], event["cat"], event["name"], event["ts"], event["ts"] + event["dur"])
+        for event in json.loads(Path(path).read_text())["traceEvents"]
+        if event["ph"] == "X"
+    ]
+    commands = [span for span in spans if span[1] == "command"]
+    pauses = [span for span in spans if span[1] == "pause"]
+
+    def others(pid, begin, end):
+        return {c[0] for c in commands if c[0] != pid and c[3] < end and c[4] > begin}
+
+    for pid, _, name, begin, end in commands:
+        if name in ("measure", "compile"):
+            assert not others(pid, begin, end)
+        if name == "measure":
+            there = {
+                other
+                for other in {span[0] for span in commands} - {pid}
+                if min(c[3] for c in commands if c[0] == other) < begin
+                and max(c[4] for c in commands if c[0] == other) > end
+            }
+            assert there == {p[0] for p in pauses if p[3] <= begin and p[4] >= end} & there
+    starts = [span for span in commands if span[2] in ("start", "load")]
+    assert any(others(pid, begin, end) for pid, _, _, begin, end in starts)
+
+
 def test_a_failed_competitor_is_not_started_again(race):
     [record] = [r for r in race.document["benchmarks"] if r["status"] == "failed"]
     assert record["reason"] == "ValueError: this model is tired"
@@ -94,7 +123,7 @@ def test_an_unsteady_competitor_keeps_its_evidence(race):
 def test_one_competitor_alone_is_no_race_but_is_sampled_alike(cbs_run):
     run = cbs_run(*TOYS, "-name", "models/TOY_NONE/.+", "--processes", "3")
     metrics = _metrics(run, "TOY_NONE")
-    assert metrics["race"] == {"interleaved": False, "seed": 0}
+    assert metrics["race"] == {"interleaved": False, "seed": 0, "id": None}
     assert len(metrics["processes"]) == 3
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 from comparative_benchmark.judge.verification import Verification
-from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
+from comparative_benchmark.results.outcome import ProcessRecord, TrialFacts, TrialOutcome
 from comparative_benchmark.results.record import Block, Phase, Program
 from comparative_benchmark.runs import trial as trials
 from comparative_benchmark.runs.trial import Trial
@@ -98,7 +98,7 @@ def finished() -> Callable[..., TrialOutcome]:
         }
         return TrialOutcome(
             processes=[ProcessRecord(**{**fields, **changes})],
-            artifact_digests={"inputs/input_0.npy": "0" * 64},
+            facts=TrialFacts(artifact_digests={"inputs/input_0.npy": "0" * 64}),
             wall_s=1.23456,
         )
 

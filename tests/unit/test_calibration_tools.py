@@ -14,8 +14,9 @@ import psutil
 import pytest
 
 from comparative_benchmark.gpu_check import delay
+from comparative_benchmark.judge.verification import Verification
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
-from comparative_benchmark.results.record import Status
+from comparative_benchmark.results.record import Block, Status
 from comparative_benchmark.stats.sampling_rule import FixedCounts
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -182,13 +183,22 @@ def test_a_pair_has_two_trials_of_one_workload(tools):
             assert same == backends[1]
 
 
+_RIGHT = Verification(
+    passed=True,
+    relative_rmse=0.0,
+    reference_relative_rmse=0.0,
+    allowed_relative_rmse=0.0,
+    max_abs_error=0.0,
+)
+
+
 class FakeRace:
     """Gives each trial a process, or six in a race, with its own latency of about 1 ms."""
 
     speeds: dict[str, float] = {}
     started: list[str] = []
 
-    def __init__(self, trials, artifacts, settings, log_file, say):
+    def __init__(self, trials, artifacts, settings, *, log_file, say):
         self._trials, self._sampling = trials, settings.sampling
         self.outcomes = {}
 
@@ -202,7 +212,11 @@ class FakeRace:
             speed = self.speeds[name]
             for _ in range(1 if fixed else 6):
                 samples = speed * np.exp(0.005 * random.standard_normal((10, 10)))
-                record = ProcessRecord(blocks=[_block(i, row) for i, row in enumerate(samples)])
+                record = ProcessRecord(
+                    blocks=[_block(i, row) for i, row in enumerate(samples)],
+                    verification=_RIGHT,
+                    final_verification=_RIGHT,
+                )
                 if not speed:
                     record = ProcessRecord(status=Status.FAILED, phase="load", reason="tired")
                 outcome.add(record)
@@ -378,15 +392,8 @@ def _comes_true(condition):
 
 
 def _block(index, samples):
-    return {
-        "round": index,
-        "latencies_ms": [float(value) for value in samples],
-        "dispatch_ms": [],
-        "device_ms": [],
-        "cpu_ms": 1.0,
-        "wall_ms": 1.0,
-        "conditions": {"contended": None},
-    }
+    latencies_ms = tuple(float(value) for value in samples)
+    return Block(round=index, latencies_ms=latencies_ms, cpu_ms=1.0, wall_ms=1.0)
 
 
 def _found(verdict, ratio=1.0):

@@ -52,7 +52,7 @@ def test_one_more_worker_as_large_as_the_largest_must_fit(used, room):
     [(HOST_GPU, 50, [1, 1, 1]), (HOST_GPU, 26, [2, 1]), (HOST_GPU, 5, [3]), (HOST_CPU, 50, [3])],
 )
 def test_a_race_goes_in_turns_where_workers_do_not_fit_onto_the_gpu(
-    device, each, groups, make_trial, monkeypatch
+    device, each, groups, make_trial, monkeypatch, tmp_path
 ):
     """Each worker takes `each` of 80 bytes, and gives them back when it is closed."""
     alive, measured, said = [], [], []
@@ -61,11 +61,17 @@ def test_a_race_goes_in_turns_where_workers_do_not_fit_onto_the_gpu(
         def __init__(self, trial, *_, **__):
             self.trial = trial
             self.record = SimpleNamespace()
+            self.plan = SimpleNamespace(cold=True)
+            self.loaded = False
 
-        def start(self):
+        def load(self):
+            self.loaded = True
             alive.append(self)
 
-        def close(self):
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
             alive.remove(self)
 
         def resident_bytes(self):
@@ -85,9 +91,14 @@ def test_a_race_goes_in_turns_where_workers_do_not_fit_onto_the_gpu(
     )
     trials = [make_trial(competitor=name) for name in ("jax_xla", "xla_hlo", "iree:llvm-cpu")]
     settings = RunSettings(device=device)
-    made = Race(trials, SimpleNamespace(digests={}, origin=None, cost=None), settings,
-                lambda *_: Path("log"), said.append)  # fmt: skip
-    made._replicate(SamplingRule(), 0, trials, Path())
+    made = Race(
+        trials,
+        SimpleNamespace(digests={}, origin=None, cost=None),
+        settings,
+        log_file=lambda *_: Path("log"),
+        say=said.append,
+    )
+    made._replicate(SamplingRule(), 0, trials, tmp_path)
     assert measured == [size for size in groups for _ in range(size)]
     assert made._interleaved is (len(groups) == 1)
     text = "the competitors do not fit into the GPU's memory together: not all are interleaved"

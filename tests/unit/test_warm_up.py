@@ -1,6 +1,7 @@
 """The end of a warm-up, however slow an iteration is."""
 
 import itertools
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -35,15 +36,31 @@ def test_a_steady_model_passes_however_slow(scale):
     played.warm_up_until_steady(SamplingRule())
     assert played.record.reason is None
     assert played.iterations_per_block == (40 if scale == 1.0 else 1)
-    # The test needs 8; slow models do not wait for many more.
-    assert len(played.record.warmup_latencies_ms) == (25 if scale == 1.0 else 10)
+    # The test needs 8; slow models do not wait for more.
+    assert len(played.record.warmup_latencies_ms) == (25 if scale == 1.0 else 8)
 
 
 def test_a_slow_model_that_warms_up_late_gets_its_chance():
     played = _Played(_noise([4000.0] * 2, [1600, 1610, 1590]))
     played.warm_up_until_steady(SamplingRule())
     assert played.record.reason is None
-    assert len(played.record.warmup_latencies_ms) == 10
+    assert len(played.record.warmup_latencies_ms) == 11
+
+
+@pytest.mark.parametrize(("latency_ms", "samples"), [(20, 20), (60, 17), (100, 11), (200, 8)])
+def test_a_warm_up_ends_after_a_second_that_was_steady(latency_ms, samples):
+    played = _Played(_noise([], [latency_ms * factor for factor in (1, 1.01, 0.99, 1.005)]))
+    played.warm_up_until_steady(SamplingRule())
+    assert played.record.steadiness.steady
+    assert played.refreshes is (latency_ms < 50)
+    assert samples <= len(played.record.warmup_latencies_ms) <= samples + 2
+
+
+def test_without_a_span_a_warm_up_has_all_the_samples_that_the_window_wants():
+    rule = SamplingRule(steady_span_ms=math.inf)
+    played = _Played(_noise([], [200, 202, 198, 201]))
+    played.warm_up_until_steady(rule)
+    assert 20 <= len(played.record.warmup_latencies_ms) <= 22
 
 
 @pytest.mark.parametrize("scale", [1.0, 1600.0])

@@ -1,0 +1,340 @@
+"""Processes that have ended, kept until the results file holds their trials.
+
+A race lasts minutes, and its results are written when all of it is over. Until then each process is
+a line of `<results>.journal/<run id>.jsonl`, on disk the moment it ends, so that whatever ends the
+program costs the processes under way and no other. `--resume` reads the lines again.
+
+The first line says under which settings the run measures, each further one is an `Entry`. A run
+locks its journal, empties it whenever results were written, and removes it when it ends in order.
+"""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import attrs
+import msgspec
+
+from comparative_benchmark.results.codec import ResultsFileError
+from comparative_benchmark.results.outcome import ProcessRecord, TrialFacts
+from comparative_benchmark.results.record import ExecutionEnvironment, ResultKey
+
+# What differs is told by name; of many packages the first few.
+_MOST_NAMED = 4
+
+
+@attrs.frozen(kw_only=True)
+class Settings:
+    """What processes of one trial must have in common.
+
+    Attributes:
+      sampling: the sampling rule, with its name as `rule`.
+    """
+
+    run_id: str
+    device: str
+    sampling: dict[str, Any]
+    execution_environment: ExecutionEnvironment
+
+    @classmethod
+    def of(
+        cls, run_id: str, device: str, sampling: object, environment: ExecutionEnvironment
+    ) -> Self:
+        """Returns the settings of a run."""
+        rule = {
+            "rule": type(sampling).__name__,
+            **msgspec.json.decode(msgspec.json.encode(sampling)),
+        }
+        return cls(run_id=run_id, device=device, sampling=rule, execution_environment=environment)
+
+    def differences(self, now: "Settings") -> list[str]:
+        """Says what is different now; empty where processes may be joined."""
+        pairs: list[tuple[str, Any, Any]] = [("device", self.device, now.device)]
+        here, there = self.execution_environment, now.execution_environment
+        pairs += [
+            (name, getattr(here.host, attribute), getattr(there.host, attribute))
+            for name, attribute in (
+                ("threads", "threads"),
+                ("pinned CPUs", "pinned_cpus"),
+                ("usable CPUs", "usable_cpus"),
+                ("CPU", "cpu_model"),
+                ("Python", "python"),
+            )
+        ]
+        pairs.append(("revision of the suite", here.git_revision, there.git_revision))
+        pairs += _by_name("sampling: ", self.sampling, now.sampling)
+        pairs += _by_name(
+            "", _versions(here.python_environment), _versions(there.python_environment)
+        )
+        for name in sorted(here.environments.keys() & there.environments.keys()):
+            before, after = here.environments[name], there.environments[name]
+            pairs.append((f"Python of {name}", before.python_version, after.python_version))
+            pairs += _by_name(
+                f"{name}: ",
+                _versions(before.python_environment),
+                _versions(after.python_environment),
+            )
+        return [f"{name} {old}, now {new}" for name, old, new in pairs if old != new]
+
+
+@attrs.frozen(kw_only=True)
+class Entry:
+    """A process that has ended.
+
+    Attributes:
+      key: of its trial.
+      replicate: which process of the trial it is, from 0 on.
+      wall_s: what it counts towards the trial's budget.
+      facts: of the trial, as they were when it was measured.
+    """
+
+    key: ResultKey
+    replicate: int
+    wall_s: float
+    facts: TrialFacts
+    process: ProcessRecord
+
+
+@attrs.define(kw_only=True)
+class Interrupted:
+    """What a run that did not end in order has left.
+
+    Attributes:
+      entries: of trials that the results file does not hold.
+      torn: whether the last line was cut short.
+    """
+
+    path: Path
+    settings: Settings
+    entries: list[Entry]
+    torn: bool
+
+    def forget(self, keys: Collection[ResultKey]) -> None:
+        """Removes the entries of trials; the journal goes with the last one."""
+        if any(entry.key in keys for entry in self.entries):
+            self.entries = [entry for entry in self.entries if entry.key not in keys]
+            if self.entries:
+                partial = self.path.with_suffix(".partial")
+                partial.write_bytes(b"".join([_line(self.settings), *map(_line, self.entries)]))
+                partial.replace(self.path)
+            else:
+                _remove(self.path)
+
+
+class Journal:
+    """The journal of the run that writes it; use as a context manager."""
+
+    def __init__(self, results: Path, settings: Settings, say: Callable[[str], None]) -> None:
+        """Makes the journal.
+
+        Args:
+          results: the results file.
+          settings: of the run.
+          say: is told what is left in the journal where the run does not end in order.
+
+        Raises:
+          ResultsFileError: it cannot be written.
+        """
+        self.path = folder_of(results) / f"{settings.run_id}.jsonl"
+        self.pending = 0
+        self._say = say
+        with self._writing():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
+            self._descriptor = os.open(self.path, flags, 0o644)
+            # Some network file systems have no locks.
+            with contextlib.suppress(OSError):
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._size = 0
+            self._write(_line(settings))
+            self._empty_size = self._size
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.pending:
+            self._say(
+                f"{self.pending} finished processes of trials that did not end are kept in "
+                f"{self.path}: --resume goes on from them"
+            )
+        else:
+            _remove(self.path)
+        os.close(self._descriptor)
+
+    def append(self, entry: Entry) -> None:
+        """Adds a line; it is on disk when this returns.
+
+        Raises:
+          ResultsFileError: it cannot be written; the lines before it are as they were.
+        """
+        with self._writing():
+            self._write(_line(entry))
+            self.pending += 1
+
+    def clear(self) -> None:
+        """Drops all entries: the results file holds their trials."""
+        with self._writing():
+            os.ftruncate(self._descriptor, self._empty_size)
+            self._size = self._empty_size
+            self.pending = 0
+
+    def _write(self, line: bytes) -> None:
+        try:
+            rest = line
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+            os.fsync(self._descriptor)
+        except BaseException:
+            # What follows must begin on a line of its own.
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self._size)
+            raise
+        self._size += len(line)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            reason = error.strerror or error
+            raise ResultsFileError(f"{self.path} cannot be written: {reason}") from error
+
+
+def folder_of(results: Path) -> Path:
+    """Returns where the journals of the runs of a results file are."""
+    return results.with_suffix(".journal")
+
+
+def interrupted_runs(
+    results: Path, stored: Collection[tuple[str, ResultKey]]
+) -> tuple[list[Interrupted], list[str]]:
+    """Returns what interrupted runs have left, the first one first, and what cannot be read.
+
+    Args:
+      results: the results file.
+      stored: run and key of the results that it holds. The program may have ended after they were
+        written, and before the journal was emptied.
+    """
+    found: list[Interrupted] = []
+    complaints: list[str] = []
+    for path in sorted(folder_of(results).glob("*.jsonl")):
+        if _is_locked(path):
+            continue  # that run is still under way
+        try:
+            run, bad = _read(path)
+        except (OSError, msgspec.DecodeError) as error:
+            complaints.append(f"{path} is not a journal of this version: {error}")
+            continue
+        complaints += [f"{path}: line {number} cannot be read and is left out" for number in bad]
+        run.forget(
+            {entry.key for entry in run.entries if (run.settings.run_id, entry.key) in stored}
+        )
+        if run.entries:
+            found.append(run)
+        else:
+            _remove(path)
+    return found, complaints
+
+
+@attrs.frozen(kw_only=True)
+class Joined:
+    """Processes that a race goes on from.
+
+    Attributes:
+      entries: of each trial, in the order of its processes.
+      first_round: number of the first round that is measured now.
+    """
+
+    entries: dict[ResultKey, list[Entry]] = attrs.field(factory=dict)
+    first_round: int = 0
+
+
+def joined(runs: Iterable[Interrupted], facts: Mapping[ResultKey, TrialFacts]) -> Joined:
+    """Joins what was measured under the same settings.
+
+    Rounds are numbered so that a number is shared by those blocks alone that were measured in
+    turns: what is told apart by an interruption is never paired.
+
+    Args:
+      runs: the first one first.
+      facts: of the trials as they are measured now: what was measured on other inputs, or judged by
+        another truth, is left out.
+    """
+    found: dict[ResultKey, list[Entry]] = {}
+    first_round = 0
+    for run in runs:
+        fitting = [entry for entry in run.entries if facts.get(entry.key) == entry.facts]
+        for replicate in sorted({entry.replicate for entry in fitting}):
+            rounds = [first_round]
+            for entry in fitting:
+                if entry.replicate == replicate:
+                    found.setdefault(entry.key, []).append(_shifted(entry, first_round))
+                    rounds += [1 + (b.round or 0) for b in found[entry.key][-1].process.blocks]
+            first_round = max(rounds)
+    return Joined(entries=found, first_round=first_round)
+
+
+def _shifted(entry: Entry, rounds: int) -> Entry:
+    blocks = [attrs.evolve(b, round=rounds + (b.round or 0)) for b in entry.process.blocks]
+    return attrs.evolve(entry, process=attrs.evolve(entry.process, blocks=blocks))
+
+
+def _read(path: Path) -> tuple[Interrupted, list[int]]:
+    """Returns a journal and the numbers of lines that are broken, its last one apart."""
+    content = path.read_bytes()
+    head, *lines = content.split(b"\n")
+    # After the last newline there is nothing, or a line that was cut short.
+    torn = lines.pop() != b"" if lines else True
+    settings = msgspec.json.decode(head, type=Settings)
+    entries, bad = [], []
+    for number, line in enumerate(lines, 2):
+        try:
+            entries.append(msgspec.json.decode(line, type=Entry))
+        except msgspec.DecodeError:
+            bad.append(number)
+    return Interrupted(path=path, settings=settings, entries=entries, torn=torn), bad
+
+
+def _line(value: Settings | Entry) -> bytes:
+    # NaN becomes null, which costs this line when it is read: a process must not end the race.
+    return msgspec.json.encode(value) + b"\n"
+
+
+def _is_locked(path: Path) -> bool:
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def _remove(path: Path) -> None:
+    """Removes a journal, and its folder with the last one."""
+    path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        path.parent.rmdir()
+
+
+def _versions(packages: Iterable[Any]) -> dict[str, str]:
+    return {package.name: package.version for package in packages}
+
+
+def _by_name(
+    prefix: str, old: Mapping[str, Any], new: Mapping[str, Any]
+) -> list[tuple[str, Any, Any]]:
+    """Returns what differs between two mappings, up to a few of it."""
+    different = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
+    named = [(f"{prefix}{name}", old.get(name), new.get(name)) for name in different[:_MOST_NAMED]]
+    rest = len(different) - len(named)
+    return [*named, (f"{prefix}further differences", 0, rest)] if rest > 0 else named

@@ -1,0 +1,71 @@
+"""Races on the command line that are interrupted, and gone on with."""
+
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+from tests_support import cbs_command, processes_of, run_cbs, wait_for
+
+from comparative_benchmark.results.journal import folder_of
+
+pytestmark = pytest.mark.alone
+
+RACE = (
+    *("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy", "--processes", "2"),
+    *("-name", "models/TOY_(NONE|BUSY|RAISES)/.+"),
+)
+
+
+def lines_of(output):
+    """The processes in the journal of the only interrupted run."""
+    [path] = folder_of(output).glob("*.jsonl")
+    return [json.loads(line) for line in path.read_bytes().splitlines(keepends=True)[1:]
+            if line.endswith(b"\n")]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_what_has_ended_is_kept_and_gone_on_from(tmp_path, environment, number):
+    output = tmp_path / "results.json"
+    run = subprocess.Popen(
+        cbs_command(*RACE, output=output),
+        env={**environment, "CBS_TEST_MARKER": str(tmp_path)},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+    def have_ended():
+        return folder_of(output).exists() and len(lines_of(output)) >= 3
+
+    try:
+        wait_for(have_ended, "the first replicate")
+        os.kill(run.pid, number)
+        _, err = run.communicate(timeout=60)
+    finally:
+        run.kill()
+    wait_for(lambda: processes_of(str(tmp_path)) == [], "the workers to leave")
+    kept = lines_of(output)
+    if number != signal.SIGKILL:
+        assert run.returncode == 130
+        assert f"{len(kept)} finished processes of trials that did not end are kept" in err
+        assert "Traceback" not in err
+    again = run_cbs(*RACE, "--resume", directory=tmp_path, environment=environment)
+    assert f"{len(kept)} processes of an interrupted run" in again.err
+    assert {name.split()[0]: status for name, status in again.statuses.items()} == {
+        "TOY_NONE": "ok",
+        "TOY_BUSY": "ok",
+        "TOY_RAISES": "failed",
+    }
+    measured = [
+        process["blocks"][0]["latencies_ms"]
+        for record in again.document["benchmarks"]
+        for process in record["metrics"]["framework_level"].get("processes", ())
+    ]
+    before = [
+        line["process"]["blocks"][0]["latencies_ms"] for line in kept if line["process"]["blocks"]
+    ]
+    assert len(measured) == 4
+    assert all(latencies in measured for latencies in before)
+    assert not folder_of(output).exists()

@@ -1,0 +1,356 @@
+"""Races that are interrupted at any moment: what has ended is kept, and is not run again."""
+
+import errno
+import json
+import os
+import random
+import signal
+import time
+from types import SimpleNamespace
+
+import attrs
+import pytest
+
+from comparative_benchmark.results import journal
+from comparative_benchmark.results.codec import ResultsFileError, converted
+from comparative_benchmark.results.outcome import ProcessRecord
+from comparative_benchmark.results.record import Block, ExecutionEnvironment, Status
+from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.runs import race, runner
+from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.stats.sampling_rule import SamplingRule
+from openxla.benchmark.artifacts.workload_cost import WorkloadCost
+from openxla.benchmark.devices import HOST_CPU
+
+COMPETITORS = ("jax_xla", "xla_hlo", "iree:llvm-cpu")
+RULE = SamplingRule(min_processes=3, max_processes=3, min_rounds=3, max_rounds=3)
+HOST = {
+    "cpu_model": "a CPU",
+    "architecture": "x86_64",
+    "logical_cpus": 2,
+    "physical_cpus": 2,
+    "usable_cpus": 2,
+    "threads": 2,
+    "governor": None,
+    "memory_bytes": 1,
+    "memory_available_bytes": 1,
+    "load_average": [0, 0, 0],
+    "system": "Linux",
+    "python": "3.11",
+    "hostname": "here",
+}
+ENVIRONMENT = converted(
+    {
+        "python_environment": [{"name": "jax", "version": "1"}],
+        "host": HOST,
+        "git_revision": "abc",
+    },
+    ExecutionEnvironment,
+)
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch, make_trial, finished):
+    """Runs a race of three competitors whose workers only sleep; each process is told apart."""
+    started = tmp_path / "started"
+    good = finished().processes[0]
+
+    class Worker:
+        """A participant without a process; its latencies are a number that no other has."""
+
+        def __init__(self, trial, artifacts, settings, plan):
+            self.trial, self.plan, self.exports = trial, plan, {}
+            self.alive, self.loaded, self.iterations_per_block = True, False, 1
+            self.token = float(int.from_bytes(os.urandom(4)) + 1)
+            self.record = attrs.evolve(good, blocks=[], cold=plan.cold)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def load(self):
+            self.loaded = True
+            with started.open("a") as file:
+                file.write(f"{self.trial.competitor} {self.plan.replicate} {self.token}\n")
+
+        def measure_block(self, index, iterations, *, refresh=False):
+            time.sleep(0.0005)
+            self.record.blocks.append(
+                Block(round=index, latencies_ms=(self.token,), cpu_ms=1.0, wall_ms=1.0)
+            )
+
+        def finish(self):
+            time.sleep(0.002)
+
+        def why_enough_rounds(self, rule):
+            return None
+
+        def resident_bytes(self):
+            return 1
+
+        def warm_up_until_steady(self, rule):
+            pass
+
+    Worker.pause = Worker.resume = Worker.compile = lambda self: None
+    trials = [make_trial(competitor=name) for name in COMPETITORS]
+    artifacts = SimpleNamespace(digests={"input": "0" * 64}, origin=None, cost=WorkloadCost())
+    preparation = SimpleNamespace(
+        artifacts={trials[0].workload.digest: artifacts},
+        failures={},
+        run=lambda _: None,
+        with_program=lambda trial: trial,
+    )
+    monkeypatch.setattr(race, "Participant", Worker)
+    monkeypatch.setattr(runner, "Preparation", lambda *_: preparation)
+    monkeypatch.setattr(runner, "_missing", lambda *_: None)
+    monkeypatch.setattr(runner, "execution_environment", lambda *_: machine.environment)
+    output = tmp_path / "results.json"
+
+    def run(*, resume=True, rule=RULE):
+        observer = SimpleNamespace(
+            say=machine.said.append, preparing=None, race_started=lambda *_: None,
+            trial_finished=lambda *_: None,
+        )  # fmt: skip
+        return runner.execute(
+            trials,
+            RunSettings(device=HOST_CPU, sampling=rule, log_dir=tmp_path / "logs"),
+            ResultsFile(output),
+            observer,
+            command=["cbs"],
+            resume=resume,
+        )
+
+    def run_and_kill(after_s):
+        """Kills the run after a while, unless it has ended; returns whether it was killed."""
+        child = os.fork()
+        if not child:
+            run()
+            os._exit(0)
+        time.sleep(after_s)
+        os.kill(child, signal.SIGKILL)
+        return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+    def run_until(count):
+        """Interrupts the run when that many processes have ended; returns which."""
+        finish, ended = Worker.finish, []
+
+        def interrupted(self):
+            if len(ended) == count:
+                raise KeyboardInterrupt
+            ended.append(str(self.trial.competitor))
+            finish(self)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Worker, "finish", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                run()
+        return ended
+
+    machine = SimpleNamespace(
+        run=run,
+        run_until=run_until,
+        run_and_kill=run_and_kill,
+        environment=ENVIRONMENT,
+        artifacts=artifacts,
+        output=output,
+        folder=journal.folder_of(output),
+        said=[],
+        trials=trials,
+        started=lambda: [line.split() for line in started.read_text().splitlines()],
+        kept=lambda: {
+            entry.process.blocks[0].latencies_ms[0]
+            for run in journal.interrupted_runs(output, set())[0]
+            for entry in run.entries
+        },
+    )
+    return machine
+
+
+def tokens(results):
+    """The number of each process, by competitor."""
+    return {
+        result.definition.competitor: [
+            p.blocks[0].latencies_ms[0] for p in result.measured.processes
+        ]
+        for result in results
+    }
+
+
+def test_no_finished_process_is_lost_or_run_again_wherever_the_run_is_killed(machine):
+    moments = random.Random(4)
+    kills = 0
+    finished = set()
+    while kills < 20:
+        killed = machine.run_and_kill(moments.uniform(0.005, 0.06))
+        kills += killed
+        kept = machine.kept()
+        done = machine.output.exists() and ResultsFile(machine.output).results()
+        # What had ended before is still there.
+        assert finished <= kept | {t for of in tokens(done or ()).values() for t in of}
+        finished |= kept
+        if done:
+            # The race came to its end: the next one begins, with nothing left over.
+            machine.run()
+            assert not machine.folder.exists()
+            finished = set()
+            machine.output.unlink()
+    results = machine.run()
+    found = tokens(results)
+    assert {result.status for result in results} == {Status.OK}
+    assert [len(of) for of in found.values()] == [3, 3, 3]
+    assert finished <= {token for of in found.values() for token in of}
+    assert not machine.folder.exists()
+
+
+def test_a_trial_with_two_of_three_processes_gets_one_more(machine):
+    machine.run_until(6)
+    assert ResultsFile(machine.output).results() == ()
+    [path] = machine.folder.iterdir()
+    assert any(f"6 finished processes of trials that did not end are kept in {path}" in line
+               for line in machine.said)  # fmt: skip
+    kept = machine.kept()
+    assert len(kept) == 6
+    before = len(machine.started())
+    results = machine.run()
+    assert [line[1] for line in machine.started()[before:]] == ["2", "2", "2"]
+    assert kept < {token for of in tokens(results).values() for token in of}
+    # The caches of the first run are gone with it.
+    assert [len(result.measured.compile.cold_ms) for result in results] == [2, 2, 2]
+
+
+def test_blocks_are_paired_only_with_those_they_were_measured_in_turns_with(machine):
+    *_, alone = machine.run_until(4)
+    for result in machine.run():
+        first, second, third = (
+            [block.round for block in process.blocks] for process in result.measured.processes
+        )
+        assert first == [0, 1, 2]
+        assert second == ([3, 4, 5] if result.definition.competitor == alone else [6, 7, 8])
+        assert third == [6, 7, 8]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda e: attrs.evolve(e, git_revision="def"), "revision of the suite abc, now def"),
+        (lambda e: attrs.evolve(e, host=attrs.evolve(e.host, threads=1)), "threads 2, now 1"),
+        (
+            lambda e: attrs.evolve(
+                e, python_environment=(attrs.evolve(e.python_environment[0], version="2"),)
+            ),
+            "jax 1, now 2",
+        ),
+    ],
+)
+def test_processes_of_other_settings_are_not_joined(machine, change, said):
+    machine.run_until(5)
+    kept = machine.kept()
+    machine.environment = change(machine.environment)
+    results = machine.run()
+    assert not kept & {token for of in tokens(results).values() for token in of}
+    assert any(said in line and "are not gone on from" in line for line in machine.said)
+    # They are for the user to throw away.
+    assert machine.kept() == kept
+
+
+def test_another_sampling_rule_or_another_truth_joins_nothing(machine):
+    machine.run_until(5)
+    kept = machine.kept()
+    machine.artifacts.digests = {"input": "1" * 64}
+    other_truth = machine.run()
+    assert not kept & {token for of in tokens(other_truth).values() for token in of}
+
+
+def test_without_resume_the_user_is_told_of_what_is_left(machine):
+    machine.run_until(5)
+    kept = machine.kept()
+    machine.run(resume=False)
+    assert any("are in no result: --resume goes on from them" in line for line in machine.said)
+    assert machine.kept() == kept
+
+
+def test_a_line_that_was_cut_short_costs_itself_alone(machine):
+    machine.run_until(5)
+    [path] = machine.folder.iterdir()
+    kept = machine.kept()
+    path.write_bytes(path.read_bytes()[:-7])
+    left = machine.kept()
+    assert len(left) == len(kept) - 1
+    results = machine.run()
+    assert left < {token for of in tokens(results).values() for token in of}
+    assert any("its last line was cut short and is left out" in line for line in machine.said)
+
+
+def test_a_full_disk_ends_the_run_and_keeps_what_was_written(machine, monkeypatch):
+    write, written = os.write, []
+
+    def full(descriptor, data):
+        if b'"replicate":1' not in data:
+            return write(descriptor, data)
+        # A disk takes what fits, and then nothing.
+        if not written:
+            written.append(write(descriptor, data[:50]))
+            return 50
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(journal.os, "write", full)
+    with pytest.raises(ResultsFileError, match="cannot be written: No space left on device"):
+        machine.run()
+    monkeypatch.setattr(journal.os, "write", write)
+    kept = machine.kept()
+    assert len(kept) == 3
+    [path] = machine.folder.iterdir()
+    assert path.read_bytes().endswith(b"\n")
+    results = machine.run()
+    assert kept < {token for of in tokens(results).values() for token in of}
+
+
+def test_a_journal_is_not_touched_while_its_run_is_under_way(machine, tmp_path):
+    settings = journal.Settings.of("run", "host-cpu", RULE, ENVIRONMENT)
+    with journal.Journal(machine.output, settings, print) as kept:
+        entry = journal.Entry(
+            key=machine.trials[0].key,
+            replicate=0,
+            wall_s=1.0,
+            facts=race.facts_of(machine.trials[0], machine.artifacts),
+            process=ProcessRecord(),
+        )
+        kept.append(entry)
+        assert journal.interrupted_runs(machine.output, set()) == ([], [])
+    [run] = journal.interrupted_runs(machine.output, set())[0]
+    assert run.entries == [entry]
+    assert run.settings == settings
+    # Results were written, and the program ended before it could empty the journal.
+    assert journal.interrupted_runs(machine.output, {("run", entry.key)}) == ([], [])
+    assert not machine.folder.exists()
+
+
+def test_a_process_comes_back_from_its_line_as_it_was(machine, finished):
+    settings = journal.Settings.of("run", "host-cpu", RULE, ENVIRONMENT)
+    process = finished(
+        status=Status.CRASHED, phase="execute", reason="gone", traceback="line 1\nline 2", cold=True
+    ).processes[0]
+    entry = journal.Entry(
+        key=("case", "competitor", "device"),
+        replicate=2,
+        wall_s=1.5,
+        facts=race.facts_of(machine.trials[0], machine.artifacts),
+        process=process,
+    )
+    with journal.Journal(machine.output, settings, print) as kept:
+        kept.append(entry)
+    [line] = kept.path.read_text().splitlines()[1:]
+    assert json.loads(line)["process"]["status"] == "crashed"
+    [run] = journal.interrupted_runs(machine.output, set())[0]
+    assert run.entries == [entry]
+
+
+def test_a_file_that_is_not_a_journal_is_named_and_left(machine):
+    machine.folder.mkdir()
+    foreign = machine.folder / "notes.jsonl"
+    foreign.write_text("not JSON\n")
+    machine.run()
+    assert any(line.startswith(f"{foreign} is not a journal") for line in machine.said)
+    assert foreign.read_text() == "not JSON\n"
