@@ -12,7 +12,7 @@ _FIELDS = {"section", "number", "configuration", "methods"}
 
 
 class JournalError(ValueError):
-    """A file can not be read or gone on with; the message says what to do."""
+    """A file cannot be read or gone on with; the message says what to do."""
 
 
 class Journal:
@@ -23,7 +23,7 @@ class Journal:
         `configuration` that all have in common, `methods`, and whatever else was given.
 
     Raises:
-      JournalError: a line is no entry, or entries of different configurations are together.
+      JournalError: a line is not an entry, or entries of different configurations are together.
     """
 
     def __init__(self, path: Path) -> None:
@@ -69,5 +69,5 @@ def _entry(line: str, where: str) -> Entry:
         # A script that was killed while it wrote leaves such a line.
         raise JournalError(f"{where} is not whole: remove that line")
     if not isinstance(entry, dict) or not set(entry) >= _FIELDS:
-        raise JournalError(f"{where} is no entry of these scripts: give another --output")
+        raise JournalError(f"{where} is not an entry of these scripts: give another --output")
     return entry

@@ -55,7 +55,7 @@ def main() -> int:
 
 
 class ApiError(Exception):
-    """GitHub can not be asked, or says no; the message says why."""
+    """GitHub cannot be asked, or says no; the message says why."""
 
 
 class Api:

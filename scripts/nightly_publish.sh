@@ -46,7 +46,7 @@ code=0
 mapfile -t every < <(find "${EARLIER}" -path '*/nights/*/*.json' | sort)
 cbs history import "${every[@]}" || code=$?
 if ((code == 1)); then
-  echo "nightly: the history can not be written; the results are in ${STORE}/nights/${NIGHT}" >&2
+  echo "nightly: the history cannot be written; the results are in ${STORE}/nights/${NIGHT}" >&2
 fi
 
 looked=0
@@ -66,7 +66,7 @@ fi
 shown=0
 cbs report "$@" "${report[@]}" || shown=$?
 if [[ ! -f "${NEW}/report.html" ]]; then
-  echo "nightly: the page can not be made" >&2
+  echo "nightly: the page cannot be made" >&2
   code="$(worse "${code}" "${shown}")"
 fi
 

@@ -7,7 +7,7 @@ anybody's: what is printed holds letters, digits, `_`, and in backends `:+,-`, a
 
 The text is read from standard input; two lines are printed, the expression for `-name` and the
 backends (empty where none are named). Exit code: 0, 3 if nothing is asked for, 1 if what is asked
-for can not be.
+for cannot be.
 """
 
 import re
@@ -19,14 +19,14 @@ _REQUEST = re.compile(r"([A-Za-z0-9_]{1,100})(?:[ \t]+([a-z][a-z0-9_:+,-]{0,199}
 
 
 class RequestError(Exception):
-    """What is asked for can not be; the message says what can."""
+    """What is asked for cannot be; the message says what can."""
 
 
 def request_of(text: str) -> tuple[str, str] | None:
     """Returns the expression and the backends that a text asks for; None if it asks for nothing.
 
     Raises:
-      RequestError: it asks in a way that can not be.
+      RequestError: it asks in a way that cannot be.
     """
     # A template's explanation is no request.
     lines = list(dict.fromkeys(_LINE.findall(_COMMENT.sub("", text))))

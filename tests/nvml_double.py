@@ -40,7 +40,7 @@ class Nvml:
             setattr(self, f"nvmlDeviceGetComputeRunningProcesses{version}", self._processes)
 
     def _gpu(self, handle):
-        return self._devices[handle.value - 1]  # a null pointer is no handle
+        return self._devices[handle.value - 1]  # a null pointer is not a handle
 
     def _give(self, gpu, pointer):
         pointer._obj.value = self._devices.index(gpu) + 1

@@ -60,7 +60,7 @@ def _locked(name: str | None) -> list[Source]:
     try:
         pattern = re.compile(name) if name is not None else None
     except re.error as error:
-        raise UsageError(f"-name {name!r} is no regular expression: {error}") from error
+        raise UsageError(f"-name {name!r} is not a regular expression: {error}") from error
     return [
         Source.locked(entry)
         for model, entry in sorted(lock_file.read_all().items())

@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
       exporter failed: such a file is not there, and the manifest says why; 3 if no model is meant.
 
     Raises:
-      UsageError: something that the user typed can not be.
+      UsageError: something that the user typed cannot be.
     """
     screen = Screen(verbose=options.verbose)
     every = catalog.all_benchmarks(options.suite)
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         cases = selection.cases(every, name=options.name, of=of)
     except re.error as error:
-        raise UsageError(f"-name {options.name!r} is no regular expression: {error}") from error
+        raise UsageError(f"-name {options.name!r} is not a regular expression: {error}") from error
     root = options.output.absolute()
     if not cases:
         screen.say(_no_match(options.name, every))
@@ -113,7 +113,7 @@ def _date() -> str:
         )
     except (ValueError, OverflowError, OSError) as error:
         raise UsageError(
-            f"{_DATE_VARIABLE}={given!r} is no number of seconds since 1970"
+            f"{_DATE_VARIABLE}={given!r} is not a number of seconds since 1970"
         ) from error
     return now.isoformat(timespec="seconds")
 

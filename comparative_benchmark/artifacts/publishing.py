@@ -57,7 +57,7 @@ def lock(options: argparse.Namespace) -> int:
 
     Raises:
       UsageError: another lock file of the directory has one of the models already.
-      StoreError: a manifest can not be had, or the lock file is damaged.
+      StoreError: a manifest cannot be had, or the lock file is damaged.
     """
     screen = Screen()
     fetching = FetchOptions(deadline_s=options.deadline, anonymous=options.anonymous)
@@ -76,7 +76,7 @@ def _sources(directory: Path, url: str) -> dict[Path, str]:
     if (directory / MANIFEST_FILE).is_file():
         return {directory: url}
     if not directory.is_dir():
-        raise UsageError(f"{directory} is no directory")
+        raise UsageError(f"{directory} is not a directory")
     found = sorted(path.parent for path in directory.glob(f"*/{MANIFEST_FILE}"))
     if not found:
         raise UsageError(

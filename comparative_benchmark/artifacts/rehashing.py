@@ -14,7 +14,7 @@ _MANIFEST = "manifest.json"
 def damaged_files() -> tuple[int, list[Path]]:
     """Returns how many files were compared with their manifests, and those that differ.
 
-    A manifest that can not be read is damaged itself; nothing can be said of what it describes.
+    A manifest that cannot be read is damaged itself; nothing can be said of what it describes.
     """
     checked, damaged = 0, []
     for path, facts in _described():

@@ -39,7 +39,7 @@ class UnknownBackendError(LookupError):
 
 
 class UnsupportedError(Exception):
-    """A backend can not do this case here; the message is a reason that a user can act on."""
+    """A backend cannot do this case here; the message is a reason that a user can act on."""
 
 
 @attrs.frozen(kw_only=True)
@@ -85,7 +85,7 @@ class BackendInfo:
         `{accelerator}` and `{jax_platforms}` are filled in. Compile caches point into `cache_dir`,
         which is empty for the first process of a trial (cold) and kept for the others (warm).
       starts_from: by compiler, the types of published artifacts that it can start from in place of
-        the model; alternatives, of which each is complete in itself. Empty where it can not.
+        the model; alternatives, of which each is complete in itself. Empty where it cannot.
         Those of a compiler for one type of accelerator are programs for that type, all others are
         for CPUs.
       program_modules: by compiler, the modules that must be installed where it starts from such an
@@ -229,7 +229,7 @@ class ModelDefinition:
 
 @attrs.define(kw_only=True)
 class BackendFacts:
-    """What a backend can tell about the program that it made; None where it can not tell.
+    """What a backend can tell about the program that it made; None where it cannot tell.
 
     `graphs` and other details go to `notes`, with plain JSON values. Every backend that can use a
     GPU notes `tf32` (see `tf32.note`).
@@ -273,14 +273,14 @@ class Backend(abc.ABC):
           inputs: one array for each argument of the model.
 
         Raises:
-          UnsupportedError: this backend can not run such a model here.
+          UnsupportedError: this backend cannot run such a model here.
         """
 
     @abc.abstractmethod
     def compile(self) -> None:
         """Makes the executable; phases `trace`, `lower`, `compile`, as far as the stack tells.
 
-        Whatever can not be told apart is left out and named in `BackendFacts.not_measurable`.
+        Whatever cannot be told apart is left out and named in `BackendFacts.not_measurable`.
         """
 
     @abc.abstractmethod
@@ -329,11 +329,11 @@ class Backend(abc.ABC):
         Asked for a `GenerationModel` only, after it was measured.
 
         Raises:
-          UnsupportedError: they can not be called apart here.
+          UnsupportedError: they cannot be called apart here.
         """
         raise UnsupportedError(
             f"{type(self).__name__} runs a model that generates as one program, whose prefill and "
-            "decode can not be called apart"
+            "decode cannot be called apart"
         )
 
     def device_timer(self) -> "DeviceTimer | None":

@@ -49,7 +49,7 @@ def export(
       phase: times the export, and the one run of both that it takes.
 
     Raises:
-      UnsupportedError: `torch.export` can not export them.
+      UnsupportedError: `torch.export` cannot export them.
     """
     tensors = tuple(as_tensor(value) for value in inputs)
     position = torch.tensor([model.first_position(*tensors)], dtype=torch.int64)
@@ -133,7 +133,7 @@ def _leaves(value: Any) -> Iterator[torch.Tensor]:
         for field in attrs.fields(type(value)):
             yield from _leaves(getattr(value, field.name))
     else:
-        raise TypeError(f"a cache holds a {type(value).__name__}, which can not be exported")
+        raise TypeError(f"a cache holds a {type(value).__name__}, which cannot be exported")
 
 
 def _rebuilt(like: Any, leaves: Iterator[torch.Tensor]) -> Any:

@@ -1,6 +1,6 @@
 """From a PyTorch model to an exported program.
 
-For the workers of backends that run exported programs. What an exporter can not do ends a trial as
+For the workers of backends that run exported programs. What an exporter cannot do ends a trial as
 unsupported, with the reason that it gives. PyTorch is imported by the functions that need it.
 """
 
@@ -29,7 +29,7 @@ def export(model: Any, inputs: Sequence[Any], phase: PhaseTimer) -> torch.export
       phase: times the export.
 
     Raises:
-      UnsupportedError: it is no PyTorch model, or `torch.export` can not export it.
+      UnsupportedError: it is no PyTorch model, or `torch.export` cannot export it.
     """
     import torch
 
@@ -67,7 +67,7 @@ def refusing(tool: str) -> Iterator[None]:
         # PyTorch has errors of its own for that: one for GPUs, and a RuntimeError.
         if type(error).__name__ == "OutOfMemoryError" or "allocate memory" in str(error):
             raise
-        raise UnsupportedError(f"{tool} can not do this model: {reason_of(error)}") from error
+        raise UnsupportedError(f"{tool} cannot do this model: {reason_of(error)}") from error
 
 
 def reason_of(error: BaseException) -> str:

@@ -27,7 +27,7 @@ def element_types(model: Any) -> frozenset[str]:
 
 
 class _Forward(torch.nn.Module):
-    """The `forward` of a model that is no module, with the modules that it uses."""
+    """The `forward` of a model that is not a module, with the modules that it uses."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -47,10 +47,10 @@ def to_numpy(value: Any) -> Array:
     """Returns a tensor as an array on the host; bfloat16 through its bits.
 
     Raises:
-      TypeError: the value is no tensor.
+      TypeError: the value is not a tensor.
     """
     if not isinstance(value, torch.Tensor):
-        raise TypeError(f"forward gave a {type(value).__name__}, which is no tensor")
+        raise TypeError(f"forward gave a {type(value).__name__}, which is not a tensor")
     host = value.detach().cpu().contiguous()
     if host.dtype == torch.bfloat16:
         bits: Array = host.view(torch.int16).numpy()

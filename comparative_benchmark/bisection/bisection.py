@@ -80,12 +80,12 @@ class Bisection:
         """Returns what it comes to.
 
         Raises:
-          BisectError: an end can not be judged.
+          BisectError: an end cannot be judged.
         """
         candidates = self._journal.candidates
         ends = self._compare(0, len(candidates) - 1, Focus())
         if ends.answer is Answer.SKIPPED:
-            raise BisectError(f"the ends can not be compared: {_why(ends)}")
+            raise BisectError(f"the ends cannot be compared: {_why(ends)}")
         if ends.answer is not Answer.BAD:
             return Outcome(candidates=tuple(candidates), ends=ends)
         bad = _bad_cases(ends)

@@ -53,7 +53,7 @@ def run(options: argparse.Namespace, installer: Installer | None = None) -> int:
       candidates could not be judged, or no two neighbours differ.
 
     Raises:
-      UsageError: something that the user typed can not be, or an end can not be judged.
+      UsageError: something that the user typed cannot be, or an end cannot be judged.
     """
     _check(options)
     console = Console(verbose=options.verbose, suites=options.suite)

@@ -35,7 +35,7 @@ class Repository:
         Of a merge only the merge itself: what it brings in was built by nobody in this order.
 
         Raises:
-          BisectError: an end is no commit, or the good one is no ancestor of the bad one.
+          BisectError: an end is not a commit, or the good one is no ancestor of the bad one.
         """
         first, last = self._commit("--good", good), self._commit("--bad", bad)
         if first == last:
@@ -106,12 +106,13 @@ class Repository:
 
     def _commit(self, option: str, name: str) -> str:
         if name.startswith("-"):
-            raise BisectError(f"{option} {name!r} is no commit")
+            raise BisectError(f"{option} {name!r} is not a commit")
         asked = self._git("rev-parse", "--quiet", "--verify", f"{name}^{{commit}}")
         if asked.returncode:
             known = self._git("rev-parse", "--git-dir")
             if known.returncode:
-                raise BisectError(f"--git {self.path} is no git repository: {known.stderr.strip()}")
+                said = known.stderr.strip()
+                raise BisectError(f"--git {self.path} is not a git repository: {said}")
             raise BisectError(f"{option} {name}: no such commit in {self.path}; fetch it first")
         return asked.stdout.strip()
 
@@ -126,7 +127,7 @@ class Repository:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise BisectError(f"git can not be run: {error}") from error
+            raise BisectError(f"git cannot be run: {error}") from error
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

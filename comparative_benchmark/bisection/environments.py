@@ -80,7 +80,7 @@ class EnvironmentPool:
           beside: names of environments that are in use and must stay.
 
         Raises:
-          UnjudgeableError: it can not be made; nothing of it stays.
+          UnjudgeableError: it cannot be made; nothing of it stays.
           BisectError: no environment can be made here at all.
         """
         name = recipe.candidate.environment_name

@@ -70,7 +70,7 @@ class Journal:
         except Timeout as error:
             raise BisectError(f"another bisection is at work in {self.path.parent}") from error
         except OSError as error:
-            raise BisectError(f"{self.path.parent} can not be written: {error}") from error
+            raise BisectError(f"{self.path.parent} cannot be written: {error}") from error
         try:
             if self.path.exists():
                 self._read()
@@ -119,7 +119,7 @@ class Journal:
         try:
             write_atomically(self.path, plain(document))
         except OSError as error:
-            raise BisectError(f"{self.path} can not be written: {error}") from error
+            raise BisectError(f"{self.path} cannot be written: {error}") from error
 
     def _read(self) -> None:
         other = "move it away, or choose another folder with -o"

@@ -9,11 +9,11 @@ from comparative_benchmark.bisection.search import Answer
 
 
 class BisectError(Exception):
-    """A bisection can not be; the message says why and what to do."""
+    """A bisection cannot be; the message says why and what to do."""
 
 
 class UnjudgeableError(Exception):
-    """A candidate can not be judged: it does not install, build or start; the message says why."""
+    """A candidate cannot be judged: it does not install, build or start; the message says why."""
 
 
 @attrs.frozen(kw_only=True)
@@ -123,5 +123,5 @@ class Oracle(Protocol):
           attempt: 0, and one more each time the answer was unclear: look closer.
 
         Raises:
-          UnjudgeableError: one of the two can not be had; the message names it.
+          UnjudgeableError: one of the two cannot be had; the message names it.
         """

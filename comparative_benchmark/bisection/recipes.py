@@ -87,7 +87,7 @@ def lock_of(options: argparse.Namespace, competitors: Sequence[Competitor]) -> s
     """Returns the requirements of the one backend that the competitors are of.
 
     Raises:
-      UsageError: they are of several, or it has none, or they can not be read.
+      UsageError: they are of several, or it has none, or they cannot be read.
     """
     backends = {competitor.backend.name: competitor.backend for competitor in competitors}
     if len(backends) != 1:
@@ -102,7 +102,7 @@ def lock_of(options: argparse.Namespace, competitors: Sequence[Competitor]) -> s
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--requirements {path} can not be read: {error}") from error
+        raise UsageError(f"--requirements {path} cannot be read: {error}") from error
 
 
 def _beside(implementation: str) -> Path | None:

@@ -33,7 +33,7 @@ class Installer(Protocol):
         """Returns the versions that this machine could install, in any order.
 
         Raises:
-          BisectError: the index can not be asked, or has no such package.
+          BisectError: the index cannot be asked, or has no such package.
         """
 
     def install(self, python: Path, requirements: Sequence[str], log_file: Path) -> None:
@@ -86,7 +86,7 @@ def releases_between(
       package: its name, for messages.
       good: the older end, as the user typed it.
       bad: the newer one.
-      offered: versions that the index has; what is no version by PEP 440 is left out.
+      offered: versions that the index has; what is not a version by PEP 440 is left out.
       prereleases: take those between the ends, too.
 
     Raises:
@@ -162,7 +162,7 @@ def _version(option: str, text: str) -> Version:
     try:
         return Version(text)
     except InvalidVersion as error:
-        raise BisectError(f"{option} {text!r} is no version, e.g. 0.10.2") from error
+        raise BisectError(f"{option} {text!r} is not a version, e.g. 0.10.2") from error
 
 
 def _pip(
@@ -184,7 +184,7 @@ def _pip(
     except subprocess.TimeoutExpired as error:
         raise BisectError(f"pip {arguments[0]} took longer than {timeout_s:g} s") from error
     except OSError as error:
-        raise BisectError(f"pip can not be started: {error}") from error
+        raise BisectError(f"pip cannot be started: {error}") from error
 
 
 def _parse_versions(text: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Which candidate is the first bad one: a search over answers that knows not how they come about.
 
 Candidates stand in a line, oldest first. The first one is known to be good, the last one to be bad.
-Each question halves the line while its answer is good or bad; a candidate that can not be judged is
+Each question halves the line while its answer is good or bad; a candidate that cannot be judged is
 left out, and the next question moves away from it, since what breaks one commit mostly breaks its
 neighbours (as `git bisect skip` does). What is found is a step: a good candidate, then a bad one,
 with nothing between them but what could not be judged. Where answers go back and forth there is

@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
             pattern = re.compile(options.workload)
         except re.error as error:
             raise UsageError(
-                f"--workload {options.workload!r} is no regular expression: {error}"
+                f"--workload {options.workload!r} is not a regular expression: {error}"
             ) from error
         rows = [row for row in rows if pattern.search(row[1].id)]
     if options.json:

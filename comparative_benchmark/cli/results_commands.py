@@ -16,7 +16,7 @@ def compare(options: argparse.Namespace) -> int:
     """Prints what changed between two results files; returns what `compare.exit_code` says.
 
     Raises:
-      UsageError: one of them can not be read.
+      UsageError: one of them cannot be read.
     """
     try:
         old, new = map(read_document, (options.old, options.new))
@@ -41,7 +41,7 @@ def show(options: argparse.Namespace) -> int:
     """Prints the table of a results file; returns 0.
 
     Raises:
-      UsageError: it can not be read.
+      UsageError: it cannot be read.
     """
     try:
         document = read_document(options.results)

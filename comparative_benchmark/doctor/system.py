@@ -63,7 +63,7 @@ class System:
     run: Runner = _output
 
     def read(self, path: str) -> str | None:
-        """Returns the text of a file, without space around it; None where it can not be read."""
+        """Returns the text of a file, without space around it; None where it cannot be read."""
         try:
             return self._at(path).read_text(encoding="utf-8", errors="replace").strip()
         except OSError:

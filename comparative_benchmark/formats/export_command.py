@@ -21,7 +21,7 @@ def run(options: argparse.Namespace) -> int:
     """Writes the export; returns 0, or 3 if a file or a record of one was left out.
 
     Raises:
-      UsageError: the results can not be told apart in the format, or the output not be written.
+      UsageError: the results cannot be told apart in the format, or the output not be written.
     """
     if Path(options.output).resolve() in {path.resolve() for path in options.results}:
         raise UsageError(f"-o {options.output} is one of the results files; choose another file")
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         written = write(exported, options.output)
     except OSError as error:
-        raise UsageError(f"{options.output} can not be written: {error}") from error
+        raise UsageError(f"{options.output} cannot be written: {error}") from error
     for remark in exported.remarks:
         print(f"cbs export: {options.format}: {remark}", file=sys.stderr)
     for path in written:
@@ -66,8 +66,8 @@ def write(exported: Exported, output: str) -> list[Path]:
     """Writes the files of an export, each atomically; returns their paths.
 
     Raises:
-      OSError: one can not be written.
-      UsageError: several files can not go to standard output, or into a file.
+      OSError: one cannot be written.
+      UsageError: several files cannot go to standard output, or into a file.
     """
     if list(exported.files) != [""]:
         return _write_directory(exported, output)

@@ -47,7 +47,7 @@ def json_line(value: Any) -> str:
 
 
 def unique(names: Iterable[str], format_name: str) -> None:
-    """Refuses names that a format can not tell apart.
+    """Refuses names that a format cannot tell apart.
 
     Raises:
       FormatError: two are equal.

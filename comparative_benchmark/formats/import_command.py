@@ -18,7 +18,7 @@ def run(options: argparse.Namespace) -> int:
       0 if all was read, 3 if some was refused, 1 if nothing could be read at all.
 
     Raises:
-      UsageError: the history can not be opened or written.
+      UsageError: the history cannot be opened or written.
     """
     if options.dry_run:
         return _dry_run(options)

@@ -14,7 +14,7 @@ from comparative_benchmark.formats.exported import Exported, remarks_on
 from comparative_benchmark.history.portable import OK, PortableResult
 
 _ELEMENTS = {OK: None, "wrong_output": "failure", "unsupported": "skipped"}
-# What XML 1.0 can not hold, not even escaped.
+# What XML 1.0 cannot hold, not even escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 

@@ -61,7 +61,7 @@ def records_of(result: PortableResult) -> list[dict[str, Any]]:
     for name, values in (_metrics(result) or {LATENCY: []}).items():
         extra = {"carried_by": CARRIER}
         if result.status != OK or not values:
-            # As its own producers write what is no number.
+            # As its own producers write what is not a number.
             extra["benchmark_values"] = json.dumps([result.status])
         else:
             extra["exact_values"] = json_line(values)

@@ -60,7 +60,7 @@ def detect(source: Source) -> str:
     """Returns the format that a file has.
 
     Raises:
-      FormatError: it has none of those that can be imported, or is no JSON.
+      FormatError: it has none of those that can be imported, or is not JSON.
     """
     document = _first(source)
     if isinstance(document, dict) and "schema_version" in document and "runs" in document:

@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     """Runs a subcommand.
 
     Raises:
-      UsageError: something that the user typed can not be, or the history can not be used.
+      UsageError: something that the user typed cannot be, or the history cannot be used.
     """
     actions: dict[str, Callable[[argparse.Namespace, Database], int]] = {
         "import": _import,
@@ -128,7 +128,7 @@ def _regressions(options: argparse.Namespace, database: Database) -> int:
         try:
             issue.tell_workflow(counted)
         except OSError as error:
-            raise UsageError(f"$GITHUB_ENV can not be written: {error}") from error
+            raise UsageError(f"$GITHUB_ENV cannot be written: {error}") from error
     if options.json:
         print(_report_as_json(report))
     else:
@@ -218,4 +218,4 @@ def _replacing(path: Path) -> Iterator[Path]:
         with new_file(path) as temporary:
             yield temporary
     except OSError as error:
-        raise UsageError(f"{path} can not be written: {error}") from error
+        raise UsageError(f"{path} cannot be written: {error}") from error

@@ -32,7 +32,7 @@ _WRITES = "cbs_writes"
 
 
 class HistoryError(RuntimeError):
-    """The history can not be opened, read or written; the message says why and what to do."""
+    """The history cannot be opened, read or written; the message says why and what to do."""
 
 
 def default_location() -> str:
@@ -90,7 +90,7 @@ class Database:
           create: make it where there is none.
 
         Raises:
-          HistoryError: it can not be opened, is none, or is of a newer program.
+          HistoryError: it cannot be opened, is none, or is of a newer program.
         """
         self.url = database_url(location or default_location())
         self._file = Path(str(self.url.database)) if self.is_sqlite else None
@@ -103,7 +103,7 @@ class Database:
             try:
                 self._file.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise HistoryError(f"{self._file.parent} can not be made: {error}") from error
+                raise HistoryError(f"{self._file.parent} cannot be made: {error}") from error
         self.engine = _engine(self.url)
         try:
             with self._told():
@@ -181,7 +181,7 @@ class Database:
                 f"{self}: another process has been migrating it for {_WAIT_S} s"
             ) from error
         except OSError as error:
-            raise HistoryError(f"{self} can not be written: {error}") from error
+            raise HistoryError(f"{self} cannot be written: {error}") from error
 
     def _write_ahead(self) -> None:
         """Lets readers of a file go on while one writes, from its first day on."""

@@ -87,7 +87,7 @@ def tell_workflow(findings: Sequence[Finding]) -> None:
     """Names the affected revision to a GitHub workflow, if it is one that runs this.
 
     Raises:
-      OSError: its file of variables can not be written.
+      OSError: its file of variables cannot be written.
     """
     path = os.environ.get("GITHUB_ENV")
     if not path or not findings:

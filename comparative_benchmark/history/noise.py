@@ -21,7 +21,7 @@ def floors(window: Window) -> dict[tuple[str, Hashable], float]:
     Pooled are all pairs of nights of a series whose compiled program and package versions are
     equal and known, on one machine and device: the 95 % quantile of their ratios, or the largest
     of fewer than ten pairs. Whatever made them differ made others differ, too: neighbours, clocks,
-    memory layout, drift. It can not see noise that all nights share. The idea and its limits are
+    memory layout, drift. It cannot see noise that all nights share. The idea and its limits are
     those of docs/design/0005-unchanged-programs.md.
     """
     pairs: defaultdict[tuple[str, Hashable], list[Array]] = defaultdict(list)

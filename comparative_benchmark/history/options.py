@@ -111,7 +111,7 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 10**9:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
     return int(text)
 
 
@@ -122,7 +122,7 @@ def _time(text: str) -> datetime.datetime:
         return parsed(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no time such as 2026-11-01, 2026-11-01T06:00 or 30d"
+            f"{text!r} is not a time such as 2026-11-01, 2026-11-01T06:00 or 30d"
         ) from None
 
 

@@ -21,7 +21,7 @@ _NUMBERS = (*METRICS, "latency_low_ms", "latency_high_ms")
 
 
 def write_csv(records: Iterable[Record], file: IO[str]) -> None:
-    """Writes a line a result, every column; what is no plain value is JSON."""
+    """Writes a line a result, every column; what is not a plain value is JSON."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(COLUMNS)
     for record in records:
@@ -42,7 +42,7 @@ def write_parquet(records: Iterable[Record], path: Path) -> None:
 
     Raises:
       ModuleNotFoundError: pyarrow is not installed.
-      OSError: the file can not be written.
+      OSError: the file cannot be written.
     """
     import pyarrow as pa
     from pyarrow import parquet

@@ -90,7 +90,7 @@ def open_trends(location: str | None = None) -> HistoryTrends:
       location: a file's path or a URL, as `cbs history --db` takes it; the user's own where None.
 
     Raises:
-      HistoryError: there is none, or it can not be read.
+      HistoryError: there is none, or it cannot be read.
     """
     database = Database(location, create=False)
     try:

@@ -5,7 +5,7 @@ model in float64. Rounding weights or activations to few bits adds noise far abo
 taken in another order, so the ratio of errors that `verification` goes by says nothing here; how
 much noise a precision makes is known from measurements (docs/design/0010-tflite.md).
 
-What it can not tell: an error smaller than the noise, e.g. an attention mask that is off in places.
+What it cannot tell: an error smaller than the noise, e.g. an attention mask that is off in places.
 The unquantised program through the same converter shows these.
 """
 

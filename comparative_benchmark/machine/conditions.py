@@ -2,7 +2,7 @@
 
 Linux only tells ticks of 10 ms, so each answer comes with the error that this means, and a block
 that is too short for an answer gets `None`. `together` adds up blocks: a series of short ones can
-be judged where each alone can not.
+be judged where each alone cannot.
 """
 
 import math
@@ -173,7 +173,7 @@ def between(
 ) -> Conditions:
     """Returns what held between two snapshots of the measuring process.
 
-    It can not see what others do to shared caches, to memory bandwidth, and to a hyper-thread whose
+    It cannot see what others do to shared caches, to memory bandwidth, and to a hyper-thread whose
     sibling is outside the mask. Children of the process count as others.
 
     Args:

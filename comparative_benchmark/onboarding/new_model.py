@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
     """Writes the files and says what to do next.
 
     Raises:
-      UsageError: the name can not be used, or files are there; nothing has been written.
+      UsageError: the name cannot be used, or files are there; nothing has been written.
     """
     root = _checkout(options.into)
     frameworks = parse_frameworks(options.framework)
@@ -107,7 +107,7 @@ def new_files(name: str, frameworks: Sequence[Framework], root: Path) -> dict[Pa
     """Returns the content of each new file, by its path in the checkout.
 
     Raises:
-      UsageError: the name can not be used, or files are there.
+      UsageError: the name cannot be used, or files are there.
     """
     _check_name(name)
     title = name.replace("_", " ").capitalize()
@@ -146,7 +146,7 @@ def new_files(name: str, frameworks: Sequence[Framework], root: Path) -> dict[Pa
 def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name) or keyword.iskeyword(name) or keyword.issoftkeyword(name):
         raise UsageError(
-            f"{name!r} can not name a model: it must be a Python name of small letters, digits "
+            f"{name!r} cannot name a model: it must be a Python name of small letters, digits "
             "and single underscores, such as my_mlp"
         )
     if len(name) > _LONGEST_NAME:
@@ -166,10 +166,10 @@ def _check_free(name: str, files: Mapping[Path, str], root: Path) -> None:
 
 
 def _write(root: Path, files: Mapping[Path, str]) -> None:
-    """Writes all files, or none where one can not be written.
+    """Writes all files, or none where one cannot be written.
 
     Raises:
-      UsageError: one can not be written.
+      UsageError: one cannot be written.
     """
     made: list[Path] = []
     try:
@@ -186,7 +186,7 @@ def _write(root: Path, files: Mapping[Path, str]) -> None:
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
-        raise UsageError(f"{error.filename} can not be written: {error.strerror}") from error
+        raise UsageError(f"{error.filename} cannot be written: {error.strerror}") from error
 
 
 def _checkout(given: Path | None) -> Path:

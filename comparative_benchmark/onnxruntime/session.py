@@ -155,6 +155,6 @@ def _host_value(
     start = -memory.ctypes.data % _ALIGNMENT
     raw = memory[start : start + size]
     array: Array = raw.view(dtype).reshape(shape)
-    # bfloat16 is no type of NumPy's own: its bits go as integers.
+    # bfloat16 is not a type of NumPy's own: its bits go as integers.
     bits = raw.view(np.uint16).reshape(shape) if dtype == ml_dtypes.bfloat16 else array
     return array, ort.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, number)

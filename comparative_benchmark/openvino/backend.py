@@ -38,7 +38,7 @@ class OpenVino(ResidentBackend):
         """Traces (`trace`), converts (`lower`), and compiles (`compile`).
 
         Raises:
-          UnsupportedError: the model can not be converted, or OpenVINO would compute it in another
+          UnsupportedError: the model cannot be converted, or OpenVINO would compute it in another
             type than its own.
         """
         self._paths, self._element_type, plan = front_ends.write(

@@ -72,7 +72,7 @@ def _from_torch(
     from comparative_benchmark.backends import generation_export
 
     # Not the model itself: the TorchScript that OpenVINO would make of it has operations that it
-    # can not convert (`aten::diff` in Llama).
+    # cannot convert (`aten::diff` in Llama).
     exported, plan = generation_export.programs(model, inputs, phase)
     with phase("lower"), torch_export.refusing("OpenVINO's front end for PyTorch"):
         return [_convert_exported(item) for item in exported], plan

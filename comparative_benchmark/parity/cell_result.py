@@ -63,7 +63,7 @@ class CellResult:
 
 
 def unsupported(cell: Cell, device: str) -> CellResult:
-    """Returns the result of a cell that can not be run."""
+    """Returns the result of a cell that cannot be run."""
     return CellResult(
         **_identity(cell, device),
         case=cell.case.name if cell.case else None,

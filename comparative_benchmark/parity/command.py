@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
       failed, or the list of expected failures is out of date; 3 if no cell could be run.
 
     Raises:
-      UsageError: something that the user typed can not be.
+      UsageError: something that the user typed cannot be.
     """
     if options.resume and options.output is None:
         raise UsageError("--resume needs the file to go on with: name it by -o")
@@ -178,7 +178,7 @@ def _cells(options: argparse.Namespace, device: DeviceSpec, screen: Screen) -> l
     try:
         selected = catalog.select(every, name=options.name, tags=options.tag)
     except re.error as error:
-        raise UsageError(f"-name {options.name!r} is no regular expression: {error}") from error
+        raise UsageError(f"-name {options.name!r} is not a regular expression: {error}") from error
     frameworks = _frameworks(options.framework, every)
     rows = [
         attrs.evolve(row, cases={f: case for f, case in row.cases.items() if f in frameworks})
@@ -220,7 +220,7 @@ def _competitors(text: str | None, device: DeviceSpec, screen: Screen) -> list[C
 def _settings(options: argparse.Namespace, device: DeviceSpec, spare: Path) -> RunSettings:
     output: Path | None = options.output
     if output is not None and output.is_dir():
-        raise UsageError(f"-o {output} can not be written: it is a directory")
+        raise UsageError(f"-o {output} cannot be written: it is a directory")
     log_dir = output.absolute().with_suffix(".logs") if output else spare
     return settings_of(options, device, log_dir=log_dir)
 

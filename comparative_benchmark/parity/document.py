@@ -35,7 +35,7 @@ _WRITE_EVERY_S = 2.0
 
 
 class ParityFileError(RuntimeError):
-    """A file is not one of ours, or can not be written; the message says what to do."""
+    """A file is not one of ours, or cannot be written; the message says what to do."""
 
 
 class ParityFile:
@@ -106,7 +106,7 @@ class ParityFile:
                 "choose another file with -o"
             ) from None
         except OSError as error:
-            raise ParityFileError(f"{self._path} can not be written: {error}") from error
+            raise ParityFileError(f"{self._path} cannot be written: {error}") from error
         return lock
 
     def settled(self, device: str) -> dict[CellKey, CellResult]:
@@ -121,7 +121,7 @@ class ParityFile:
         """Keeps a result, in the place of an older one of the same cell.
 
         Raises:
-          ParityFileError: the file can not be written.
+          ParityFileError: the file cannot be written.
         """
         self._cells[(result.device, result.key)] = result
         if time.monotonic() - self._written_at > _WRITE_EVERY_S:
@@ -139,7 +139,7 @@ class ParityFile:
         """Adds what is known when all cells have ended.
 
         Raises:
-          ParityFileError: the file can not be written.
+          ParityFileError: the file cannot be written.
         """
         for key, reason in expected.items():
             place = (device, key)
@@ -151,7 +151,7 @@ class ParityFile:
         """Writes what is there now.
 
         Raises:
-          ParityFileError: the file can not be written.
+          ParityFileError: the file cannot be written.
         """
         self._written_at = time.monotonic()
         if self._path is None:
@@ -161,7 +161,7 @@ class ParityFile:
             cells = [plain(cell) for cell in self._cells.values()]
             write_atomically(self._path, {**self._head, "cells": cells, **self._tail})
         except OSError as error:
-            raise ParityFileError(f"{self._path} can not be written: {error}") from error
+            raise ParityFileError(f"{self._path} cannot be written: {error}") from error
 
 
 @attrs.frozen
@@ -175,7 +175,7 @@ def _read(path: Path) -> tuple[CellResult, ...]:
     try:
         return msgspec.json.decode(path.read_bytes(), type=_File).cells
     except OSError as error:
-        raise ParityFileError(f"{path} can not be read: {error}") from error
+        raise ParityFileError(f"{path} cannot be read: {error}") from error
     except (ValueError, RecursionError) as error:
         raise ParityFileError(
             f"{path} is not a matrix of `cbs parity` ({error}); it was left as it is. Choose "

@@ -65,7 +65,7 @@ class Drift:
         if self.problem is not None:
             return f"{what} were not compared: {self.problem}"
         if self.output_error is None or self.output_error > TOLERANCE:
-            off = "can not be compared" if self.output_error is None else f"{self.output_error:.1e}"
+            off = "cannot be compared" if self.output_error is None else f"{self.output_error:.1e}"
             if self.first is None:
                 return (
                     f"{what} differ in their outputs ({off}) but in none of the {self.compared} "

@@ -1,4 +1,4 @@
-"""What a matrix is made of: workloads down, framework x competitor across, and what can not be.
+"""What a matrix is made of: workloads down, framework x competitor across, and what cannot be.
 
 A row is a workload with the case of each framework that implements it. A column is a framework of
 models with a competitor. Every combination is a cell: either a trial that can be run, or a reason

@@ -65,7 +65,7 @@ class Runner:
         self._memory_bytes = memory_bytes
 
     def run(self, cells: Sequence[Cell]) -> list[CellResult]:
-        """Returns what came of each cell; those that can not be run come first.
+        """Returns what came of each cell; those that cannot be run come first.
 
         Each result is kept as soon as it is there. Cells go competitor by competitor, and
         framework by framework within one, so that they can share workers. What fails beside

@@ -79,7 +79,7 @@ class Tracer:
         implementation = case.model.model_impl
         framework = implementation.framework_type
         if framework.value not in RECORDERS:
-            return f"layers of {framework.value} models can not be seen"
+            return f"layers of {framework.value} models cannot be seen"
         backend = next(
             (
                 info

@@ -77,7 +77,7 @@ class PtInductor(Backend):
     def compile(self) -> None:
         """Has Inductor compile by a first call, or ahead of time; nothing to do for eager.
 
-        Dynamo compiles when the function is first called and then runs it, so the first run can not
+        Dynamo compiles when the function is first called and then runs it, so the first run cannot
         be told apart. What can be: the time until Dynamo hands over its first graph (`trace`), and
         the time that Inductor takes for its graphs (`compile`).
         """

@@ -42,8 +42,8 @@ def run(options: argparse.Namespace) -> int:
     """Makes a reproducer.
 
     Returns:
-      0 if the directory was made; 1 if inputs and expected outputs can not be made, or the program
-      of a result that was measured can not be exported any more.
+      0 if the directory was made; 1 if inputs and expected outputs cannot be made, or the program
+      of a result that was measured cannot be exported any more.
 
     Raises:
       UsageError: the result is not there or not only one, or the directory is in use.
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
         preparation.run([trial])
         if failure := preparation.failures.get(trial.case.name):
             raise UsageError(
-                f"{trial.case.name}: inputs and expected outputs can not be made "
+                f"{trial.case.name}: inputs and expected outputs cannot be made "
                 f"({failure.status.value} in {failure.phase}: {failure.reason}), so that no "
                 "compiler could be judged; see `cbs run` on the case"
             )
@@ -97,7 +97,7 @@ def _target(asked: Path | None, trial: Trial) -> Path:
     if target.is_dir() and any(target.iterdir()):
         raise UsageError(f"{target} is not empty: choose another directory with -o")
     if target.exists() and not target.is_dir():
-        raise UsageError(f"{target} is no directory: choose another with -o")
+        raise UsageError(f"{target} is not a directory: choose another with -o")
     return target
 
 
@@ -106,20 +106,20 @@ def _built(target: Path) -> Iterator[Path]:
     """Gives a directory that takes its name when it is complete, and is gone if it never is.
 
     Raises:
-      UsageError: it can not be made there, or something has come into its place meanwhile.
+      UsageError: it cannot be made there, or something has come into its place meanwhile.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     except OSError as error:
-        raise UsageError(f"{target} can not be made: {error}") from error
+        raise UsageError(f"{target} cannot be made: {error}") from error
     try:
         yield partial
         partial.chmod(0o755)
         try:
             partial.rename(target)  # in the place of an empty directory, or of none
         except OSError as error:
-            raise UsageError(f"{target} can not be made: {error}") from error
+            raise UsageError(f"{target} cannot be made: {error}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 

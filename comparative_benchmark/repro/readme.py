@@ -79,7 +79,7 @@ def _what(outcome: Outcome) -> str:
     ended = outcome.ended
     how = "" if ended is None else f" ({ended.status.value} in `{ended.phase}`)"
     return (
-        f"The program of this case can not be exported{how}: there is nothing to compile. "
+        f"The program of this case cannot be exported{how}: there is nothing to compile. "
         "`traceback.txt` says where the export ends, `export.py` repeats it."
     )
 

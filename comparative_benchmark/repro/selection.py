@@ -120,7 +120,7 @@ def _case_name(definitions: Sequence[Definition], asked: str) -> str:
         try:
             pattern = re.compile(asked)
         except re.error as error:
-            raise UsageError(f"{asked!r} is no regular expression: {error}") from error
+            raise UsageError(f"{asked!r} is not a regular expression: {error}") from error
         found = [name for name in names if pattern.search(name)]
     found = list(dict.fromkeys(found))
     if len(found) == 1:

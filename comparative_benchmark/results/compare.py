@@ -144,7 +144,7 @@ def against_baseline(
 def _judged_by_program(item: Comparison, old: Case, new: Case) -> Comparison:
     """Withholds the verdict on a program that is the same on both sides.
 
-    Such a program can not be faster or slower through the compiler. Where its packages or settings
+    Such a program cannot be faster or slower through the compiler. Where its packages or settings
     differ the verdict stays, with a hint to them. Rounds of one race stay, too: drift cancels out
     there, so a difference is none of the machine's.
     """

@@ -1,6 +1,6 @@
 """What others took of CPUs and GPU while a trial was measured, over all of its blocks together.
 
-A single block is too short for the ticks of the kernel: unless others took very much, they can not
+A single block is too short for the ticks of the kernel: unless others took very much, they cannot
 say. Blocks that are plainly disturbed are the only ones to be judged then, and counting those alone
 would call each run disturbed; so a trial is judged by the sums over its blocks.
 """

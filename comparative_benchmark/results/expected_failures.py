@@ -113,14 +113,14 @@ def load(path: Path = EXPECTED_FAILURES_FILE) -> list[ExpectedFailure]:
     """Returns the entries of a list, in their order.
 
     Raises:
-      ExpectedFailuresError: it can not be read, or is malformed.
+      ExpectedFailuresError: it cannot be read, or is malformed.
     """
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ExpectedFailuresError(f"{path} can not be read: {error.strerror}") from error
+        raise ExpectedFailuresError(f"{path} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ExpectedFailuresError(f"{path} is no TOML: {error}") from error
+        raise ExpectedFailuresError(f"{path} is not TOML: {error}") from error
     entries = document.pop("expected", [])
     if document or not isinstance(entries, list):
         others = ", ".join(document) or "`expected` in another form"
@@ -148,7 +148,7 @@ def judge(
 
 def _entry(where: str, item: Any) -> ExpectedFailure:
     if not isinstance(item, dict):
-        raise ExpectedFailuresError(f"{where} is no table")
+        raise ExpectedFailuresError(f"{where} is not a table")
     known = {field.name for field in attrs.fields(ExpectedFailure)}
     needed = {f.name for f in attrs.fields(ExpectedFailure) if f.default is attrs.NOTHING}
     if lacking := sorted(needed - set(item)):
@@ -167,7 +167,7 @@ def _entry(where: str, item: Any) -> ExpectedFailure:
             f"{where}: status {item['status']!r} is not one of {', '.join(_FAILURES)}"
         )
     if not item["link"].startswith(("https://", "http://")):
-        raise ExpectedFailuresError(f"{where}: link {item['link']!r} is no web address")
+        raise ExpectedFailuresError(f"{where}: link {item['link']!r} is not a web address")
     if not isinstance(item.get("may_pass", False), bool):
         raise ExpectedFailuresError(
             f"{where}: may_pass must be true or false, got {item['may_pass']!r}"
@@ -185,5 +185,5 @@ def _check_pattern(where: str, key: str, pattern: str) -> None:
         re.compile(pattern)
     except re.error as error:
         raise ExpectedFailuresError(
-            f"{where}: {key} {pattern!r} is no regular expression: {error}"
+            f"{where}: {key} {pattern!r} is not a regular expression: {error}"
         ) from error

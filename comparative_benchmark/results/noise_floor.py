@@ -73,7 +73,7 @@ def noise_floor(documents: Iterable[Document]) -> NoiseFloor:
     and thread count are equal and known. The latency of a run is the mean over processes of the
     logarithm of the process median, as in `unpaired_ratio`: the floor is one of the ratios
     that `cbs compare` prints. Pairs of one program are not independent: it says what happened on
-    this machine, not what can happen. It can not see noise that all runs share, nor does it hold
+    this machine, not what can happen. It cannot see noise that all runs share, nor does it hold
     for another time of day, load or CPU. Runs may be of several revisions of the harness: what that
     changes stands between two files as well.
 
@@ -137,7 +137,7 @@ def save_noise_floor(floor: NoiseFloor) -> Path:
     """Writes the noise floor, whole or not at all, and returns where.
 
     Raises:
-      OSError: it can not be written.
+      OSError: it cannot be written.
     """
     path = noise_floor_path(floor.machine)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -30,7 +30,7 @@ def same_program(old: Case, new: Case) -> bool:
 
 
 def surroundings(old: Case, new: Case) -> str | None:
-    """Says what of the software around a program differs, or can not be told; None if nothing.
+    """Says what of the software around a program differs, or cannot be told; None if nothing.
 
     Packages, settings, interpreter and harness run the program and are part of its speed; of the
     machine only model and thread count are looked at.
@@ -46,7 +46,7 @@ def surroundings(old: Case, new: Case) -> str | None:
 
 
 def unidentified(case: Case) -> str | None:
-    """Says why it can not be told what ran the program; None if it can.
+    """Says why it cannot be told what ran the program; None if it can.
 
     A development version does not say which build it is: two builds of a runtime, with a change
     between them that an engineer wants to measure, may call themselves the same.

@@ -40,7 +40,7 @@ print(json.dumps({
 
 
 class UnusableEnvironmentError(ValueError):
-    """An environment can not be used; the message says why and what to type."""
+    """An environment cannot be used; the message says why and what to type."""
 
 
 @attrs.frozen(kw_only=True)
@@ -76,7 +76,7 @@ def parse_environments(text: str) -> list[Environment]:
     """Returns the environments that `name=PATH,name=PATH` names.
 
     Raises:
-      UnusableEnvironmentError: one can not be used.
+      UnusableEnvironmentError: one cannot be used.
     """
     found: dict[str, Environment] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):

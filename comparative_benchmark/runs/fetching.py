@@ -1,6 +1,6 @@
 """What lock files name, brought here before a run: inputs, truth, checkpoints, exported programs.
 
-All that the trials of a run need is fetched at once, in parallel. What can not be had costs the
+All that the trials of a run need is fetched at once, in parallel. What cannot be had costs the
 trials of its workload alone, which end with the reason; nothing is made in the place of what is
 locked.
 """
@@ -98,7 +98,7 @@ class Fetching:
         """Puts the checkpoint of a trial into its place, where it is published and not there.
 
         Raises:
-          ArtifactError: it can not be had, or is another one.
+          ArtifactError: it cannot be had, or is another one.
         """
         if not installing.lacks_checkpoint(trial.case):
             return
@@ -114,7 +114,7 @@ class Fetching:
           of it is here and nothing may be transferred.
 
         Raises:
-          ArtifactError: they can not be had, or are of another workload.
+          ArtifactError: they cannot be had, or are of another workload.
         """
         case = trial.case
         if (found := self._fetched_model(case)) is None:
@@ -136,7 +136,7 @@ class Fetching:
 
         Raises:
           SessionEnded: there is none for it.
-          ArtifactError: it can not be had.
+          ArtifactError: it cannot be had.
         """
         if not self._programs or not trial.competitor.backend.starts_from:
             return None
@@ -154,7 +154,7 @@ class Fetching:
             return None
         if reason := self._errors.get(model):
             raise ArtifactError(
-                f"the artifacts of {model}, locked at {self.locks[model].url}, can not be had: "
+                f"the artifacts of {model}, locked at {self.locks[model].url}, cannot be had: "
                 f"{reason}. Run with --no-download to use what is here, or with "
                 "--generate-artifacts to make them"
             )

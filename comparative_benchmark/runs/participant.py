@@ -209,7 +209,7 @@ class Participant:
         return "noise" if noise_converged(self._precision) else None
 
     def pause(self) -> None:
-        """Stops the worker, so that it can not take time from the one that is measured."""
+        """Stops the worker, so that it cannot take time from the one that is measured."""
         if isinstance(self._session, Session):
             self._session.pause()
 

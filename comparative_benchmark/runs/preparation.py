@@ -43,7 +43,7 @@ class Preparation:
         self.failures: dict[str, SessionEnded] = {}
         self._settings = settings
         self._announce = announce
-        # What is under the root directory, and workloads whose locked artifacts can not be had.
+        # What is under the root directory, and workloads whose locked artifacts cannot be had.
         self._local: dict[str, WorkloadArtifacts | ArtifactError | None] = {}
         self._refused: dict[str, SessionEnded] = {}
         self._fetching = Fetching(
@@ -74,7 +74,7 @@ class Preparation:
         """Returns a trial with the published program that it is to start from, if it is.
 
         Raises:
-          SessionEnded: there is none, or it can not be had.
+          SessionEnded: there is none, or it cannot be had.
         """
         try:
             return attrs.evolve(trial, program=self._fetching.program(trial))

@@ -4,7 +4,7 @@ A race has replicates; in each, a competitor gets one fresh process. A replicate
 
     start each (order shuffled) -> warm up each, alone -> rounds: a block of each (order shuffled)
 
-and all workers but the one at work are stopped (SIGSTOP), so that they can not take cycles from it.
+and all workers but the one at work are stopped (SIGSTOP), so that they cannot take cycles from it.
 Interleaving makes the drift of the machine hit all competitors alike; fresh processes show the
 variance between processes, which more iterations in one process do not (Kalibera and Jones 2013,
 "Rigorous benchmarking in reasonable time"; measured here: 1.7 % for XLA).
@@ -295,7 +295,7 @@ class Race:
         try:
             self._timeline.write(path)
         except OSError as error:
-            self._say(f"the time line can not be written: {error}")
+            self._say(f"the time line cannot be written: {error}")
             return
         for outcome in self.outcomes.values():
             outcome.timeline = str(path)

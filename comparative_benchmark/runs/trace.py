@@ -107,8 +107,8 @@ class Timeline:
         """Writes the trace; the file is there as a whole or not at all.
 
         Raises:
-          OSError: the file can not be written.
-          ValueError: an argument of a span is no JSON value.
+          OSError: the file cannot be written.
+          ValueError: an argument of a span is not a JSON value.
         """
         document = {
             "traceEvents": self.events(),

@@ -61,7 +61,7 @@ def steadiness(samples_ms: Sequence[float]) -> Steadiness:
     if values.size < FEWEST_SAMPLES:
         return _unsteady(f"{values.size} samples, the test needs at least {FEWEST_SAMPLES}")
     if not (np.isfinite(values).all() and (values > 0).all()):
-        return _unsteady("a sample is no positive finite number")
+        return _unsteady("a sample is not a positive finite number")
     first, second = _half(values[: values.size // 2]), _half(values[values.size // 2 :])
     low, high = np.quantile(values[1:], [0.25, 0.75])
     fence = float(high + 1.5 * (high - low))

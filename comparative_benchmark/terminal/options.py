@@ -18,7 +18,7 @@ _SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 class UsageError(Exception):
-    """Something that the user typed can not be; the message says what can."""
+    """Something that the user typed cannot be; the message says what can."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -73,7 +73,7 @@ def select(options: argparse.Namespace) -> "list[BenchmarkCase]":
             framework=options.framework,
         )
     except re.error as error:
-        raise UsageError(f"-name {options.name!r} is no regular expression: {error}") from error
+        raise UsageError(f"-name {options.name!r} is not a regular expression: {error}") from error
 
 
 def find_device(name: str) -> "DeviceSpec":
@@ -111,7 +111,7 @@ def seconds(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return value
 
 
@@ -122,7 +122,7 @@ def fraction(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number between 0 and 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number between 0 and 1")
     return value
 
 
@@ -132,7 +132,7 @@ def cpu_list(text: str) -> tuple[int, ...]:
     for item in text.split(","):
         first, dash, last = item.strip().partition("-")
         if not first.isdigit() or (dash and not last.isdigit()) or int(last or first) < int(first):
-            raise argparse.ArgumentTypeError(f"{text!r} is no list of CPUs such as 0,2-3")
+            raise argparse.ArgumentTypeError(f"{text!r} is not a list of CPUs such as 0,2-3")
         cpus.update(range(int(first), int(last or first) + 1))
     return tuple(sorted(cpus))
 
@@ -154,7 +154,7 @@ def size(text: str) -> int:
     """Returns bytes, of a size such as `8G`."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(i?B)?", text.strip(), re.IGNORECASE)
     if not match:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 8G")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 8G")
     size_bytes = int(float(match[1]) * _SIZES[match[2].upper()])
     if not size_bytes:
         raise argparse.ArgumentTypeError(f"{text!r} leaves no memory")

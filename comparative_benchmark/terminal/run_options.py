@@ -39,7 +39,7 @@ def add_run_benchmarks_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_common_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options that every way to run has; the seed's flags among them."""
+    """Adds the options that every way to run has; the OpenXLA suite's flags among them."""
     from openxla.benchmark import devices
 
     add = parser.add_argument

@@ -70,7 +70,7 @@ class TfXla(Backend):
         """Traces to a graph, and has it compiled by a first call; nothing to do for eager.
 
         TensorFlow compiles a graph, by XLA or by Grappler, when it is first called, and then runs
-        it: lowering, compilation and the first run can not be told apart.
+        it: lowering, compilation and the first run cannot be told apart.
 
         Raises:
           UnsupportedError: an operation of the model has no kernel or no lowering here.
@@ -88,7 +88,7 @@ class TfXla(Backend):
                 if (missing := _missing(error)) is None:
                     raise
                 raise UnsupportedError(
-                    f"TensorFlow {tf.__version__} can not do this with {self.context.compiler} on "
+                    f"TensorFlow {tf.__version__} cannot do this with {self.context.compiler} on "
                     f"{self.context.device.name}: {missing}"
                 ) from error
         self._cached = self._cache.use_since(before)
@@ -182,10 +182,10 @@ def to_numpy(value: Any) -> Array:
     """Returns a tensor as an array on the host.
 
     Raises:
-      TypeError: the value is no tensor.
+      TypeError: the value is not a tensor.
     """
     if not isinstance(value, tf.Tensor):
-        raise TypeError(f"forward gave a {type(value).__name__}, which is no tensor")
+        raise TypeError(f"forward gave a {type(value).__name__}, which is not a tensor")
     return np.asarray(value.numpy())
 
 

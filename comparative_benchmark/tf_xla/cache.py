@@ -49,7 +49,7 @@ class PersistentCache:
     def use_since(self, before: Files) -> CacheUse:
         """Returns what one compilation did that began with these files in the cache.
 
-        Nothing is known if it left no trace: there is no cache, or it can not hold the program.
+        Nothing is known if it left no trace: there is no cache, or it cannot hold the program.
         """
         after = self.files()
         written = [path for path, state in after.items() if before.get(path) != state]

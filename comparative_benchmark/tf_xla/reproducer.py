@@ -36,7 +36,7 @@ def export(task: ExportTask) -> Exported:
     tf.saved_model.save(module, str(task.directory / "saved_model"))
     notes = [_NOTE]
     if task.context.compiler == "eager":
-        notes.append("The measurement ran op by op, which a graph can not: run.py runs the graph.")
+        notes.append("The measurement ran op by op, which a graph cannot: run.py runs the graph.")
     return Exported(
         settings={"threads": task.context.threads, "jit_compile": _JIT[task.context.compiler]},
         packages=("tensorflow", "numpy", "ml_dtypes"),

@@ -25,7 +25,7 @@ from openxla.benchmark.models.tflite import conversion
 from openxla.benchmark.models.tflite.tflite_model import TfLiteModel
 
 _DIES = (
-    "LiteRT can not run the int8 file of this model: it ends the process (signal {signal}), as "
+    "LiteRT cannot run the int8 file of this model: it ends the process (signal {signal}), as "
     "quotients of very different ranges do; take the compiler dynamic-range, or the model in "
     "TensorFlow"
 )

@@ -115,7 +115,7 @@ def threshold_detector(
 ) -> TorchBenchABTestResult:
     """Compares point with point: what changed by more than the threshold, or has another status.
 
-    It knows nothing of noise. One number against one other can not tell a change from chance;
+    It knows nothing of noise. One number against one other cannot tell a change from chance;
     a detector that has samples should use them.
     """
     return detector(lambda _, old, new: _changed(old, new, threshold))(control, treatment)

@@ -34,7 +34,7 @@ def run(
     """Bisects, says what came of it and returns the exit code: 0 if a first bad one was found.
 
     Raises:
-      UsageError: something that the user typed can not be, or an end can not be judged.
+      UsageError: something that the user typed cannot be, or an end cannot be judged.
     """
     pattern = _check(options)
     try:
@@ -60,7 +60,7 @@ def _check(options: argparse.Namespace) -> re.Pattern[str]:
     try:
         return re.compile(options.metric)
     except re.error as error:
-        raise UsageError(f"--metric {options.metric!r} is no expression: {error}") from error
+        raise UsageError(f"--metric {options.metric!r} is not an expression: {error}") from error
 
 
 def _bisect(
@@ -135,7 +135,7 @@ def _requirements(options: argparse.Namespace) -> str:
     """Returns what environments hold: what was asked for, and what the suite itself imports.
 
     Raises:
-      UsageError: the file can not be read.
+      UsageError: the file cannot be read.
     """
     own = [Requirement(line) for line in requires(_DISTRIBUTION) or []]
     own = [item for item in own if item.marker is None or item.marker.evaluate({"extra": ""})]

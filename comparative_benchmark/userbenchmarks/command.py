@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
       or an output was wrong; 3 if metrics are missing.
 
     Raises:
-      UsageError: something that the user typed can not be, or a userbenchmark fails.
+      UsageError: something that the user typed cannot be, or a userbenchmark fails.
     """
     actions: Mapping[str, Callable[[argparse.Namespace], int]] = {
         "list": _list,
@@ -169,7 +169,7 @@ def _write(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UserbenchmarkError(f"{path} can not be written: {error.strerror}") from error
+        raise UserbenchmarkError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _bisect(options: argparse.Namespace) -> int:

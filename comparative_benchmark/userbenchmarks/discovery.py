@@ -16,7 +16,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
 class UserbenchmarkError(Exception):
-    """A userbenchmark can not be found or run; the message says why and what to do."""
+    """A userbenchmark cannot be found or run; the message says why and what to do."""
 
 
 @attrs.frozen(kw_only=True)
@@ -60,7 +60,7 @@ def find_folder(given: Path | None) -> Path:
     """
     if given is not None:
         if not given.is_dir():
-            raise UserbenchmarkError(f"--directory {given} is no directory")
+            raise UserbenchmarkError(f"--directory {given} is not a directory")
         return given.absolute()
     checkout = Path(comparative_benchmark.__file__).parents[1] / FOLDER
     for folder in (Path.cwd() / FOLDER, checkout):

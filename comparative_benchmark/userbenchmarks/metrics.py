@@ -38,7 +38,7 @@ def read_metrics(path: Path, name: str | None = None) -> Document:
       name: of the userbenchmark that it must be of; None for any.
 
     Raises:
-      MetricsError: it can not be read, is of another userbenchmark, or holds something that is
+      MetricsError: it cannot be read, is of another userbenchmark, or holds something that is
         neither a number nor a status.
     """
     try:

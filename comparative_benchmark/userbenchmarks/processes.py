@@ -110,7 +110,7 @@ def detect(benchmark: Userbenchmark, control: Document, treatment: Document) -> 
             {},
             directory=benchmark.folder.parent.parent,
             timeout_s=_DETECTOR_S,
-            # What a detector prints is no part of our output.
+            # What a detector prints is not a part of our output.
             log=sys.stderr,
         )
         where = benchmark.folder / f"{child.DETECTOR}.py"

@@ -80,7 +80,7 @@ def _volunteer_for_out_of_memory_killer() -> None:
 
 
 def _die_with_parent() -> None:
-    """Asks the kernel to kill this process when its parent dies: a stopped one can not leave."""
+    """Asks the kernel to kill this process when its parent dies: a stopped one cannot leave."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -49,7 +49,7 @@ def reference_along_truth(
 def count_cost(reference: str, model: Any, inputs: Sequence[Array]) -> WorkloadCost:
     """Returns what the model has to do, as `cost` beside a reference counts it, or why not.
 
-    A model that can not be counted has its truth all the same.
+    A model that cannot be counted has its truth all the same.
     """
     module = importlib.import_module(reference.partition(":")[0])
     count: Callable[..., WorkloadCost] | None = getattr(module, "cost", None)
@@ -65,12 +65,12 @@ def checked_array(value: Any, source: str) -> Array:
     """Returns the value as an array of numbers, or raises TypeError naming where it is from."""
     array = np.asarray(value)
     if array.dtype == object or array.dtype.kind in "USmM":
-        raise TypeError(f"{source} gave a {type(value).__name__}, which is no array of numbers")
+        raise TypeError(f"{source} gave a {type(value).__name__}, which is not an array of numbers")
     return array
 
 
 def check_arity(model: Any, inputs: Sequence[Any]) -> None:
-    """Raises TypeError when `forward` can not take that many inputs."""
+    """Raises TypeError when `forward` cannot take that many inputs."""
     signature: inspect.Signature | None = None
     with contextlib.suppress(ValueError, TypeError):  # some callables hide their signature
         signature = inspect.signature(model.forward)
@@ -80,5 +80,5 @@ def check_arity(model: Any, inputs: Sequence[Any]) -> None:
         signature.bind(*inputs)
     except TypeError as error:
         raise TypeError(
-            f"preprocess gives {len(inputs)} inputs, which forward{signature} can not take: {error}"
+            f"preprocess gives {len(inputs)} inputs, which forward{signature} cannot take: {error}"
         ) from error

@@ -20,7 +20,7 @@ def encode(message: Message) -> bytes:
     """Returns a message as bytes; numbers must be finite.
 
     Raises:
-      ValueError: the message holds something that JSON can not.
+      ValueError: the message holds something that JSON cannot.
     """
     body = json.dumps(message, allow_nan=False, separators=(",", ":")).encode()
     return b"%d %s\n" % (len(body), body)
@@ -69,7 +69,7 @@ class Decoder:
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _parse(body: bytes) -> Message:

@@ -120,7 +120,7 @@ def _collector_off() -> Iterator[None]:
 def timer_resolution_ns(readings: int = 1000) -> int:
     """Returns the smallest step that two readings of the clock in a row were apart.
 
-    What is shorter the clock can not see; reading it costs about as much.
+    What is shorter the clock cannot see; reading it costs about as much.
     """
     clock = time.perf_counter_ns
     times = [clock() for _ in range(readings)]

@@ -53,7 +53,7 @@ def _start(chromium, width, height, *, dark=False):
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     service = webdriver.ChromeService(executable_path=chromium[1])
     browser = webdriver.Chrome(options=options, service=service)
-    # A window can not be as narrow as a phone; what a page sees can.
+    # A window cannot be as narrow as a phone; what a page sees can.
     browser.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride",
         {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600},

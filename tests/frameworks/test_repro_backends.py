@@ -53,7 +53,7 @@ def test_a_reproducer_is_right_where_it_was_made(
         assert f"`{file.partition('/')[0]}`" in readme
     requirements = (tmp_path / "made" / "requirements.txt").read_text().splitlines()
     assert all("==" in line for line in requirements)
-    # What `run.py` builds is no part of it.
+    # What `run.py` builds is not a part of it.
     assert not list((tmp_path / "made").rglob("__pycache__"))
     assert not (tmp_path / "made" / "model.vmfb").exists()
 

@@ -173,7 +173,7 @@ def test_further_inputs_and_what_xla_can_not_compile(tmp_path, environment):
     for compiler in ("xla", "graph", "eager"):
         assert found[compiler] == [[2.0] * 3, [5.0] * 3]
         assert found[f"{compiler} weights"] == "frozen"  # it has none
-    assert "can not" in found["unsupported"]
+    assert "cannot" in found["unsupported"]
     assert "PyFunc" in found["unsupported"]
     assert found["wrong"] == "InvalidArgumentError"  # the model's own mistake
 

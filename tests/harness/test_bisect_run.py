@@ -243,7 +243,7 @@ def test_a_bad_end_that_is_fine_is_told(bisect):
 def test_an_end_without_speed_is_an_error_that_says_what_to_ask(bisect):
     done = bisect(*_package("1.0", "1.4", "latency", "other", "--processes", "1"))
     assert done.code == 1
-    assert "the ends can not be compared" in done.err
+    assert "the ends cannot be compared" in done.err
     assert "nothing was measured: wrong_output in" in done.err
     assert "--metric output" in done.err
 

@@ -109,13 +109,13 @@ def test_what_is_written_has_our_style(cbs, checkout, name):
         (["example"], "models/pt/example"),
         (["base"], "architectures/base.py"),
         (["jax"], "comparative_suite/jax"),
-        (["My_Mlp"], "'My_Mlp' can not name a model"),
-        (["my__mlp"], "can not name"),
-        (["1mlp"], "can not name"),
-        (["my-mlp"], "can not name"),
-        (["../mlp"], "can not name"),
-        (["class"], "can not name"),
-        (["match"], "can not name"),
+        (["My_Mlp"], "'My_Mlp' cannot name a model"),
+        (["my__mlp"], "cannot name"),
+        (["1mlp"], "cannot name"),
+        (["my-mlp"], "cannot name"),
+        (["../mlp"], "cannot name"),
+        (["class"], "cannot name"),
+        (["match"], "cannot name"),
         (["a" * 25], "longer than 24"),
         (["my_mlp", "--framework", "pt,torch"], "no framework torch; choices are pt, jax, tf"),
         (["my_mlp", "--framework", ","], "no framework is named"),
@@ -148,7 +148,7 @@ def test_what_was_written_goes_when_the_rest_can_not_be_written(cbs, checkout):
     before = files_of(checkout)
     done = cbs("new-model", "my_mlp", cwd=checkout)
     assert done.returncode == 1
-    assert "can not be written" in done.stderr
+    assert "cannot be written" in done.stderr
     assert files_of(checkout) == before
 
 

@@ -253,7 +253,7 @@ def test_known_failures_hold_for_runs_too(cbs_run, tmp_path, status, code, words
         (["-name", "models/("], ["no regular expression"]),
         (["-name", "models/NOPE"], ["cbs list"]),
         (["--framework", "torch"], ["torch", "pytorch"]),
-        (["--expected-failures", "none.toml"], ["none.toml", "can not be read"]),
+        (["--expected-failures", "none.toml"], ["none.toml", "cannot be read"]),
     ],
 )
 def test_what_can_not_be_is_refused_in_a_sentence(parity, arguments, words):

@@ -130,7 +130,7 @@ def test_a_benchmark_of_torchbench_runs_as_it_is(folder, make, cbs, tmp_path):
         ("def run(args): raise ValueError('a reason')", "failed: exit code 1"),
         ("def run(args): return 7", "failed: exit code 7"),
         ("import os\ndef run(args): os.kill(os.getpid(), 9)", "killed by SIGKILL"),
-        (WRITES.replace('"n": len(args)', '"n": None'), "metric 'n': None is no number"),
+        (WRITES.replace('"n": len(args)', '"n": None'), "metric 'n': None is not a number"),
         (WRITES.replace('get_output_json("mine"', 'get_output_json("other"'), "not 'mine'"),
     ],
 )

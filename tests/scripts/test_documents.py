@@ -1,4 +1,4 @@
-"""The commands of README, CONTRIBUTING and the seed's guide work, as they are written."""
+"""The commands of README, CONTRIBUTING and the OpenXLA suite's guide work, as they are written."""
 
 import os
 import re
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.alone
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# What can not be run inside a test, and where it is run instead.
+# What cannot be run inside a test, and where it is run instead.
 ELSEWHERE = {
     "./scripts/test.sh": "runs this test",
     ".venv/bin/pre-commit install": "changes the checkout's git hooks; test_hooks runs them",
@@ -109,7 +109,7 @@ def test_hooks_pass(environment):
     assert done.stdout.count("Passed") == 4
 
 
-# Step 3-1 of the seed's guide, word for word but for the folder of the results.
+# Step 3-1 of the OpenXLA suite's guide, word for word but for the folder of the results.
 SEED_GUIDE = r"""
 python3 --version
 ./comparative_benchmark/pt_inductor/setup_venv.sh

@@ -1,4 +1,4 @@
-"""Archives of others: the seed's are read; traps are refused, and leave nothing behind."""
+"""Archives of others: those of the OpenXLA suite are read; traps are refused, and leave nothing behind."""
 
 import gzip
 import hashlib
@@ -45,7 +45,7 @@ def archive(path, *members, **options):
 
 
 def seed_archive(path, values, stem="input"):
-    """As the seed project writes them: a directory, added under an empty name."""
+    """As the OpenXLA suite writes them: a directory, added under an empty name."""
     directory = path.parent / f"{path.name}.d"
     directory.mkdir()
     for index, value in enumerate(values):

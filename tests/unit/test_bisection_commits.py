@@ -70,7 +70,7 @@ def test_commits_are_those_of_first_parents_from_old_to_new(history):
         ("elsewhere", "main", "--good elsewhere is no ancestor of --bad main"),
         ("main", "main", "are the same commit"),
         ("nowhere", "main", "--good nowhere: no such commit in .*; fetch it first"),
-        ("main~4", "--output=x", "--bad '--output=x' is no commit"),
+        ("main~4", "--output=x", "--bad '--output=x' is not a commit"),
     ],
 )
 def test_ends_that_can_not_be_are_refused(history, good, bad, message):

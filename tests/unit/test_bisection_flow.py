@@ -127,7 +127,7 @@ def test_what_does_not_install_is_skipped_and_named(tmp_path):
 @pytest.mark.parametrize("end", ["0", "5"])
 def test_an_end_that_does_not_install_is_an_error_and_tried_again(tmp_path, end):
     oracle = Slowness(_times(1, 1, 1, 1.1, 1.1, 1.1), broken=end)
-    with pytest.raises(BisectError, match=f"ends can not be compared: {end}: it does not install"):
+    with pytest.raises(BisectError, match=f"ends cannot be compared: {end}: it does not install"):
         _run(tmp_path, oracle)
     oracle.broken.clear()
     assert _run(tmp_path, oracle)[0].found

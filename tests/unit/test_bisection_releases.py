@@ -47,7 +47,7 @@ def test_builds_of_one_version_are_one_candidate():
     [
         ("0.10.2", "0.10.0", "--good 0.10.2 is not older than --bad 0.10.0"),
         ("0.10.0", "0.10.0", "is not older than"),
-        ("new", "0.10.0", "--good 'new' is no version"),
+        ("new", "0.10.0", "--good 'new' is not a version"),
         ("0.10.0", "0.12.0", "--bad 0.12.0: the index offers no jax 0.12.0 to this Python"),
         ("0.8.0", "0.10.0", "--good 0.8.0: the index offers no jax 0.8.0"),
     ],

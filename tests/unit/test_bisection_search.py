@@ -35,7 +35,7 @@ def steps(draw):
 
 @st.composite
 def steps_with_gaps(draw):
-    """A line with one step, and candidates that can not be judged."""
+    """A line with one step, and candidates that cannot be judged."""
     answers, first_bad = draw(steps())
     gaps = draw(st.sets(st.integers(1, max(1, len(answers) - 2)), max_size=len(answers)))
     for index in gaps:

@@ -37,7 +37,7 @@ CONFIGURATION = {
 
 @pytest.fixture(scope="module")
 def tools():
-    """The modules of `benchmarks/`, which is no package, by name."""
+    """The modules of `benchmarks/`, which is not a package, by name."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(BENCHMARKS)
         yield SimpleNamespace(**{name.strip("_"): importlib.import_module(name) for name in TOOLS})
@@ -295,8 +295,8 @@ def test_an_interrupted_run_keeps_its_pairs(tools, tmp_path):
     [
         ('{"section": "a", "numb', "line 1 is not whole: remove that line"),
         ('{"section": "a"}', "line 1 is not whole"),
-        ('{"section": "a"}\n', "line 1 is no entry of these scripts"),
-        ("[1]\n", "line 1 is no entry of these scripts"),
+        ('{"section": "a"}\n', "line 1 is not an entry of these scripts"),
+        ("[1]\n", "line 1 is not an entry of these scripts"),
     ],
 )
 def test_a_file_of_something_else_is_refused(tools, tmp_path, text, message):

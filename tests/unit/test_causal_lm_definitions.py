@@ -14,7 +14,7 @@ from openxla.benchmark.models.generation import GenerationModel, max_new_tokens
 TINY = {"gpt2": "gpt2-tiny", "llama": "llama-tiny", "gemma": "gemma-tiny"}
 SHORT = {"batch_size": 2, "data_type": "bf16", "seq_len": 16}
 
-# The seed's rows of these models, in its own columns.
+# The OpenXLA suite's rows of these models, in its own columns.
 SEED = """\
 models/GPT2LMHEAD_FP32_JAX_512XI32_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT	{"batch_size": 1, "data_type": "fp32", "model_name": "gpt2"}	cnn,gpt2lmhead,batch-1
 models/GPT2LMHEAD_FP32_JAX_512XI32_BATCH64/inputs/INPUT_DATA_MODEL_DEFAULT	{"batch_size": 64, "data_type": "fp32", "model_name": "gpt2"}	cnn,gpt2lmhead,batch-64

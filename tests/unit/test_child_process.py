@@ -13,7 +13,7 @@ import os, signal, sys, time
 from comparative_benchmark.backends.api import UnsupportedError
 
 def double(channel, value):
-    print("what a library prints is no message")
+    print("what a library prints is not a message")
     with channel.phase("trace"):
         time.sleep(0.02)
     for _ in range(2):

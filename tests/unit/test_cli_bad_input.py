@@ -162,7 +162,7 @@ def test_an_output_below_a_file_is_refused_before_anything_runs(cbs_run, tmp_pat
 def test_an_output_that_is_a_directory_is_refused(cbs_run, output):
     code, said = cbs_run(output=output)
     assert code == 1
-    assert "can not be" in said or "directory" in said
+    assert "cannot be" in said or "directory" in said
 
 
 @pytest.mark.parametrize("content", ['{"a": 1}', "name,latency\n", '{"schema_version": 2}'])

@@ -1,4 +1,4 @@
-"""The seed's flags, in both spellings, on `cbs run` and on `run_benchmarks.py`."""
+"""The OpenXLA suite's flags, in both spellings, on `cbs run` and on `run_benchmarks.py`."""
 
 from pathlib import Path
 from types import SimpleNamespace

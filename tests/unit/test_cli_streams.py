@@ -75,7 +75,7 @@ def test_no_refusal_prints_a_secret(environment, tmp_path, arguments):
 @pytest.mark.parametrize(
     ("message", "shown"),
     [
-        ("a://u:p@h/x is no store", "a://***@h/x is no store"),
+        ("a://u:p@h/x is not a store", "a://***@h/x is not a store"),
         (
             "https://h/x?k=v&token=t/manifest.json: no",
             "https://h/x?k=***&token=***/manifest.json: no",

@@ -1,4 +1,4 @@
-"""Device records: the facts that the seed's users and results know."""
+"""Device records: the facts that the OpenXLA suite's users and results know."""
 
 import pytest
 

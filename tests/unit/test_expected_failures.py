@@ -165,7 +165,7 @@ def test_a_malformed_entry_is_named_by_its_number(write):
 
 
 def test_a_list_that_is_not_there_is_told(tmp_path):
-    with pytest.raises(ExpectedFailuresError, match=r"none\.toml can not be read"):
+    with pytest.raises(ExpectedFailuresError, match=r"none\.toml cannot be read"):
         load(tmp_path / "none.toml")
 
 

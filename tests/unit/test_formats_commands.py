@@ -97,7 +97,7 @@ def test_results_are_never_written_over(results, capsys):
 
 def test_a_place_that_can_not_be_written_is_named(results, tmp_path, capsys):
     assert export(results, "--format", "csv", "-o", results / "below.csv") == 1
-    assert "can not be written" in capsys.readouterr().err
+    assert "cannot be written" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", FORMATS)

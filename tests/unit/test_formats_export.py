@@ -302,7 +302,7 @@ def test_junit_keeps_to_the_schema_and_counts(results):
     assert int(suite.get("skipped")) == len(suite.findall("testcase/skipped")) == 1
     [failure] = suite.findall("testcase/failure")
     assert failure.get("type") == "wrong_output"
-    # What XML can not hold is replaced; the rest is escaped, and comes back.
+    # What XML cannot hold is replaced; the rest is escaped, and comes back.
     assert failure.get("message").startswith("wrong_output in verify: a <reason> & \ufffd[31m")
     shown = cases[0].findtext("system-out")
     assert f"latency_ms: {results[0].latency_ms!r} (95 %:" in shown

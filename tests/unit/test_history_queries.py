@@ -208,7 +208,7 @@ def test_the_table_is_for_people_and_says_what_it_leaves_out(cbs, history):  # n
         (["--package", "jax"], "not NAME=VERSION"),
         (["--limit", "0"], "no number from 1 on"),
         (["--format", "xml"], "invalid choice"),
-        (["-o", "nowhere/o.csv", "--format", "csv"], "nowhere/o.csv can not be written"),
+        (["-o", "nowhere/o.csv", "--format", "csv"], "nowhere/o.csv cannot be written"),
     ],
 )
 def test_what_a_user_mistypes(cbs, history, arguments, said):  # noqa: F811

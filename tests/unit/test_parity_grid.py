@@ -52,7 +52,7 @@ def test_rows_come_in_the_order_of_the_cases_and_once_each(every):
 
 
 def test_two_names_of_one_program_are_one_row(every):
-    """The seed's VIT_CLASSIFICATION leaves out the data type that VIT_BASE names."""
+    """The OpenXLA suite's VIT_CLASSIFICATION leaves out the data type that VIT_BASE names."""
     name = "models/(VIT_CLASSIFICATION_JAX_3X224X224XF32|VIT_BASE_FP32_JAX_.+_BATCH1)/.+"
     selected = catalog.select(every, name=name)
     assert len(selected) == 2

@@ -73,7 +73,7 @@ def test_where_the_export_fails_the_directory_says_so_and_repeats_it(repro, toy,
     assert out.strip() == str(made)
     assert "no_such_function" in (made / "traceback.txt").read_text()
     readme = (made / "README.md").read_text()
-    for words in ("can not be exported", "**failed** in `lower`", "Traceback: recorded", "abc123"):
+    for words in ("cannot be exported", "**failed** in `lower`", "Traceback: recorded", "abc123"):
         assert words in readme
     assert "How to run it" not in readme
     assert not (made / "run.py").exists()
@@ -125,7 +125,7 @@ def test_where_there_is_no_truth_nothing_is_made(repro, toy, tmp_path, monkeypat
     monkeypatch.setattr(command, "Preparation", _Failing)
     code, _, err = repro(toy(), "TOY", "-o", "made", "--suite", SUITE)
     assert code == 1
-    assert "inputs and expected outputs can not be made (failed in reference: no memory)" in err
+    assert "inputs and expected outputs cannot be made (failed in reference: no memory)" in err
     assert [path.name for path in tmp_path.iterdir() if "made" in path.name] == []
 
 
@@ -186,7 +186,7 @@ def test_a_directory_that_appears_meanwhile_is_left_as_it_is(tmp_path):
         target.mkdir()
         (target / "theirs").write_text("content")
 
-    with pytest.raises(UsageError, match="can not be made"):
+    with pytest.raises(UsageError, match="cannot be made"):
         _built_with(target, appear)
     assert [path.name for path in tmp_path.rglob("*")] == ["made", "theirs"]
 

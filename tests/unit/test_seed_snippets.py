@@ -1,4 +1,4 @@
-"""The snippets of the seed's guide run word for word."""
+"""The snippets of the OpenXLA suite's guide run word for word."""
 
 SNIPPET_STEP_2 = """
 from openxla.benchmark import def_types

@@ -21,7 +21,7 @@ FRAMEWORKS = {"jax", "torch", "tensorflow", "keras", "keras_hub", "flax"}
 
 @pytest.fixture(scope="module")
 def tools():
-    """The modules of `benchmarks/`, which is no package, by name."""
+    """The modules of `benchmarks/`, which is not a package, by name."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(BENCHMARKS)
         yield SimpleNamespace(**{name.strip("_"): importlib.import_module(name) for name in TOOLS})

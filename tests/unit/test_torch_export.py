@@ -19,9 +19,7 @@ def test_the_root_of_an_error_is_the_reason():
             raise RuntimeError("step 2 of 3 failed\nsee the report") from error
 
     with (
-        pytest.raises(
-            UnsupportedError, match=r"^the exporter can not do .*: KeyError: 'aten.diff'"
-        ),
+        pytest.raises(UnsupportedError, match=r"^the exporter cannot do .*: KeyError: 'aten.diff'"),
         torch_export.refusing("the exporter"),
     ):
         convert()

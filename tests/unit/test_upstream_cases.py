@@ -1,4 +1,4 @@
-"""Every case that the seed published exists here under its name, unchanged: `cbs list --json`."""
+"""Every case that the OpenXLA suite published exists here, unchanged: `cbs list --json`."""
 
 import contextlib
 import csv

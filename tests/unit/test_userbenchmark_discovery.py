@@ -123,7 +123,7 @@ def test_no_ci_file_is_no_ci(tmp_path):
         ("{", "a.json:1: no JSON"),
         ("[]", "no metrics file: [] is no object"),
         ('{"name": "x", "environ": {}}', "field 'metrics' is missing"),
-        ('{"name": "x", "environ": {}, "metrics": {"a": null}}', "metric 'a': None is no number"),
+        ('{"name": "x", "environ": {}, "metrics": {"a": null}}', "'a': None is not a number"),
         ('{"name": "x", "environ": {}, "metrics": {"a": NaN}}', "no finite number"),
         ('{"name": "x", "environ": {}, "metrics": {"a": true}}', "no number"),
         ('{"name": "y", "environ": {}, "metrics": {}}', "of the userbenchmark 'y', not 'x'"),

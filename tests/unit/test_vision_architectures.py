@@ -1,4 +1,4 @@
-"""ViT and EfficientNet: published sizes, padding, names, and the seed's case."""
+"""ViT and EfficientNet: published sizes, padding, names, and the OpenXLA suite's case."""
 
 import hashlib
 import itertools

@@ -109,12 +109,10 @@ def _are_all(expected: type) -> Callable[[Any, "attrs.Attribute[Any]", Any], Non
 def _are_parameters(instance: Any, attribute: "attrs.Attribute[Any]", value: Any) -> None:
     for key, item in value.items():
         if not isinstance(key, str) or not key.isidentifier():
-            _fail(instance, attribute, f"has the key {key!r}, which is no keyword argument")
+            _fail(instance, attribute, f"has the key {key!r}, which is not a keyword argument")
         finite = not isinstance(item, float) or math.isfinite(item)
         if not finite or not (item is None or isinstance(item, str | int | float | bool)):
-            _fail(
-                instance, attribute, f"has {key!r}: {item!r}, which JSON can not hold as a scalar"
-            )
+            _fail(instance, attribute, f"has {key!r}: {item!r}, which JSON cannot hold as a scalar")
 
 
 def _are_verify_parameters(instance: Any, attribute: "attrs.Attribute[Any]", value: Any) -> None:
@@ -174,7 +172,7 @@ class ModelImplementation:
     `module_path` is imported with `importlib` and must offer `create_model(**model_parameters)`.
     `architecture` names the framework-neutral description (`models/architectures/<name>.py`, or a
     dotted path for one that lives in another package) that implementations in other frameworks
-    share; without it, a model can not be compared across frameworks.
+    share; without it, a model cannot be compared across frameworks.
     """
 
     name: str = attrs.field(validator=_is_name)

@@ -45,7 +45,7 @@ def export_tflite(job: Job) -> None:
     """Converts a model, or takes the file that a case is.
 
     Raises:
-      UnsupportedError: TFLite can not hold the model in that way.
+      UnsupportedError: TFLite cannot hold the model in that way.
     """
     compiler, target = job.options["compiler"], job.directory / job.options["file"]
     if compiler == _STABLEHLO:

@@ -13,7 +13,7 @@ def export_onnx(job: Job) -> None:
     """Writes the graph, and its weights beside it.
 
     Raises:
-      UnsupportedError: the model can not be exported, or is more than one graph.
+      UnsupportedError: the model cannot be exported, or is more than one graph.
     """
     model = job.model()
     if generation_export.is_generator(model):

@@ -30,7 +30,7 @@ def judge(kind: Kind, subject: Subject, outputs: Sequence[Path]) -> Verification
         return verify(outputs, *due_outputs)
     verdict = verify_free_run(outputs, *due_outputs, data_type=subject.workload.data_type)
     if verdict.passed and verdict.divergences:
-        # A file runs on its own inputs alone: it can not be fed with the truth's tokens.
+        # A file runs on its own inputs alone: it cannot be fed with the truth's tokens.
         return attrs.evolve(
             verdict,
             passed=False,

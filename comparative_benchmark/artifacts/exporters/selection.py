@@ -84,7 +84,7 @@ def subjects(
       reference: the backend whose framework computes them; the usual one where none is given.
 
     Returns:
-      The models whose exports can be judged, and why others can not, by the name of the model.
+      The models whose exports can be judged, and why others cannot, by the name of the model.
     """
     trials, failures = [], {}
     for case in found:

@@ -60,7 +60,7 @@ def record(
     """
     if framework not in RECORDERS:
         known = ", ".join(RECORDERS)
-        raise UnsupportedError(f"layers of {framework} models can not be seen, only of {known}")
+        raise UnsupportedError(f"layers of {framework} models cannot be seen, only of {known}")
     recording = Recording()
     outputs = load_object(RECORDERS[framework])(model, inputs, recording.note)
     if not recording.layers:

@@ -1,6 +1,6 @@
 """Layers of flax.nnx models, by wrapping the calls of their modules.
 
-Our models merge graph and weights anew in each call (`FlaxModel.apply`), so modules can not be
+Our models merge graph and weights anew in each call (`FlaxModel.apply`), so modules cannot be
 hooked beforehand: `nnx.merge` is watched for those that it makes.
 """
 

@@ -4,7 +4,7 @@
         objects/ab/abcdef...     content by sha256, read-only; there only when its digest was right
         partial/abcdef...        what has arrived of it, to be continued
         locks/abcdef....lock     held while a process fetches it
-        unpacked/abcdef.../      archives of the seed's kind, unpacked
+        unpacked/abcdef.../      archives of the OpenXLA suite's kind, unpacked
         models/<model>/<first 16 digits of the manifest's sha256>/...
                                  hard links with the names that the manifest gives
 

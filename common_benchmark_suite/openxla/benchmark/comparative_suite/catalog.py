@@ -26,7 +26,7 @@ def all_benchmarks(extra_suites: Iterable[str] = ()) -> list[BenchmarkCase]:
     of modules. Each offers `ALL_BENCHMARKS`.
 
     Raises:
-      DefinitionError: a module can not be imported, or two cases share a name.
+      DefinitionError: a module cannot be imported, or two cases share a name.
     """
     own = [
         f"{comparative_suite.__name__}.{module.name}" + ".benchmark_definitions" * module.ispkg

@@ -1,4 +1,4 @@
-"""What a model is exported to: as the seed published it, or as was proved here.
+"""What a model is exported to: as the OpenXLA suite published it, or as was proved here.
 
 `exported_types.json` holds what was exported, read back and found right, model by model;
 `cbs artifacts generate --record-types` writes it. A model that is not in it is taken to export as
@@ -26,7 +26,7 @@ _TFLITE_QUANTIZED = (
 
 
 def from_jax(data_type: str, tflite: Collection[str]) -> tuple[ModelArtifactType, ...]:
-    """Returns the exports of a JAX model, as the seed's lists have them.
+    """Returns the exports of a JAX model, as the OpenXLA suite's lists have them.
 
     Args:
       data_type: of the model; only fp32 models are quantised.

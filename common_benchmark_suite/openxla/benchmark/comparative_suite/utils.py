@@ -114,7 +114,7 @@ def build_input_set_cases(models: Sequence[Model]) -> list[BenchmarkCase]:
     return [BenchmarkCase.build(model=model, input_data=data) for model in models for data in sets]
 
 
-# The seed's names; a case does not care along which axis its models were made.
+# The OpenXLA suite's names; a case does not care along which axis its models were made.
 build_batch_benchmark_cases = build_benchmark_cases
 build_input_sequence_benchmark_cases = build_benchmark_cases
 build_gen_benchmark_cases = build_benchmark_cases
@@ -123,7 +123,7 @@ build_gen_benchmark_cases = build_benchmark_cases
 def collect(namespace: Mapping[str, Any], record: type[Record]) -> list[Record]:
     """Returns all records of a type that a module holds, also inside dictionaries and lists.
 
-    `ALL_MODELS = collect(globals(), Model)` can not forget an entry; each record comes once.
+    `ALL_MODELS = collect(globals(), Model)` cannot forget an entry; each record comes once.
     """
     found = _records_in(list(namespace.values()), record)
     return list({id(item): item for item in found}.values())

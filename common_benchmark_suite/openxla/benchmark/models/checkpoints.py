@@ -29,7 +29,7 @@ _GENERATOR = "philox4x64-uniform24/1"
 
 
 class CheckpointError(RuntimeError):
-    """A checkpoint can not be had; the message says what to do."""
+    """A checkpoint cannot be had; the message says what to do."""
 
 
 def resolve(architecture: Architecture, parameters: Parameters) -> Path:
@@ -39,7 +39,7 @@ def resolve(architecture: Architecture, parameters: Parameters) -> Path:
 
     Raises:
       DefinitionError: the parameters are wrong.
-      CheckpointError: the pretrained checkpoint can not be fetched.
+      CheckpointError: the pretrained checkpoint cannot be fetched.
     """
     model_name = str(parameters["model_name"])
     if _kind(parameters) == "seeded":
@@ -118,7 +118,7 @@ def pretrained(repository: str, revision: str) -> Path:
     """Returns the directory of a checkpoint of the Hugging Face hub, fetched on first use.
 
     Raises:
-      CheckpointError: the hub can not be reached or does not know the checkpoint.
+      CheckpointError: the hub cannot be reached or does not know the checkpoint.
     """
     target = _pretrained_directory(repository, revision)
     if (target / MANIFEST_FILE).is_file():

@@ -48,7 +48,7 @@ class SafetensorsFile(Mapping[str, Tensor]):
             self._start = 8 + length
             self._entries = {name: _entry(facts) for name, facts in header.items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path.name} is no safetensors file: {error}") from error
+            raise ValueError(f"{path.name} is not a safetensors file: {error}") from error
 
     def __getitem__(self, name: str) -> Tensor:
         dtype, shape, offset = self._entries[name]

@@ -46,7 +46,7 @@ ARTIFACTS_VERSION="${FRAMEWORK}_models_${VERSION}_$(date +'%s')"
 OUTPUT_DIR="${OUTPUT_DIR:-${TMPDIR:-/tmp}/${ARTIFACTS_VERSION}}"
 GCS_UPLOAD_DIR="${GCS_UPLOAD_DIR:-gs://iree-model-artifacts/${FULL_NAME}}"
 
-# What lies there already is published only with --resume: without, it is no part of this run.
+# What lies there already is published only with --resume: without, it is not a part of this run.
 declare -A EARLIER=()
 for manifest in "${OUTPUT_DIR}"/*/manifest.json; do
   EARLIER["${manifest}"]=1

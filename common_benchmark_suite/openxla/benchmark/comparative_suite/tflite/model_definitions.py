@@ -59,7 +59,7 @@ PRECISIONS = (FP32, FP16, DYN_QUANT, INT8)
 
 def _bert_base(precision: _Precision) -> dict[int, Model]:
     models = {}
-    # The seed's definitions say fp32 for its fp16 files of BERT; its readers find them by that.
+    # The OpenXLA suite says fp32 for its fp16 files of BERT; its readers find them by that.
     kind = FP32.kind if precision is FP16 else precision.kind
     for seq_len in (8, 32, 64, 128, 256, 512):
         source = f"BERT_BASE_FP32_JAX_I32_SEQLEN{seq_len}"

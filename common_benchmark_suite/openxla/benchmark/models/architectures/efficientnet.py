@@ -158,7 +158,7 @@ class EfficientNet(ImageClassifier):
             1.0, 1.0, image_size=224, depthwise_padding=[], dropout_rate=0.2
         ),
         "google/efficientnet-b7": _B7,
-        # The seed's name for the same network in TensorFlow; one configuration, one workload.
+        # The OpenXLA suite's name for the same network in TensorFlow; one workload.
         "efficientnetb7": _B7,
     }
     # Those of the hub's checkpoints, red, green, blue; the spread is the square root of ImageNet's.

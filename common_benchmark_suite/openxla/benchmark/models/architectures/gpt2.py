@@ -47,7 +47,7 @@ class Gpt2(CausalLM):
 
     name = "gpt2"
     version = 1
-    defaults = {"seq_len": 512}  # the seed's definitions name it in the model's name only
+    defaults = {"seq_len": 512}  # the OpenXLA suite's definitions name it in the model's name only
     configs = {
         "gpt2-tiny": _config(128, 2, 2, vocab_size=1024, n_positions=128, n_ctx=128),
         "gpt2": _config(768, 12, 12),

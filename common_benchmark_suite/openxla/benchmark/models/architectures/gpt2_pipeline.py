@@ -16,7 +16,7 @@ class Gpt2Pipeline(Gpt2):
 
     name = "gpt2_pipeline"
     version = 1
-    # The seed's definition names the prompt's length in the model's name only; the number of new
+    # The OpenXLA suite names the prompt's length in the model's name only; the number of new
     # tokens is in its source.
     defaults = {"seq_len": 4, "max_new_tokens": 200}
 

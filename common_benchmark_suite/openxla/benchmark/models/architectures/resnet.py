@@ -47,7 +47,7 @@ class ResNet(ImageClassifier):
     configs = {
         "resnet-tiny": _config(16, [32, 64], [1, 2], image_size=32),
         "microsoft/resnet-50": _RESNET_50,
-        # The seed's name for the same network in PyTorch; one configuration, one workload.
+        # The OpenXLA suite's name for the same network in PyTorch; one configuration, one workload.
         "torchvision/resnet50": _RESNET_50,
     }
     pretrained = dict.fromkeys(

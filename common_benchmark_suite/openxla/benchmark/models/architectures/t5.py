@@ -74,7 +74,7 @@ class T5(TextArchitecture):
         "t5-large": ("google-t5/t5-large", "150ebc2c4b72291e770f58e6057481c8d2ed331a"),
     }
 
-    # Definitions of the seed's 16-bit cases name it in the model's name only.
+    # Definitions of the OpenXLA suite's 16-bit cases name it in the model's name only.
     defaults = {"seq_len": 512}
     standard = {"model_name": "t5-large"}
     example = {"model_name": "t5-tiny", "seq_len": 32}

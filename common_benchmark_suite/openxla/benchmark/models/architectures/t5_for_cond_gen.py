@@ -17,7 +17,7 @@ class T5ForCondGen(T5):
     name = "t5_for_cond_gen"
     version = 1
 
-    # The number of new tokens is that of the seed's large cases, whose definitions leave it out.
+    # That of the OpenXLA suite's large cases, whose definitions leave it out.
     defaults = {**T5.defaults, "max_new_tokens": 128}
     example = {**T5.example, "max_new_tokens": 8}
 

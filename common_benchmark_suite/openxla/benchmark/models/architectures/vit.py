@@ -62,7 +62,7 @@ class ViT(ImageClassifier):
             "3f49326eb077187dfe1c2a2bb15fbd74e6ab91e3",
         ),
     }
-    # The seed's definition of ViT in JAX leaves the type out.
+    # The OpenXLA suite's definition of ViT in JAX leaves the type out.
     defaults = {"data_type": "fp32"}
     pixel_mean = (0.5, 0.5, 0.5)
     pixel_stddev = (0.5, 0.5, 0.5)

@@ -34,7 +34,7 @@ def untimed(_: str) -> Iterator[None]:
 
 
 class NotConvertibleError(Exception):
-    """TFLite can not hold this model in that way; the message is a reason to act on."""
+    """TFLite cannot hold this model in that way; the message is a reason to act on."""
 
 
 def convert(

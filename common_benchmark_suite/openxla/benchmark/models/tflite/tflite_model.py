@@ -54,7 +54,7 @@ class TfLiteModel(shared_model.ArchitectureModel):
 
         Raises:
           CheckpointError: the published file is asked for, and is not here.
-          NotConvertibleError: TFLite can not hold the model.
+          NotConvertibleError: TFLite cannot hold the model.
         """
         if self.model_parameters.get("checkpoint", "seeded") == "pretrained":
             return files.published(self.uri)
