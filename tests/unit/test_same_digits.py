@@ -5,10 +5,12 @@ import statistics
 from pathlib import Path
 
 import pytest
+import report_support
 import rich.console
 from results_support import completed
 from test_compare import compare_documents, compare_to_baseline, document, metrics, record
 
+from comparative_benchmark.report.ratios import judge
 from comparative_benchmark.results.case import cases_of
 from comparative_benchmark.results.compare import summarize_comparisons
 from comparative_benchmark.results.compare_samples import process_samples
@@ -99,6 +101,16 @@ def test_a_faster_way_to_the_same_interval_gives_the_same(cases):
     # What the history takes for thousands of results.
     samples = process_samples(cases[0].metrics)
     assert interval_of_medians([*map(statistics.median, samples)]) == latency_interval(samples)
+
+
+def test_the_report_has_the_digits_of_compare():
+    (found,) = compare_to_baseline(race(), EAGER)
+    results = report_support.read(report_support.document(*race(), runs=[report_support.run()]))
+    judged = {item.case.competitor: item for item in judge(results.cases, EAGER)}
+    assert judged[EAGER].interval == found.baseline_ms
+    assert judged[XLA].interval == found.candidate_ms
+    assert judged[XLA].comparison.ratio == found.ratio
+    assert judged[XLA].comparison.p_value == found.p_value
 
 
 def test_only_the_statistics_know_students_t():
