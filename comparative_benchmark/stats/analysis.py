@@ -138,18 +138,13 @@ def latency_interval(processes: Processes, *, level: float = LATENCY_LEVEL) -> I
     """
     sound = checked(processes)
     if len(sound) > 1:
-        return interval_of_medians([_median(values) for values in sound], level=level)
+        medians = [_median(values) for values in sound]
+        width = float(latency_width(np.log(medians), level))
+        return _around(statistics.fmean(medians), width, level, len(medians))
     terms = _terms([np.log(sound[0])])
     error = math.sqrt(math.fsum(term * term for term in terms))
     width = student_quantile((1 + level) / 2, len(terms) - 1.0) * error
     return _around(_median(sound[0]), width, level, 1)
-
-
-def interval_of_medians(medians: Sequence[float], *, level: float = LATENCY_LEVEL) -> Interval:
-    """Returns the mean of two or more process medians, with its interval."""
-    logs = [math.log(value) for value in medians]
-    width = latency_width(np.array(logs), level)
-    return _around(statistics.fmean(medians), float(width), level, len(logs))
 
 
 def latency_width(logs: Array, level: float = LATENCY_LEVEL) -> Array:

@@ -1,7 +1,6 @@
 """One analysis: the same samples have the same figures wherever they are shown."""
 
 import ast
-import statistics
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from comparative_benchmark.results.case import cases_of
 from comparative_benchmark.results.compare import summarize_comparisons
 from comparative_benchmark.results.compare_samples import process_samples
 from comparative_benchmark.stats.analysis import (
-    interval_of_medians,
     latency_interval,
     mean_ratio,
     paired_ratio,
@@ -95,12 +93,6 @@ def test_the_table_of_a_run_has_the_digits_of_compare(cases):
     summary = summarize_comparisons([found])
     assert summary.geomean_interval == found.ratio
     assert summary_line(summary).startswith(f"geomean {ratio_text(found.ratio)} over 1 of 1")
-
-
-def test_a_faster_way_to_the_same_interval_gives_the_same(cases):
-    # What the history takes for thousands of results.
-    samples = process_samples(cases[0].metrics)
-    assert interval_of_medians([*map(statistics.median, samples)]) == latency_interval(samples)
 
 
 def test_the_report_has_the_digits_of_compare():

@@ -12,7 +12,6 @@ from comparative_benchmark.stats.analysis import (
     SHARE_OF_ERROR,
     Interval,
     SampleError,
-    interval_of_medians,
     latency_interval,
     paired_ratio,
     unpaired_ratio,
@@ -70,7 +69,6 @@ def test_a_latency_has_the_t_interval_of_its_process_medians(processes):
     mean = medians.mean()
     assert limits(found) == pytest.approx((mean * np.exp(-width), mean, mean * np.exp(width)))
     assert found.processes == processes
-    assert interval_of_medians(medians.tolist()) == found
 
 
 @pytest.mark.parametrize("processes", [3, 6])
