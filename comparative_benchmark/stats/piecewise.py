@@ -20,8 +20,8 @@ def boundaries(values: Array, known: Mask, penalty: Array) -> list[list[int]]:
     """Returns where the best piecewise-constant fit of each series begins a new piece.
 
     Minimises sum |y - level| + penalty x (pieces - 1), exactly. The idea of fitting with absolute
-    errors, so that one outlier is not a step, is that of asv. Levels of such a fit are values of
-    the series itself, so that the minimum can be found like a most likely path (Viterbi) over nights
+    errors, so that one outlier is not a step, is that of asv. Levels of such a fit are values
+    of the series itself: the minimum can be found like a most likely path (Viterbi) over nights
     and levels: n^2 steps, each for all series at once, where a search over segments needs the
     median of n^2 of them (Storath, Weinmann & Unser, IEEE Trans. Signal Processing 65, 2017, for
     the same trick on the circle).

@@ -1,4 +1,4 @@
-"""Archives of others: those of the OpenXLA suite are read; traps are refused, and leave nothing behind."""
+"""Archives of others: the OpenXLA suite's are read; traps are refused, and leave nothing behind."""
 
 import gzip
 import hashlib
