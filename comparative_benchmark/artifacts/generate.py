@@ -12,7 +12,7 @@ from pathlib import Path
 from comparative_benchmark.artifacts.exporters import generation, recorded, selection
 from comparative_benchmark.artifacts.exporters.export_settings import ExportSettings
 from comparative_benchmark.artifacts.exporters.kinds import UnknownKindError
-from comparative_benchmark.artifacts.exporters.screen import Screen
+from comparative_benchmark.artifacts.exporters.screen import ExportScreen
 from comparative_benchmark.terminal.options import (
     EXIT_FAILED,
     EXIT_MISSING,
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     Raises:
       UsageError: something that the user typed cannot be.
     """
-    screen = Screen(verbose=options.verbose)
+    screen = ExportScreen(verbose=options.verbose)
     every = catalog.all_benchmarks(options.suite)
     of = selection.framework(options.framework) if options.framework else None
     try:

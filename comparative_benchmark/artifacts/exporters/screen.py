@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console as RichConsole
 from rich.text import Text
 
 from comparative_benchmark.artifacts.exporters.outcomes import Ending, Outcome
+from comparative_benchmark.artifacts.screen import Screen
 from openxla.benchmark.artifacts.progress import human_bytes
 
 _STYLES = {
@@ -18,17 +18,12 @@ _STYLES = {
 }
 
 
-class Screen:
+class ExportScreen(Screen):
     """Progress on stderr; where the artifacts are, on stdout."""
 
     def __init__(self, *, verbose: bool) -> None:
+        super().__init__()
         self._verbose = verbose
-        self._out = RichConsole(highlight=False, soft_wrap=True)
-        self._err = RichConsole(stderr=True, highlight=False, soft_wrap=True)
-
-    def say(self, message: str, style: str = "") -> None:
-        """Prints a line of progress."""
-        self._err.print(Text(message, style=style))
 
     def preparing(self, what: str) -> None:
         """Says what of a model is made before its exports."""
@@ -59,10 +54,10 @@ class Screen:
         """Prints the models' directories, and how many exports ended how."""
         for model in models:
             size = sum(outcome.size_bytes for outcome in outcomes if outcome.model == model)
-            self._out.print(Text(f"{root / model}  {human_bytes(size)}"))
+            self.print(f"{root / model}  {human_bytes(size)}")
         counts = {
             ending: sum(outcome.ending is ending for outcome in outcomes) for ending in Ending
         }
         told = ", ".join(f"{number} {ending.value}" for ending, number in counts.items() if number)
         what = f"{len(outcomes)} artifacts of {len(models)} models"
-        self._out.print(Text(f"{what}: {told}" if told else what))
+        self.print(f"{what}: {told}" if told else what)
