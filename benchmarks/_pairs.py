@@ -14,7 +14,6 @@ from _usual_methods import USUAL_METHODS, middle_ratio, t_test
 
 from comparative_benchmark.machine.host import describe, usable_cpus
 from comparative_benchmark.results.case import Case
-from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.compare import compare_to_baseline
 from comparative_benchmark.results.outcome import TrialOutcome
 from comparative_benchmark.runs.race import Race

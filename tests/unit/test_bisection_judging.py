@@ -25,7 +25,7 @@ def _record(name, *, ms=1.0, spread=SPREAD, status="ok", cold_ms=None, host_mb=1
     found = {
         "race": {"id": "r", "interleaved": True},
         "processes": processes,
-                "host_memory_peak_mb": host_mb,
+        "host_memory_peak_mb": host_mb,
         **metrics,
     }
     if cold_ms is not None:
