@@ -5,9 +5,7 @@ from comparative_benchmark.bisection.journal import Comparison
 from comparative_benchmark.bisection.search import Answer
 
 
-def tell(
-    outcome: Outcome, word: str, *, what: str, effort: str, measured: bool = True
-) -> str:
+def tell(outcome: Outcome, word: str, *, what: str, effort: str, measured: bool = True) -> str:
     """Returns the outcome in sentences, the answer first.
 
     Args:

@@ -58,9 +58,7 @@ def run(options: argparse.Namespace, benchmark: Userbenchmark) -> int:
     if options.json:
         print(json.dumps(as_json(outcome), indent=2))
     else:
-        told = story.tell(
-            outcome, "worse", what=bisected(options), effort="--attempts, --runs"
-        )
+        told = story.tell(outcome, "worse", what=bisected(options), effort="--attempts, --runs")
         print(f"{benchmark.name}: {told}")
     return EXIT_OK if outcome.found else EXIT_MISSING
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests_support import processes_of
 
-from comparative_benchmark.cli import command as cli
 from comparative_benchmark.bisection import from_options
+from comparative_benchmark.cli import command as cli
 from comparative_benchmark.userbenchmarks.discovery import Userbenchmark
 from comparative_benchmark.userbenchmarks.metrics import metrics_files
 
@@ -287,7 +287,10 @@ def test_bisect_of_what_did_not_change_says_so(make, tmp_path, monkeypatch, caps
     arguments = ["--package", "stepper", "--good", "1.0", "--bad", "1.1", "--metric", "^n$"]
     code = cli.main(["userbenchmark", "bisect", *arguments, "-o", str(tmp_path / "s"), "mine", "1"])
     assert code == 3
-    assert "mine: stepper 1.1 is not worse than 1.0: there is nothing to look for" in capsys.readouterr().out
+    assert (
+        "mine: stepper 1.1 is not worse than 1.0: there is nothing to look for"
+        in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(
