@@ -58,7 +58,7 @@ def bisect(
       installer: in place of pip.
 
     Raises:
-      UsageError: options do not go together, or an end can not be judged.
+      UsageError: options do not go together, or an end cannot be judged.
     """
     installer = installer or PipInstaller()
     repository = None

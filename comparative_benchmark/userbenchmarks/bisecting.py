@@ -49,7 +49,7 @@ def run(options: argparse.Namespace, benchmark: Userbenchmark) -> int:
     """Bisects, says what came of it and returns the exit code: 0 if a first bad one was found.
 
     Raises:
-      UsageError: something that the user typed can not be, or an end can not be judged.
+      UsageError: something that the user typed cannot be, or an end can not be judged.
     """
     check(options)
     if options.runs < 3:
@@ -67,7 +67,7 @@ def _subject(options: argparse.Namespace, benchmark: Userbenchmark) -> Subject:
     try:
         pattern = re.compile(options.metric)
     except re.error as error:
-        raise UsageError(f"--metric {options.metric!r} is no expression: {error}") from error
+        raise UsageError(f"--metric {options.metric!r} is not an expression: {error}") from error
 
     def oracle(pool: EnvironmentPool, recipes: Recipes, folder: Path) -> UserbenchmarkOracle:
         return UserbenchmarkOracle(
@@ -100,7 +100,7 @@ def _requirements(options: argparse.Namespace) -> str:
     """Returns what environments hold: what was asked for, and what the suite itself imports.
 
     Raises:
-      UsageError: the file can not be read.
+      UsageError: the file cannot be read.
     """
     own = [Requirement(line) for line in requires(_DISTRIBUTION) or []]
     own = [item for item in own if item.marker is None or item.marker.evaluate({"extra": ""})]

@@ -298,7 +298,7 @@ def test_bisect_of_what_did_not_change_says_so(make, tmp_path, monkeypatch, caps
     [
         (["--package", "a", "--runs", "2"], "--runs is 3 or more"),
         ([], "say what to bisect"),
-        (["--package", "a", "--metric", "("], "--metric '(' is no expression"),
+        (["--package", "a", "--metric", "("], "--metric '(' is not an expression"),
         (["--git", "."], "--git and --build go together"),
     ],
 )
