@@ -94,7 +94,7 @@ def judge(
         return _by_memory(name, good, candidate, limit)
     cases = [Case(result=result) for result in (good, candidate)]
     [item] = compare_to_baseline(cases, good.definition.competitor, threshold=limit)
-    return _by_ratio(name, item.ratio, item.verdict, item.reason, limit)
+    return by_ratio(name, item.ratio, item.verdict, item.reason, limit)
 
 
 def name_of(result: Result) -> str:
@@ -103,10 +103,10 @@ def name_of(result: Result) -> str:
     return f"{definition.benchmark_name} {definition.backend}:{definition.compiler}"
 
 
-def sought_threshold(bad: Iterable[CaseAnswer], metric: Metric) -> float | None:
+def sought_threshold(bad: Iterable[CaseAnswer], noise: float) -> float | None:
     """Returns half of the smallest change at the bad end, on a log scale; None for a status."""
     ratios = [item.ratio.estimate for item in bad if item.ratio]
-    return max(metric.noise, math.sqrt(min(ratios)) - 1) if ratios else None
+    return max(noise, math.sqrt(min(ratios)) - 1) if ratios else None
 
 
 def _by_status(name: str, candidate: Result, metric: Metric) -> CaseAnswer:
@@ -137,7 +137,7 @@ def _by_memory(name: str, good: Result, candidate: Result, threshold: float) -> 
     except SampleError as error:
         return CaseAnswer(case=name, answer=Answer.SKIPPED, reason=f"peak memory: {error}")
     outcome, reason = verdict(interval, threshold=threshold)
-    return _by_ratio(name, interval, outcome, f"peak host memory: {reason}", threshold)
+    return by_ratio(name, interval, outcome, f"peak host memory: {reason}", threshold)
 
 
 def _numbers(peaks: Sequence[Sequence[float | None]]) -> list[list[float]]:
@@ -148,9 +148,10 @@ def _numbers(peaks: Sequence[Sequence[float | None]]) -> list[list[float]]:
     return found
 
 
-def _by_ratio(
+def by_ratio(
     name: str, interval: Interval | None, outcome: Verdict, reason: str, threshold: float
 ) -> CaseAnswer:
+    """Returns the answer of an interval and its verdict, of whatever may have become larger."""
     ratio = None
     if interval is not None:
         ratio = Ratio(estimate=interval.estimate, low=interval.low, high=interval.high)

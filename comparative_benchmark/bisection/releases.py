@@ -132,7 +132,7 @@ def requirements_for(
       left_out: packages that something else installs.
 
     Raises:
-      BisectError: a line is no requirement.
+      BisectError: a line is not a requirement.
     """
     wanted = {canonicalize_name(name): version for name, version in pins.items()}
     without = {canonicalize_name(name) for name in left_out}

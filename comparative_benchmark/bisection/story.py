@@ -2,23 +2,25 @@
 
 from comparative_benchmark.bisection.bisection import Outcome
 from comparative_benchmark.bisection.journal import Comparison
-from comparative_benchmark.bisection.judging import Metric
 from comparative_benchmark.bisection.search import Answer
 
 
-def tell(outcome: Outcome, metric: Metric, *, what: str) -> str:
+def tell(outcome: Outcome, word: str, *, what: str, effort: str, measured: bool = True) -> str:
     """Returns the outcome in sentences, the answer first.
 
     Args:
       outcome: of the bisection.
-      metric: what was looked at.
+      word: what a bad candidate is, e.g. `slower`.
       what: what was bisected, e.g. the package.
+      effort: options that make an unclear answer clearer.
+      measured: whether a candidate is that by a ratio to another, or in itself.
     """
     names = [candidate.short for candidate in outcome.candidates]
     where = outcome.conclusion
     if where is None:
-        return "\n".join(_no_step(outcome, metric, what, names))
-    lines = [*_step(outcome, metric, what)]
+        than = f"{word} than {names[0]}" if measured else word
+        return "\n".join(_no_step(outcome, f"{what} {names[-1]}", than, effort))
+    lines = [*_step(outcome, word, what)]
     if outcome.neighbours is not None:
         lines += _cases(outcome.neighbours)
     for bad, good in where.contradictions:
@@ -30,37 +32,35 @@ def tell(outcome: Outcome, metric: Metric, *, what: str) -> str:
     return "\n".join(lines)
 
 
-def _no_step(outcome: Outcome, metric: Metric, what: str, names: list[str]) -> list[str]:
+def _no_step(outcome: Outcome, last: str, than: str, effort: str) -> list[str]:
     if outcome.ends.answer is Answer.GOOD:
-        verdict = f"{what} {names[-1]} is not {metric.word} than {names[0]}"
-        if not metric.measured:
-            verdict = f"{what} {names[-1]} is not {metric.word}"
+        verdict = f"{last} is not {than}"
         advice = "there is nothing to look for"
     else:
-        verdict = f"whether {what} {names[-1]} is {metric.word} than {names[0]} is unclear"
+        verdict = f"whether {last} is {than} is unclear"
         advice = (
-            f"{outcome.ends.attempts} races could not tell: allow more (--attempts, --processes, "
-            "--trial-budget), or make the machine quieter (cbs doctor)"
+            f"{outcome.ends.attempts} races could not tell: allow more ({effort}), or make the "
+            "machine quieter (cbs doctor)"
         )
     return [f"{verdict}: {advice}", *_cases(outcome.ends), *_packages(outcome.ends)]
 
 
-def _step(outcome: Outcome, metric: Metric, what: str) -> list[str]:
+def _step(outcome: Outcome, word: str, what: str) -> list[str]:
     where, candidates = outcome.conclusion, outcome.candidates
     assert where is not None
     first, last = candidates[where.first_bad], candidates[where.last_good]
     if where.suspects:
         between = ", ".join(candidates[index].short for index in where.suspects)
         lines = [
-            f"{what} became {metric.word} after {last.short} and not later than {first}",
+            f"{what} became {word} after {last.short} and not later than {first}",
             f"between them, could not be judged: {between}",
         ]
     else:
-        lines = [f"{what} became {metric.word} in {first}; {last.short} is the last good one"]
+        lines = [f"{what} became {word} in {first}; {last.short} is the last good one"]
     neighbours = outcome.neighbours
     if neighbours is not None and neighbours.answer is not Answer.BAD:
         state = {
-            Answer.GOOD: f"is not {metric.word} than",
+            Answer.GOOD: f"is not {word} than",
             Answer.UNCLEAR: "is not clearly told from",
             Answer.SKIPPED: "could not be compared with",
         }[neighbours.answer]

@@ -1,35 +1,116 @@
-"""Bisection by a userbenchmark: the search of `cbs bisect`, with its metrics as the oracle.
+"""`cbs userbenchmark bisect`: the search of `cbs bisect`, with metrics as the oracle.
 
 Each candidate's environment runs the userbenchmark several times, in turns with the good one's.
 A metric of three runs a side has an interval, and that decides; a status that took the place of a
 number is bad at once.
 """
 
+import argparse
+import json
 import re
 import statistics
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import requires
 from pathlib import Path
 
 import attrs
+from packaging.requirements import Requirement
 
+from comparative_benchmark.bisection import story
+from comparative_benchmark.bisection.bisection import as_json
 from comparative_benchmark.bisection.environments import EnvironmentPool, Recipe
+from comparative_benchmark.bisection.from_options import Subject, bisect, bisected, check
+from comparative_benchmark.bisection.judging import by_ratio
 from comparative_benchmark.bisection.oracle import (
     Candidate,
     CaseAnswer,
     Finding,
     Focus,
-    Ratio,
     UnjudgeableError,
 )
+from comparative_benchmark.bisection.recipes import Recipes
 from comparative_benchmark.bisection.search import Answer
 from comparative_benchmark.runs.environments import Environment
-from comparative_benchmark.stats.analysis import SampleError, Verdict, unpaired_ratio, verdict
+from comparative_benchmark.stats.analysis import SampleError, unpaired_ratio, verdict
+from comparative_benchmark.terminal.options import EXIT_MISSING, EXIT_OK, UsageError
 from comparative_benchmark.userbenchmarks.discovery import Userbenchmark, UserbenchmarkError
 from comparative_benchmark.userbenchmarks.metrics import MetricsError, read_metrics
 from comparative_benchmark.userbenchmarks.processes import run_benchmark
 from comparative_benchmark.userbenchmarks.signals import more_is_better
 
 Value = float | str
+_DISTRIBUTION = "common-benchmark-suite"
+# Relative change of a metric that is not worth looking for.
+_NOISE = 0.03
+
+
+def run(options: argparse.Namespace, benchmark: Userbenchmark) -> int:
+    """Bisects, says what came of it and returns the exit code: 0 if a first bad one was found.
+
+    Raises:
+      UsageError: something that the user typed cannot be, or an end can not be judged.
+    """
+    check(options)
+    if options.runs < 3:
+        raise UsageError("--runs is 3 or more: fewer runs of a side have no interval")
+    outcome = bisect(options, _subject(options, benchmark), say=_say)
+    if options.json:
+        print(json.dumps(as_json(outcome), indent=2))
+    else:
+        told = story.tell(outcome, "worse", what=bisected(options), effort="--attempts, --runs")
+        print(f"{benchmark.name}: {told}")
+    return EXIT_OK if outcome.found else EXIT_MISSING
+
+
+def _subject(options: argparse.Namespace, benchmark: Userbenchmark) -> Subject:
+    try:
+        pattern = re.compile(options.metric)
+    except re.error as error:
+        raise UsageError(f"--metric {options.metric!r} is not an expression: {error}") from error
+
+    def oracle(pool: EnvironmentPool, recipes: Recipes, folder: Path) -> UserbenchmarkOracle:
+        return UserbenchmarkOracle(
+            benchmark=benchmark,
+            arguments=tuple(options.arguments),
+            pattern=pattern,
+            pool=pool,
+            recipe=recipes,
+            folder=folder / "runs",
+            runs=options.runs,
+            threshold=options.threshold or _NOISE,
+            timeout_s=options.timeout,
+        )
+
+    question = {
+        "userbenchmark": str(benchmark.folder),
+        "arguments": list(options.arguments),
+        "runs": options.runs,
+    }
+    return Subject(
+        lock=_requirements(options),
+        question=question,
+        noise=_NOISE,
+        oracle=oracle,
+        name=benchmark.name,
+    )
+
+
+def _requirements(options: argparse.Namespace) -> str:
+    """Returns what environments hold: what was asked for, and what the suite itself imports.
+
+    Raises:
+      UsageError: the file cannot be read.
+    """
+    own = [Requirement(line) for line in requires(_DISTRIBUTION) or []]
+    own = [item for item in own if item.marker is None or item.marker.evaluate({"extra": ""})]
+    lines = [str(item) for item in own]
+    if options.requirements is not None:
+        try:
+            lines.append(options.requirements.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--requirements {options.requirements}: {error}") from error
+    return "\n".join(lines)
 
 
 @attrs.frozen(kw_only=True)
@@ -54,7 +135,7 @@ class UserbenchmarkOracle:
     recipe: Callable[[Candidate], Recipe]
     folder: Path
     runs: int = 3
-    threshold: float = 0.03
+    threshold: float = _NOISE
     timeout_s: float | None = None
 
     def compare(
@@ -124,19 +205,7 @@ def _judge(
         interval = unpaired_ratio(sides[0], sides[1]).interval()
     except SampleError as error:
         return _without_spread(name, old, new, str(error))
-    outcome, reason = verdict(interval, threshold=threshold)
-    answers = {
-        Verdict.SLOWER: Answer.BAD,
-        Verdict.FASTER: Answer.GOOD,
-        Verdict.SAME: Answer.GOOD,
-        Verdict.UNCLEAR: Answer.UNCLEAR,
-        Verdict.INCOMPARABLE: Answer.SKIPPED,
-    }
-    answer = answers[outcome]
-    if answer is Answer.UNCLEAR and interval.high < 1 + threshold:
-        answer, reason = Answer.GOOD, f"the whole interval is below {1 + threshold:.3g}"
-    ratio = Ratio(estimate=interval.estimate, low=interval.low, high=interval.high)
-    return CaseAnswer(case=name, answer=answer, reason=reason, ratio=ratio)
+    return by_ratio(name, interval, *verdict(interval, threshold=threshold), threshold)
 
 
 def _without_spread(
@@ -150,3 +219,7 @@ def _without_spread(
         answer=Answer.BAD if is_worse else Answer.GOOD,
         reason=f"{before:g} -> {after:g} ({reason})",
     )
+
+
+def _say(sentence: str) -> None:
+    print(sentence, file=sys.stderr)

@@ -173,7 +173,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _bisect(options: argparse.Namespace) -> int:
-    from comparative_benchmark.userbenchmarks import bisect_command
+    from comparative_benchmark.userbenchmarks import bisecting
 
     folder = discovery.find_folder(options.directory)
-    return bisect_command.run(options, discovery.find(options.name, folder))
+    return bisecting.run(options, discovery.find(options.name, folder))

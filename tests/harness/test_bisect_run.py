@@ -298,7 +298,7 @@ def test_a_wrong_commit_is_found(bisect, repository):
         ),
         (
             ("--package", "toy-compiler", "--good", "1.0", "--bad", "1.1", "--attempts", "0"),
-            "numbers from 1 on",
+            "argument --attempts: 0 is less than 1",
         ),
     ],
 )

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests_support import processes_of
 
+from comparative_benchmark.bisection import from_options
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.userbenchmarks import bisect_command
 from comparative_benchmark.userbenchmarks.discovery import Userbenchmark
 from comparative_benchmark.userbenchmarks.metrics import metrics_files
 
@@ -267,7 +267,7 @@ def test_bisect_goes_by_the_metrics_of_a_userbenchmark(make, tmp_path, monkeypat
     )
     monkeypatch.chdir(tmp_path)
     parsed = []
-    monkeypatch.setattr(bisect_command, "PipInstaller", lambda: parsed.append("used") or Wheels())
+    monkeypatch.setattr(from_options, "PipInstaller", lambda: parsed.append("used") or Wheels())
     arguments = ["--package", "stepper", "--good", "1.0", "--bad", "1.4", "--metric", "^time$"]
     command = ["userbenchmark", "bisect", *arguments, "-o", str(tmp_path / "state"), "--json"]
     assert cli.main([*command, "stepping"]) == 0
@@ -283,11 +283,14 @@ def test_bisect_goes_by_the_metrics_of_a_userbenchmark(make, tmp_path, monkeypat
 def test_bisect_of_what_did_not_change_says_so(make, tmp_path, monkeypatch, capsys):
     make("mine", WRITES)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(bisect_command, "PipInstaller", Wheels)
+    monkeypatch.setattr(from_options, "PipInstaller", Wheels)
     arguments = ["--package", "stepper", "--good", "1.0", "--bad", "1.1", "--metric", "^n$"]
     code = cli.main(["userbenchmark", "bisect", *arguments, "-o", str(tmp_path / "s"), "mine", "1"])
     assert code == 3
-    assert "1.1 is not worse than 1.0: good" in capsys.readouterr().out
+    assert (
+        "mine: stepper 1.1 is not worse than 1.0: there is nothing to look for"
+        in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(
@@ -295,7 +298,7 @@ def test_bisect_of_what_did_not_change_says_so(make, tmp_path, monkeypatch, caps
     [
         (["--package", "a", "--runs", "2"], "--runs is 3 or more"),
         ([], "say what to bisect"),
-        (["--package", "a", "--metric", "("], "--metric '(' is no expression"),
+        (["--package", "a", "--metric", "("], "--metric '(' is not an expression"),
         (["--git", "."], "--git and --build go together"),
     ],
 )

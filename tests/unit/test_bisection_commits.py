@@ -79,7 +79,7 @@ def test_ends_that_can_not_be_are_refused(history, good, bad, message):
 
 
 def test_a_folder_without_a_repository_is_refused(tmp_path):
-    with pytest.raises(BisectError, match="is no git repository"):
+    with pytest.raises(BisectError, match="is not a git repository"):
         Repository(path=tmp_path, build="true").commits_between("a", "b")
 
 

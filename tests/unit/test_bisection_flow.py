@@ -57,11 +57,11 @@ def _run(tmp_path, oracle, names=None, **options):
             oracle,
             journal,
             say=lines.append,
-            threshold=lambda bad: sought_threshold(bad, Metric.LATENCY),
+            threshold=lambda bad: sought_threshold(bad, Metric.LATENCY.noise),
             **options,
         ).run()
         journal.conclude(as_json(outcome))
-    return outcome, lines, story.tell(outcome, Metric.LATENCY, what="toy")
+    return outcome, lines, story.tell(outcome, Metric.LATENCY.word, what="toy", effort="--attempts")
 
 
 def _times(*values):

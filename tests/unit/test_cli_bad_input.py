@@ -66,14 +66,14 @@ def test_a_malformed_expression_is_named(cbs, cbs_run, command):
     code, said = cbs("list", "-name", "models/(") if command == "list" else cbs_run(name="models/(")
     assert code == 1
     assert "'models/('" in said
-    assert "no regular expression" in said
+    assert "not a regular expression" in said
 
 
 def test_a_malformed_workload_expression_is_named(cbs):
     code, said = cbs("list", "--workload", "bert-(")
     assert code == 1
     assert "'bert-('" in said
-    assert "no regular expression" in said
+    assert "not a regular expression" in said
 
 
 UNKNOWN = [

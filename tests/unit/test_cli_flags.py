@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from comparative_benchmark.api import measuring
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.cli import run_command
 from comparative_benchmark.results.record import Status
@@ -69,7 +70,7 @@ def test_defaults(parse):
 
 def test_counts_are_the_seeds_where_the_seed_has_them(parse, request):
     options = parse("-o", "r.json", "-device", "host-cpu")
-    rule = run_command.sampling(options)
+    rule = measuring.sampling(options)
     if hasattr(options, "compiler"):
         assert rule == FixedCounts(warmup_iterations=5, iterations=100)
     else:
@@ -81,7 +82,7 @@ def test_counts_are_the_seeds_where_the_seed_has_them(parse, request):
     [(["-w", "2"], (2, 100)), (["-iter", "3"], (5, 3)), (["-w", "0", "-iter", "3"], (0, 3))],
 )
 def test_a_given_count_makes_counts_fixed(parse, given, counts):
-    rule = run_command.sampling(parse("-o", "r.json", "-device", "host-cpu", *given))
+    rule = measuring.sampling(parse("-o", "r.json", "-device", "host-cpu", *given))
     assert (rule.warmup_iterations, rule.iterations) == counts
 
 

@@ -86,7 +86,7 @@ def recipe_digest(architecture: Architecture, model_name: str, seed: int) -> str
             "generator": _GENERATOR,
             "seed": seed,
             "config": config,
-            "tensors": [vars_of(init) for init in architecture.tensors(config)],
+            "tensors": list(architecture.tensors(config)),
         }
     )
 
@@ -189,11 +189,6 @@ def write_weights(path: Path, inits: Iterable[TensorInit], *, seed: int) -> None
     by_name = {init.name: init for init in inits}
     signatures = {name: (init.dtype, init.shape) for name, init in by_name.items()}
     safetensors_file.write(path, signatures, lambda name: generate(by_name[name], seed=seed))
-
-
-def vars_of(init: TensorInit) -> list[Any]:
-    """Returns a tensor's recipe as a JSON value."""
-    return [init.name, list(init.shape), init.mean, init.stddev, init.dtype]
 
 
 def _seeded_directory(architecture: Architecture, model_name: str, seed: int) -> Path:

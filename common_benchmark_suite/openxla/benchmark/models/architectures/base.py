@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import attrs
 
@@ -24,9 +24,10 @@ else:
 DATA_TYPES: Mapping[str, str] = {"fp32": "f32", "fp16": "f16", "bf16": "bf16"}
 
 
-@attrs.frozen(kw_only=True)
-class TensorInit:
+class TensorInit(NamedTuple):
     """One tensor of a seeded checkpoint: uniform around `mean` with the given `stddev`.
+
+    The order of the fields is part of the identity of every seeded checkpoint.
 
     `dtype` is the safetensors name: `F32`, or `I64` for counters (then constant `mean`).
     """

@@ -115,7 +115,7 @@ class SdPipeline(TextArchitecture):
         """See `Architecture.tensors`; names are those of the parts, with a prefix."""
         for part, architecture in PARTS.items():
             for init in architecture.tensors(config[part]):
-                yield attrs.evolve(init, name=f"{part}.{init.name}")
+                yield init._replace(name=f"{part}.{init.name}")
 
     def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """Tokens of the text and of what to avoid, i32[batch, seq]; latents."""
