@@ -243,7 +243,7 @@ def test_a_name_that_no_locked_model_has(cbs, server, lock_models):
     code, _, err = cbs("artifacts", "fetch", "-name", "MODELL")
     assert (code, "'MODELL'" in err, "locks MODEL" in err) == (3, True, True)
     code, _, err = cbs("artifacts", "fetch", "-name", "(")
-    assert (code, "no regular expression" in err) == (1, True)
+    assert (code, "not a regular expression" in err) == (1, True)
 
 
 def test_a_limit_on_size_is_kept_before_anything_is_transferred(cbs, server, lock_models, root):

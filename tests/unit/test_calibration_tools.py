@@ -80,7 +80,7 @@ def test_intervals_of_shares_hold_the_truth_often_enough(tools, share):
 
 @pytest.mark.parametrize(("successes", "trials"), [(0, 0), (2, 1), (-1, 3)])
 def test_what_is_no_share_is_refused(tools, successes, trials):
-    with pytest.raises(ValueError, match="is no share"):
+    with pytest.raises(ValueError, match="is not a share"):
         tools.binomial.share_interval(successes, trials)
 
 

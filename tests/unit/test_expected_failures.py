@@ -140,7 +140,7 @@ def test_of_several_entries_the_one_with_the_status_counts(write):
         ("[[expected]]", "[[expected]]\ncolour = 1", ["colour", "known are"]),
         ('"wrong_output"', '"ok"', ["'ok'", "wrong_output, failed"]),
         ('"wrong_output"', '"unsupported"', ["'unsupported'"]),
-        ("'host-cpu'", "'host-('", ["device 'host-('", "no regular expression"]),
+        ("'host-cpu'", "'host-('", ["device 'host-('", "not a regular expression"]),
         ("'host-cpu'", "7", ["device", "7"]),
         ("'host-cpu'", "' '", ["device"]),
         ("2026-06-15", '"soon"', ["expires", "'soon'", "2027-03-31"]),

@@ -83,7 +83,7 @@ def test_a_model_without_truth_is_1_and_has_no_directory(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("-name", "("), "is no regular expression"),
+        (("-name", "("), "is not a regular expression"),
         (("-name", "TOY_NONE", "--types", "onxx"), "no type of artifact 'onxx'"),
     ],
 )

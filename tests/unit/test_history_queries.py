@@ -204,9 +204,9 @@ def test_the_table_is_for_people_and_says_what_it_leaves_out(cbs, history):  # n
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--since", "yesterday"], "no time such as"),
+        (["--since", "yesterday"], "not a time such as"),
         (["--package", "jax"], "not NAME=VERSION"),
-        (["--limit", "0"], "no number from 1 on"),
+        (["--limit", "0"], "not a number from 1 on"),
         (["--format", "xml"], "invalid choice"),
         (["-o", "nowhere/o.csv", "--format", "csv"], "nowhere/o.csv cannot be written"),
     ],

@@ -148,7 +148,7 @@ def test_a_directory_that_is_in_use_is_refused_at_once(repro, toy, tmp_path, mon
     assert "is not empty" in err
     code, _, err = repro(toy(), "TOY", "-o", used / "file", "--suite", SUITE)
     assert code == 1
-    assert "is no directory" in err
+    assert "is not a directory" in err
     assert (used / "file").read_text() == "content"
 
 

@@ -74,7 +74,7 @@ def test_a_case_that_is_not_there_gets_the_nearest(document):
 
 
 def test_a_malformed_expression_and_an_empty_file_are_named(document):
-    with pytest.raises(UsageError, match="no regular expression"):
+    with pytest.raises(UsageError, match="not a regular expression"):
         selection.find(document((BERT, "jax_xla:xla", {})), "(")
     with pytest.raises(UsageError, match="holds no result"):
         selection.find(document(), BERT)

@@ -56,7 +56,7 @@ def test_an_unknown_name_is_refused(folder, name, words):
 def test_the_folder_here_comes_before_that_of_the_checkout(folder, monkeypatch):
     monkeypatch.chdir(folder.parent)
     assert find_folder(None) == folder
-    with pytest.raises(UserbenchmarkError, match=r"--directory .* is no directory"):
+    with pytest.raises(UserbenchmarkError, match=r"--directory .* is not a directory"):
         find_folder(folder / "none")
 
 
