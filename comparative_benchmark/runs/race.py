@@ -84,7 +84,7 @@ class Race:
         self._say = say
         self._finished = finished
         self._profile_dir = profile_dir
-        self._timeline = Timeline()
+        self.timeline = Timeline()
         self._interleaved = len(self._trials) > 1 and not settings.in_process
         self._first_round = 0
         # Trials whose workers have been seen to fit into memory beside each other.
@@ -293,7 +293,7 @@ class Race:
             return
         path = self._profile_dir / f"{self._log_file(self._trials[0], 0).stem}.timeline.json"
         try:
-            self._timeline.write(path)
+            self.timeline.write(path)
         except OSError as error:
             self._say(f"the time line cannot be written: {error}")
             return
@@ -360,7 +360,7 @@ class Race:
             cache_dir=cache_dir,
             log_file=self._log_file(trial, replicate),
             cold=cold,
-            track=self._timeline.process(f"{trial}, process {replicate}"),
+            track=self.timeline.process(f"{trial}, process {replicate}"),
             exports=self._exports.get(trial.key, {}),
         )
         return Participant(trial, self._artifacts, self._settings, plan)
