@@ -21,6 +21,7 @@ from pathlib import Path
 
 import attrs
 from _timing import print_goal, print_table
+from comparative_benchmark.stats.statistics import latency_interval
 
 from comparative_benchmark.machine.host import usable_cpus
 from comparative_benchmark.results.case import Case
@@ -34,7 +35,6 @@ from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trace import COMMAND, PHASE, Span
 from comparative_benchmark.runs.trial import Trial, parse_competitors
 from comparative_benchmark.stats.sampling_rule import SamplingRule
-from comparative_benchmark.stats.statistics import latency_interval
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.devices import HOST_CPU
