@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from comparative_benchmark.artifacts.screen import Screen
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.runs.fetching import Occasionally
+from openxla.benchmark import root as root_module
 from openxla.benchmark.artifacts import download as downloading
 from openxla.benchmark.artifacts import fetch as fetching
 from openxla.benchmark.artifacts import lock_file
@@ -23,7 +24,7 @@ BERT = "BERT_TINY_FP32_JAX_32XI32_BATCH1"
 @pytest.fixture(autouse=True)
 def locks(tmp_path, monkeypatch):
     """The directory of the lock files; it does not exist yet."""
-    monkeypatch.setenv(lock_file.LOCKS_DIR_VARIABLE, str(tmp_path / "locks"))
+    monkeypatch.setenv(root_module.LOCKS_DIR_VARIABLE, str(tmp_path / "locks"))
     return tmp_path / "locks"
 
 

@@ -7,8 +7,8 @@ import pytest
 from artifact_support import content, make_model
 
 from comparative_benchmark.cli import command as cli
+from openxla.benchmark import root as root_module
 from openxla.benchmark.artifacts import cache as caching
-from openxla.benchmark.artifacts import lock_file
 from openxla.benchmark.artifacts.cache import Cache
 from openxla.benchmark.files import sha256_of
 
@@ -17,7 +17,7 @@ SHARED, OWN_A, OWN_B = content(50_000, 1), content(20_000, 2), content(10_000, 3
 
 @pytest.fixture(autouse=True)
 def locks(tmp_path, monkeypatch):
-    monkeypatch.setenv(lock_file.LOCKS_DIR_VARIABLE, str(tmp_path / "locks"))
+    monkeypatch.setenv(root_module.LOCKS_DIR_VARIABLE, str(tmp_path / "locks"))
     return tmp_path / "locks"
 
 

@@ -148,7 +148,7 @@ def test_of_several_entries_the_one_with_the_status_counts(write):
         ("[[expected]]", '[[expected]]\nmay_pass = "yes"', ["may_pass", "'yes'"]),
         ("[[expected]]", "[[expcted]]", ["expcted"]),
         ("[[expected]]", "[expected]", ["[[expected]]"]),
-        ("[[expected]]", "[[expected]", ["no TOML"]),
+        ("[[expected]]", "[[expected]", ["not TOML"]),
     ],
 )
 def test_a_malformed_list_names_the_file_and_the_fault(write, old, new, words):
