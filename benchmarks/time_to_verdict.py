@@ -34,6 +34,7 @@ from comparative_benchmark.runs.runner import plan
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trace import COMMAND, PHASE, Span
 from comparative_benchmark.runs.trial import Trial, parse_competitors
+from comparative_benchmark.stats.analysis import latency_interval
 from comparative_benchmark.stats.sampling_rule import SamplingRule
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 from openxla.benchmark.comparative_suite import catalog
@@ -150,7 +151,7 @@ def _raced(rule: Rule, trials: Sequence[Trial], artifacts: WorkloadArtifacts, nu
         processes=sum(len(outcome.processes) for outcome in race.outcomes.values()),
         half_width=_median(widths),
         latency_half_width=_median(
-            latency_interval(samples, seed=number).relative_half_width
+            latency_interval(samples).relative_half_width
             for samples in map(_samples, results)
             if len(samples) > 1 and all(samples)
         ),

@@ -19,15 +19,16 @@ from comparative_benchmark.machine.host import usable_cpus
 from comparative_benchmark.machine.memory import default_limit_bytes
 from comparative_benchmark.parity.cell_result import CellResult, result_of
 from comparative_benchmark.parity.grid import Cell
-from comparative_benchmark.parity.shared_worker import SharingSettings, WorkerSlot
 from comparative_benchmark.results.outcome import ProcessRecord
 from comparative_benchmark.results.record import Status
+from comparative_benchmark.runs.in_process import InProcessSession
 from comparative_benchmark.runs.participant import Participant, ProcessPlan, note_end
 from comparative_benchmark.runs.preparation import Preparation
-from comparative_benchmark.runs.session import SessionEnded
+from comparative_benchmark.runs.session import Session, SessionEnded
+from comparative_benchmark.runs.session_pool import SessionPool
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trace import Timeline
-from comparative_benchmark.runs.trial import Trial
+from comparative_benchmark.runs.trial import Competitor, Trial
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 
 # What a tiny model and its compiler need at most; larger ones run again alone.
@@ -45,7 +46,7 @@ class Lane:
         self._artifacts: Mapping[str, WorkloadArtifacts] = preparation.artifacts
         self._failures: Mapping[str, SessionEnded] = preparation.failures
         folder.mkdir()
-        self._slot = WorkerSlot(folder=folder, log_dir=settings.log_dir, lane=folder.name)
+        self._pool = SessionPool(folder=folder, log_dir=settings.log_dir, label=folder.name)
 
     def run(self, cell: Cell, trial: Trial) -> CellResult | None:
         """Returns what came of a cell; None if the lane was stopped."""
@@ -56,63 +57,52 @@ class Lane:
             note_end(record, self._failures[trial.case.name])
             return result_of(cell, trial, record, time.monotonic() - started)
         name = re.sub(r"[^\w.+-]+", "-", str(cell.column))
-        if self._slot.name != name:
-            self._slot.empty()
-            self._slot.name = name
-        shared = self._slot.served > 0
-        record = self._once(trial, artifacts)
+        shared = self._pool.has_served(name)
+        record = self._once(name, trial, artifacts)
         note = None
         if shared and record.status not in _SETTLED:
-            first, record = record, self._once(trial, artifacts)
+            first, record = record, self._once(name, trial, artifacts)
             if record.status is not first.status:
                 note = (
                     f"{first.status.value} in a worker that had served other models "
                     f"({first.reason}); this is of a fresh one"
                 )
-        if self._slot.stopped:
+        if self._pool.stopped:
             return None
         return result_of(cell, trial, record, time.monotonic() - started, note)
 
     def stop(self) -> None:
         """Ends its worker, from another thread; `run` then returns soon."""
-        self._slot.stop()
+        self._pool.stop()
 
     def close(self) -> None:
         """Ends its worker; called by the thread that ran its cells."""
-        self._slot.empty()
+        self._pool.empty()
 
-    def _once(self, trial: Trial, artifacts: WorkloadArtifacts) -> ProcessRecord:
+    def _once(self, name: str, trial: Trial, artifacts: WorkloadArtifacts) -> ProcessRecord:
         """Loads, compiles, runs once and verifies; a failure ends the worker."""
-        sharing = SharingSettings(
-            slot=self._slot,
-            **{
-                field.name: getattr(self._settings, field.name)
-                for field in attrs.fields(RunSettings)
-            },
-        )
+
+        def shared(
+            settings: RunSettings, competitor: Competitor, plan: ProcessPlan
+        ) -> Session | InProcessSession:
+            return self._pool.get(name, settings, competitor.backend, track=plan.track)
+
         with tempfile.TemporaryDirectory(
-            dir=self._slot.folder, ignore_cleanup_errors=True
+            dir=self._pool.folder, ignore_cleanup_errors=True
         ) as folder:
-            participant = Participant(
-                trial,
-                artifacts,
-                sharing,
-                ProcessPlan(
-                    replicate=0,
-                    work_dir=Path(folder),
-                    cache_dir=Path(folder),
-                    log_file=self._slot.log_file,
-                    cold=True,
-                    track=Timeline().process(str(trial)),
-                ),
+            plan = ProcessPlan(
+                replicate=0,
+                work_dir=Path(folder),
+                cache_dir=Path(folder),
+                log_file=self._pool.log_file(name),
+                cold=True,
+                track=Timeline().process(str(trial)),
             )
-            try:
+            with Participant(trial, artifacts, self._settings, plan, shared) as participant:
                 participant.start()
                 participant.verify_rest()
-            finally:
-                participant.close()
         if participant.record.status not in _SETTLED:
-            self._slot.empty()
+            self._pool.empty()
         return participant.record
 
 

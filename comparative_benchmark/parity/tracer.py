@@ -2,18 +2,16 @@
 
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 import attrs
 
-from comparative_benchmark.backends.api import BackendInfo, backends
+from comparative_benchmark.backends.api import backends
 from comparative_benchmark.backends.intermediates import RECORDERS
 from comparative_benchmark.parity.drift import Drift, Trace, compare
 from comparative_benchmark.parity.grid import Row
-from comparative_benchmark.results.record import Status
-from comparative_benchmark.runs.in_process import InProcessSession
-from comparative_benchmark.runs.session import Session, SessionEnded
+from comparative_benchmark.runs.session import SessionEnded
+from comparative_benchmark.runs.session_pool import SessionPool
 from comparative_benchmark.runs.settings import RunSettings
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
@@ -26,9 +24,7 @@ class Tracer:
     def __init__(self, settings: RunSettings, say: Callable[[str], None]) -> None:
         self._settings = settings
         self._say = say
-        self._sessions = ExitStack()
-        self._session: Session | InProcessSession | None = None
-        self._serves: BackendInfo | None = None
+        self._pool: SessionPool
 
     def drifts(
         self,
@@ -45,7 +41,10 @@ class Tracer:
             _Pair.of(row, suspect, artifacts) for row, suspects in rows for suspect in suspects
         ]
         pairs = list(dict.fromkeys(pairs))
-        with tempfile.TemporaryDirectory(prefix="cbs-drift-") as folder, self._sessions:
+        with (
+            tempfile.TemporaryDirectory(prefix="cbs-drift-") as folder,
+            SessionPool(folder=Path(folder), log_dir=self._settings.log_dir) as self._pool,
+        ):
             traces = self._traces(pairs, artifacts, Path(folder))
             return [_compared(pair, traces) for pair in pairs]
 
@@ -93,7 +92,7 @@ class Tracer:
             return f"{framework.value} is not installed"
         directory.mkdir(parents=True)
         try:
-            answer = self._session_for(backend).call(
+            answer = self._pool.get(f"drift-{backend.name}", self._settings, backend).call(
                 "call",
                 function="comparative_benchmark.backends.intermediates:save",
                 arguments={
@@ -105,34 +104,12 @@ class Tracer:
                 },
             )
         except SessionEnded as ended:
-            if ended.status is not Status.UNSUPPORTED:
-                self._drop_session()
             return f"{framework.value}: {ended.status.value} in {ended.phase}: {ended.reason}"
         names = answer["value"]["layers"]
         return Trace(
             layers=dict(zip(names, arrays.numbered(directory, "layer"), strict=True)),
             outputs=arrays.numbered(directory, "output"),
         )
-
-    def _session_for(self, backend: BackendInfo) -> Session | InProcessSession:
-        if self._session is None or self._serves != backend:
-            self._drop_session()
-            work_dir = Path(self._sessions.enter_context(tempfile.TemporaryDirectory()))
-            self._session = self._settings.open_session(
-                backend,
-                None,
-                work_dir=work_dir,
-                cache_dir=work_dir,
-                log_file=self._settings.log_dir / f"drift-{backend.name}.log",
-            )
-            self._sessions.push(self._session)
-            self._serves = backend
-        self._session.renew()
-        return self._session
-
-    def _drop_session(self) -> None:
-        self._session = self._serves = None
-        self._sessions.close()
 
 
 @attrs.frozen(kw_only=True)

@@ -12,7 +12,12 @@ from comparative_benchmark.worker.protocol import Message
 
 
 class InProcessSession:
-    """Runs commands right here; a crash takes the program with it."""
+    """Runs commands right here; a crash takes the program with it.
+
+    To a `SessionPool` it is as good as new after each model.
+    """
+
+    usable, served = True, 0
 
     def __init__(self, *, environment: Mapping[str, str]) -> None:
         os.environ.update(environment)
@@ -44,3 +49,6 @@ class InProcessSession:
 
     def renew(self) -> None:
         """There are no deadlines to renew."""
+
+    def end(self) -> None:
+        """There is no process to end."""

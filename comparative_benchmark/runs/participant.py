@@ -5,7 +5,7 @@ Nothing that happens to its worker raises: a participant that has failed says so
 """
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -31,7 +31,7 @@ from comparative_benchmark.runs.judging import Judge
 from comparative_benchmark.runs.session import Session, SessionEnded
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trace import ProcessTrack
-from comparative_benchmark.runs.trial import Trial
+from comparative_benchmark.runs.trial import Competitor, Trial
 from comparative_benchmark.stats.sampling_rule import SamplingRule
 from comparative_benchmark.stats.steadiness import (
     noise_converged,
@@ -66,6 +66,23 @@ class ProcessPlan:
     exports: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
 
 
+# Starts the worker of a process; `SessionEnded` where it does not come up.
+OpenSession = Callable[[RunSettings, Competitor, ProcessPlan], Session | InProcessSession]
+
+
+def _own_session(
+    settings: RunSettings, competitor: Competitor, plan: ProcessPlan
+) -> Session | InProcessSession:
+    return settings.open_session(
+        competitor.backend,
+        competitor.environment,
+        work_dir=plan.work_dir,
+        cache_dir=plan.cache_dir,
+        log_file=plan.log_file,
+        track=plan.track,
+    )
+
+
 class Participant:
     """Takes one worker of a trial through its phases."""
 
@@ -75,6 +92,7 @@ class Participant:
         artifacts: WorkloadArtifacts,
         settings: RunSettings,
         plan: ProcessPlan,
+        open_session: OpenSession = _own_session,
     ) -> None:
         self.trial = trial
         self.plan = plan
@@ -87,6 +105,7 @@ class Participant:
         self._precision: list[float] = []
         self._artifacts = artifacts
         self._settings = settings
+        self._open_session = open_session
         self._judge = Judge(trial, artifacts)
         # Files of what was verified last.
         self._outputs: list[Path] = []
@@ -120,14 +139,7 @@ class Participant:
         """Starts the worker and loads; it is stopped until it compiles."""
         self.loaded = True
         try:
-            session = self._settings.open_session(
-                self.trial.competitor.backend,
-                self.trial.competitor.environment,
-                work_dir=self.plan.work_dir,
-                cache_dir=self.plan.cache_dir,
-                log_file=self.plan.log_file,
-                track=self.plan.track,
-            )
+            session = self._open_session(self._settings, self.trial.competitor, self.plan)
             self._stack.push(session)
             self._session = session
             if self._interrupted:

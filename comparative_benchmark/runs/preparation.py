@@ -7,7 +7,6 @@ one. It is made on the CPU, whatever is measured.
 
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 import attrs
@@ -16,8 +15,8 @@ from comparative_benchmark.backends.api import BackendInfo, backends, recorded_p
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.environments import Environment
 from comparative_benchmark.runs.fetching import Fetching
-from comparative_benchmark.runs.in_process import InProcessSession
-from comparative_benchmark.runs.session import Session, SessionEnded
+from comparative_benchmark.runs.session import SessionEnded
+from comparative_benchmark.runs.session_pool import SessionPool
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import Trial
 from openxla.benchmark.artifacts import user_inputs, workload_store
@@ -52,15 +51,14 @@ class Preparation:
             only_local=settings.use_only_local,
             programs=settings.exported_programs,
         )
-        self._sessions = ExitStack()
-        self._session: Session | InProcessSession | None = None
-        self._session_runs: tuple[BackendInfo, Environment | None] | None = None
-        self._work_dir = Path()
+        self._pool: SessionPool
 
     def run(self, trials: Sequence[Trial]) -> None:
         """Prepares the workloads of all trials; what fails is kept in `failures`."""
-        with tempfile.TemporaryDirectory(prefix="cbs-prepare-") as work_dir, self._sessions:
-            self._work_dir = Path(work_dir)
+        with (
+            tempfile.TemporaryDirectory(prefix="cbs-prepare-") as folder,
+            SessionPool(folder=Path(folder), log_dir=self._settings.log_dir) as self._pool,
+        ):
             # What is locked comes first: it serves the models of other frameworks, too.
             ordered = sorted(
                 _by_reference(trials), key=lambda trial: not self._fetching.is_locked(trial.case)
@@ -92,7 +90,7 @@ class Preparation:
             found = None if self._settings.generate_artifacts else self._found(trial)
             self.artifacts[workload.digest] = found or self._generate(trial)
         except SessionEnded as ended:
-            self._drop_session()
+            self._pool.empty()
             self.failures[case.name] = ended
         except (ArtifactError, UserInputError, OSError) as error:
             self.failures[case.name] = SessionEnded(Status.FAILED, "artifacts", str(error))
@@ -149,7 +147,9 @@ class Preparation:
             )
         self._announce(f"inputs and truth of {workload.label}")
         backend, environment = _reference_backend(trial)
-        session = self._session_for(backend, environment)
+        # One worker serves all workloads of a framework.
+        name = f"prepare-{backend.name}{f'-{environment.name}' if environment else ''}"
+        session = self._pool.get(name, self._settings.for_truth(), backend, environment)
         with workload_store.new_directory(workload) as directory:
             answer = session.call(
                 "prepare",
@@ -170,30 +170,6 @@ class Preparation:
                 versions=answer["versions"],
                 cost=WorkloadCost(**answer["cost"]),
             )
-
-    def _session_for(
-        self, backend: BackendInfo, environment: Environment | None
-    ) -> Session | InProcessSession:
-        """Returns a session for that reference; one serves all workloads of a framework."""
-        session = self._session
-        if session is None or self._session_runs != (backend, environment):
-            self._drop_session()
-            log_file = self._settings.log_dir / f"prepare-{backend.name}.log"
-            session = self._settings.for_truth().open_session(
-                backend,
-                environment,
-                work_dir=self._work_dir,
-                cache_dir=self._work_dir,
-                log_file=log_file,
-            )
-            self._sessions.push(session)
-            self._session, self._session_runs = session, (backend, environment)
-        session.renew()
-        return session
-
-    def _drop_session(self) -> None:
-        self._session = self._session_runs = None
-        self._sessions.close()
 
 
 def _by_reference(trials: Sequence[Trial]) -> list[Trial]:

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 import attrs
 
@@ -17,6 +17,8 @@ from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, 
 from openxla.benchmark.def_types import DeviceSpec
 from openxla.benchmark.devices import HOST_CPU
 from openxla.benchmark.root import ROOT_DIR_VARIABLE, root_dir
+
+SessionKind = TypeVar("SessionKind", bound=Session)
 
 
 @attrs.frozen(kw_only=True)
@@ -103,7 +105,8 @@ class RunSettings:
         cache_dir: Path,
         log_file: Path,
         track: ProcessTrack | None = None,
-    ) -> Session | InProcessSession:
+        kind: type[SessionKind] = Session,  # type: ignore[assignment]  # mypy issue 3737
+    ) -> SessionKind | InProcessSession:
         """Starts a worker for a backend, in another Python environment if one is given.
 
         Raises:
@@ -112,7 +115,7 @@ class RunSettings:
         variables = self.environment(backend, work_dir, cache_dir)
         if self.in_process:
             return InProcessSession(environment=variables)
-        return Session(
+        return kind(
             limits=self.limits,
             log_file=log_file,
             environment={**variables, **(environment.variables if environment else {})},

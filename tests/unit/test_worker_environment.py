@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from comparative_benchmark.backends.api import BackendInfo, get_backend
-from comparative_benchmark.parity.shared_worker import SharingSettings, WorkerSlot
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.preparation import Preparation
 from comparative_benchmark.runs.session import SessionEnded
@@ -55,10 +54,4 @@ def test_truth_is_computed_on_the_cpu(make_trial, monkeypatch):
 
 def test_in_this_process_truth_takes_the_settings_of_what_follows():
     settings = RunSettings(device=HOST_GPU, in_process=True)
-    assert settings.for_truth() is settings
-
-
-def test_a_worker_that_serves_trials_as_well_is_one_for_the_gpu(tmp_path):
-    slot = WorkerSlot(log_dir=tmp_path, folder=tmp_path)
-    settings = SharingSettings(device=HOST_GPU, slot=slot)
     assert settings.for_truth() is settings

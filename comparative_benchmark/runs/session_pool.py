@@ -1,0 +1,184 @@
+"""One worker for many models, as long as none of them fails in it.
+
+Starting a worker and importing a framework takes seconds; a tiny model takes less. So models that
+need the same framework share a process: between two of them it lets go of the model (`release`),
+and the first one that fails is its last. What isolation is lost by sharing is won back by the
+caller, who may run again in a fresh worker what failed in one that had served others.
+"""
+
+import shutil
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import attrs
+
+from comparative_benchmark.backends.api import BackendInfo
+from comparative_benchmark.results.record import Status
+from comparative_benchmark.runs.environments import Environment
+from comparative_benchmark.runs.in_process import InProcessSession
+from comparative_benchmark.runs.session import Session, SessionEnded
+from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.runs.trace import ProcessTrack
+from comparative_benchmark.worker.protocol import Message
+
+# A worker that has grown by so much since its first model gives way to a fresh one.
+_MAX_GROWTH_BYTES = 2**30
+
+
+class SharedSession(Session):
+    """A session that leaving its `with` block does not end; `end` does."""
+
+    def __init__(self, **arguments: Any) -> None:
+        self.usable = True
+        self.served = 0
+        self._first_bytes: int | None = None
+        super().__init__(**arguments)
+
+    def call(self, command: str, **arguments: Any) -> Message:
+        """See `Session.call`; after any failure but `unsupported` the worker is not used again."""
+        try:
+            return super().call(command, **arguments)
+        except SessionEnded as ended:
+            self.usable &= ended.status is Status.UNSUPPORTED
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Ends a model's turn: the worker lets go of it, or ends if it is not to be trusted."""
+        self.served += 1
+        if kind is not None:
+            self.usable = False
+        if self.usable:
+            try:
+                super().call("release")
+            except SessionEnded:
+                self.usable = False
+        if not self.usable:
+            self.kill()
+            return
+        now = self.resident_bytes()
+        self._first_bytes = self._first_bytes if self._first_bytes is not None else now
+        if now > self._first_bytes + _MAX_GROWTH_BYTES:
+            self.end()
+
+    def end(self) -> None:
+        """Ends the worker; one that is not to be trusted is not asked to leave."""
+        if self.usable:
+            self.usable = False
+            super().__exit__(None, None, None)
+        else:
+            self.kill()
+
+
+@attrs.define(kw_only=True)
+class SessionPool:
+    """At most one worker at a time, with folder and log of its own; use as a context manager.
+
+    Attributes:
+      folder: where folders of workers are made; each goes when its worker does.
+      log_dir: where logs go.
+      label: what tells its logs from those of other pools.
+      stopped: whether `stop` was called; no further worker is started then.
+    """
+
+    folder: Path
+    log_dir: Path
+    label: str = ""
+    stopped: bool = attrs.field(default=False, init=False)
+    _session: SharedSession | InProcessSession | None = attrs.field(default=None, init=False)
+    _name: str = attrs.field(default="", init=False)
+    _serial: int = attrs.field(default=0, init=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.empty()
+
+    def get(
+        self,
+        name: str,
+        settings: RunSettings,
+        backend: BackendInfo,
+        environment: Environment | None = None,
+        *,
+        track: ProcessTrack | None = None,
+    ) -> SharedSession | InProcessSession:
+        """Returns the worker that is there if it has that name and may be used, or a fresh one.
+
+        What it writes beside its models goes to a folder of its own.
+
+        Args:
+          name: of whom it serves, always with the same settings, backend and environment.
+          settings: of the run.
+          backend: see `RunSettings.open_session`.
+          environment: likewise.
+          track: likewise.
+
+        Raises:
+          SessionEnded: the pool was stopped, or the worker did not come up.
+        """
+        self._check()
+        session = self._usable(name)
+        if session is None:
+            self.empty()
+            log_file = self.log_file(name)
+            self._name, self._serial = name, self._serial + 1
+            directory = self._directory()
+            directory.mkdir(parents=True)
+            session = self._session = settings.open_session(
+                backend,
+                environment,
+                work_dir=directory,
+                cache_dir=directory / "cache",
+                log_file=log_file,
+                track=track,
+                kind=SharedSession,
+            )
+            self._check()
+        session.renew()
+        return session
+
+    def has_served(self, name: str) -> bool:
+        """Tells whether the next worker of that name has served another model before."""
+        session = self._usable(name)
+        return session is not None and session.served > 0
+
+    def log_file(self, name: str) -> Path:
+        """Returns the log of the worker that `get` will return."""
+        serial = self._serial + (self._usable(name) is None)
+        return self.log_dir / ".".join(filter(None, (name, self.label, str(serial), "log")))
+
+    def stop(self) -> None:
+        """Ends the worker from another thread; the one that waits for it is told so."""
+        self.stopped = True
+        if isinstance(session := self._session, SharedSession):
+            session.interrupt()
+
+    def empty(self) -> None:
+        """Ends the worker, if there is one, and removes what it left."""
+        if self._session is not None:
+            self._session.end()
+            self._session = None
+            shutil.rmtree(self._directory(), ignore_errors=True)
+
+    def _usable(self, name: str) -> SharedSession | InProcessSession | None:
+        there = self._session is not None and self._session.usable and self._name == name
+        return self._session if there else None
+
+    def _check(self) -> None:
+        if self.stopped:
+            raise SessionEnded(Status.FAILED, "start", "it was interrupted")
+
+    def _directory(self) -> Path:
+        return self.folder / f"worker-{self._serial}"

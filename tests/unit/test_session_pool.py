@@ -1,0 +1,86 @@
+"""Workers that serve several models: kept while they can be trusted, and no longer."""
+
+import os
+
+import psutil
+import pytest
+from cbs_test_plugin import BACKEND
+
+from comparative_benchmark.runs.session import SessionEnded
+from comparative_benchmark.runs.session_pool import SessionPool
+from comparative_benchmark.runs.settings import RunSettings
+from openxla.benchmark.devices import HOST_CPU
+
+SETTINGS = RunSettings(device=HOST_CPU)
+
+
+@pytest.fixture
+def pool(tmp_path):
+    with SessionPool(folder=tmp_path / "pool", log_dir=tmp_path, label="lane") as opened:
+        yield opened
+
+
+def pid_of(session):
+    return session.call("call", function="os:getpid", arguments={})["value"]
+
+
+def fails(session):
+    with pytest.raises(SessionEnded, match="TypeError"):
+        session.call("call", function="os:getpid", arguments={"unknown": 1})
+
+
+def test_a_worker_is_kept_for_its_name_and_ends_for_another(pool, tmp_path):
+    with pool.get("a", SETTINGS, BACKEND) as session:
+        first = pid_of(session)
+    assert pool.has_served("a")
+    with pool.get("a", SETTINGS, BACKEND) as session:
+        assert pid_of(session) == first
+    assert not pool.has_served("b")
+    with pool.get("b", SETTINGS, BACKEND) as session:
+        assert pid_of(session) != first
+    assert not psutil.pid_exists(first)
+    assert [path.name for path in pool.folder.iterdir()] == ["worker-2"]
+    assert {path.name for path in tmp_path.glob("*.log")} == {"a.lane.1.log", "b.lane.2.log"}
+
+
+def test_the_first_failure_is_the_last_of_a_worker(pool, tmp_path):
+    session = pool.get("a", SETTINGS, BACKEND)
+    first = pid_of(session)
+    assert pool.log_file("a") == tmp_path / "a.lane.1.log"
+    fails(session)
+    assert pool.log_file("a") == tmp_path / "a.lane.2.log"
+    assert pid_of(pool.get("a", SETTINGS, BACKEND)) != first
+    assert not psutil.pid_exists(first)
+
+
+def test_an_exception_of_the_caller_ends_the_worker(pool):
+    session = pool.get("a", SETTINGS, BACKEND)
+    first = pid_of(session)
+    session.__exit__(KeyError, KeyError(), None)
+    assert not psutil.pid_exists(first)
+    assert not pool.has_served("a")
+
+
+def test_a_pool_that_was_stopped_starts_nothing(pool):
+    session = pool.get("a", SETTINGS, BACKEND)
+    pool.stop()
+    with pytest.raises(SessionEnded, match="SIGKILL"):
+        pid_of(session)
+    with pytest.raises(SessionEnded, match="it was interrupted"):
+        pool.get("a", SETTINGS, BACKEND)
+
+
+def test_a_pool_leaves_neither_process_nor_folder(tmp_path):
+    with SessionPool(folder=tmp_path / "pool", log_dir=tmp_path) as pool:
+        pid = pid_of(pool.get("a", SETTINGS, BACKEND))
+    assert not psutil.pid_exists(pid)
+    assert list(pool.folder.iterdir()) == []
+
+
+def test_without_processes_the_session_is_this_process(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    settings = RunSettings(device=HOST_CPU, in_process=True)
+    with SessionPool(folder=tmp_path / "pool", log_dir=tmp_path) as pool:
+        session = pool.get("a", settings, BACKEND)
+        assert pid_of(session) == os.getpid()
+        assert pool.get("a", settings, BACKEND) is session
