@@ -6,3 +6,5 @@ EXPORTS = (
     *("asv", "csv", "parquet", "junit"),
 )
 IMPORTS = ("torchbench", "oss-v3", "google-benchmark", "openxla-suite")
+# Names that formats had before.
+FORMER = {"seed-results": "openxla-suite"}

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from comparative_benchmark.formats.names import AUTO, EXPORTS, IMPORTS
+from comparative_benchmark.formats.names import AUTO, EXPORTS, FORMER, IMPORTS
 from comparative_benchmark.terminal.options import add_options
 
 
@@ -34,6 +34,7 @@ def add_import_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--format",
         default=AUTO,
+        type=lambda name: FORMER.get(name, name),
         choices=(*IMPORTS, AUTO),
         help="what they are (default: found out from each file)",
     )
