@@ -21,7 +21,6 @@ from pathlib import Path
 
 import attrs
 from _timing import print_goal, print_table
-from comparative_benchmark.stats.statistics import latency_interval
 
 from comparative_benchmark.machine.host import usable_cpus
 from comparative_benchmark.results.case import Case
