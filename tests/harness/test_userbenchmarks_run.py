@@ -130,7 +130,7 @@ def test_a_benchmark_of_torchbench_runs_as_it_is(folder, make, cbs, tmp_path):
         ("def run(args): raise ValueError('a reason')", "failed: exit code 1"),
         ("def run(args): return 7", "failed: exit code 7"),
         ("import os\ndef run(args): os.kill(os.getpid(), 9)", "killed by SIGKILL"),
-        (WRITES.replace('"n": len(args)', '"n": None'), "metric 'n': None is not a number"),
+        (WRITES.replace('"n": len(args)', '"n": None'), "not a metrics file: 'n' is None"),
         (WRITES.replace('get_output_json("mine"', 'get_output_json("other"'), "not 'mine'"),
     ],
 )
@@ -199,7 +199,7 @@ def test_the_current_directory_stands_for_no_package(make, cbs, tmp_path):
 
 
 def test_the_comparative_suite_runs_and_is_compared(cbs, environment, tmp_path):
-    shipped = ("--directory", str(Path(cli.__file__).parents[1] / "userbenchmark"))
+    shipped = ("--directory", str(Path(cli.__file__).parents[2] / "userbenchmark"))
     output = ("-o", str(tmp_path / "out"))
     arguments = (*TOYS, "-name", "models/TOY_(NONE|NAN)/.+", "-w", "1", "-iter", "3")
     for _ in range(2):
@@ -224,7 +224,7 @@ def test_the_comparative_suite_runs_and_is_compared(cbs, environment, tmp_path):
 
 
 def test_compile_latency_measures_cold_and_warm(cbs, tmp_path):
-    shipped = ("--directory", str(Path(cli.__file__).parents[1] / "userbenchmark"))
+    shipped = ("--directory", str(Path(cli.__file__).parents[2] / "userbenchmark"))
     arguments = (*TOYS, "-name", "models/TOY_NONE/.+", "--processes", "2")
     done = cbs("run", *shipped, "-o", str(tmp_path / "out"), "compile_latency", *arguments)
     assert done.returncode == 0, done.stderr
