@@ -18,7 +18,7 @@ _STANDARD_OUTPUT = "-"
 
 
 def run(options: argparse.Namespace) -> int:
-    """Writes the export; returns 0, or 3 if a file or a record of one was left out.
+    """Writes the export; returns 0, or 3 if one of several files was left out.
 
     Raises:
       UsageError: the results cannot be told apart in the format, or the output not be written.
@@ -26,6 +26,8 @@ def run(options: argparse.Namespace) -> int:
     if Path(options.output).resolve() in {path.resolve() for path in options.results}:
         raise UsageError(f"-o {options.output} is one of the results files; choose another file")
     results, refused = _read(options.results)
+    if refused and not results:
+        raise UsageError(printable("; ".join(refused)))
     for sentence in refused:
         print(f"cbs export: left out: {printable(sentence)}", file=sys.stderr)
     if options.run:

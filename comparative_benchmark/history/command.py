@@ -58,7 +58,7 @@ def _import(options: argparse.Namespace, database: Database) -> int:
     """Returns 1 if something was refused; the rest is kept."""
     done = import_files(database, results_files.read, options.results)
     for sentence in done.refused:
-        print(f"refused: {sentence}", file=sys.stderr)
+        print(f"cbs: refused: {sentence}", file=sys.stderr)
     written = done.written
     print(
         f"{written.added} new results, {written.known} known, of {done.files} "
