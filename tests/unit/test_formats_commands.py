@@ -85,7 +85,7 @@ def test_damaged_files_are_named_and_the_rest_exported(results, tmp_path, capsys
     assert f"left out: {damaged} is not JSON" in capsys.readouterr().err
     assert len(output.read_text().splitlines()) == 11
     assert export(damaged, "--format", "csv", "-o", output) == 1
-    assert "no results to export" in capsys.readouterr().err
+    assert f"cbs: {damaged} is not JSON" in capsys.readouterr().err
 
 
 def test_results_are_never_written_over(results, capsys):

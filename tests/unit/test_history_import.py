@@ -267,6 +267,6 @@ def test_what_is_refused_is_named_and_the_rest_imported(cbs, tmp_path):  # noqa:
     assert out.startswith("1 new results, 0 known, of 1 file; 2 refused")
     said = err.splitlines()
     assert len(said) == 2
-    assert said[0].startswith(f"refused: {bad} is not JSON")
+    assert said[0].startswith(f"cbs: refused: {bad} is not JSON")
     assert "line 3, column 1" in said[0]
-    assert said[1].startswith(f"refused: {tmp_path / 'none.json'} does not exist")
+    assert said[1].startswith(f"cbs: refused: {tmp_path / 'none.json'} does not exist")
