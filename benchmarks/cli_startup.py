@@ -43,6 +43,9 @@ def main() -> None:
     times = interleave(
         {
             "python -c pass": _process(sys.executable, "-c", "pass"),
+            "import of the Python API": _process(
+                sys.executable, "-c", "import comparative_benchmark"
+            ),
             "import of the command": _process(
                 sys.executable, "-c", "import comparative_benchmark.cli.command"
             ),
