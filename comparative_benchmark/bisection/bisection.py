@@ -120,7 +120,7 @@ class Bisection:
             tried = found.attempts if found and found.answer is Answer.UNCLEAR else 0
             found = self._ask(first, second, focus, tried)
             self._journal.add(found)
-        self._say(f"{second} against {first.short}: {found.answer.value}{_told(found)}")
+        self._say(f"{second} against {first.short}: {found.answer.value}{_in_words(found)}")
         return found
 
     def _ask(self, good: Candidate, candidate: Candidate, focus: Focus, attempt: int) -> Comparison:
@@ -177,7 +177,7 @@ def _why(comparison: Comparison) -> str:
     return "; ".join(str(case) for case in comparison.finding.cases)
 
 
-def _told(comparison: Comparison) -> str:
+def _in_words(comparison: Comparison) -> str:
     """Returns the reason of an answer, of the case that says most, in a few words."""
     if comparison.finding is None:
         return f": {comparison.reason}"

@@ -106,7 +106,7 @@ class Database:
                 raise HistoryError(f"{self._file.parent} cannot be made: {error}") from error
         self.engine = _engine(self.url)
         try:
-            with self._told():
+            with self._clear_errors():
                 self._migrate()
         except BaseException:
             self.engine.dispose()
@@ -131,7 +131,7 @@ class Database:
         Raises:
           HistoryError: the database fails.
         """
-        with self._told(), self.engine.connect() as connection:
+        with self._clear_errors(), self.engine.connect() as connection:
             yield connection
 
     @contextmanager
@@ -141,11 +141,14 @@ class Database:
         Raises:
           HistoryError: the database fails.
         """
-        with self._told(), self.engine.execution_options(**{_WRITES: True}).begin() as connection:
+        with (
+            self._clear_errors(),
+            self.engine.execution_options(**{_WRITES: True}).begin() as connection,
+        ):
             yield connection
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _clear_errors(self) -> Iterator[None]:
         try:
             yield
         except SQLAlchemyError as error:

@@ -74,9 +74,9 @@ def issue_text(
         f"Affected: {_night(treatment)}",
         "Affected Tests:\n" + _list(_line(finding) for finding in present),
         "Tests that were no longer run on affected commit:\n"
-        + _list(f"{_code(finding.name)}: {_plain(finding.what)}" for finding in gone),
+        + _list(f"{_code(finding.name)}: {_escaped(finding.what)}" for finding in gone),
         "Tests that were newly added on affected commit:\n"
-        + _list(f"{_code(finding.name)}: {_plain(finding.what)}" for finding in added),
+        + _list(f"{_code(finding.name)}: {_escaped(finding.what)}" for finding in added),
     ]
     if owners:
         sections.append("cc " + " ".join(owners))
@@ -181,7 +181,7 @@ def _night(night: Occurrence | None) -> str:
 
 def _line(finding: Finding) -> str:
     if finding.ratio is None or finding.low is None or finding.high is None:
-        size = _plain(finding.what)
+        size = _escaped(finding.what)
     else:
         size = (
             f"{finding.ratio - 1:+.1%} ({finding.low - 1:+.1%} to {finding.high - 1:+.1%}) "
@@ -200,6 +200,6 @@ def _code(text: str) -> str:
     return f"`{' '.join(text.replace('`', chr(39)).split())}`"
 
 
-def _plain(text: str) -> str:
+def _escaped(text: str) -> str:
     """Returns text of a file for the middle of a line."""
     return re.sub(r"([\\`*_{}\[\]<>#|@!])", r"\\\1", " ".join(text.split()))

@@ -32,7 +32,7 @@ def write_json(records: Iterable[Record], file: IO[str]) -> None:
     """Writes a list of objects, one a line."""
     separator = "[\n"
     for record in records:
-        file.write(separator + json.dumps(_plain(record), allow_nan=False))
+        file.write(separator + json.dumps(_json_values(record), allow_nan=False))
         separator = ",\n"
     file.write("[]\n" if separator == "[\n" else "\n]\n")
 
@@ -142,7 +142,7 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _plain(record: Record) -> Record:
+def _json_values(record: Record) -> Record:
     return {**record, "time": record["time"].isoformat()}
 
 

@@ -34,7 +34,7 @@ def save(summary: Summary, path: Path, *, title: str) -> None:
         raise ReportError("no chart: no two competitors could be compared")
     heights = [len(contest.standings) * _ROW_INCHES + _FRAME_INCHES for contest in shown]
     figure = Figure(figsize=(9, sum(heights) + 0.4), layout="constrained")
-    figure.suptitle(_plain(title))
+    figure.suptitle(_escaped(title))
     grid = figure.subplots(len(shown), 1, squeeze=False, height_ratios=heights)
     for axes, contest in zip(grid[:, 0], shown, strict=True):
         _draw(axes, contest, summary.baseline)
@@ -73,12 +73,19 @@ def _draw(axes: Axes, contest: Contest, baseline: str) -> None:
     low, high = axes.get_xlim()
     # At least one round value to the left and to the right of 1.
     axes.set_xlim(min(low, 0.8), max(high, 1.25))
-    axes.set_yticks(range(len(rows)), [_plain(standing.name) for standing in rows], fontsize=9)
+    axes.set_yticks(
+        range(len(rows)),
+        [_escaped(standing.name) for standing in rows],
+        fontsize=9,
+    )
     axes.set_ylim(-0.6, len(rows) - 0.4)
     axes.grid(axis="x", alpha=0.3)
-    axes.set_xlabel(_plain(f"speed-up against {baseline}, 98 % intervals (log)"), fontsize=9)
+    axes.set_xlabel(
+        _escaped(f"speed-up against {baseline}, 98 % intervals (log)"),
+        fontsize=9,
+    )
     shared = f"{contest.common_cases} of {wording.plural(contest.cases, 'workload')} in common"
-    axes.set_title(_plain(f"{contest.name}: {shared}"), fontsize=10, loc="left")
+    axes.set_title(_escaped(f"{contest.name}: {shared}"), fontsize=10, loc="left")
 
 
 def _label(mean: Mean, cases: int) -> str:
@@ -86,6 +93,6 @@ def _label(mean: Mean, cases: int) -> str:
     return f"{wording.speedup(mean)}{limits}, {mean.cases} of {cases}"
 
 
-def _plain(text: str) -> str:
+def _escaped(text: str) -> str:
     # Between two dollar signs matplotlib would read formulas.
     return text.replace("$", r"\$")

@@ -11,7 +11,7 @@ from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.compare import DEFAULT_BASELINE, against_baseline
 from comparative_benchmark.results.compare_samples import samples_of
 from comparative_benchmark.results.comparison import Comparison
-from comparative_benchmark.results.processes import answers, worth_it
+from comparative_benchmark.results.processes import map_jobs, process_count
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.stats.analysis import (
     NOISE_THRESHOLD,
@@ -70,8 +70,8 @@ def judge(
     for case in cases:
         groups[case.workload, case.contest].append(case)
     jobs = [(group, baseline, threshold) for group in groups.values()]
-    processes = processes or worth_it(len(cases), least=_WORTH_PROCESSES)
-    judged = chain.from_iterable(answers(_judge_group, jobs, processes=processes))
+    processes = processes or process_count(len(cases), least=_WORTH_PROCESSES)
+    judged = chain.from_iterable(map_jobs(_judge_group, jobs, processes=processes))
     found = {
         id(case): Judged(case=case, interval=interval, comparison=comparison)
         for case, (interval, comparison) in zip(chain(*groups.values()), judged, strict=True)

@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
             console.say(f"running    {trial}")
             check = _check(directory, trial, options.timeout)
         readme.write(directory, trial, recorded, outcome, check=check)
-    return _told(console, target, recorded, outcome, check)
+    return _report(console, target, recorded, outcome, check)
 
 
 def _target(asked: Path | None, trial: Trial) -> Path:
@@ -134,7 +134,7 @@ def _export(directory: Path, trial: Trial, settings: RunSettings, scratch: Path)
         "context": {
             "compiler": trial.competitor.compiler.name,
             "options": list(trial.competitor.options),
-            "device": attrs.asdict(trial.device, value_serializer=_plain),
+            "device": attrs.asdict(trial.device, value_serializer=_as_json),
             "threads": settings.threads,
         },
         "definition": attrs.asdict(ModelDefinition.of(trial.case.model)),
@@ -204,7 +204,7 @@ def _check(directory: Path, trial: Trial, timeout_s: float) -> str:
     return "\n".join([*lines, f"exit code {done.returncode}"])
 
 
-def _told(
+def _report(
     console: Console, target: Path, recorded: Case, outcome: Outcome, check: str | None
 ) -> int:
     """Prints what was made, and returns the exit code."""
@@ -223,5 +223,5 @@ def _told(
     return EXIT_OK if recorded.status not in (Status.OK, Status.UNSTEADY) else EXIT_FAILED
 
 
-def _plain(_: Any, __: Any, value: Any) -> Any:
+def _as_json(_: Any, __: Any, value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value

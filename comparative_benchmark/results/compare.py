@@ -22,7 +22,7 @@ from comparative_benchmark.results.comparison import (
     summarize_comparisons,
 )
 from comparative_benchmark.results.noise_floor import FEWEST_FOR_95
-from comparative_benchmark.results.processes import answers, worth_it
+from comparative_benchmark.results.processes import map_jobs, process_count
 from comparative_benchmark.results.record import Document, Status
 from comparative_benchmark.results.unchanged import same_program, surroundings
 from comparative_benchmark.stats.analysis import NOISE_THRESHOLD, Verdict
@@ -69,8 +69,8 @@ def compare_documents(
     jobs = {
         position: (old, new, threshold) for position, (old, new) in enumerate(pairs) if old and new
     }
-    count = worth_it(len(jobs), least=_WORTH_PROCESSES)
-    items = answers(_compared, list(jobs.values()), processes=count)
+    count = process_count(len(jobs), least=_WORTH_PROCESSES)
+    items = map_jobs(_compared, list(jobs.values()), processes=count)
     both = dict(zip(jobs, items, strict=True))
     floor = _floor((*pairs[position], item) for position, item in both.items())
     found: list[Comparison] = []

@@ -10,7 +10,7 @@ Job = TypeVar("Job")
 Answer = TypeVar("Answer")
 
 
-def answers(
+def map_jobs(
     function: Callable[[Job], Answer], jobs: Sequence[Job], *, processes: int
 ) -> list[Answer]:
     """Returns what a function answers to each job, in their order.
@@ -28,6 +28,6 @@ def answers(
         return list(pool.map(function, jobs, chunksize=max(1, len(jobs) // 64)))
 
 
-def worth_it(count: int, *, least: int) -> int:
+def process_count(count: int, *, least: int) -> int:
     """Returns how many processes to take: one for each CPU, or 1 for few of something."""
     return len(os.sched_getaffinity(0)) if count >= least else 1

@@ -96,7 +96,7 @@ class ResultsFile:
             self._change(change)
 
     def _change(self, change: Callable[[dict[str, Any]], None]) -> None:
-        document = self._plain() if self.path.exists() else _empty()
+        document = self._read_plain() if self.path.exists() else _empty()
         change(document)
         latest = document["runs"][-1]
         # Where the OpenXLA suite's readers look; it knew one run a file.
@@ -105,7 +105,7 @@ class ResultsFile:
         with new_file(self.path) as temporary:
             temporary.write_bytes(_encode_document(document))
 
-    def _plain(self) -> dict[str, Any]:
+    def _read_plain(self) -> dict[str, Any]:
         """Returns a valid file as it is, with what later versions may have added to it."""
         content = self.path.read_bytes()
         codec.decode_document(content, str(self.path))

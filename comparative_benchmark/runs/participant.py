@@ -311,7 +311,7 @@ class Participant:
                 "compiler": competitor.compiler.name,
                 "accelerator": competitor.compiler.accelerator,
                 "options": list(competitor.options),
-                "device": attrs.asdict(self.trial.device, value_serializer=_plain),
+                "device": attrs.asdict(self.trial.device, value_serializer=_as_json),
                 "threads": self._settings.threads,
                 "work_dir": str(self.plan.work_dir),
                 "exported": dict(self.plan.exports)
@@ -397,5 +397,5 @@ def _note_report(record: ProcessRecord, report: Mapping[str, Any]) -> None:
     record.host_memory_peak_bytes = peak or record.host_memory_peak_bytes
 
 
-def _plain(_: Any, __: Any, value: Any) -> Any:
+def _as_json(_: Any, __: Any, value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value

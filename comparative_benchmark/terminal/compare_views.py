@@ -68,8 +68,8 @@ def table_rows(comparisons: Sequence[Comparison]) -> list[tuple[str, ...]]:
             item.verdict.value,
             "-" if item.p_value is None else f"{item.p_value:.2g}",
             item.quantity if item.ratio else "-",
-            _plain(item.compile_ratio),
-            _plain(item.memory_ratio),
+            _quotient_text(item.compile_ratio),
+            _quotient_text(item.memory_ratio),
             item.reason,
         )
         for item in comparisons
@@ -140,7 +140,7 @@ def _with_interval(interval: Interval, decimals: int) -> str:
     return f"{estimate} ({low}-{high}{within})"
 
 
-def _plain(ratio: float | None) -> str:
+def _quotient_text(ratio: float | None) -> str:
     return "-" if ratio is None else f"{ratio:.2g}" if ratio < 10 else f"{ratio:.0f}"
 
 

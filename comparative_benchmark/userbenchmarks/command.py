@@ -98,7 +98,7 @@ def _compare(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(found.as_document(), indent=2, allow_nan=False))
     else:
-        print("\n".join(_told(found)))
+        print("\n".join(_verdict_lines(found)))
     if found.regressions:
         return EXIT_WRONG
     return EXIT_MISSING if found.control_only else EXIT_OK
@@ -143,7 +143,7 @@ def _benchmark_of(name: str, options: argparse.Namespace) -> Userbenchmark | Non
         return None
 
 
-def _told(found: Signals) -> list[str]:
+def _verdict_lines(found: Signals) -> list[str]:
     lines = [
         f"{'worse ' if item.is_worse else 'better'}  {item.change:>8}  {item.metric}: "
         f"{_value(item.control)} -> {_value(item.treatment)}"

@@ -347,6 +347,6 @@ def test_processes_that_share_the_work_find_the_same(monkeypatch):
     after = document(*(record(digest, level=metrics(1, scale=1.1)) for digest in digests))
     alone = compare_documents(before, after)
     shared = []
-    monkeypatch.setattr(compare, "worth_it", lambda count, **_: shared.append(count) or 2)
+    monkeypatch.setattr(compare, "process_count", lambda count, **_: shared.append(count) or 2)
     assert compare_documents(before, after) == alone
     assert shared == [3]

@@ -81,7 +81,7 @@ def make(
             {"function": kind.consumer, "outputs": str(directory / "outputs"), "job": job},
         )
         if "not_run" in answer:
-            ending, reason = Ending.NOT_RUN, _plain(answer["not_run"], directory)
+            ending, reason = Ending.NOT_RUN, _without_paths(answer["not_run"], directory)
         else:
             outputs = [directory / "outputs" / name for name in answer["files"]]
             verdict = judge(kind, subject, outputs)
@@ -96,7 +96,7 @@ def make(
         is_unsupported = ended.status is Status.UNSUPPORTED
         ending = Ending.UNSUPPORTED if is_unsupported else Ending.FAILED
         how = "" if is_unsupported else f" ({ended.status.value})"
-        reason = f"in {phase}{how}: {_plain(ended.reason, directory)}"
+        reason = f"in {phase}{how}: {_without_paths(ended.reason, directory)}"
         traceback = ended.report.get("traceback")
     return Outcome(
         **facts,
@@ -201,7 +201,7 @@ def _files(kind: Kind, directory: Path) -> tuple[MadeFile, ...]:
     )
 
 
-def _plain(reason: str, directory: Path) -> str:
+def _without_paths(reason: str, directory: Path) -> str:
     """Returns a reason without this machine's directories, shortened: it will be published."""
     said = reason.removeprefix("UnsupportedError: ").replace(f"{directory}/", "")
     return _DIRECTORIES.sub("", said)[:600]

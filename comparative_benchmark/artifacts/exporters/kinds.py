@@ -71,7 +71,7 @@ class Kind:
         return ModelArtifactType(self.name) if is_form(self.name) else None
 
 
-def _plain(
+def _file_kind(
     name: str, file: str, judged_by: JudgedBy, what: str, options: Mapping[str, str] | None = None
 ) -> Kind:
     return Kind(
@@ -89,7 +89,7 @@ def _plain(
 
 def _arrays(name: str, judged_by: JudgedBy, of: str, stem: str) -> Kind:
     file = f"{name}_npy.tgz"
-    return _plain(name, file, judged_by, "arrays", {"file": file, "of": of, "stem": stem})
+    return _file_kind(name, file, judged_by, "arrays", {"file": file, "of": of, "stem": stem})
 
 
 def _xla(
@@ -158,8 +158,8 @@ KINDS: tuple[Kind, ...] = (
     _arrays("inputs", "inputs", "inputs", "input"),
     _arrays("outputs", "model", "reference", "output"),
     _arrays("truth", "truth", "truth", "output"),
-    _plain("workload", "workload.json", "itself", "workload"),
-    _plain("checkpoint", "checkpoint/", "itself", "checkpoint"),
+    _file_kind("workload", "workload.json", "itself", "workload"),
+    _file_kind("checkpoint", "checkpoint/", "itself", "checkpoint"),
     Kind(
         name="xla_weights",
         files=("weights_npy.tgz", "xla_arguments.json"),
