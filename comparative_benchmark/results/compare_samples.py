@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, TypeGuard
 
 from comparative_benchmark.results.record import Block, Metrics
-from comparative_benchmark.stats.analysis import SampleError
+from comparative_benchmark.stats.analysis import MIN_PROCESSES, SampleError
 
 
 def samples_of(metrics: Metrics) -> list[list[float]]:
@@ -57,7 +57,9 @@ def paired_rounds(old: Metrics, new: Metrics) -> list[list[tuple[float, float]]]
         rounds = [(candidate[key], baseline[key]) for key in candidate if key in baseline]
         if rounds:
             replicates.append(rounds)
-    return replicates or None
+    # Where interruptions have set most replicates apart, all processes unpaired say more.
+    fewest = min(MIN_PROCESSES, len(old.processes), len(new.processes))
+    return replicates if replicates and len(replicates) >= fewest else None
 
 
 def contention(*sides: Metrics) -> str:

@@ -29,9 +29,9 @@ def why_enough(
         ratios, variances = None, None
         if baseline is not None:
             both = zip(outcome.processes, baseline.processes, strict=False)
-            ratios, variances = replicate_variances(
-                [pair_rounds(candidate.blocks, other.blocks) for candidate, other in both]
-            )
+            paired = [pair_rounds(candidate.blocks, other.blocks) for candidate, other in both]
+            # An interruption may have set the two apart in a replicate.
+            ratios, variances = replicate_variances([rounds for rounds in paired if rounds])
         return str(stop_reasons(logs, ratios, variances, rule, alone=alone)) or None
     except ValueError:
         return None

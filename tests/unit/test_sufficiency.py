@@ -92,3 +92,15 @@ def test_only_rounds_that_both_have_are_paired():
     candidate = [Block(round=1, latencies_ms=(2, 4, 3)), Block(round=2, latencies_ms=(5,))]
     baseline = [Block(round=0, latencies_ms=(9,)), Block(round=1, latencies_ms=(1, 2))]
     assert pair_rounds(candidate, baseline) == [(3.0, 1.5)]
+
+
+def test_a_replicate_that_an_interruption_set_apart_is_left_out_of_the_ratios():
+    candidate, baseline = outcome([*STEADY, 1]), outcome([*STEADY, 1], seed=2)
+    assert why_enough(candidate, baseline, RULE) == "precision"
+    # Their ratio says nothing, as the machine was another one: it must not count as spread.
+    apart = [
+        attrs.evolve(block, round=block.round + 100) for block in candidate.processes[-1].blocks
+    ]
+    candidate.processes[-1].blocks = apart
+    assert pair_rounds(apart, baseline.processes[-1].blocks) == []
+    assert why_enough(candidate, baseline, RULE) == "precision"
