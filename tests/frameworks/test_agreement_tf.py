@@ -63,7 +63,7 @@ def broken_tensors(self, config):
         if tensor.name != tensor_name:
             yield tensor
         elif change == "transpose":
-            yield attrs.evolve(tensor, shape=tensor.shape[::-1])
+            yield tensor._replace(shape=tensor.shape[::-1])
 def without(*arguments):
     found = load(*arguments)
     return {name: found[name] for name in found if name != tensor_name}

@@ -22,7 +22,8 @@ if added:
 (directory / "config.json").write_text(json.dumps(config))
 checkpoints.write_weights(directory / checkpoints.WEIGHTS_FILE, inits, seed=0)
 model = diffusers_model.build(diffusers.UNet2DConditionModel, directory)
-diffusers_model.load_weights(model, directory, "bf16")
+tensors = checkpoints.load_tensors(sd_unet.ARCHITECTURE, directory)
+diffusers_model.load_weights(model, tensors, "bf16")
 print({str(value.dtype) for value in model.state_dict().values()})
 print({value.device.type for value in model.state_dict().values()})
 """

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 from comparative_benchmark.backends.api import BackendContext
-from comparative_benchmark.iree import tensorflow_export
+from comparative_benchmark.backends import tensorflow_models
 from comparative_benchmark.iree.backend import Iree
 from openxla.benchmark.devices import HOST_CPU
 
@@ -39,7 +39,7 @@ model = Model(held)
 concrete = tf.function(model.forward).get_concrete_function(tf.TensorSpec(x.shape, tf.float32))
 kinds = [item.dtype == tf.resource for item in concrete.captured_inputs]
 assert kinds == [False, True] * (len(held) // 2), kinds
-captured = list(tensorflow_export._captured(concrete).values())
+captured = list(tensorflow_models.captured(concrete).values())
 np.save(target / "captured.npy", np.stack(captured))
 context = BackendContext(
     compiler="llvm-cpu", options=(), device=HOST_CPU, threads=1, work_dir=target, phase=phase

@@ -32,7 +32,7 @@ class DiffusersModel(torch.nn.Module, shared_model.ArchitectureModel):
     def __init__(self, parameters: Parameters) -> None:
         super().__init__()
         self.set_architecture(self.architecture, parameters)
-        self.model = _build(self.model_class, self.checkpoint)
+        self.model = build(self.model_class, self.checkpoint)
         for part in self.unused:
             delattr(self.model, part)
         tensors = checkpoints.load_tensors(self.architecture, self.checkpoint)
@@ -40,7 +40,7 @@ class DiffusersModel(torch.nn.Module, shared_model.ArchitectureModel):
         self.eval().requires_grad_(False)
 
 
-def _build(model_class: Any, checkpoint: Path) -> Any:
+def build(model_class: Any, checkpoint: Path) -> Any:
     """Returns a diffusers network of the checkpoint's configuration, without weights."""
     config = json.loads((checkpoint / "config.json").read_text())
     # Shapes only: random weights that are overwritten at once would cost time and memory.
