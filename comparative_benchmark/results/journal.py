@@ -11,6 +11,7 @@ locks its journal, empties it whenever results were written, and removes it when
 import contextlib
 import fcntl
 import os
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -33,12 +34,14 @@ class Settings:
 
     Attributes:
       sampling: the sampling rule, with its name as `rule`.
+      joined: interrupted runs that the run goes on from: what it has stored of them is stored.
     """
 
     run_id: str
     device: str
     sampling: dict[str, Any]
     execution_environment: ExecutionEnvironment
+    joined: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -144,11 +147,7 @@ class Journal:
         self._say = say
         with self._writing():
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
-            self._descriptor = os.open(self.path, flags, 0o644)
-            # Some network file systems have no locks.
-            with contextlib.suppress(OSError):
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._descriptor = _create_locked(self.path)
             self._size = 0
             self._write(_line(settings))
             self._empty_size = self._size
@@ -225,25 +224,30 @@ def interrupted_runs(
       stored: run and key of the results that it holds. The program may have ended after they were
         written, and before the journal was emptied.
     """
-    found: list[Interrupted] = []
+    runs: list[Interrupted] = []
     complaints: list[str] = []
     for path in sorted(folder_of(results).glob("*.jsonl")):
-        if _is_locked(path):
-            continue  # that run is still under way
+        if _has_nothing_for_others(path):
+            continue
         try:
             run, bad = _read(path)
         except (OSError, msgspec.DecodeError) as error:
             complaints.append(f"{path} is not a journal of this version: {error}")
             continue
         complaints += [f"{path}: line {number} cannot be read and is left out" for number in bad]
-        run.forget(
-            {entry.key for entry in run.entries if (run.settings.run_id, entry.key) in stored}
-        )
-        if run.entries:
-            found.append(run)
-        else:
-            _remove(path)
-    return found, complaints
+        runs.append(run)
+    keys: defaultdict[str, set[ResultKey]] = defaultdict(set)
+    for run_id, key in stored:
+        keys[run_id].add(key)
+    for run in runs:
+        for run_id in run.settings.joined:
+            keys[run_id] |= keys[run.settings.run_id]
+    for run in runs:
+        run.forget(keys[run.settings.run_id])
+    for run in runs:
+        if not run.entries:
+            _remove(run.path)
+    return [run for run in runs if run.entries], complaints
 
 
 @attrs.frozen(kw_only=True)
@@ -310,11 +314,31 @@ def _line(value: Settings | Entry) -> bytes:
     return msgspec.json.encode(value) + b"\n"
 
 
-def _is_locked(path: Path) -> bool:
+def _create_locked(path: Path) -> int:
+    """Returns the descriptor of a new file that is locked as long as it is open."""
+    while True:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        # Some network file systems have no locks.
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink:
+            return descriptor
+        # Another run has taken it for one that ended before its first line.
+        os.close(descriptor)
+
+
+def _has_nothing_for_others(path: Path) -> bool:
+    """Tells whether a journal's run is under way, or ended before its first line was complete.
+
+    Such a journal is removed, while it is locked.
+    """
     with contextlib.suppress(OSError), path.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            return True
+        if not file.readline().endswith(b"\n"):
+            _remove(path)
             return True
     return False
 

@@ -105,6 +105,7 @@ def execute(
     pending = [trial for trial in trials if trial.key not in done]
     now = journal.Settings.of(run_id, settings.device.name, settings.sampling, environment)
     earlier = _earlier(results.path, stored, now, observer, resume=resume)
+    now = attrs.evolve(now, joined=tuple(run.settings.run_id for run in earlier))
     found: dict[ResultKey, Result] = dict(done)
     with journal.Journal(results.path, now, say=observer.say) as kept:
         preparation = Preparation(settings, observer.preparing)
@@ -122,9 +123,9 @@ def execute(
             ended = [to_result(trial, outcomes[trial.key], run_id=run_id) for trial in racing]
             if ended:
                 results.append(*ended)
-                kept.clear()
                 for run in earlier:
                     run.forget([trial.key for trial in racing])
+                kept.clear()
             for result in ended:
                 position += 1
                 found[result.key] = result

@@ -13,6 +13,7 @@ import pytest
 
 from comparative_benchmark.results import journal
 from comparative_benchmark.results.codec import ResultsFileError, converted
+from comparative_benchmark.results.compare_samples import paired_rounds
 from comparative_benchmark.results.outcome import ProcessRecord
 from comparative_benchmark.results.record import Block, ExecutionEnvironment, Status
 from comparative_benchmark.results.store import ResultsFile
@@ -161,7 +162,9 @@ def machine(tmp_path, monkeypatch, make_trial, finished):
         started=lambda: [line.split() for line in started.read_text().splitlines()],
         kept=lambda: {
             entry.process.blocks[0].latencies_ms[0]
-            for run in journal.interrupted_runs(output, set())[0]
+            for run in journal.interrupted_runs(
+                output, {(result.run_id, result.key) for result in ResultsFile(output).results()}
+            )[0]
             for entry in run.entries
         },
     )
@@ -354,3 +357,47 @@ def test_a_file_that_is_not_a_journal_is_named_and_left(machine):
     machine.run()
     assert any(line.startswith(f"{foreign} is not a journal") for line in machine.said)
     assert foreign.read_text() == "not JSON\n"
+
+
+def test_too_few_replicates_measured_in_turns_are_compared_unpaired(machine):
+    machine.run_until(4)
+    one, *_, other = machine.run()
+    first, second = one.measured, other.measured
+    assert len(paired_rounds(first, second) or ()) in (0, 3)
+    apart = [
+        attrs.evolve(process, blocks=[attrs.evolve(b, round=b.round + 99) for b in process.blocks])
+        for process in first.processes[:1]
+    ]
+    changed = attrs.evolve(first, processes=(*apart, *first.processes[1:]))
+    assert paired_rounds(changed, second) is None
+
+
+@pytest.mark.parametrize("content", [b"", b'{"run_id": "2026'])
+def test_a_run_that_ended_before_its_first_line_leaves_nothing(machine, content):
+    machine.folder.mkdir()
+    (machine.folder / "run.jsonl").write_bytes(content)
+    assert journal.interrupted_runs(machine.output, set()) == ([], [])
+    assert not machine.folder.exists()
+
+
+def test_what_a_run_has_stored_of_those_it_went_on_from_is_not_gone_on_from_again(
+    machine, monkeypatch
+):
+    machine.run_until(4)
+    machine.run_until(2)
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        # When results were written, and no journal has been emptied.
+        patch.setattr(journal.Journal, "clear", killed)
+        patch.setattr(journal.Interrupted, "forget", lambda *_: None)
+        with pytest.raises(KeyboardInterrupt):
+            machine.run()
+    assert len(list(machine.folder.iterdir())) == 3
+    assert len(ResultsFile(machine.output).results()) == 3
+    before = len(machine.started())
+    machine.run()
+    assert len(machine.started()) == before
+    assert not machine.folder.exists()
