@@ -52,7 +52,7 @@ class SamplingRule:
         process warms up in is time more than iterations.
       refresh_below_ms: iterations that are shorter are preceded by an unmeasured one in each block,
         as others have used the caches meanwhile. Longer ones read far more than caches hold: a
-        first iteration takes no longer than the next (`benchmarks/time_to_verdict.py` shows it).
+        first iteration takes no longer than the next (reasoned, not measured yet).
       trial_budget_s: time of a trial, start-up included, after which it gets no further process
         beyond `min_processes`.
       run_budget_s: the same for all trials of a run together; each gets an even share of what is

@@ -24,7 +24,7 @@ EXPECTED = {
     "TOY_LATE_FAULT": ("wrong_output", "verify_last_run", "relative error"),
     "TOY_RAISES": ("failed", "first_run", "this model is tired"),
     "TOY_RAISES_IN_INIT": ("failed", "load", "weights are gone"),
-    "TOY_NO_ARRAY": ("failed", "outputs", "no array"),
+    "TOY_NO_ARRAY": ("failed", "outputs", "not an array"),
     "TOY_ARITY": ("failed", "load", "1 inputs"),
     "TOY_EXIT_CODE": ("crashed", "first_run", "exit code 7"),
     "TOY_FLOODS": ("ok", None, ""),
