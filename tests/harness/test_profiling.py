@@ -86,7 +86,7 @@ def test_a_profile_is_where_it_says(session, tmp_path):
     profile = profiling.take(session, directory, [100.0])
     assert attrs.asdict(profile) == {
         "directory": str(directory),
-        "files": ["profile.txt"],
+        "files": ("profile.txt",),
         "iterations": 10,
         "error": None,
     }
@@ -96,7 +96,7 @@ def test_a_profile_is_where_it_says(session, tmp_path):
 def test_a_worker_that_dies_while_profiled_costs_only_the_profile(session, tmp_path):
     os.kill(session._process.pid, signal.SIGKILL)
     profile = profiling.take(session, tmp_path / "profiles", [1.0])
-    assert profile.files == []
+    assert profile.files == ()
     assert "SIGKILL" in profile.error
 
 
@@ -106,14 +106,14 @@ def test_a_profiler_that_hangs_costs_only_the_profile(tmp_path, variables):
         _bring_up(session, tmp_path)
         os.kill(session._process.pid, signal.SIGSTOP)
         profile = profiling.take(session, tmp_path / "profiles", [1.0])
-    assert profile.files == []
+    assert profile.files == ()
     assert "the phase profile took longer than 0.5 s" in profile.error
 
 
 def test_a_directory_that_can_not_be_made_costs_only_the_profile(session, tmp_path):
     (tmp_path / "taken").write_text("a file")
     profile = profiling.take(session, tmp_path / "taken", [1.0])
-    assert profile.files == []
+    assert profile.files == ()
     assert "taken" in profile.error
     assert session.call("measure", iterations=2)["block"]["latencies_ms"]
 
@@ -132,5 +132,5 @@ def test_a_profiler_that_fails_is_reported(tmp_path, monkeypatch, variables, bac
     with InProcessSession(environment=variables) as session:
         _bring_up(session, tmp_path, f"{__name__}:{backend.__name__}")
         profile = profiling.take(session, tmp_path / "profiles", [1.0])
-    assert profile.files == []
+    assert profile.files == ()
     assert reason in profile.error
