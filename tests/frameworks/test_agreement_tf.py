@@ -57,7 +57,7 @@ from openxla.benchmark.models import architectures, checkpoints
 name, model_name, tensor_name, change = sys.argv[1:]
 module = importlib.import_module(f"openxla.benchmark.models.tf.{name}.{name}_model")
 architecture = type(architectures.get(name))
-tensors, load = architecture.tensors, checkpoints.load_tensors
+tensors, load, names = architecture.tensors, checkpoints.load_tensors, architecture.module_names
 def broken_tensors(self, config):
     for tensor in tensors(self, config):
         if tensor.name != tensor_name:
@@ -71,13 +71,15 @@ try:
     if change == "remove":
         checkpoints.load_tensors = without
     elif change == "rename":
-        architecture.module_names = (*architecture.module_names, (r"class_token", "klass"))
+        architecture.module_names = (*names, (r"class_token", "klass"))
     else:
         architecture.tensors = broken_tensors
         checkpoints.recipe_digest.cache_clear()
     module.create_model(model_name=model_name)
 finally:
+    # Other scripts of this process build the same architecture.
     architecture.tensors, checkpoints.load_tensors = tensors, load
+    architecture.module_names = names
     checkpoints.recipe_digest.cache_clear()
 """
 
