@@ -73,7 +73,8 @@ def _print_shares(
 
 def _print_costs(entries: Sequence[Entry]) -> None:
     """Prints medians over pairs; the sd is that of the log ratios from pair to pair."""
-    header = ["median of", "s", "processes", "half-width", "ratio", "sd", "no result", "stopped by"]
+    header = ["median of", "s", "processes", "half-width", "announced", "ratio", "sd"]
+    header += ["no result", "stopped by"]
     rows = []
     for section in SECTIONS:
         for name in METHODS:
@@ -82,6 +83,7 @@ def _print_costs(entries: Sequence[Entry]) -> None:
                 continue
             ratios = [item["ratio"] for item in found if item["ratio"] is not None]
             widths = [item["half_width"] for item in found if item["half_width"] is not None]
+            announced = [item["announced"] for item in found if item.get("announced") is not None]
             reasons = Counter(str(item["stop_reason"]) for item in found)
             processes = [item["processes"] for item in found]
             rows.append(
@@ -90,6 +92,7 @@ def _print_costs(entries: Sequence[Entry]) -> None:
                     f"{statistics.median(item['wall_s'] for item in found):.0f}",
                     f"{statistics.median(processes):.0f} ({min(processes)}-{max(processes)})",
                     f"{statistics.median(widths):.2%}" if widths else "-",
+                    f"{statistics.median(announced):.1%}" if announced else "-",
                     f"{statistics.median(ratios):.4f}" if ratios else "-",
                     f"{statistics.stdev(map(math.log, ratios)):.2%}" if len(ratios) > 1 else "-",
                     str(sum(item["verdict"] == "incomparable" for item in found)),
@@ -108,4 +111,4 @@ def _print_goal(entries: Sequence[Entry], section: Section, judge: Judge, goal: 
     share = successes / trials
     met = share >= POWER_GOAL if section.slow_down else share <= FALSE_GOAL
     few = f", too few pairs to tell ({DUE_PAIRS} are due)" if trials < DUE_PAIRS else ""
-    print_goal(f"{goal}, {_share(successes, trials)}{few}", met=met)
+    print_goal(goal, met=met, found=f"{_share(successes, trials)}{few}")

@@ -38,6 +38,7 @@ class Found:
       processes: of the candidate.
       stop_reason: why the candidate got no further process.
       wall_s: how long it took, start of the processes included.
+      announced: relative difference that the race said it finds.
     """
 
     verdict: str
@@ -47,6 +48,7 @@ class Found:
     half_width: float | None = None
     processes: int = 1
     stop_reason: str | None = None
+    announced: float | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -112,6 +114,7 @@ def raced(pair: Pair, artifacts: WorkloadArtifacts, *, seed: int, log_dir: Path)
         half_width=ratio.relative_half_width if ratio else None,
         processes=len(outcomes[1].processes),
         stop_reason=outcomes[1].stop_reason,
+        announced=outcomes[1].race.decidable,
     )
 
 

@@ -62,9 +62,9 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         print("  ".join(cells).rstrip())
 
 
-def print_goal(goal: str, *, met: bool) -> None:
-    """Prints the last line of a script."""
-    print(f"goal: {goal}: {'met' if met else 'missed'}")
+def print_goal(goal: str, *, met: bool, found: str) -> None:
+    """Prints a last line of a script, which `measure_all.py` reads: the goal and what was found."""
+    print(f"goal: {goal}: {'met' if met else 'missed'} ({found})")
 
 
 def _block(call: Callable[[], object], iterations: int) -> list[float]:

@@ -163,9 +163,9 @@ def in_two_files(noise: Noise, moved_sd: float, pairs: int, seed: int) -> Counte
     return counted
 
 
-def by_process_sd(pairs: int, seed: int) -> tuple[bool, bool]:
-    """Prints former rule and rule by noise; returns whether verdicts and intervals are right."""
-    rows, false_met, covered_met = [], True, True
+def by_process_sd(pairs: int, seed: int) -> tuple[float, float]:
+    """Prints former rule and rule by noise; returns the most false verdicts and least coverage."""
+    rows, most_false, least_covered = [], 0.0, 1.0
     for number, sd in enumerate(PROCESS_SDS):
         noise = Noise(process_sd=sd)
         now = raced(noise, pairs, seed + number)["now"]
@@ -182,11 +182,11 @@ def by_process_sd(pairs: int, seed: int) -> tuple[bool, bool]:
                     f"{found.latencies / found.pairs:.1%}" if found.latencies else "-",
                 ]
             )
-        false_met &= now.false / now.pairs <= FALSE_GOAL
-        covered_met &= now.worst_coverage / now.pairs >= COVERAGE_GOAL
+        most_false = max(most_false, now.false / now.pairs)
+        least_covered = min(least_covered, now.worst_coverage / now.pairs)
     header = ["process sd", "pairs", "false verdicts", "98 % interval holds"]
     print_table([*header, "3 % found", "processes", "95 % latency"], rows)
-    return false_met, covered_met
+    return most_false, least_covered
 
 
 def by_kind(pairs: int, seed: int) -> None:
@@ -296,8 +296,8 @@ def paired_ratio_of(ratios: Array, count: int) -> LogRatio:
     return LogRatio(estimate=float(used.mean()), shared=tuple(terms.tolist()), processes=count)
 
 
-def many_comparisons(suites: int, seed: int) -> tuple[bool, bool]:
-    """Prints how often suites of equals are red, and how often geomean intervals are right."""
+def many_comparisons(suites: int, seed: int) -> tuple[float, float]:
+    """Prints, and returns the worst of, red suites of equals and coverage of the geomean."""
     rows, worst_red, worst_held = [], 0.0, 1.0
     for sd in sorted((*PROCESS_SDS, 0.025)):
         any_slower = red = held = case_held = 0
@@ -313,7 +313,7 @@ def many_comparisons(suites: int, seed: int) -> tuple[bool, bool]:
         rows.append([f"{sd:.1%}", *shares])
     header = ["process sd", "any slower", "exit code 2", "geomean of 50", "geomean of a case"]
     print_table(header, rows)
-    return worst_red <= RED_GOAL, worst_held >= COVERAGE_GOAL
+    return worst_red, worst_held
 
 
 def is_red(ratios: Sequence[LogRatio]) -> bool:
@@ -352,21 +352,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
     pairs = 5000 if chosen.quick else chosen.pairs
     suites = 200 if chosen.quick else chosen.suites
     print("Independent processes; false verdicts of equals\n")
-    false_met, covered_met = by_process_sd(pairs, chosen.seed)
+    false, covered = by_process_sd(pairs, chosen.seed)
     fewer = max(pairs // 5, 1000)
     print(f"\nOther noise, {fewer} pairs; of the methods: false verdicts, and 3 % found\n")
     by_kind(fewer, chosen.seed)
     print(f"\nWhat the rule cannot see, {fewer} pairs\n")
     where_it_fails(fewer, chosen.seed)
     print(f"\nSuites of {CASES * COMPETITORS} comparisons of equals, {suites} each\n")
-    family_met, mean_met = many_comparisons(suites, chosen.seed)
+    red, mean_covered = many_comparisons(suites, chosen.seed)
     print("\nWhat planning calls decidable, and how often a race of so many processes found it\n")
     outlooks(fewer, chosen.seed)
     print()
-    print_goal(f"false verdicts of equals <= {FALSE_GOAL:.0%}", met=false_met)
-    print_goal(f"98 % intervals hold the truth in >= {COVERAGE_GOAL:.1%}", met=covered_met)
-    print_goal(f"exit code 2 for equals in <= {RED_GOAL:.0%} of suites", met=family_met)
-    print_goal(f"geomean intervals hold the truth in >= {COVERAGE_GOAL:.1%}", met=mean_met)
+    goals = (
+        (f"false verdicts of equals <= {FALSE_GOAL:.0%}", false, false <= FALSE_GOAL),
+        (
+            f"98 % intervals hold the truth in >= {COVERAGE_GOAL:.1%}",
+            covered,
+            covered >= COVERAGE_GOAL,
+        ),
+        (f"exit code 2 for equals in <= {RED_GOAL:.0%} of suites", red, red <= RED_GOAL),
+        (
+            f"geomean intervals hold the truth in >= {COVERAGE_GOAL:.1%}",
+            mean_covered,
+            mean_covered >= COVERAGE_GOAL,
+        ),
+    )
+    for goal, worst, met in goals:
+        print_goal(goal, met=met, found=f"{worst:.2%} at worst")
 
 
 if __name__ == "__main__":

@@ -96,9 +96,11 @@ def main() -> None:
     print_goal(
         "worker protocol and sampling add less than 1 us per iteration, while a block runs",
         met=max(wall - bare, trip.iteration_ns) < GOAL_NS,
+        found=f"{max(wall - bare, trip.iteration_ns):.0f} ns",
     )
+    worst = max(ratios, key=lambda value: abs(value - 1))
     print_goal(
-        f"a 1 ms model within {GOAL:.0%}", met=all(abs(value - 1) <= GOAL for value in ratios)
+        f"a 1 ms model within {GOAL:.0%}", met=abs(worst - 1) <= GOAL, found=f"{worst:.4f} x"
     )
 
 

@@ -92,8 +92,8 @@ def _measure(folder: Path, cases: int, rounds: int) -> None:
     if (csv := folder / "peer.csv").exists():
         print(f"the peer's CSV: {_size(csv)}, statistics without intervals, samples or verdicts")
     built = statistics.median(times["cbs report"])
-    print_goal(f"built in < {MOST_BUILD_S:g} s", met=built < MOST_BUILD_S)
-    print_goal(f"< {MOST_BYTES / 1e6:g} MB", met=size < MOST_BYTES)
+    print_goal(f"built in < {MOST_BUILD_S:g} s", met=built < MOST_BUILD_S, found=f"{built:.1f} s")
+    print_goal(f"< {MOST_BYTES / 1e6:g} MB", met=size < MOST_BYTES, found=f"{size / 1e6:.1f} MB")
     _open(folder / "changes.html", rounds)
 
 
@@ -127,7 +127,11 @@ def _open(page: Path, rounds: int) -> None:
         browser.quit()
     print(f"ready after {_spread(ready)}; a filter takes {_spread(filtered)}, 0.08 s of it a wait")
     slowest = max(*ready, *filtered)
-    print_goal(f"first interaction < {MOST_INTERACTION_S:g} s", met=slowest < MOST_INTERACTION_S)
+    print_goal(
+        f"first interaction < {MOST_INTERACTION_S:g} s",
+        met=slowest < MOST_INTERACTION_S,
+        found=f"{slowest:.2f} s",
+    )
 
 
 def _spread(values: list[float]) -> str:

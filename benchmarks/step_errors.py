@@ -10,10 +10,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from _timing import print_goal
 
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.models.generation import LOGITS
 from openxla.benchmark.root import root_dir
+
+GOAL = 2.0
 
 
 def main() -> None:
@@ -31,7 +34,11 @@ def main() -> None:
         raise SystemExit(
             f"{root} holds no generation: run e.g. cbs parity -name '.*GREEDY.*' first"
         )
-    print(f"{len(ratios)} workloads: {min(ratios):.2f} to {max(ratios):.2f}")
+    print_goal(
+        f"a step of a right generation is at most {GOAL:g} x as far off as all steps",
+        met=max(ratios) <= GOAL,
+        found=f"{min(ratios):.2f} to {max(ratios):.2f} in {len(ratios)} workloads",
+    )
 
 
 if __name__ == "__main__":

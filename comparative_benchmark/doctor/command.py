@@ -15,6 +15,7 @@ from comparative_benchmark.machine.host import usable_cpus
 from comparative_benchmark.results import noise_floor as noise
 from comparative_benchmark.results.codec import ResultsFileError, read_document
 from comparative_benchmark.roofline import ceilings as roofs
+from comparative_benchmark.stats.sampling_rule import SamplingRule
 from openxla.benchmark.root import root_dir
 
 EXIT_OK, EXIT_FAILED, EXIT_UNFIT, EXIT_MISSING = 0, 1, 2, 3
@@ -72,6 +73,8 @@ def run(options: argparse.Namespace) -> int:
         _out().print(ceilings_table(measured))
     if floor and not options.json:
         _out().print(noise_table(floor))
+        if floor.pooled and (outlook := floor.pooled.outlook(SamplingRule())):
+            _out().print(Text(str(outlook)))
     unfit = any(finding.status in _UNFIT for finding in findings)
     return EXIT_UNFIT if options.strict and unfit else EXIT_OK
 

@@ -6,10 +6,11 @@ measurements is noise of the machine: free calibration, from results that are th
 
 import math
 import re
+import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 import msgspec
@@ -21,6 +22,8 @@ from comparative_benchmark.results.record import Document, Status
 from comparative_benchmark.results.store import write_atomically
 from comparative_benchmark.results.unchanged import fingerprint, program_digest, unidentified
 from comparative_benchmark.stats.analysis import SampleError, checked
+from comparative_benchmark.stats.planning import Outlook, outlook, sd_of_noise_floor
+from comparative_benchmark.stats.sampling_rule import SamplingRule
 from openxla.benchmark.root import root_dir
 
 _SCHEMA = 1
@@ -40,6 +43,7 @@ class Noise:
       pairs: of two runs of one program; `programs` of them are different ones.
       median_percent, p95_percent, largest_percent: quantiles of the differences, as percent of
         the faster run.
+      processes: of a run, the median; None in a file of an earlier version.
     """
 
     pairs: int = attrs.field(validator=attrs.validators.ge(1))
@@ -47,6 +51,15 @@ class Noise:
     median_percent: float = attrs.field(validator=attrs.validators.ge(0))
     p95_percent: float = attrs.field(validator=attrs.validators.ge(0))
     largest_percent: float = attrs.field(validator=attrs.validators.ge(0))
+    processes: int | None = attrs.field(
+        default=None, validator=attrs.validators.optional(attrs.validators.ge(1))
+    )
+
+    def outlook(self, rule: SamplingRule) -> Outlook | None:
+        """Returns what races find where runs lie so far apart; None if that cannot be told."""
+        if self.processes is None:
+            return None
+        return outlook(sd_of_noise_floor(self.median_percent / 100, self.processes), rule)
 
 
 @attrs.frozen(kw_only=True)
@@ -83,22 +96,23 @@ def noise_floor(documents: Iterable[Document]) -> NoiseFloor:
     Raises:
       NoiseFloorError: there are pairs of more than one machine.
     """
-    runs: defaultdict[tuple[Any, ...], dict[tuple[int, str], float]] = defaultdict(dict)
+    runs: defaultdict[tuple[Any, ...], dict[tuple[int, str], _Run]] = defaultdict(dict)
     machines: dict[tuple[Any, ...], Case] = {}
     for position, document in enumerate(documents):
         for case in cases_of(document):
-            digest, latency = program_digest(case.metrics), _log_latency(case)
-            if digest is None or latency is None or unidentified(case):
+            digest, run = program_digest(case.metrics), _run_of(case)
+            if digest is None or run is None or unidentified(case):
                 continue
             program = (case.key, digest, fingerprint(case))
             # Of one run, the latest record counts.
-            runs[program][position, case.result.run_id] = latency
+            runs[program][position, case.result.run_id] = run
             machines[program] = case
-    found: defaultdict[str, list[list[float]]] = defaultdict(list)
+    found: defaultdict[str, list[_Program]] = defaultdict(list)
     names = set()
-    for program, latencies in runs.items():
-        if differences := _differences(latencies):
-            found[machines[program].competitor].append(differences)
+    for program, runs_of_it in runs.items():
+        if differences := _differences(runs_of_it):
+            processes = [run.processes for run in runs_of_it.values()]
+            found[machines[program].competitor].append(_Program(differences, processes))
             names.add(machines[program].machine)
     if len(names) > 1:
         raise NoiseFloorError(f"results of several machines: {', '.join(sorted(names))}")
@@ -154,20 +168,31 @@ def load_noise_floor(machine: str) -> NoiseFloor | None:
     return found if found.schema == _SCHEMA and found.pooled else None
 
 
-def _log_latency(case: Case) -> float | None:
-    """Returns the logarithm of the latency in ms; None where there is no sound measurement."""
+class _Run(NamedTuple):
+    log_latency: float  # of ms
+    processes: int
+
+
+class _Program(NamedTuple):
+    differences: list[float]
+    processes: list[int]
+
+
+def _run_of(case: Case) -> _Run | None:
+    """Returns the latency of a run; None where there is no sound measurement."""
     if case.status is not Status.OK or case.quantity != LATENCY:
         return None
     try:
         processes = checked(process_samples(case.metrics))
     except SampleError:
         return None
-    return math.fsum(math.log(np.median(values)) for values in processes) / len(processes)
+    logs = [math.log(np.median(values)) for values in processes]
+    return _Run(math.fsum(logs) / len(logs), len(logs))
 
 
-def _differences(latencies: Mapping[tuple[int, str], float]) -> list[float]:
-    """Returns |log ratio| of all pairs of runs; a copy of a run in another file is none."""
-    distinct = {(run_id, latency) for (_, run_id), latency in latencies.items()}
+def _differences(runs: Mapping[tuple[int, str], _Run]) -> list[float]:
+    """Returns |log ratio| of all pairs of runs; a copy of a run in another file is not a pair."""
+    distinct = {(run_id, run.log_latency) for (_, run_id), run in runs.items()}
     values = [latency for _, latency in sorted(distinct)]
     first, second = np.triu_indices(len(values), 1)
     array = np.array(values)
@@ -175,8 +200,8 @@ def _differences(latencies: Mapping[tuple[int, str], float]) -> list[float]:
     return differences
 
 
-def _noise(programs: Sequence[Sequence[float]]) -> Noise:
-    every = np.concatenate([np.asarray(differences) for differences in programs])
+def _noise(programs: Sequence[_Program]) -> Noise:
+    every = np.concatenate([program.differences for program in programs])
     quantiles = [float(value) for value in np.quantile(every, [0.5, 0.95, 1.0])]
     median, p95, largest = (100 * math.expm1(value) for value in quantiles)
     return Noise(
@@ -185,6 +210,7 @@ def _noise(programs: Sequence[Sequence[float]]) -> Noise:
         median_percent=median,
         p95_percent=p95,
         largest_percent=largest,
+        processes=round(statistics.median(n for program in programs for n in program.processes)),
     )
 
 

@@ -240,11 +240,14 @@ class RaceNote:
 
     Attributes:
       id: shared by the trials of a race whose rounds may be paired; None where they may not.
+      decidable: relative difference to the baseline that nine of ten such races find, as said after
+        the first processes; None if these told nothing, or lay further apart than that.
     """
 
     interleaved: bool = True
     seed: int | None = None
     id: str | None = None
+    decidable: float | None = None
 
 
 @attrs.frozen(kw_only=True)

@@ -37,7 +37,7 @@ from comparative_benchmark.results.outcome import TrialFacts, TrialOutcome
 from comparative_benchmark.results.record import ArtifactSource, RaceNote, ResultKey
 from comparative_benchmark.runs.participant import Participant, ProcessPlan
 from comparative_benchmark.runs.settings import RunSettings
-from comparative_benchmark.runs.sufficiency import why_enough
+from comparative_benchmark.runs.sufficiency import undecided, why_enough
 from comparative_benchmark.runs.trace import Timeline
 from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
@@ -91,6 +91,8 @@ class Race:
         self._fitted: frozenset[ResultKey] = frozenset()
         # What the first process of a trial exported.
         self._exports: dict[ResultKey, Mapping[str, Sequence[str]]] = {}
+        # What the pilot said that can be told from the baseline.
+        self._decidable: dict[ResultKey, float] = {}
         self._threads: ThreadPoolExecutor
 
     def join(self, joined: Joined) -> None:
@@ -152,6 +154,8 @@ class Race:
         with self._starting():
             for replicate in range(rule.max_processes):
                 pending = self._pending(rule, replicate)
+                if replicate == rule.min_processes:
+                    self._announce(rule, pending)
                 if not pending:
                     break
                 lacking = [t for t in pending if len(self.outcomes[t.key].processes) <= replicate]
@@ -182,6 +186,19 @@ class Race:
         if baseline and pending and baseline not in pending:
             pending.append(baseline)
         return pending
+
+    def _announce(self, rule: SamplingRule, pending: Sequence[Trial]) -> None:
+        """Says which differences cannot be found here, before time is spent on them."""
+        baseline = self._baseline([t for t in self._trials if not self.outcomes[t.key].ended])
+        for trial in pending:
+            if baseline is None or trial is baseline:
+                continue
+            outlook = undecided(self.outcomes[trial.key], self.outcomes[baseline.key], rule)
+            if outlook is None:
+                continue
+            self._decidable[trial.key] = outlook.decidable
+            if not outlook.can_decide:
+                self._say(f"{trial} against {baseline.competitor}: {outlook}")
 
     def _baseline(self, good: Sequence[Trial]) -> Trial | None:
         """Returns the trial that ratios will be taken against; the first one if none was named."""
@@ -393,13 +410,14 @@ class Race:
     def _note_race(self, rule: SamplingRule) -> None:
         """Writes down why sampling stopped, and whether rounds may be paired."""
         race_id = uuid.uuid4().hex[:12]
-        for outcome in self.outcomes.values():
+        for key, outcome in self.outcomes.items():
             # What failed did not stop for any reason of ours; its status says why it ended.
             outcome.stop_reason = None if outcome.ended else outcome.stop_reason or "processes"
             outcome.race = RaceNote(
                 interleaved=self._interleaved,
                 seed=rule.seed,
                 id=race_id if self._interleaved else None,
+                decidable=self._decidable.get(key),
             )
 
 

@@ -11,6 +11,7 @@ import attrs
 from comparative_benchmark.machine.host import describe, git_revision, python_environment
 from comparative_benchmark.results import journal
 from comparative_benchmark.results.codec import converted
+from comparative_benchmark.results.noise_floor import load_noise_floor
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import ExecutionEnvironment, Result, ResultKey, Status
 from comparative_benchmark.results.store import ResultsFile
@@ -107,6 +108,7 @@ def execute(
     earlier = _earlier(results.path, stored, now, observer, resume=resume)
     now = attrs.evolve(now, joined=tuple(run.settings.run_id for run in earlier))
     found: dict[ResultKey, Result] = dict(done)
+    _foretell(settings, environment, observer)
     with journal.Journal(results.path, now, say=observer.say) as kept:
         preparation = Preparation(settings, observer.preparing)
         preparation.run([trial for trial in pending if not _missing(trial, settings)])
@@ -157,6 +159,17 @@ def _earlier(
             observer.say(f"{count}: going on from them{torn}")
             joined.append(run)
     return joined
+
+
+def _foretell(settings: RunSettings, environment: ExecutionEnvironment, observer: Observer) -> None:
+    """Says what races cannot decide here, where `cbs doctor --noise-floor` has been asked."""
+    rule, machine = settings.sampling, environment.host.cpu_model
+    if not isinstance(rule, SamplingRule) or machine is None:
+        return
+    floor = load_noise_floor(machine)
+    outlook = floor.pooled.outlook(rule) if floor and floor.pooled else None
+    if outlook and not outlook.can_decide:
+        observer.say(f"by the noise floor {outlook}")
 
 
 def _rationed(settings: RunSettings, spent_s: float, left: int) -> RunSettings:

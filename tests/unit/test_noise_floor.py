@@ -3,6 +3,7 @@
 import argparse
 import json
 import math
+from types import SimpleNamespace
 
 import attrs
 import pytest
@@ -20,6 +21,10 @@ from comparative_benchmark.results.noise_floor import (
     load_noise_floor,
     save_noise_floor,
 )
+from comparative_benchmark.runs import runner
+from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.stats.sampling_rule import SamplingRule
+from openxla.benchmark.devices import HOST_CPU
 
 
 def noise_floor(documents):
@@ -247,6 +252,34 @@ def test_the_doctor_prints_and_keeps_the_floor(doctor, capsys):
     assert "2.3" in out
     assert "noise-floor-a-cpu.json" in err
     assert load_noise_floor("A CPU").pooled.median_percent == pytest.approx(2.3)
+
+    assert "on this machine a race of 10 processes finds" in out
+    assert "3.0 % cannot be decided, that would take" in out
+
+
+def test_a_floor_of_an_earlier_version_foretells_nothing():
+    floor = noise_floor([run(0, exact(1.0)), run(1, exact(1.02))])
+    assert floor.pooled.outlook(SamplingRule()) is not None
+    path = save_noise_floor(floor)
+    earlier = json.loads(path.read_text())
+    for kept in (earlier["pooled"], *earlier["competitors"].values()):
+        del kept["processes"]
+    path.write_text(json.dumps(earlier))
+    assert load_noise_floor("A CPU").pooled.outlook(SamplingRule()) is None
+
+
+@pytest.mark.parametrize(("latency", "said"), [(1.05, True), (1.0002, False)])
+def test_a_race_is_told_what_it_cannot_decide_before_it_begins(latency, said):
+    save_noise_floor(noise_floor([run(0, exact(1.0)), run(1, exact(latency))]))
+    found = []
+    runner._foretell(
+        RunSettings(device=HOST_CPU, sampling=SamplingRule()),
+        SimpleNamespace(host=SimpleNamespace(cpu_model="A CPU")),
+        SimpleNamespace(say=found.append),
+    )
+    assert ["by the noise floor on this machine a race of" in line for line in found] == [
+        True
+    ] * said
 
 
 def test_the_doctor_gives_the_floor_as_json(doctor, capsys):

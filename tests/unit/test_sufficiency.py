@@ -8,7 +8,7 @@ import pytest
 
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import Block
-from comparative_benchmark.runs.sufficiency import pair_rounds, why_enough
+from comparative_benchmark.runs.sufficiency import pair_rounds, undecided, why_enough
 from comparative_benchmark.stats.sampling_rule import SamplingRule
 
 RULE = SamplingRule()
@@ -79,6 +79,27 @@ def test_what_the_machine_does_to_both_costs_no_power():
 def test_a_ratio_far_from_one_needs_fewer_processes():
     candidate, baseline = [2.0, 2.001, 1.999], outcome([0.99, 1.0, 1.01], seed=4)
     assert why_enough(outcome(candidate), baseline, RULE) == "precision"
+
+
+def test_what_a_noisy_pilot_cannot_decide_is_said():
+    noisy, baseline = outcome([0.97, 1.0, 1.03]), outcome([1, 1, 1.0002], seed=2)
+    found = undecided(noisy, baseline, RULE)
+    assert not found.can_decide
+    assert found.processes == RULE.max_processes
+    assert 0.03 < found.decidable < 0.06
+    assert "finds 4." in str(found)
+    assert f"3.0 % cannot be decided, that would take {found.needed} processes" in str(found)
+    # Slow processes use the budget up sooner.
+    noisy.wall_s = 3 * 10.0
+    assert undecided(noisy, baseline, RULE).processes == 4
+    assert undecided(noisy, baseline, RULE).decidable > found.decidable
+
+
+def test_a_quiet_pilot_decides_and_a_distant_one_needs_no_outlook():
+    baseline = outcome([1, 1, 1.0002], seed=2)
+    assert undecided(outcome(STEADY[:3]), baseline, RULE).can_decide
+    assert undecided(outcome([1.97, 2.0, 2.03]), baseline, RULE) is None
+    assert undecided(outcome([1]), baseline, RULE) is None
 
 
 def test_unusable_samples_are_not_enough():
