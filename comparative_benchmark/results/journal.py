@@ -257,10 +257,13 @@ class Joined:
     Attributes:
       entries: of each trial, in the order of its processes.
       first_round: number of the first round that is measured now.
+      others: processes of these trials that were measured on other inputs, or judged by another
+        truth.
     """
 
     entries: dict[ResultKey, list[Entry]] = attrs.field(factory=dict)
     first_round: int = 0
+    others: int = 0
 
 
 def joined(runs: Iterable[Interrupted], facts: Mapping[ResultKey, TrialFacts]) -> Joined:
@@ -271,13 +274,14 @@ def joined(runs: Iterable[Interrupted], facts: Mapping[ResultKey, TrialFacts]) -
 
     Args:
       runs: the first one first.
-      facts: of the trials as they are measured now: what was measured on other inputs, or judged by
-        another truth, is left out.
+      facts: of the trials as they are measured now.
     """
     found: dict[ResultKey, list[Entry]] = {}
-    first_round = 0
+    first_round = others = 0
     for run in runs:
-        fitting = [entry for entry in run.entries if facts.get(entry.key) == entry.facts]
+        due = [entry for entry in run.entries if entry.key in facts]
+        fitting = [entry for entry in due if facts[entry.key] == entry.facts]
+        others += len(due) - len(fitting)
         for replicate in sorted({entry.replicate for entry in fitting}):
             rounds = [first_round]
             for entry in fitting:
@@ -285,7 +289,7 @@ def joined(runs: Iterable[Interrupted], facts: Mapping[ResultKey, TrialFacts]) -
                     found.setdefault(entry.key, []).append(_shifted(entry, first_round))
                     rounds += [1 + (b.round or 0) for b in found[entry.key][-1].process.blocks]
             first_round = max(rounds)
-    return Joined(entries=found, first_round=first_round)
+    return Joined(entries=found, first_round=first_round, others=others)
 
 
 def _shifted(entry: Entry, rounds: int) -> Entry:

@@ -252,7 +252,13 @@ class Workload:
             finished=finished,
             profile_dir=settings.profile_dir / self.run_id if settings.profile else None,
         )
-        race.join(journal.joined(earlier, {t.key: facts_of(t, artifacts) for t in ready}))
+        joined = journal.joined(earlier, {t.key: facts_of(t, artifacts) for t in ready})
+        if joined.others:
+            self.observer.say(
+                f"{joined.others} processes of interrupted runs had other inputs or truth "
+                "than now and are not gone on from"
+            )
+        race.join(joined)
         race.run()
         return found | race.outcomes
 
