@@ -6,7 +6,7 @@ from comparative_benchmark.stats.analysis import Verdict
 
 FALSE_GOAL = 0.02
 POWER_GOAL = 0.90
-# Of each section, before a share means something.
+# Pairs that each section needs before a share means something.
 DUE_PAIRS = 30
 
 

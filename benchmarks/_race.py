@@ -18,8 +18,8 @@ from comparative_benchmark.machine.host import describe, git_revision, usable_cp
 
 GOAL = 1.05
 OURS = "ours"
-# Of the largest output: far above what the order of sums does, and what a GELU by tanh does; far
-# below what a wrong network does.
+# Share of the largest output: far above what the order of sums or a GELU by tanh does, far below
+# what a wrong network does.
 _SAME = 1e-3
 _BLOCK_S = 0.25
 _FEWEST, _MOST = 2, 50

@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 Sides = tuple[Array, Array]
 
 PROCESSES, ROUNDS = 10, 10
-# Of a block's median.
+# Standard deviation of a block's median.
 BLOCK_SD = 0.01
 # The usual spread from process to process, as measured for one stack on 2 virtual CPUs.
 PROCESS_SD = 0.012

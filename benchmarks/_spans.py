@@ -85,7 +85,7 @@ class Spans:
                 self.orchestration[row] -= seconds
             return answer
 
-        setattr(Session, "call", call)  # noqa: B010  # a method is no variable, says mypy
+        setattr(Session, "call", call)  # noqa: B010  # mypy: a method is not a variable
 
     def _timed(self, row: str, call: Callable[[], Any]) -> Any:
         start = time.perf_counter()

@@ -96,7 +96,7 @@ def _measure(journal: Journal, chosen: argparse.Namespace, budget: Budget) -> No
 def pair_of(section: Section) -> Pair:
     """Returns the two trials of a section.
 
-    Of a slow-down both sides are prolonged, the baseline by nothing, so that what the prolonging
+    In a slow-down both sides are prolonged, the baseline by nothing, so that what the prolonging
     itself costs is on both.
     """
     if section.slow_down:

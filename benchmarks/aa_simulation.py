@@ -329,7 +329,7 @@ def outlooks(pairs: int, seed: int) -> None:
         row = [f"{sd:.1%}"]
         for count in (3, 5, 10):
             noise = Noise(process_sd=sd)
-            # Of a ratio's replicate: both sides, and the medians over their rounds.
+            # Variance of a ratio's replicate: both sides, and the medians over their rounds.
             variance = 2 * sd**2 + math.pi / 2 * 2 * BLOCK_SD**2 / ROUNDS
             effect = decidable_effect(math.sqrt(variance), count)
             found = total = 0

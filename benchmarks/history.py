@@ -1,7 +1,7 @@
 """How fast the history takes, finds and judges results, beside plain ways of doing the same.
 
 Imports 10,000 results from files, fills a database with rows, asks it for a trend, a filter and
-the latest nights, and looks for steps in a year of nights of many series. There is no tool to be
+the latest nights, and looks for steps in a year of nights of many series. No tool can be
 installed that answers from a database, so the peer of the trend is what one would write in an
 evening: reading all JSON files. The peers of the steps are those of airspeed velocity (asv), where
 it is installed, and a search over all segments with a numpy median for each; both get a few of the

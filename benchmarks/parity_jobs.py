@@ -20,7 +20,7 @@ from _timing import print_goal, print_table
 
 from comparative_benchmark.parity.lanes import default_jobs
 
-# Of what the CPUs could do at best.
+# Share of what the CPUs could do at best.
 GOAL_SHARE = 0.75
 _NAME = "models/(BERT|RESNET|VIT|GPT2LMHEAD)_TINY_FP32_.+_BATCH1/.+"
 _QUICK = "models/RESNET_TINY_FP32_.+_BATCH1/.+"

@@ -149,7 +149,7 @@ def _watched() -> Iterator[list[Made]]:
             )
         return answer
 
-    setattr(Session, "call", call)  # noqa: B010  # a method is no variable, says mypy
+    setattr(Session, "call", call)  # noqa: B010  # mypy: a method is not a variable
     try:
         yield made
     finally:

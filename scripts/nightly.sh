@@ -69,7 +69,7 @@ if [[ -z "${STORE}" ]]; then
   STORE="gs://nightly/suite"
 fi
 
-# Of the tiny models the artifacts are made and published on the first night; those of the suite are
+# The artifacts of the tiny models are made and published on the first night; those of the suite are
 # locked in artifacts/locks, and update_artifacts.sh publishes them.
 made=0
 if ((TINY)); then

@@ -13,7 +13,7 @@ use_environment() {
     for backend in "$@"; do
       # A backend may be named with a compiler: pt_inductor:eager.
       backend="${CBS_ROOT}/comparative_benchmark/${backend%%:*}/requirements.txt"
-      # Of a backend that is not ours `cbs run` says what it lacks.
+      # `cbs run` says what a backend that is not ours lacks.
       if [[ -f "${backend}" ]]; then locks+=("${backend}"); fi
     done
     if ((${#locks[@]})); then ensure_environment "${venv}" "${locks[@]}"; fi

@@ -53,7 +53,7 @@ looked=0
 cbs history regressions --yaml "${NEW}/regressions.yaml" --issue "${NEW}/issue.md" \
   || looked=$?
 echo "nightly: regressions: $(meaning "${looked}")" >&2
-# An issue is for news; a text that says that there is none is no reason to open one.
+# An issue is for news; a text that says that there is none does not open one.
 if ((looked == 0)); then rm -f "${NEW}/issue.md"; fi
 code="$(worse "${code}" "${looked}")"
 

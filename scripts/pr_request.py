@@ -28,7 +28,7 @@ def request_of(text: str) -> tuple[str, str] | None:
     Raises:
       RequestError: it asks in a way that cannot be.
     """
-    # A template's explanation is no request.
+    # A template's explanation is not a request.
     lines = list(dict.fromkeys(_LINE.findall(_COMMENT.sub("", text))))
     if not lines:
         return None

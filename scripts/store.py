@@ -93,7 +93,7 @@ def path_of(directory: Path, name: str) -> Path:
     """
     parts = PurePosixPath(name).parts
     if not parts or any(part in ("..", "/") for part in parts):
-        raise StoreError(f"{name!r} is no name for a file below {directory}")
+        raise StoreError(f"{name!r} is not a name for a file below {directory}")
     return directory.joinpath(*parts)
 
 

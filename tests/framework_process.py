@@ -16,7 +16,7 @@ _LARGEST_BYTES = 2 * 2**30
 _SERVER = """
 import json, sys, traceback
 answers = sys.stdout
-sys.stdout = sys.stderr  # what scripts print is no answer
+sys.stdout = sys.stderr  # what scripts print is not an answer
 for line in sys.stdin:
     request = json.loads(line)
     sys.argv = ["-c", *request["arguments"]]

@@ -29,7 +29,7 @@ def export(model: Any, inputs: Sequence[Any], phase: PhaseTimer) -> torch.export
       phase: times the export.
 
     Raises:
-      UnsupportedError: it is no PyTorch model, or `torch.export` cannot export it.
+      UnsupportedError: it is not a PyTorch model, or `torch.export` cannot export it.
     """
     import torch
 

@@ -32,16 +32,16 @@ class Repository:
     def commits_between(self, good: str, bad: str) -> list[Candidate]:
         """Returns the commits from the good to the bad one, along first parents, oldest first.
 
-        Of a merge only the merge itself: what it brings in was built by nobody in this order.
+        A merge counts as one: nobody built what it brings in in this order.
 
         Raises:
-          BisectError: an end is not a commit, or the good one is no ancestor of the bad one.
+          BisectError: an end is not a commit, or the good one is not an ancestor of the bad one.
         """
         first, last = self._commit("--good", good), self._commit("--bad", bad)
         if first == last:
             raise BisectError(f"--good {good} and --bad {bad} are the same commit")
         if self._git("merge-base", "--is-ancestor", first, last).returncode:
-            raise BisectError(f"--good {good} is no ancestor of --bad {bad}: no way leads there")
+            raise BisectError(f"--good {good} is not an ancestor of --bad {bad}")
         listed = self._git(
             *("log", "--first-parent", "--reverse", "--format=%H%x09%cs %s", f"{first}..{last}")
         )

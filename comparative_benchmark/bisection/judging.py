@@ -122,7 +122,7 @@ def _by_status(name: str, candidate: Result, metric: Metric) -> CaseAnswer:
 
 def _by_memory(name: str, good: Result, candidate: Result, threshold: float) -> CaseAnswer:
     after, before = candidate.measured, good.measured
-    # Of a device there is one figure, and it does not scatter.
+    # A device has one figure, and it does not scatter.
     on_device = quotient(after.device_memory_peak_mb, before.device_memory_peak_mb)
     if on_device is not None:
         ratio = Ratio(estimate=on_device, low=on_device, high=on_device)

@@ -62,7 +62,7 @@ class Recipes:
         assert self._package is not None
         pins: dict[str, str | None] = {self._package: candidate.name}
         for name, version in self._companions.items():
-            # Of a companion without that version, the package's own metadata names the right one.
+            # A companion may lack that version: the package's metadata names the right one.
             pins[name] = version or (candidate.name if self._has(name, candidate.name) else None)
         return pins
 

@@ -14,7 +14,7 @@ from comparative_benchmark.machine import conditions
 
 # One runnable task half of the time: a tenth of that is normal on an idle machine.
 _LOAD_LIMIT = 0.5
-# Of one CPU; see `conditions` for why 5 %.
+# Share of one CPU; see `conditions` for why 5 %.
 _BUSY_LIMIT = 0.05
 _STEAL_SHARE_LIMIT = 0.01
 _OBSERVED_S = 1.0

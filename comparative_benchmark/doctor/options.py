@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RESULTS.json",
         help="also work out how far unchanged programs lie apart in these results, and keep it",
     )
-    # Of any size here: which are too many, the command says after it has counted the CPUs.
+    # Any number here: the command counts the CPUs and says if it is too many.
     add_options(
         parser,
         "threads",

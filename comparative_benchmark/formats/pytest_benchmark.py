@@ -137,7 +137,7 @@ def _stats(data: Sequence[float]) -> dict[str, Any]:
 def _quartiles(ordered: Sequence[float]) -> tuple[float, float]:
     """Returns the quartiles by methods 2 and 3 of Wikipedia's list, which the readers expect.
 
-    Of an even count the medians of both halves; of an odd one the weighted neighbours.
+    For an even count the medians of both halves, for an odd one the weighted neighbours.
     """
     rounds = len(ordered)
     if rounds == 1:

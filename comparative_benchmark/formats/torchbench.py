@@ -86,7 +86,7 @@ def _base(result: PortableResult) -> str:
 def metrics_of(result: PortableResult) -> dict[str, float | str]:
     """Returns the metrics of a result by their keys; of one that is not ok its status alone."""
     if result.status != OK:
-        # Of a wrong program neither the speed nor the size counts.
+        # Neither speed nor size of a wrong program counts.
         status = NOT_IMPLEMENTED if result.status == "unsupported" else result.status
         return {metric_key(result, LATENCY): status}
     found = {

@@ -17,7 +17,7 @@ from comparative_benchmark.history.rows import OK
 _BROKEN = ("wrong_output", "failed", "out_of_memory", "timeout", "crashed")
 # A run with fewer of a case's companions was another selection of cases, not a night.
 _COMPANIONS = 0.5
-# Of a reason, in a line that names the case, too; the results file has all of it.
+# Characters of a reason, in a line that names the case; the results file has all of it.
 _LONGEST = 200
 
 

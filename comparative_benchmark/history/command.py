@@ -136,7 +136,7 @@ def _regressions(options: argparse.Namespace, database: Database) -> int:
     kinds = {finding.kind for finding in counted}
     if kinds & {Kind.STEP, Kind.STATUS}:
         return EXIT_WRONG
-    # Nothing to look at is no good news.
+    # Nothing to look at is not good news.
     return EXIT_MISSING if kinds or not report.series else EXIT_OK
 
 

@@ -57,7 +57,7 @@ def database_url(location: str) -> URL:
         # Not the location itself: it may hold a password.
         kind = location.partition("://")[0]
         raise HistoryError(
-            f"{kind}://... is no URL of a database, such as postgresql://USER@HOST:PORT/NAME"
+            f"{kind}://... is not the URL of a database, such as postgresql://USER@HOST:PORT/NAME"
         ) from error
     backend = url.get_backend_name()
     if backend == "sqlite":
@@ -194,7 +194,7 @@ class Database:
             if _revision(connection, self) is not None:
                 return
         # Not within a transaction, and not while another process looks at the file. Without it
-        # readers wait, which is no reason to fail.
+        # readers wait, which is not a reason to fail.
         with contextlib.closing(self.engine.raw_connection()) as raw:
             for _ in range(_ATTEMPTS):
                 try:
@@ -224,7 +224,7 @@ def _revision(connection: Connection, database: Database) -> str | None:
         foreign = names if database.is_sqlite else [n for n in names if n.startswith("cbs_")]
         if foreign:
             raise HistoryError(
-                f"{database} is no history: it holds tables of another program "
+                f"{database} is not a history: it holds tables of another program "
                 f"({', '.join(sorted(foreign)[:3])}); choose another place with --db"
             )
         return None

@@ -76,7 +76,7 @@ class Finding:
 
         The revision is named `revision`; None is for what one side does not have.
         """
-        # Of a run without a relative of the case no versions are known, which is no change.
+        # Without a relative of the case in a run its versions are unknown: not a change.
         told = self.last_good.versions and self.first_bad.versions
         sides = [
             {

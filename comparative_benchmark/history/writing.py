@@ -66,7 +66,7 @@ class Writer:
         return written
 
     def _add(self, rows: Sequence[Row]) -> Written:
-        # Of the same rows, dictionaries that are sorted have the same items.
+        # Sorted dictionaries of the same rows have the same items.
         keyed = [(row, row.series, tuple(sorted(row.versions.items()))) for row in rows]
         self._refer({series for _, series, _ in keyed}, {versions for *_, versions in keyed})
         values = {row.content: (row, series, versions) for row, series, versions in keyed}

@@ -15,7 +15,7 @@ from comparative_benchmark.backends.api import Array
 from comparative_benchmark.backends.jax_models import split
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 
-# Of the operand of these, only what is taken is read.
+# Of their operand these read only what they take.
 _INDEXING = ("gather", "slice", "dynamic_slice")
 
 

@@ -27,7 +27,7 @@ FLOOR_IN_EPSILONS = 2.0
 # reference's worst element (plus four times the floor): rounding is spread like noise, a wrong
 # element stands out.
 MAX_ERROR_FACTOR = 1.25
-# A reference further than this from the truth is no measure of anything.
+# A reference further than this from the truth measures nothing.
 MAX_REFERENCE_ERROR = 0.2
 # Below this relative spread an output carries no signal, and agreement means nothing.
 MIN_RELATIVE_SPREAD = 1e-6

@@ -38,7 +38,7 @@ def describe(*, threads: int, cpus: Sequence[int] = ()) -> dict[str, Any]:
 
 def python_environment() -> list[dict[str, str]]:
     """Returns the installed packages, as `pip list --format json` does."""
-    # Of two with one name the first on the path is imported.
+    # If two have one name, the first on the path is imported.
     found = {dist.metadata["Name"]: dist.version for dist in reversed(list(distributions()))}
     return [{"name": name, "version": found[name]} for name in sorted(found, key=str.lower)]
 

@@ -28,7 +28,7 @@ BACKEND = BackendInfo(
         ),
     ),
     environment={
-        # Of the frameworks, which only export here.
+        # The frameworks, which only export here.
         "OMP_NUM_THREADS": "{threads}",
         "CUDA_VISIBLE_DEVICES": "",
         "KERAS_BACKEND": "tensorflow",

@@ -110,7 +110,7 @@ def default_jobs(accelerator: str, memory_bytes: int | None) -> int:
     """Returns how many cells run at a time: one for each CPU that has memory enough beside it.
 
     Args:
-      accelerator: one that is no CPU is not shared: JAX and TensorFlow take most of its memory when
+      accelerator: only CPUs are shared: JAX and TensorFlow take most of its memory when
         they start.
       memory_bytes: what a worker may use; None for 4 GiB.
     """

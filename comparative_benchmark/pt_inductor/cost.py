@@ -20,7 +20,7 @@ _FORMULAS: Mapping[Any, Callable[..., int]] = {
     **flop_registry,
     _ATEN._scaled_dot_product_flash_attention_for_cpu: sdpa_flop,  # noqa: SLF001  # its name
 }
-# Of the operand of these, only what is taken is read.
+# Of their operand these read only what they take.
 _INDEXING = (_ATEN.embedding, _ATEN.gather, _ATEN.index, _ATEN.index_select, _ATEN.slice)
 # A constant of the program text on its way to the device.
 _CONSTANTS = (_ATEN.lift_fresh,)

@@ -32,7 +32,7 @@ from comparative_benchmark.terminal.run_settings import settings_of
 from openxla.benchmark.artifacts import arrays
 
 _EXPORT = "comparative_benchmark.repro.exporting:export"
-# Of what run.py prints, what goes into the README.
+# The part of run.py's output that goes into the README.
 _CHECK_LINES = 20
 # Variables of a worker that are places on this machine, or of no meaning outside of a run.
 _PLACES = ("{work_dir}", "{cache_dir}")

@@ -43,7 +43,7 @@ class Case:
 
     @property
     def framework(self) -> str:
-        """Of the model, in lower case."""
+        """Data type of the model, in lower case."""
         return self.result.definition.framework_name
 
     @property
@@ -96,7 +96,7 @@ class Case:
 
     @property
     def threads(self) -> int | None:
-        """Of each worker."""
+        """Threads of each worker."""
         return self.host.threads if self.host else None
 
     @property
@@ -106,7 +106,7 @@ class Case:
 
     @property
     def revision(self) -> str | None:
-        """Of the harness."""
+        """Revision of the harness."""
         return self.run.execution_environment.git_revision if self.run else None
 
     @property

@@ -185,7 +185,7 @@ def _judged_by_noise(item: Comparison, floor: float) -> Comparison:
 def _floor(compared_cases: Iterable[tuple[Any, ...]]) -> float:
     """Returns by how much unchanged programs differ between two files, as a share; 0 if none.
 
-    Only what these two files show: what the machine did at another time is no measure for them.
+    Only what these two files show: what the machine did at another time does not measure them.
     """
     logs = [
         abs(math.log(item.ratio.estimate))

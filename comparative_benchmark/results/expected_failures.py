@@ -52,7 +52,7 @@ class ExpectedFailure:
 
     def covers(self, ending: "Ending") -> bool:
         """Tells whether it is about that case, competitor and device, however these end."""
-        # Of an environment's own competitor (`jax_xla:xla@old`) the part before its name counts.
+        # In an environment's competitor (`jax_xla:xla@old`) the part before its name counts.
         competitor = ending.competitor.partition("@")[0]
         return (
             re.fullmatch(self.name, ending.case_name) is not None

@@ -104,7 +104,7 @@ def noise_floor(documents: Iterable[Document]) -> NoiseFloor:
             if digest is None or run is None or unidentified(case):
                 continue
             program = (case.key, digest, fingerprint(case))
-            # Of one run, the latest record counts.
+            # The latest record of a run counts.
             runs[program][position, case.result.run_id] = run
             machines[program] = case
     found: defaultdict[str, list[_Program]] = defaultdict(list)

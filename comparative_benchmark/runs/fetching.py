@@ -224,7 +224,7 @@ class Fetching:
 
 @attrs.define
 class Occasionally:
-    """Tells of progress now and then: a run's log is no place for a moving line."""
+    """Tells of progress now and then: a moving line does not belong in a run's log."""
 
     announce: Callable[[str], None]
     _told_at: float = attrs.field(factory=time.monotonic)

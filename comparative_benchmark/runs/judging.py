@@ -37,7 +37,7 @@ class Judge:
     def verify(self, outputs: Sequence[Path]) -> Verification:
         """Judges the outputs of a run on the workload's inputs.
 
-        Of a model that generates, the steps behind the verdict's `divergences` are still open: see
+        If the model generates, the steps behind the verdict's `divergences` are still open: see
         `verify_rest`.
         """
         if self.generates:

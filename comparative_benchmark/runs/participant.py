@@ -233,7 +233,7 @@ class Participant:
     def finish(self) -> None:
         """Verifies the last timed output; the worker is stopped until it is profiled or closed.
 
-        Of a model that generates, the rest of its verification and its parts follow: what they
+        If the model generates, the rest of its verification and its parts follow: what they
         compile must not disturb what was measured before.
         """
         if self._session is None:

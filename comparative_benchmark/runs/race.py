@@ -136,7 +136,7 @@ class Race:
             for trial in order.sample(self._trials, len(self._trials)):
                 outcome = self.outcomes[trial.key]
                 outcome.stop_reason = "compile_only"
-                # Of a pair that an interruption cut in two the caches are gone.
+                # The caches of a pair that an interruption cut in two are gone.
                 if sum(not process.cold for process in outcome.processes) > pair:
                     continue
                 for _ in range(2):

@@ -87,7 +87,7 @@ class Timeline:
                 {"name": name, "ph": "M", "pid": pid, "tid": 1, "args": args}
                 for name, args in {**names, "thread_name": {"name": "phases"}}.items()
             ]
-        # Of two that begin together the longer one encloses the other, and viewers want it first.
+        # If two begin together the longer one encloses the other, and viewers want it first.
         for span in sorted(self.spans, key=lambda span: (span.start_ns, -span.end_ns)):
             events.append(
                 {

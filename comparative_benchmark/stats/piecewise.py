@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-# Of a normal distribution: mean absolute deviation over standard deviation, and the standard
+# For a normal distribution: mean absolute deviation over standard deviation, and the standard
 # deviation over the median of absolute differences of two values.
 _MEAN_ABSOLUTE = math.sqrt(2 / math.pi)
 _FROM_DIFFERENCES = 1 / (0.674490 * math.sqrt(2))

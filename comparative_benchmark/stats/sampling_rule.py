@@ -97,7 +97,7 @@ class SamplingRule:
     def _window(self, samples_ms: Sequence[float]) -> int:
         """Returns how many samples are tested: as many as the span takes, within limits.
 
-        Of a warm-up whose budget is spent the first half are let go.
+        The first half of a warm-up whose budget is spent are let go.
         """
         fitting = self.steady_span_ms / max(statistics.median(samples_ms), 1e-3)
         if self._is_over_budget(samples_ms):

@@ -26,7 +26,7 @@ _BEYOND = 5
 def correlation(values: Array, known: Mask) -> float:
     """Returns how much a night is like the one before, from 0 to 0.9.
 
-    Of an autoregressive series the squared differences of nights two apart are 1 + correlation
+    In an autoregressive series the squared differences of nights two apart are 1 + correlation
     times those of neighbours. A step is in few differences, so that medians hardly see it. Of
     thirty nights of a single trend it is a guess, often above 0 where nothing is correlated.
 

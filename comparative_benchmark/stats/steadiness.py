@@ -15,9 +15,9 @@ _SLOWER_FIRST_MEAN, _FASTER_FIRST_MEAN, _QUARTILES, _MAD_FACTOR = 0.10, 0.50, 0.
 # Differences below so many standard errors are chance.
 _STANDARD_ERRORS = 3.0
 _SD_PER_MAD = 1.4826
-# Of a quartile, normal samples, in sd / sqrt(n).
+# Standard error of a quartile, normal samples, in sd / sqrt(n).
 _QUARTILE_ERROR = 1.36
-# Of the logarithm of a MAD, times sqrt(n).
+# Standard error of the logarithm of a MAD, times sqrt(n).
 _MAD_ERROR = 1.17
 
 
@@ -47,9 +47,9 @@ def steadiness(samples_ms: Sequence[float]) -> Steadiness:
     """Returns whether the second half of the samples looks like the first.
 
     The split-half test of pyperf (`pyperf/_worker.py`, `test_calibrate_warmups`): the first sample
-    is no upper outlier of the rest (Q3 + 1.5 IQR), the first mean is from 50 % below to 10 % above
-    the second, quartiles differ by at most 5 %, and the spread (MAD) is alike. pyperf wants MADs
-    within 10 %, which 20 samples of any noise rarely hold: here by a factor of 2. And a difference
+    is not an upper outlier of the rest (Q3 + 1.5 IQR), the first mean is from 50 % below to 10 %
+    above the second, quartiles differ by at most 5 %, and the spread (MAD) is alike. pyperf wants
+    MADs within 10 %, which 20 samples of any noise rarely hold: here by a factor of 2. And a difference
     counts only beyond 3 standard errors, so that noise alone does not look like a warm-up.
 
     Assumes that what warms up does so within the samples. It cannot see a change slower than the

@@ -17,7 +17,7 @@ from comparative_benchmark.stats.student import student_quantile, student_tail
 # Fewer nights say too little about the spread from night to night.
 FEWEST_NIGHTS = 5
 _FEWEST_BEFORE = 3
-# Of a series without a change, so many may keep a piece for the judgement of all series together.
+# Share of series without a change that may keep a piece for the judgement of all together.
 _PRUNED_ABOVE = 0.01
 _INTERVAL_LEVEL = 0.95
 # As good as normal.

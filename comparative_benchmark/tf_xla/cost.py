@@ -10,7 +10,7 @@ import tensorflow as tf
 from comparative_benchmark.backends.api import Array
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 
-# Of the first operand of these, only what is taken is read.
+# Of their first operand these read only what they take.
 _INDEXING = ("GatherV2", "GatherNd", "StridedSlice", "Slice")
 # Operations that stand for others, or repeat them; what is in them is not counted.
 _CONTROL = ("While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase")

@@ -49,7 +49,7 @@ def run(options: argparse.Namespace, benchmark: Userbenchmark) -> int:
     """Bisects, says what came of it and returns the exit code: 0 if a first bad one was found.
 
     Raises:
-      UsageError: something that the user typed cannot be, or an end can not be judged.
+      UsageError: something that the user typed cannot be, or an end cannot be judged.
     """
     check(options)
     if options.runs < 3:

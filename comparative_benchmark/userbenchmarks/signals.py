@@ -15,7 +15,7 @@ from comparative_benchmark.userbenchmarks.metrics import Document, MetricsError
 from comparative_benchmark.userbenchmarks.processes import detect
 
 Value: TypeAlias = int | float | str
-# Of these more is better; of all else less is.
+# More of these is better; less of all else is.
 _MORE_IS_BETTER = re.compile(r"throughput|tokens_per_s|speedup|score|per_second|accuracy")
 # A status that stands in a number's place, or took it.
 _FINE = ("ok", "pass", "pass_due_to_skip")

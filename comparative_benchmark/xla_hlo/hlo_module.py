@@ -9,7 +9,7 @@ from comparative_benchmark.xla_hlo.private_jaxlib import extension, hlo
 
 
 class HloModule:
-    """An HLO module that is no executable yet."""
+    """An HLO module that is not compiled yet."""
 
     def __init__(self, computation: Any) -> None:
         self._computation = computation

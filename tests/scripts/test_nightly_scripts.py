@@ -150,7 +150,7 @@ def test_a_broken_answer_is_asked_for_again(gcs, tmp_path):
 @pytest.mark.parametrize("name", ["../x", "a/../../x", "/etc/x", ""])
 def test_no_name_leads_out_of_a_folder(name, tmp_path):
     functions = runpy.run_path(str(SCRIPTS / "store.py"))
-    with pytest.raises(functions["StoreError"], match="is no name for a file below"):
+    with pytest.raises(functions["StoreError"], match="is not a name for a file below"):
         functions["path_of"](tmp_path, name)
 
 
@@ -482,7 +482,7 @@ def _race(proposal, environment, **variables):
 def test_base_and_head_race_with_their_own_code(proposal, environment):
     body = "Makes it better.\n\nRUN_BENCHMARK: TOY_OF_A test_numpy\n"
     done = _race(proposal, environment, PR_BODY=body)
-    # What a busy machine leaves unclear is no regression; the times tell whose code it was.
+    # What a busy machine leaves unclear is not a regression; the times tell whose code it was.
     table = (proposal.parent / "out" / "table.md").read_text()
     assert table.startswith("### Benchmark: models/TOY_OF_A.*/.+DEFAULT (test_numpy, host-cpu)")
     [row] = [line for line in table.splitlines() if "test_numpy:direct@head" in line]

@@ -60,7 +60,7 @@ def test_torchbench_is_valid_and_a_status_stands_for_a_number(results):
     texts = {value for value in values.values() if isinstance(value, str)}
     expected = {result.status for result in failed(results)} - {"unsupported"}
     assert texts == expected | {"not_implemented"}
-    # Of what failed there is no number at all.
+    # What failed has no number at all.
     broken = {key[:5] for key, value in metrics.items() if isinstance(value, str)}
     assert not [k for k, v in metrics.items() if k[:5] in broken and not isinstance(v, str)]
 

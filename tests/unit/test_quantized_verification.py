@@ -126,7 +126,7 @@ def test_tolerances_of_an_fp32_case_are_not_for_what_a_compiler_quantises():
     least = quantized.MIN_SQNR_DB["int8"]
     assert quantized.parameters_for("int8", "fp32", given) == {"min_sqnr_db": least}
     assert quantized.parameters_for("int8", "fp32", {"min_sqnr_db": 3.0}) == {"min_sqnr_db": 3.0}
-    # Of a file that is int8 already they are.
+    # They are in a file that is int8 already.
     assert quantized.parameters_for("int8", "int8", given) == {"min_sqnr_db": least, **given}
 
 

@@ -146,7 +146,7 @@ def test_suites_of_equals_are_seldom_red(simulation):
         for groups, slower in suites
     ]
     any_slower = sum(slower for _, slower in suites)
-    # Of the 200, 10 may be: 18 is beyond the 99 % quantile of a binomial of 5 %.
+    # 10 of the 200 may be: 18 is beyond the 99 % quantile of a binomial of 5 %.
     assert sum(red) < 18 < any_slower
 
 

@@ -38,7 +38,7 @@ class Net(Architecture):
     input_specs = output_specs = default_input_files = default_inputs = preprocess = None
 
     def tensors(self, config):
-        """Of the configuration, whatever it is."""
+        """The tensors of the configuration, whatever it is."""
         shapes = {
             "their_linear.weight": (3, 2),
             "conv.weight": (4, 3, 1, 2),

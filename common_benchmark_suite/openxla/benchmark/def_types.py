@@ -209,7 +209,7 @@ class Model:
 class ModelTestData:
     """Where the raw input of a case comes from.
 
-    With `content_sha256` it is no raw input but the arrays themselves, which a user has given:
+    With `content_sha256` it is not a raw input but the arrays themselves, which a user has given:
     files `input_0.npy` and so on in the directory that `source_url` names. That digest is their
     identity.
     """

@@ -25,7 +25,7 @@ from openxla.benchmark.artifacts.workload_store import MANIFEST_FILE
 from openxla.benchmark.files import sha256_of
 
 _WORKER = Job.__module__
-# Of an absolute path, all but the name of the file.
+# The folders of an absolute path, without the file's name.
 _DIRECTORIES = re.compile(r"(?<![\w:/.])(?:/[\w.+@-]+)+/(?=[\w.])")
 
 

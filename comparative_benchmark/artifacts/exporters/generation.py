@@ -131,7 +131,7 @@ class Generation:
                 if outcome.ending.leaves_files:
                     made[outcome.kind] = work / outcome.kind / "files"
         order = {kind.name: number for number, kind in enumerate(kinds.KINDS)}
-        # Of some forms there is no exporter at all: they come last.
+        # Some forms have no exporter at all: they come last.
         return sorted(outcomes.values(), key=lambda item: (order.get(item.kind, 1000), item.kind))
 
     def _group(

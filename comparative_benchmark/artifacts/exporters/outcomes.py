@@ -40,7 +40,7 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """Of the model."""
+        """The model's name."""
         return self.case.model.name
 
 
@@ -84,7 +84,7 @@ class Outcome:
 
     @property
     def size_bytes(self) -> int:
-        """Of all files together."""
+        """Size of all files together."""
         return sum(file.size_bytes for file in self.files)
 
 

@@ -94,7 +94,7 @@ def save(
 
 def widened(value: Array) -> Array:
     """Returns floating-point numbers as float64, others as they are."""
-    # bfloat16 is no floating type to numpy; its kind is V.
+    # bfloat16 is not a floating type to numpy; its kind is V.
     is_float = value.dtype.kind == "f" or value.dtype.name == "bfloat16"
     return value.astype(np.float64) if is_float else value
 

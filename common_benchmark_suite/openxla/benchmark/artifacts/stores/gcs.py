@@ -183,7 +183,7 @@ class _Counted(io.FileIO):
 
     def read(self, size: int | None = -1, /) -> bytes:
         piece = super().read(-1 if size is None else size)
-        # A piece that is sent again is no progress.
+        # A piece that is sent again is not progress.
         if (position := self.tell()) > self._furthest:
             self._advance(position - self._furthest)
             self._furthest = position

@@ -74,7 +74,7 @@ def _bert_base(precision: _Precision) -> dict[int, Model]:
 
 
 def _vit(precision: _Precision) -> Model:
-    # Of the int8 file, pixels and logits are int8, too.
+    # Pixels and logits of the int8 file are int8, too.
     element = "INT8" if precision is INT8 else "F32"
     source = "VIT_CLASSIFICATION_JAX_3X224X224XF32"
     return Model(

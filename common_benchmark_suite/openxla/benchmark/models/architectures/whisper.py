@@ -115,7 +115,7 @@ class Whisper(TextArchitecture):
         for index in range(config["encoder_layers"]):
             yield from self._layer(f"{encoder}.layers.{index}", config, "encoder")
         yield from layers.norm(f"{encoder}.layer_norm", hidden)
-        # Of this scale because they make the logits, too: those have a standard deviation of 2.
+        # This scale because they make the logits, too: those have a standard deviation of 2.
         stddev = 2 / math.sqrt(hidden)
         yield _table(f"{decoder}.embed_tokens", config["vocab_size"], hidden, stddev)
         yield _table(

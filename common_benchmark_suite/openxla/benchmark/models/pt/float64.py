@@ -41,7 +41,7 @@ class RotaryEmbedding(torch.nn.Module):
 
     def __init__(self, frequencies: Sequence[float]) -> None:
         super().__init__()
-        # Kept in float64, and rounded where it is used: it is no weight of the model.
+        # Kept in float64, and rounded where it is used: it is not a weight of the model.
         exact = torch.tensor(frequencies, dtype=torch.float64)
         self.frequencies = torch.nn.Buffer(exact, persistent=False)
 

@@ -17,7 +17,7 @@ from openxla.benchmark.models.tf.diffusion_layers import (
 )
 from openxla.benchmark.models.tf.layers import Layer, LayerNorm, Linear
 
-# Of the transformer's norms; diffusers has them in its source, not in the configuration.
+# For the transformer's norms; diffusers has it in its source, not in the configuration.
 _GROUP_EPSILON, _LAYER_EPSILON = 1e-6, 1e-5
 
 
