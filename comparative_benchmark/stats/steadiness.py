@@ -49,8 +49,9 @@ def steadiness(samples_ms: Sequence[float]) -> Steadiness:
     The split-half test of pyperf (`pyperf/_worker.py`, `test_calibrate_warmups`): the first sample
     is not an upper outlier of the rest (Q3 + 1.5 IQR), the first mean is from 50 % below to 10 %
     above the second, quartiles differ by at most 5 %, and the spread (MAD) is alike. pyperf wants
-    MADs within 10 %, which 20 samples of any noise rarely hold: here by a factor of 2. And a difference
-    counts only beyond 3 standard errors, so that noise alone does not look like a warm-up.
+    MADs within 10 %, which 20 samples of any noise rarely hold: here by a factor of 2. And a
+    difference counts only beyond 3 standard errors, so that noise alone does not look like a
+    warm-up.
 
     Assumes that what warms up does so within the samples. It cannot see a change slower than the
     samples last (a clock that falls over minutes), a step after they end, an oscillation that both
