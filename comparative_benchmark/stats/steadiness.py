@@ -83,24 +83,15 @@ def relative_precision(samples_ms: Sequence[float]) -> float:
     See `latency_interval`: cheap enough to be asked after each block. The next process may differ
     by more. Infinite for fewer than 8 samples.
 
+    Whoever stops at a goal for it stops at a lucky moment now and then, so the interval at the stop
+    holds the truth a few percent less often than it says (Anscombe, 1952): the verdict rests on the
+    spread between processes, which this does not touch.
+
     Raises:
       SampleError: fewer than two samples, or one that is not a positive finite number.
     """
     found = latency_interval([samples_ms])
     return found.relative_half_width if len(samples_ms) >= FEWEST_SAMPLES else math.inf
-
-
-def precision_reached(samples_ms: Sequence[float], *, goal: float = 0.01) -> bool:
-    """Returns whether `relative_precision` is at or below the goal.
-
-    Asked again after every block it stops at a lucky moment now and then, so the interval at the
-    stop holds the truth a few percent less often than it says (Anscombe, 1952): the verdict rests
-    on the spread between processes, which this does not touch.
-
-    Raises:
-      SampleError: as `relative_precision`.
-    """
-    return relative_precision(samples_ms) <= goal
 
 
 def noise_converged(history: Sequence[float], *, window: int = 16, tolerance: float = 0.05) -> bool:

@@ -46,11 +46,6 @@ class Decoder:
             del self._buffer[:end]
         return messages
 
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes of a message that is not complete yet."""
-        return len(self._buffer)
-
     def _complete_length(self) -> int | None:
         """Returns where the first message ends, or None if it is not complete."""
         head, blank, _ = bytes(self._buffer[:20]).partition(b" ")

@@ -15,8 +15,6 @@ from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.devices import ALL_DEVICES
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
-pytestmark = pytest.mark.alone
-
 REFERENCES = {
     "PT": "comparative_benchmark.pt_inductor.reference:compute",
     "JAX": "comparative_benchmark.jax_xla.reference:compute",

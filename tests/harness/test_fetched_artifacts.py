@@ -15,8 +15,6 @@ from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.root import LOCKS_DIR_VARIABLE, ROOT_DIR_VARIABLE
 from openxla.benchmark.workloads import workload_of
 
-pytestmark = pytest.mark.alone
-
 MODEL = "TOY_NONE"
 TOYS = ("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy", "-w", "1", "-iter", "3")
 WITH_WORKERS = (*TOYS, "-name", f"models/{MODEL}/.+")

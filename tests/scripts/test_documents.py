@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.alone
-
 ROOT = Path(__file__).resolve().parents[2]
 
 # What cannot be run inside a test, and where it is run instead.
