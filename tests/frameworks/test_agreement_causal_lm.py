@@ -1,9 +1,5 @@
 """Decoder-only language models: one model in each framework, and generation that is that model."""
 
-import json
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from framework_process import run_script
@@ -43,6 +39,8 @@ for data_type in ("fp32", "fp16", "bf16"):
     candidate = compiled(scoring, inputs) or same_type
     save(f"scored-{data_type}", input=inputs, truth=truth, reference=same_type, candidate=candidate)
 
+    if data_type == "fp16":
+        continue  # test_agreement_t5 generates in fp16, by the same code
     generating = create(**given, data_type=data_type, max_new_tokens=4)
     free, _ = compute(generating, inputs)
     forced = generating.verification_inputs(inputs, free)
@@ -70,8 +68,11 @@ REFERENCES = {
     "jax": "comparative_benchmark.jax_xla.reference:compute",
 }
 OTHER = {"pt": "jax", "jax": "pt"}
-DATA_TYPES = ("fp32", "fp16", "bf16")
-KINDS = ("scored", "generated")
+GENERATED = ("fp32", "bf16")
+KINDS = (
+    *(("scored", data_type) for data_type in ("fp32", "fp16", "bf16")),
+    *(("generated", data_type) for data_type in GENERATED),
+)
 
 
 def _relative(values, truth):
@@ -97,15 +98,14 @@ def outputs(request, tmp_path_factory, environment):
     return load
 
 
-@pytest.mark.parametrize("data_type", DATA_TYPES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "data_type"), KINDS)
 def test_float64_runs_agree_to_1e_9_of_the_scale(outputs, kind, data_type):
     pt, jax = (outputs(name, f"{kind}-{data_type}", "truth")[-1] for name in REFERENCES)
     assert pt.dtype == jax.dtype == np.float64
     assert _relative(pt, jax) < 1e-9
 
 
-@pytest.mark.parametrize("data_type", DATA_TYPES)
+@pytest.mark.parametrize("data_type", GENERATED)
 def test_frameworks_choose_the_same_tokens(outputs, data_type):
     (pt, _), (jax, _) = (outputs(name, f"generated-{data_type}", "free") for name in REFERENCES)
     assert pt.dtype == jax.dtype == np.int32
@@ -119,7 +119,7 @@ def test_inputs_are_the_same_bytes(outputs):
     assert (pt.dtype, pt.tobytes()) == (jax.dtype, jax.tobytes())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["scored", "generated"])
 def test_outputs_carry_signal(outputs, kind):
     truth = outputs("jax", f"{kind}-fp32", "truth")[-1]
     assert 0.3 < truth.std() < 3
@@ -127,8 +127,7 @@ def test_outputs_carry_signal(outputs, kind):
 
 
 @pytest.mark.parametrize("framework", REFERENCES)
-@pytest.mark.parametrize("data_type", DATA_TYPES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "data_type"), KINDS)
 def test_a_framework_passes_by_the_others_truth(outputs, kind, data_type, framework):
     own, other = (
         outputs.directories[name] / f"{kind}-{data_type}" for name in (framework, OTHER[framework])
@@ -144,7 +143,7 @@ def test_a_framework_passes_by_the_others_truth(outputs, kind, data_type, framew
 
 @pytest.mark.parametrize("framework", REFERENCES)
 def test_generated_logits_are_float32(outputs, framework):
-    for data_type in DATA_TYPES:
+    for data_type in GENERATED:
         logits = outputs(framework, f"generated-{data_type}", "reference")[1]
         assert logits.dtype == np.float32
 
@@ -186,70 +185,3 @@ def test_forced_tokens_are_fed(outputs, framework):
     assert np.array_equal(tokens, logits.argmax(axis=-1))  # its own choice, not what was fed
     assert _relative(logits[0, :2], logits[1, :2]) < 1e-9
     assert _relative(logits[0, 2], logits[1, 2]) > 0.1
-
-
-# Names and shapes of transformers' own models, without their memory.
-META = """
-import json, sys
-import torch, transformers
-from openxla.benchmark.models import architectures
-
-name, model_name = sys.argv[1:]
-config = dict(architectures.get(name).config(model_name))
-model_class = getattr(transformers, config["architectures"][0])
-with torch.device("meta"):
-    model = model_class(model_class.config_class(**config))
-tied = model.all_tied_weights_keys
-print(json.dumps({key: list(value.shape) for key, value in model.state_dict().items()
-                  if key not in tied}))
-print(json.dumps(sorted(tied)))
-"""
-MODELS = [
-    ("gpt2", "gpt2-tiny"),
-    ("gpt2", "gpt2"),
-    ("llama", "llama-tiny"),
-    ("llama", "TinyLlama/TinyLlama-1.1B-Chat-v1.0"),
-    ("gemma", "gemma-tiny"),
-    ("gemma", "google/gemma-2b-it"),
-]
-
-
-@pytest.mark.parametrize(("name", "model_name"), MODELS, ids=[item[1] for item in MODELS])
-def test_checkpoints_hold_the_tensors_of_transformers(name, model_name, environment):
-    from openxla.benchmark.models import architectures
-
-    done = subprocess.run(
-        [sys.executable, "-c", META, name, model_name],
-        env=environment,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    theirs, tied = map(json.loads, done.stdout.splitlines()[-2:])
-    architecture = architectures.get(name)
-    config = architecture.config(model_name)
-    ours = {init.name: list(init.shape) for init in architecture.tensors(config)}
-    assert ours == theirs
-    assert tied == (["lm_head.weight"] if config["tie_word_embeddings"] else [])
-
-
-@pytest.mark.parametrize("name", ["gpt2", "llama", "gemma"])
-@pytest.mark.parametrize("framework", REFERENCES)
-def test_models_run_from_any_directory_and_repeat_themselves(
-    framework, name, tmp_path, environment
-):
-    module = f"openxla.benchmark.models.{framework}.{name}.{name}_model"
-    printed = [
-        subprocess.run(
-            [sys.executable, "-m", module],
-            env=environment,
-            cwd=tmp_path,
-            check=True,
-            capture_output=True,
-            text=True,
-        ).stdout
-        for _ in range(2)
-    ]
-    first, second = ([x for x in text.splitlines() if "output_" in x] for text in printed)
-    assert first == second
-    assert first

@@ -163,26 +163,6 @@ create_model(model_name="resnet-tiny", data_type="bf16").forward(np.ones((1, 3, 
         run_script(script, [], environment, framework="tf")
 
 
-def test_models_run_from_any_directory(tmp_path, environment):
-    need("tensorflow")
-    modules = [f"openxla.benchmark.models.tf.{name}.{name}_model" for name in TINY]
-    script = f"""
-import runpy
-for module in {modules}:
-    runpy.run_module(module, run_name="__main__")
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env=environment,
-        cwd=tmp_path,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    assert done.stdout.count("output_0: (1, 32, 128)") == 1
-    assert done.stdout.count("output_0: (1, 1000)") == len(TINY) - 1
-
-
 def test_another_backend_of_keras_is_refused_with_the_fix(environment):
     need("tensorflow")
     done = subprocess.run(

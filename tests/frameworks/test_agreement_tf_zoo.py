@@ -114,40 +114,6 @@ for stem, values in found.items():
     arrays.save_all(Path(target), stem, values)
 """
 
-INCOMPLETE = """
-import importlib, sys
-from openxla.benchmark.models import checkpoints
-name, model_name, removed = sys.argv[1:]
-load = checkpoints.load_tensors
-def incomplete(*arguments):
-    tensors = load(*arguments)
-    return {name: tensors[name] for name in tensors if name != removed}
-checkpoints.load_tensors = incomplete
-module = importlib.import_module(f"openxla.benchmark.models.tf.{name}.{name}_model")
-try:
-    module.create_model(model_name=model_name, seed=1)
-except ValueError as error:
-    assert f"lacks: {removed}" in str(error), error
-else:
-    raise AssertionError("a missing tensor went unnoticed")
-finally:
-    checkpoints.load_tensors = load
-"""
-
-AS_PROGRAMS = """
-import contextlib, io, os, runpy, sys
-folder, *modules = sys.argv[1:]
-sys.argv = sys.argv[:1]
-os.chdir(folder)
-def printed_by(module):
-    with contextlib.redirect_stdout(io.StringIO()) as output:
-        runpy.run_module(module, run_name="__main__")
-    return [line for line in output.getvalue().splitlines() if line.startswith("output_")]
-printed = {module: printed_by(module) for module in modules}
-assert all(printed.values()), printed
-assert printed_by(modules[0]) == printed[modules[0]]
-"""
-
 
 def module_of(framework, name):
     return f"openxla.benchmark.models.{framework}.{name}.{name}_model"
@@ -236,23 +202,3 @@ def test_generation_follows_the_tokens_that_it_is_given(outputs):
 def test_prefill_and_decode_are_the_steps_of_generation(outputs):
     for index, logits in enumerate(outputs.load("steps")):
         np.testing.assert_array_equal(logits, outputs.load("reference")[1][:, index])
-
-
-@pytest.mark.parametrize(
-    ("name", "model_name", "removed"),
-    [
-        ("gpt2", "gpt2-tiny", "transformer.h.1.mlp.c_fc.weight"),
-        ("t5_for_cond_gen", "t5-tiny", "decoder.block.1.layer.1.EncDecAttention.k.weight"),
-        ("sd_pipeline", "sd-pipeline-tiny", "unet.time_embedding.linear_1.bias"),
-    ],
-)
-def test_a_missing_tensor_is_an_error(name, model_name, removed, environment):
-    need("tensorflow")
-    run_script(INCOMPLETE, [name, model_name, removed], environment, framework="tf")
-
-
-def test_models_run_from_any_directory(tmp_path, environment):
-    need("tensorflow")
-    names = sorted({name for _, name, _ in CASES.values()})
-    modules = [module_of("tf", name) for name in names]
-    run_script(AS_PROGRAMS, [str(tmp_path), *modules], environment, framework="tf")

@@ -1,8 +1,6 @@
 """ViT and EfficientNet are one model each in PyTorch and JAX, and have transformers' tensors."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -11,7 +9,6 @@ from test_agreement import REFERENCES, SCRIPT
 
 from comparative_benchmark.judge.verification import verify
 from openxla.benchmark.artifacts import arrays
-from openxla.benchmark.models import architectures
 
 CASES = {
     "vit-tiny-fp32": ("vit", {"model_name": "vit-tiny", "batch_size": 4}),
@@ -32,35 +29,6 @@ CASES = {
     ),
     "efficientnet-b0-fp32": ("efficientnet", {"model_name": "google/efficientnet-b0"}),
 }
-
-STATE_DICT = """
-import json, sys
-import torch, transformers
-from openxla.benchmark.models import architectures
-architecture = architectures.get(sys.argv[1])
-found = {}
-for name, config in architecture.configs.items():
-    model_class = getattr(transformers, config["architectures"][0])
-    with torch.device("meta"):
-        model = model_class(model_class.config_class(**config))
-    found[name] = {key: list(value.shape) for key, value in model.state_dict().items()}
-print(json.dumps(found))
-"""
-
-# A checkpoint whose file lacks a tensor, in a root of its own.
-INCOMPLETE = """
-import importlib, os, sys, tempfile
-from openxla.benchmark.models import checkpoints
-framework, name, model_name, removed = sys.argv[1:]
-write = checkpoints.write_weights
-def incomplete(path, inits, *, seed):
-    write(path, [init for init in inits if init.name != removed], seed=seed)
-checkpoints.write_weights = incomplete
-module = importlib.import_module(f"openxla.benchmark.models.{framework}.{name}.{name}_model")
-with tempfile.TemporaryDirectory() as root:
-    os.environ["CBS_ROOT_DIR"] = root
-    module.create_model(model_name=model_name)
-"""
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -106,57 +74,3 @@ def test_a_plain_run_passes_verification_whichever_framework_judges(folders, jud
     verdict = verify(outputs, truth, reference)
     assert verdict.passed, verdict
     assert verdict.relative_rmse > 0
-
-
-@pytest.mark.parametrize("name", ["vit", "efficientnet"])
-def test_tensors_are_those_of_transformers(name, environment):
-    architecture = architectures.get(name)
-    done = subprocess.run(
-        [sys.executable, "-c", STATE_DICT, name],
-        env=environment,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    assert json.loads(done.stdout) == {
-        model_name: {tensor.name: list(tensor.shape) for tensor in architecture.tensors(config)}
-        for model_name, config in architecture.configs.items()
-    }
-
-
-@pytest.mark.parametrize("framework", REFERENCES)
-@pytest.mark.parametrize(
-    ("name", "model_name", "removed"),
-    [
-        ("vit", "vit-tiny", "vit.embeddings.cls_token"),
-        (
-            "efficientnet",
-            "efficientnet-tiny",
-            "efficientnet.encoder.blocks.1.depthwise_conv.depthwise_norm.running_var",
-        ),
-    ],
-)
-def test_a_missing_tensor_is_an_error(framework, name, model_name, removed, environment):
-    done = subprocess.run(
-        [sys.executable, "-c", INCOMPLETE, framework, name, model_name, removed],
-        env=environment,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 1
-    assert removed in done.stderr.splitlines()[-1]
-
-
-@pytest.mark.parametrize("module", ["pt.vit", "pt.efficientnet", "jax.vit", "jax.efficientnet"])
-def test_models_run_from_any_directory(module, tmp_path, environment):
-    name = module.partition(".")[2]
-    done = subprocess.run(
-        [sys.executable, "-m", f"openxla.benchmark.models.{module}.{name}_model"],
-        env=environment,
-        cwd=tmp_path,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    assert "output_0: (1, 1000)" in done.stdout

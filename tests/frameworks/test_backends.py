@@ -1,9 +1,14 @@
-"""Every backend on the tiny models, as the quickstart runs them."""
+"""Every backend on the tiny models, by the quickstart itself."""
+
+import subprocess
+from pathlib import Path
 
 import pytest
-from tests_support import run_cbs
+from tests_support import Run
 
-TINY = "models/(BERT|RESNET)_TINY_{}_(PT|JAX)_.+_BATCH1/.+"
+ROOT = Path(__file__).resolve().parents[2]
+
+TINY = "models/{}_TINY_{}_(PT|JAX)_.+_BATCH1/.+"
 COMPETITORS = {
     ("PT", "pt_inductor:eager"): "parameters",
     ("PT", "pt_inductor:inductor"): "parameters",
@@ -17,13 +22,20 @@ COMPETITORS = {
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory, environment):
-    directory = tmp_path_factory.mktemp("tiny")
-    return run_cbs(
-        *("--backend", "pt_inductor,jax_xla,iree", "-name", TINY.format("FP32")),
-        *("-w", "2", "-iter", "5"),
-        directory=directory,
-        environment=environment,
+    return _quickstart(tmp_path_factory.mktemp("tiny") / "results.json", environment)
+
+
+def _quickstart(output, environment, *arguments):
+    done = subprocess.run(
+        ["./scripts/quickstart.sh", "-o", str(output), *arguments],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
     )
+    return Run(done.returncode, done.stdout, done.stderr, output)
 
 
 def _of(run, framework, competitor):
@@ -40,7 +52,17 @@ def _of(run, framework, competitor):
 def test_every_trial_is_ok(tiny):
     assert tiny.code == 0, tiny.out + tiny.err
     assert set(tiny.statuses.values()) == {"ok"}
-    assert len(tiny.statuses) == 2 * len(COMPETITORS)
+    # Where TensorFlow is installed, IREE runs its models as well.
+    assert len(tiny.statuses) >= 2 * len(COMPETITORS)
+
+
+def test_a_second_quickstart_reuses_environment_and_results(tiny, environment):
+    again = _quickstart(tiny.output, environment, "--resume")
+    assert again.code == 0, again.err
+    assert "installing" not in again.err
+    assert again.out.count(" ok") >= 2 * len(COMPETITORS)
+    for _, competitor in COMPETITORS:
+        assert competitor in again.out
 
 
 def test_frameworks_share_their_workloads(tiny):
@@ -59,7 +81,7 @@ def test_results_say_what_was_measured(tiny, framework, competitor):
         assert metrics["verification"]["passed"]
         assert metrics["final_verification"]["passed"]
         assert 0 < metrics["verification"]["relative_rmse"] < 1e-5
-        assert len(metrics["latencies_ms"]) == 5
+        assert len(metrics["latencies_ms"]) == 100
         assert all(0 < d <= t for d, t in zip(metrics["dispatch_ms"], metrics["latencies_ms"]))
         assert metrics["host_memory_peak_mb"] > 30
         assert record["versions"]["numpy"]
@@ -104,21 +126,24 @@ def test_xla_tells_what_the_program_does(tiny):
 
 # IREE's data tiling does not compile bf16 for a CPU with AVX-512 that has no bf16 instructions.
 @pytest.mark.parametrize(
-    ("data_type", "iree"), [("FP16", "llvm-cpu-data-tiling"), ("BF16", "llvm-cpu")]
+    ("model", "data_type", "iree"),
+    [("BERT", "FP16", "llvm-cpu-data-tiling"), ("RESNET", "BF16", "llvm-cpu")],
 )
-def test_sixteen_bit_types_are_right_on_every_backend_that_starts_fast(cbs_run, data_type, iree):
+def test_sixteen_bit_types_are_right_on_every_backend_that_starts_fast(
+    cbs_run, model, data_type, iree
+):
     run = cbs_run(
         *("--backend", f"pt_inductor:eager,jax_xla,iree:{iree}"),
-        *("-name", TINY.format(data_type), "-w", "1", "-iter", "2"),
+        *("-name", TINY.format(model, data_type), "-w", "1", "-iter", "2"),
     )
     assert run.code == 0, run.out + run.err
-    assert len(run.statuses) == 8
+    assert len(run.statuses) == 4
 
 
 def test_inductor_with_frozen_weights_says_so(cbs_run):
     run = cbs_run(
         *("--backend", "pt_inductor:inductor+freezing"),
-        *("-name", "models/RESNET_TINY_FP32_PT_.+_BATCH1/.+", "-w", "1", "-iter", "2"),
+        *("-name", "models/EXAMPLE_FP32_PT_BATCH1/.+", "-w", "1", "-iter", "2"),
     )
     assert run.code == 0, run.out + run.err
     [record] = run.document["benchmarks"]
@@ -129,7 +154,8 @@ def test_inductor_with_frozen_weights_says_so(cbs_run):
 def test_compile_only_finds_the_same_program_cold_and_warm(cbs_run):
     run = cbs_run(
         *("--backend", "pt_inductor:inductor,jax_xla,iree:llvm-cpu", "--compile-only"),
-        *("-name", "models/RESNET_TINY_FP32_.+_BATCH1/.+", "--processes", "1"),
+        # Inductor compiles the example alone, in a third of the time of a network.
+        *("-name", "models/(EXAMPLE_FP32_PT|BERT_TINY_FP32_JAX)_.*BATCH1/.+", "--processes", "1"),
     )
     assert run.code == 0, run.out + run.err
     for record in run.document["benchmarks"]:
@@ -149,7 +175,7 @@ def test_without_a_gpu_gpu_trials_are_unsupported_with_a_reason(cbs_run):
         pytest.skip("there is a GPU here")
     run = cbs_run(
         *("--backend", "pt_inductor:eager,jax_xla,iree", "-device", "host-gpu"),
-        *("-name", TINY.format("FP32").replace("(BERT|RESNET)", "RESNET"), "-iter", "1"),
+        *("-name", TINY.format("RESNET", "FP32"), "-iter", "1"),
     )
     assert set(run.statuses.values()) == {"unsupported"}, run.out
     assert run.code == 3

@@ -1,63 +1,62 @@
 """Our checkpoints hold what the libraries' own models hold: the same names, the same shapes."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 from agreement_support import need
+from framework_process import run_script
 
 from openxla.benchmark.models import architectures
+
+pytestmark = pytest.mark.frameworks
 
 # On torch's meta device: shapes without memory, also for the real sizes.
 SCRIPT = """
 import importlib, json, sys
+from pathlib import Path
 import torch
-library, name, left_out = sys.argv[1:]
+library, name, config, target = sys.argv[1:]
 model_class = getattr(importlib.import_module(library), name)
-config = json.load(sys.stdin)
+config = json.loads(config)
 with torch.device("meta"):
     if library == "diffusers":
         model = model_class.from_config(config)
     else:
         model = model_class(model_class.config_class(**config))
-tied = getattr(model, "_tied_weights_keys", None) or {}
-parts = tuple(json.loads(left_out))
-print(json.dumps({
-    key: list(value.shape) for key, value in model.state_dict().items()
-    if key not in tied and not key.startswith(parts)
-}))
+tied = set(getattr(model, "all_tied_weights_keys", None) or {})
+shapes = {key: list(value.shape) for key, value in model.state_dict().items() if key not in tied}
+Path(target).write_text(json.dumps([shapes, sorted(tied)]))
 """
+DIFFUSERS = {"sd_unet": "UNet2DConditionModel", "sd_vae": "AutoencoderKL"}
 # The picture decoder is used without the encoder that diffusers' class also has.
-ENCODER = ["encoder.", "quant_conv."]
-MODELS = {
-    ("sd_clip", "sd-clip-tiny"): ("transformers", "CLIPTextModel", []),
-    ("sd_clip", "sd-clip"): ("transformers", "CLIPTextModel", []),
-    ("sd_unet", "sd-unet-tiny"): ("diffusers", "UNet2DConditionModel", []),
-    ("sd_unet", "sd-unet"): ("diffusers", "UNet2DConditionModel", []),
-    ("sd_vae", "sd-vae-tiny"): ("diffusers", "AutoencoderKL", ENCODER),
-    ("sd_vae", "sd-vae"): ("diffusers", "AutoencoderKL", ENCODER),
-    ("whisper", "whisper-tiny-test"): ("transformers", "WhisperForConditionalGeneration", []),
-    ("whisper", "openai/whisper-tiny"): ("transformers", "WhisperForConditionalGeneration", []),
-    ("whisper", "openai/whisper-base"): ("transformers", "WhisperForConditionalGeneration", []),
+LEFT_OUT = {"sd_vae": ("encoder.", "quant_conv.")}
+CLASSES = {"sd_clip": "CLIPTextModel", "t5": "T5ForConditionalGeneration"}
+TIED = {
+    **{name: ["lm_head.weight"] for name in ("gpt2", "llama", "gemma")},
+    "t5": ["decoder.embed_tokens.weight", "encoder.embed_tokens.weight", "lm_head.weight"],
 }
+NAMES = (
+    *("gpt2", "llama", "gemma", "t5", "vit", "efficientnet", "whisper"),
+    *("sd_clip", "sd_unet", "sd_vae"),
+)
+MODELS = [(name, model_name) for name in NAMES for model_name in architectures.get(name).configs]
 
 
 @pytest.mark.parametrize(("name", "model_name"), MODELS)
-def test_names_and_shapes_are_those_of_the_library(name, model_name):
-    library, model_class, left_out = MODELS[name, model_name]
+def test_names_and_shapes_are_those_of_the_library(name, model_name, tmp_path, environment):
+    library = "diffusers" if name in DIFFUSERS else "transformers"
     need(library)
     architecture = architectures.get(name)
-    config = architecture.config(model_name)
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, library, model_class, json.dumps(left_out)],
-        input=json.dumps(config),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    config = dict(architecture.config(model_name))
+    model_class = DIFFUSERS.get(name) or CLASSES.get(name) or config["architectures"][0]
+    target = tmp_path / "tensors.json"
+    arguments = [library, model_class, json.dumps(config), str(target)]
+    run_script(SCRIPT, arguments, environment, framework="pt")
+    theirs, tied = json.loads(target.read_text())
     inits = list(architecture.tensors(config))
     ours = {init.name: list(init.shape) for init in inits}
     assert len(ours) == len(inits)
-    assert ours == json.loads(done.stdout)
+    left_out = LEFT_OUT.get(name, ())
+    assert ours == {key: shape for key, shape in theirs.items() if not key.startswith(left_out)}
+    if name in TIED:
+        assert tied == (TIED[name] if config.get("tie_word_embeddings", True) else [])
