@@ -10,12 +10,19 @@ from tests_support import Run, run_cbs
 
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
+_LONGEST = ("test_documents.py", "test_backends.py")
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Gives each process of `--numprocesses` a CPU of its own: threads must not fight for them."""
     if worker := os.environ.get("PYTEST_XDIST_WORKER"):
         cpus = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cpus[int(worker.removeprefix("gw")) % len(cpus)]})
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the longest files first: one process runs a whole file, and the others would wait."""
+    items.sort(key=lambda item: item.path.name not in _LONGEST)
 
 
 @pytest.fixture(scope="session")
