@@ -189,6 +189,8 @@ def _comparison(comparison: Comparison | None, tables: Tables) -> Json:
             short(1 / ratio.high),
             short(1 / ratio.low if ratio.low else None),
         ],
+        # Of its logarithm, for means over cases.
+        "spread": comparison.log_ratio and [short(part) for part in comparison.log_ratio.spread],
     }
 
 

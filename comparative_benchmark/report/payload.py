@@ -10,6 +10,7 @@ from comparative_benchmark.report.summary import Summary
 from comparative_benchmark.report.trends import TrendPoint
 from comparative_benchmark.results.roofs import Roofs, peak_type
 from comparative_benchmark.roofline.ceilings import Ceilings, load_ceilings
+from comparative_benchmark.stats.analysis import ratio_probability
 from comparative_benchmark.worker.phase_names import PHASES
 
 # Points of trends over all cases, so that a page of thousands stays small.
@@ -44,6 +45,7 @@ def build(summary: Summary) -> Json:
     kept = max(_FEWEST_POINTS, _MOST_POINTS // max(len(trends), 1))
     return {
         "baseline": summary.baseline,
+        "probability": ratio_probability(),
         "cases": columns,
         "count": len(judged),
         "phases": list(PHASES),

@@ -10,12 +10,10 @@ from comparative_benchmark.report.ratios import Judged
 from comparative_benchmark.results.case import LATENCY
 from comparative_benchmark.results.comparison import Comparison, Fate
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.stats.analysis import Interval
+from comparative_benchmark.stats.analysis import LogRatio, mean_ratio
 
 # Who ran less than this share of what the most complete one did would leave too little in common.
 _COVERAGE = 0.5
-# Logarithm of what stands for infinity.
-_MOST = 700.0
 
 
 @attrs.frozen(kw_only=True)
@@ -107,33 +105,22 @@ def contests(judged: Sequence[Judged]) -> list[Contest]:
     return sorted(found, key=lambda contest: -contest.cases)
 
 
-def geomean(ratios: Sequence[Interval], latencies_ms: Sequence[float]) -> Mean | None:
-    """Returns the geometric mean of inverted ratios; None for none.
+def geomean(ratios: Sequence[LogRatio], latencies_ms: Sequence[float]) -> Mean | None:
+    """Returns the geometric mean of inverted ratios, see `mean_ratio`; None for none.
 
-    Its interval is that of a sum of independent logarithms (MOVER: Zou and Donner, Statistics in
-    Medicine 27, 2008): the distances of each limit from its estimate, added in squares. It says
-    what another measurement of the same cases would give, at the level of the single intervals,
-    and not what other workloads would. Cases that share a disturbance are not independent, which
-    no file shows; it is too narrow then.
+    Each case has a baseline of its own, so that their errors are independent.
     """
     if not ratios:
         return None
-    count = len(ratios)
-    centre = -math.fsum(math.log(ratio.estimate) for ratio in ratios) / count
-    # Speed-ups are inverse: their lower limits come from the upper ones of the ratios.
-    down = math.sqrt(math.fsum(_distance(ratio.high, ratio.estimate) ** 2 for ratio in ratios))
-    up = math.sqrt(math.fsum(_distance(ratio.estimate, ratio.low) ** 2 for ratio in ratios))
+    mean = mean_ratio([[ratio] for ratio in ratios])
+    # Speed-ups are inverse: their lower limit comes from the upper one of the ratios.
     return Mean(
-        estimate=math.exp(centre),
-        low=math.exp(centre - down / count),
-        high=math.exp(min(centre + up / count, _MOST)),
-        cases=count,
-        latency_ms=math.exp(math.fsum(map(math.log, latencies_ms)) / count),
+        estimate=1 / mean.estimate,
+        low=1 / mean.high,
+        high=1 / mean.low,
+        cases=len(ratios),
+        latency_ms=math.exp(math.fsum(map(math.log, latencies_ms)) / len(latencies_ms)),
     )
-
-
-def _distance(above: float, below: float) -> float:
-    return math.log(above) - math.log(below) if below > 0 else _MOST
 
 
 def _contest(key: tuple[str, str, str], group: Sequence[Judged]) -> Contest:
@@ -188,9 +175,9 @@ def _standing(
 
 def _mean(comparisons: Iterable[Comparison]) -> Mean | None:
     known = [
-        (item.ratio, item.candidate_ms.estimate)
+        (item.log_ratio, item.candidate_ms.estimate)
         for item in comparisons
-        if item.ratio and item.candidate_ms
+        if item.log_ratio and item.candidate_ms
     ]
     return geomean([ratio for ratio, _ in known], [latency for _, latency in known])
 

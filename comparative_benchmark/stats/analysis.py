@@ -110,6 +110,12 @@ class LogRatio:
         return mean_ratio([[self]], level)
 
     @property
+    def spread(self) -> tuple[float, float]:
+        """Variance of the estimate, and its degrees of freedom."""
+        error, degrees = _error([[self]])
+        return error * error, degrees
+
+    @property
     def p_value(self) -> float | None:
         """Probability of a ratio so far from 1 between equals; None where no verdict can be.
 
@@ -324,7 +330,12 @@ def checked(processes: Processes) -> list[Array]:
 
 def ratio_quantile(level: float, degrees: float) -> float:
     """Returns how many standard errors of a log ratio its interval extends to either side."""
-    return student_quantile(1 - SHARE_OF_ERROR * (1 - level) / 2, degrees)
+    return student_quantile(ratio_probability(level), degrees)
+
+
+def ratio_probability(level: float = VERDICT_LEVEL) -> float:
+    """Returns the probability whose quantile of Student's t is the limit of such an interval."""
+    return 1 - SHARE_OF_ERROR * (1 - level) / 2
 
 
 def _around(estimate: float, width: float, level: float, processes: int) -> Interval:

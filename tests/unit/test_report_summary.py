@@ -13,13 +13,9 @@ from comparative_benchmark.report.inputs import ReportError
 from comparative_benchmark.report.summary import summarize
 from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.compare import compare_to_baseline
-from comparative_benchmark.stats.analysis import Interval, Verdict
+from comparative_benchmark.stats.analysis import LogRatio, Verdict, ratio_quantile
 
 EAGER = "pt_inductor:eager"
-
-
-def ratio(estimate, low, high):
-    return Interval(estimate=estimate, low=low, high=high, level=0.98, processes=5)
 
 
 def by_name(contest):
@@ -71,14 +67,17 @@ def test_who_ran_few_cases_is_not_ranked_and_takes_none_from_the_others():
 
 
 def test_the_mean_has_the_interval_of_its_cases():
-    one = standings.geomean([ratio(0.5, 0.4, 0.8)], [3.0])
-    assert (one.estimate, one.low, one.high) == pytest.approx((2.0, 1.25, 2.5))
-    four = standings.geomean([ratio(0.5, 0.4, 0.8)] * 4, [3.0] * 4)
-    # Independent cases: half of the distance, as logarithms.
-    assert math.log(four.high / 2) == pytest.approx(math.log(2.5 / 2) / 2)
-    assert math.log(2 / four.low) == pytest.approx(math.log(2 / 1.25) / 2)
+    half = LogRatio(estimate=math.log(0.5), shared=(0.01, -0.02, 0.01), processes=3)
+    one, interval = standings.geomean([half], [3.0]), half.interval()
+    assert (one.estimate, one.low, one.high) == pytest.approx(
+        (2.0, 1 / interval.high, 1 / interval.low)
+    )
+    # Independent cases: half of the error, and four times the degrees of freedom.
+    four = standings.geomean([half] * 4, [3.0] * 4)
+    error = math.sqrt(half.spread[0]) / 2
+    assert math.log(four.high / 2) == pytest.approx(ratio_quantile(0.98, 8.0) * error)
+    assert math.log(2 / four.low) == pytest.approx(ratio_quantile(0.98, 8.0) * error)
     assert standings.geomean([], []) is None
-    assert standings.geomean([ratio(1.0, 0.0, 2.0)], [1.0]).high > 1e300
 
 
 def test_ratios_are_those_of_the_tables():

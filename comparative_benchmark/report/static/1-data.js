@@ -37,6 +37,7 @@ const CASES = Array.from({ length: DATA.count }, (_, index) => {
     status: textOf(index, "status"),
     verdict: textOf(index, "verdict"),
     speedup: value(index, "speedup"),
+    spread: value(index, "spread"),
     ms: value(index, "ms"),
   };
 });

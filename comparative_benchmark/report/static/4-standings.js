@@ -2,22 +2,43 @@
 
 const COVERAGE = 0.5;
 
-/** Geometric mean of speed-ups with its interval (MOVER), see `geomean` in standings.py. */
+/** Geometric mean of speed-ups with its interval, as `mean_ratio` of analysis.py: errors add up. */
 function geomean(cases) {
   if (!cases.length) return null;
-  let centre = 0, down = 0, up = 0, latency = 0;
-  for (const { speedup: [estimate, low, high], ms } of cases) {
+  let centre = 0, variance = 0, squares = 0, latency = 0;
+  for (const { speedup: [estimate], spread: [part, degrees], ms } of cases) {
     centre += Math.log(estimate);
-    down += low ? Math.log(estimate / low) ** 2 : Infinity;
-    up += high ? Math.log(high / estimate) ** 2 : Infinity;
+    variance += part;
+    squares += part ** 2 / degrees;
     latency += Math.log(ms[0]);
   }
   const count = cases.length;
+  const width = variance && studentQuantile(DATA.probability, variance ** 2 / squares) * Math.sqrt(variance);
   return {
     cases: count,
-    interval: [centre, centre - Math.sqrt(down), centre + Math.sqrt(up)].map((sum) => Math.exp(sum / count)),
+    interval: [centre, centre - width, centre + width].map((sum) => Math.exp(sum / count)),
     ms: Math.exp(latency / count),
   };
+}
+
+/** Quantile of Student's t: where the area under cos(angle)^(degrees - 1) is that share of all. */
+function studentQuantile(probability, degrees) {
+  // With many degrees all of it lies near 0.
+  const last = Math.min(Math.PI / 2, 12 / Math.sqrt(degrees));
+  const parts = 400;
+  const area = (end) => {
+    const step = end / parts;
+    let sum = 1 + Math.cos(end) ** (degrees - 1);
+    for (let i = 1; i < parts; i++) sum += (i % 2 ? 4 : 2) * Math.cos(i * step) ** (degrees - 1);
+    return sum * step / 3;
+  };
+  const wanted = (2 * probability - 1) * area(last);
+  let [low, high] = [0, last];
+  for (let i = 0; i < 45; i++) {
+    const middle = (low + high) / 2;
+    [low, high] = area(middle) < wanted ? [middle, high] : [low, middle];
+  }
+  return Math.sqrt(degrees) * Math.tan(low);
 }
 
 /** Returns the standings of each device, machine and quantity, with most cases first. */

@@ -135,6 +135,8 @@ def substitute(template: str, fields: Mapping[str, object]) -> str:
     Raises:
       DefinitionError: the template names a field that is not given.
     """
+    if "$" not in template:
+        return template  # as most tags: a thousand cases are made whenever any is listed
     try:
         return string.Template(template).substitute(fields)
     except (KeyError, ValueError) as error:
