@@ -63,8 +63,8 @@ def test_locations_are_files_and_two_kinds_of_url(tmp_path, monkeypatch):
     [
         ("mysql://u:secret@h/n", "another kind"),
         ("sqlite://", "names no file"),
-        ("://", "no URL"),
-        ("postgresql://u:secret@h:port/n", "no URL"),
+        ("://", "is not the URL of a database"),
+        ("postgresql://u:secret@h:port/n", "is not the URL of a database"),
     ],
 )
 def test_other_locations_are_refused_without_their_password(location, said):
