@@ -9,11 +9,11 @@ from typing import Any
 
 # What is timed, with the name of its row. A time that lies in another one counts once, inside.
 _WRAPPED = (
-    ("comparative_benchmark.cli.run_command:select", "case selection"),
+    ("comparative_benchmark.api.measuring:select", "case selection"),
     ("comparative_benchmark.runs.session:Session.__init__", "worker start, until its greeting"),
     ("comparative_benchmark.runs.session:Session.__exit__", "worker exit"),
     ("comparative_benchmark.machine.memory:kill_marked", "search of /proc for stray processes"),
-    ("comparative_benchmark.runs.participant:verify", "verification"),
+    ("comparative_benchmark.runs.judging:Judge.verify", "verification"),
     ("comparative_benchmark.results.store:ResultsFile._update", "results file"),
     ("comparative_benchmark.runs.runner:python_environment", "list of installed packages"),
     ("comparative_benchmark.runs.runner:describe", "host facts"),

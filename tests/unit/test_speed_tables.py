@@ -226,3 +226,15 @@ def test_variables_are_set_by_their_paths(tools):
 )
 def test_matrices_and_kernels_are_turned_and_tables_are_not(tools, name, dimensions, axes):
     assert tools.weights._axes(name, dimensions) == axes
+
+
+def test_what_the_timers_wrap_is_there():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(BENCHMARKS)
+        wrapped = importlib.import_module("_spans")._WRAPPED
+    for path, _ in wrapped:
+        module, _, name = path.partition(":")
+        found = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+        assert callable(found), path
