@@ -95,7 +95,8 @@ def table(kept: Sequence[Mapping[str, Any]]) -> str:
         machine = f"{known['cpu_model']}, {known['usable_cpus']} CPUs, Python {known['python']}"
         letter = machines.setdefault(machine, chr(ord("A") + len(machines)))
         when = f"{known['date'][:10]}, {known['revision'][:9]}, {letter}"
-        when += f", load {known['load_average'][0]:.1f}"
+        if load := known.get("load_average"):
+            when += f", load {load[0]:.1f}"
         for goal in entry["goals"]:
             met = "yes" if goal["met"] == "met" else "**no**"
             cells = (f"`{entry['command']}`", goal["goal"], met, goal["found"], when)

@@ -33,6 +33,8 @@ from openxla.benchmark.artifacts.stores import (
     TransferOptions,
 )
 
+pytestmark = pytest.mark.slow
+
 # The largest takes the resumable way, in three pieces.
 FILES = {
     "model.mlir": content(17 << 20, 1),
