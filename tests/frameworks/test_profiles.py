@@ -98,7 +98,7 @@ def test_xla_tells_thunks_without_tensorboard(profile_of):
     ("model", "threads"),
     [
         ("BERT_TINY_FP32_PT_32XI32_BATCH1", 1),  # integers
-        # A type that numpy has not; two threads need two CPUs.
+        # NumPy lacks this type; two threads need two CPUs.
         pytest.param("RESNET_TINY_BF16_JAX_3X32X32XBF16_BATCH1", 2, marks=pytest.mark.alone),
     ],
 )
