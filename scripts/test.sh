@@ -65,5 +65,5 @@ if (($#)); then
 fi
 # One process for each CPU, pinned to it (see tests/conftest.py). What measures, races or needs
 # several CPUs comes afterwards, alone.
-step "tests" pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m "not alone"
+step "tests" pytest --durations 15 --durations-min 20 --numprocesses auto --dist loadfile --no-loadscope-reorder -m "not alone"
 step "tests that need the machine for themselves" pytest -m alone

@@ -171,12 +171,11 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def gcs_emulator() -> Iterator[Proxy]:
     """Runs emulator and proxy with one empty bucket."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    emulator = create_server("127.0.0.1", port, in_memory=True, default_bucket=BUCKET)
+    # It binds to a port that is free: one that was looked for before may be taken by then, and
+    # `start` would wait for ever.
+    emulator = create_server("127.0.0.1", 0, in_memory=True, default_bucket=BUCKET)
     emulator.start()
-    proxy = Proxy(port)
+    proxy = Proxy(emulator._api._httpd.server_port)  # it has no other name
     thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

@@ -127,8 +127,11 @@ def machine(tmp_path, monkeypatch, make_trial, finished):
         """Kills the run after a while, unless it has ended; returns whether it was killed."""
         child = os.fork()
         if not child:
-            run()
-            os._exit(0)
+            try:
+                run()
+            finally:
+                # Nothing may go on as a second test process, whatever was raised.
+                os._exit(0)
         time.sleep(after_s)
         os.kill(child, signal.SIGKILL)
         return os.WIFSIGNALED(os.waitpid(child, 0)[1])
