@@ -4,13 +4,14 @@
 blocks alternate in shuffled order. Two models of 1 ms: one waits until the clock has advanced by
 1 ms, the other does a fixed amount of Python work. Two figures each, over what the bare loop takes
 for a call: the mean latency that the harness reports, and the wall time that an iteration costs.
-Blocks are short and the first decile over all of them is taken, the blocks in which no other
+Blocks are as long as those of a race, and begin with an iteration that is not timed, as these do;
+of the bare loop, too. The first decile over all of them is taken, the blocks in which no other
 process had the CPU: on a busy machine anything else measures the neighbours.
 
 Then the same empty call in a real worker: what is in a sample, what an iteration costs while its
 block runs, and what its sample costs on the way to the parent, when nothing is timed any more.
 
-    python benchmarks/harness_overhead.py [--rounds 500] [--quick]
+    python benchmarks/harness_overhead.py [--rounds 200] [--quick]
 """
 
 import argparse
@@ -34,6 +35,8 @@ from openxla.benchmark import devices
 GOAL = 0.01
 GOAL_NS = 1000
 _TARGET_NS = 1_000_000
+# Of a block of 40 ms, as `SamplingRule` makes them.
+_ITERATIONS = 40
 
 
 class Fake(Empty):
@@ -67,14 +70,14 @@ class Rounds:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=500, help="pairs of blocks (default 500)")
+    parser.add_argument("--rounds", type=int, default=200, help="pairs of blocks (default 200)")
     parser.add_argument("--quick", action="store_true", help="fifty rounds, to try the script")
     options = parser.parse_args()
     rounds = 50 if options.quick else options.rounds
 
     rows, ratios = [], []
     for name, call in (("waits 1 ms", _wait), ("Python work, 1 ms", _work_of_1_ms())):
-        measured = _measure(call, rounds=rounds, iterations=5)
+        measured = _measure(call, rounds=rounds, iterations=_ITERATIONS)
         bare = decile(measured.bare_ns)
         found = [decile(values) / bare for values in (measured.reported_ns, measured.wall_ns)]
         ratios += found
@@ -111,10 +114,11 @@ def _measure(call: Callable[[], object], *, rounds: int, iterations: int) -> Rou
     for _ in range(rounds):
         for harness in choose.sample([True, False], 2):
             if harness:
-                block = measure_block(backend, iterations)
+                block = measure_block(backend, iterations, refresh=True)
                 found.reported_ns.append(statistics.fmean(block.latencies_ms) * 1e6)
                 found.wall_ns.append(block.wall_ms * 1e6 / iterations)
             else:
+                call()
                 found.bare_ns.append(_bare(call, iterations) / iterations)
     return found
 

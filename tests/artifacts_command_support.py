@@ -52,7 +52,9 @@ def add_workload(directory: Path, artifacts: WorkloadArtifacts) -> list[Artifact
     """Copies a workload's files into a directory, with what is said of them."""
     types = {"inputs": "inputs", "truth": "truth", "reference": "outputs"}
     folder = directory / "workloads" / artifacts.directory.name
-    kinds = {folder / name: types[name.partition("/")[0]] for name in artifacts.digests}
+    kinds = {
+        folder / name: types.get(name.partition("/")[0], "second") for name in artifacts.digests
+    }
     for path in kinds:
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(artifacts.directory / path.relative_to(folder), path)

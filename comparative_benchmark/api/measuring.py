@@ -138,6 +138,7 @@ def _settings(options: argparse.Namespace, device: DeviceSpec, baseline: str | N
         use_only_local=options.no_download and not options.generate_artifacts,
         exported_programs=options.exported_programs,
         in_process=options.run_in_process,
+        inherit_environment=options.inherit_environment,
     )
 
 

@@ -56,6 +56,8 @@ class CompilerInfo:
       accelerator: the accelerator type that it compiles for; None for all.
       level: what it measures, where that differs from the rest of its backend.
       precision: what it quantises models to, e.g. `int8`; None where it keeps their data type.
+      autotunes: options and accelerator types with which it chooses among programs by measuring
+        them: another compile may choose otherwise.
     """
 
     name: str
@@ -66,6 +68,7 @@ class CompilerInfo:
     accelerator: str | None = None
     level: Level | None = None
     precision: str | None = None
+    autotunes: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -231,11 +234,15 @@ class ModelDefinition:
 class BackendFacts:
     """What a backend can tell about the program that it made; None where it cannot tell.
 
+    `outputs` says whether every run writes to the same memory (`bound`) or gets new memory inside
+    the timed region (`allocated`), as the stack's own users have it.
+
     `graphs` and other details go to `notes`, with plain JSON values. Every backend that can use a
     GPU notes `tf32` (see `tf32.note`).
     """
 
     weights: Literal["arguments", "parameters", "frozen"] | None = None
+    outputs: Literal["bound", "allocated"] | None = None
     not_measurable: tuple[str, ...] = ()
     flops: float | None = None
     bytes_accessed: float | None = None
@@ -311,6 +318,26 @@ class Backend(abc.ABC):
         """Lets go of what outlives this object: hooks, caches and settings of the framework.
 
         Called last, where the process is to serve another model, which would meet what is left.
+        """
+
+    def replace_inputs(self, inputs: Sequence[Array]) -> bool:
+        """Puts other inputs of the same shapes and types in the place of those that are resident.
+
+        `dispatch` runs on them from now on: the same executable, with nothing compiled anew. Where
+        the memory of the inputs can be written, they go into it. Never timed; what was timed is
+        verified on a second input by it (see `models.second_input`).
+
+        Returns:
+          Whether it was done; a backend that cannot says so, and its results say that no second
+          input was run.
+        """
+        return False
+
+    def poison_outputs(self) -> None:  # noqa: B027  # most programs get new memory in each run
+        """Fills output buffers that every run writes to again with what no run writes.
+
+        Called before a run whose outputs are verified: one that writes nothing must not pass by
+        what an earlier run left. Nothing to do where outputs are allocated.
         """
 
     def run_with(self, inputs: Sequence[Array]) -> list[Any] | None:

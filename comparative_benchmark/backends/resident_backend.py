@@ -51,6 +51,16 @@ class ResidentBackend(Backend):
         """Copies the outputs to the host."""
         return list(self._bound.fetch())
 
+    def replace_inputs(self, inputs: Sequence[Array]) -> bool:
+        """Writes them into the program's buffers."""
+        self._arrays = tuple(inputs)
+        self._bound.replace_inputs(inputs)
+        return True
+
+    def poison_outputs(self) -> None:
+        """Fills the buffers that the outputs go to."""
+        self._bound.poison_outputs()
+
     def run_with(self, inputs: Sequence[Array]) -> list[Any] | None:
         """Generates along given tokens; None for a model that is one program."""
         if not isinstance(self._bound, GenerationLoop):

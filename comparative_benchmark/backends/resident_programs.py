@@ -4,6 +4,7 @@ What is the same for every runtime that runs exported programs. It knows neither
 runtime; those are behind `Program` and `Buffer`.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -39,6 +40,10 @@ class Program(Protocol):
         """Returns a function that runs the program from these buffers to those, to the end."""
 
 
+# Of each byte of a poisoned integer: neither small nor a size that anything has.
+_PATTERN = b"\x5a"
+
+
 @attrs.frozen(kw_only=True)
 class GenerationPlan:
     """How the two programs of a model that generates are to be called.
@@ -67,10 +72,19 @@ class SingleProgram:
         Raises:
           ValueError: the inputs are not those that the program takes.
         """
-        given = program.inputs()
-        _write_all(given, inputs)
+        self._given = program.inputs()
+        self.replace_inputs(inputs)
         self._outputs = program.outputs()
-        self.run = program.bind(given, self._outputs)
+        self.run = program.bind(self._given, self._outputs)
+
+    def replace_inputs(self, inputs: Sequence[Array]) -> None:
+        """Writes other inputs of the same shapes and types."""
+        _write_all(self._given, inputs)
+
+    def poison_outputs(self) -> None:
+        """Fills the outputs with what no run writes."""
+        for buffer in self._outputs:
+            buffer.write(poison(buffer.shape, buffer.dtype))
 
     def fetch(self) -> list[Array]:
         """Returns copies of the outputs on the host."""
@@ -94,8 +108,7 @@ class GenerationLoop:
         """
         self.plan = plan
         self._given = prefill.inputs()
-        self._own_inputs = tuple(inputs)
-        self._set_inputs(inputs)
+        self.replace_inputs(inputs)
         first = prefill.outputs()
         second = decode.outputs()
         position = decode.inputs()[1]
@@ -117,6 +130,16 @@ class GenerationLoop:
         self._all_tokens = np.empty((batch, count), first[0].dtype)
         self._all_logits = np.empty((batch, count, *vocabulary), first[1].dtype)
 
+    def replace_inputs(self, inputs: Sequence[Array]) -> None:
+        """Writes other inputs of `prefill`, of the same shapes and types."""
+        self._own_inputs = tuple(inputs)
+        _write_all(self._given, inputs)
+
+    def poison_outputs(self) -> None:
+        """Fills the logits; tokens are read again as indices, and the state by what masks it."""
+        for buffer in self._logits:
+            buffer.write(poison(buffer.shape, buffer.dtype))
+
     def run(self) -> None:
         """Generates."""
         self._generate(None)
@@ -131,10 +154,10 @@ class GenerationLoop:
         Args:
           inputs: those of `prefill`, and the tokens to go on with instead of those chosen.
         """
-        self._set_inputs(inputs[:-1])
+        _write_all(self._given, inputs[:-1])
         self._generate(inputs[-1])
         outputs = self.fetch()
-        self._set_inputs(self._own_inputs)
+        _write_all(self._given, self._own_inputs)
         return outputs
 
     def start(self) -> int:
@@ -165,9 +188,6 @@ class GenerationLoop:
         self._tokens[side].copy_to(self._all_tokens[:, index])
         self._logits[side].copy_to(self._all_logits[:, index])
 
-    def _set_inputs(self, inputs: Sequence[Array]) -> None:
-        _write_all(self._given, inputs)
-
 
 class LoopParts(GenerationParts):
     """Prefill and decode of a loop, called one by one."""
@@ -194,6 +214,18 @@ class LoopParts(GenerationParts):
     def fetch(self, handle: Any) -> tuple[Array, Array]:
         """Returns copies of tokens and logits."""
         return self._loop.read(handle)
+
+
+def poison(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """Returns what output buffers are filled with: NaN, or bytes of a pattern where there is none.
+
+    Kind `V` are the 16-bit floats that NumPy does not know.
+    """
+    if dtype.kind in "fcV":
+        return np.full(shape, np.nan, dtype)
+    if dtype.kind == "b":
+        return np.ones(shape, dtype)
+    return np.frombuffer(_PATTERN * (math.prod(shape) * dtype.itemsize), dtype).reshape(shape)
 
 
 def _chosen(state: Sequence[Any], changes: Sequence[bool]) -> list[Any]:

@@ -78,7 +78,7 @@ class Iree(Backend):
             gc.collect()
             self._program = self._load_program()
         with self.context.phase("h2d"):
-            self._inputs = [self._program.put(value) for value in self._arrays]
+            self.replace_inputs(self._arrays)
         self._invoke = self._program.invoke
 
     def dispatch(self) -> Any:
@@ -92,11 +92,18 @@ class Iree(Backend):
         """Copies the outputs to the host."""
         return [self._program.fetch(buffer) for buffer in outputs]
 
+    def replace_inputs(self, inputs: Sequence[Array]) -> bool:
+        """Puts them on the device."""
+        self._arrays = tuple(inputs)
+        self._inputs = [self._program.put(value) for value in inputs]
+        return True
+
     def facts(self) -> BackendFacts:
         """Size and digest of the compiled program; its weights are in an archive beside it."""
         content = self._vmfb.read_bytes()
         facts = BackendFacts(
             weights="parameters" if self._has_weights else "frozen",
+            outputs="allocated",
             artifact_sha256=hashlib.sha256(content).hexdigest(),
             artifact_size_bytes=len(content),
         )

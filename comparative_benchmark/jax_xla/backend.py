@@ -43,8 +43,7 @@ class JaxXla(Backend):
             self._apply, params = jax_models.split(model)
             self._params = jax.block_until_ready(jax.device_put(params, self._device))
         with self.context.phase("h2d"):
-            resident = jax.device_put(tuple(inputs), self._device)
-            self._inputs = jax.block_until_ready(resident)
+            self.replace_inputs(inputs)
         arrays = jax.tree.leaves((self._params, self._inputs))
         self._types = frozenset(str(leaf.dtype) for leaf in arrays)
 
@@ -71,7 +70,10 @@ class JaxXla(Backend):
 
     def facts(self) -> BackendFacts:
         """What XLA tells of the executable."""
-        facts = BackendFacts(weights="arguments" if jax.tree.leaves(self._params) else "frozen")
+        facts = BackendFacts(
+            weights="arguments" if jax.tree.leaves(self._params) else "frozen",
+            outputs="allocated",
+        )
         facts.device_name = self._device.device_kind
         facts.cache_hits, facts.cache_misses = self._cache_hits, self._cache_misses
         xla_executables.describe(self._compiled.runtime_executable(), facts)
@@ -81,6 +83,12 @@ class JaxXla(Backend):
             on_gpu=self._on_gpu, types=self._types, allowed=not tf32.is_float32(self._types)
         )
         return facts
+
+    def replace_inputs(self, inputs: Sequence[Array]) -> bool:
+        """Puts them on the device."""
+        resident = jax.device_put(tuple(inputs), self._device)
+        self._inputs = jax.block_until_ready(resident)
+        return True
 
     def run_with(self, inputs: Sequence[Array]) -> list[Any] | None:
         """Compiles for these inputs, on the weights that are there, and runs once."""

@@ -211,6 +211,7 @@ class WorkerChecks:
             parameters={**case.model.model_parameters, **changes},
             reference=self._backend.reference,
             directory=str(directory),
+            second=False,
         )
         return directory
 

@@ -44,7 +44,7 @@ class OnnxRuntime(ResidentBackend):
 
     def facts(self) -> BackendFacts:
         """Identity and size of the optimized graphs, and what they compute in which type."""
-        facts = BackendFacts(weights="frozen")
+        facts = BackendFacts(weights="frozen", outputs="bound")
         facts.notes = {
             "weights": "initializers: constants, which a session folds and packs",
             "dispatch": SYNCHRONOUS,

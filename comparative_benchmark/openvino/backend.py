@@ -67,6 +67,7 @@ class OpenVino(ResidentBackend):
         first = self._compiled[0]
         return BackendFacts(
             weights="frozen",
+            outputs="bound",
             device_name=ov.Core().get_property(program.DEVICE, "FULL_DEVICE_NAME"),
             artifact_sha256=self._digest,
             artifact_size_bytes=sum(path.stat().st_size for path in self._paths),

@@ -2,11 +2,13 @@
 
 import argparse
 import datetime
+import math
 import re
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -126,7 +128,7 @@ def _run(
         code = exit_code(results, judgement)
         file.finish(
             expected=expected,
-            drift=[attrs.asdict(drift) for drift in drifts],
+            drift=[attrs.asdict(drift, value_serializer=_finite) for drift in drifts],
             counts=matrix.counts(results, expected),
             exit_code=code,
             device=device,
@@ -137,6 +139,11 @@ def _run(
     return code
 
 
+def _finite(_: Any, __: Any, value: Any) -> Any:
+    """Returns None for what JSON has no number for: a difference to NaN is infinite."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _drifts(
     options: argparse.Namespace,
     cells: Sequence[Cell],
@@ -145,7 +152,9 @@ def _drifts(
     settings: RunSettings,
     screen: Screen,
 ) -> list[Drift]:
-    """Traces the implementations behind wrong outputs; with `--drift`, all."""
+    """Traces the implementations behind wrong outputs; with `--drift`, all; or none."""
+    if options.drift is False:
+        return []
     rows: dict[str, Row] = {cell.row.label: cell.row for cell in cells}
     suspects: dict[str, set[str]] = {}
     for result in results:

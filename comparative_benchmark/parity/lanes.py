@@ -80,7 +80,7 @@ class Lane:
         self._pool.empty()
 
     def _once(self, name: str, trial: Trial, artifacts: WorkloadArtifacts) -> ProcessRecord:
-        """Loads, compiles, runs once and verifies; a failure ends the worker."""
+        """Loads, compiles, runs on both inputs and verifies; a failure ends the worker."""
 
         def shared(
             settings: RunSettings, competitor: Competitor, plan: ProcessPlan
@@ -101,6 +101,7 @@ class Lane:
             with Participant(trial, artifacts, self._settings, plan, shared) as participant:
                 participant.start()
                 participant.verify_rest()
+                participant.verify_second()
         if participant.record.status not in _SETTLED:
             self._pool.empty()
         return participant.record

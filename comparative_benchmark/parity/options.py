@@ -33,9 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--drift",
-        action="store_true",
-        help="say of every workload in which layer its implementations drift apart, not only of "
-        "those with a wrong output",
+        action=argparse.BooleanOptionalAction,
+        help="say of every workload in which layer its implementations drift apart, or of none "
+        "(default: of those with a wrong output)",
     )
     add_options(parser, "expected_failures", "root_dir")
     add(

@@ -15,6 +15,7 @@ BACKEND = BackendInfo(
             name="inductor",
             description="torch.compile with its default backend",
             options=("max-autotune", "freezing", "cuda-graphs"),
+            autotunes=("max-autotune",),
         ),
         CompilerInfo(
             name="aot-inductor",

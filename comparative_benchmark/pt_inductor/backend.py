@@ -126,7 +126,10 @@ class PtInductor(Backend):
     def facts(self) -> BackendFacts:
         """What PyTorch tells."""
         freezing = "freezing" in self.context.options
-        facts = BackendFacts(weights="frozen" if freezing else "parameters")
+        facts = BackendFacts(
+            weights="frozen" if freezing else "parameters",
+            outputs="bound" if self._cuda_graphs else "allocated",
+        )
         if self.context.compiler == "inductor":
             # With several graphs, tracing goes on between them.
             facts.not_measurable = ("lower", "first_run", *(["trace"] if self._graphs != 1 else []))
@@ -149,6 +152,13 @@ class PtInductor(Backend):
             on_gpu=self._on_gpu, types=self._types, allowed=cuda.allows_tf32()
         )
         return facts
+
+    def replace_inputs(self, inputs: Sequence[Array]) -> bool:
+        """Copies them into the tensors that are there: a program may know these by address."""
+        for resident, value in zip(self._inputs, inputs, strict=True):
+            resident.copy_(as_tensor(value))
+        self._wait()
+        return True
 
     def run_with(self, inputs: Sequence[Array]) -> list[Any] | None:
         """Calls the model as it is; what Inductor compiled serves where shapes are the same."""

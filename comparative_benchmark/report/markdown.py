@@ -40,9 +40,13 @@ def _headline(summary: Summary) -> str:
     if leader.is_baseline or mean is None:
         return f"{_code(summary.baseline)}, the baseline: nobody is faster"
     over = wording.plural(mean.cases, "common case" if leader.common else "case")
+    if not mean.has_winner:
+        highest = f"{_code(leader.competitor)} ({escaped(leader.framework)})"
+        return (
+            f"No winner: nobody is clearly faster than {_code(summary.baseline)} (highest mean: "
+            f"{highest}, {wording.speedup(mean)}, 98 % interval {wording.limits(mean)}, {over})"
+        )
     doubt = "" if leader.is_decided else "; no single case has a clear verdict"
-    if mean.low <= 1 <= mean.high:
-        doubt = "; the interval holds 1: no winner"
     return (
         f"{_code(leader.competitor)} ({escaped(leader.framework)}) is {wording.speedup(mean)} as "
         f"fast as {_code(summary.baseline)} (98 % interval {wording.limits(mean)}, {over}{doubt})"

@@ -35,13 +35,17 @@ class Mean:
         """`ahead` or `behind` if all of the interval is on that side of 1, else `even`."""
         return "ahead" if self.low > 1 else "behind" if self.high < 1 else "even"
 
+    @property
+    def has_winner(self) -> bool:
+        """Whether its interval leaves 1 out."""
+        return self.side != "even"
+
 
 @attrs.frozen(kw_only=True)
 class Standing:
     """How one competitor, with models of one framework, does against the baseline.
 
     Attributes:
-      weights: how it held them: arguments, parameters, frozen.
       common: over the cases that all ranked ones have; None for who is not ranked.
       own: over all cases that it shares with the baseline; None where there are none.
       cases: how many it should have run; what it does not support is not counted.
@@ -51,7 +55,6 @@ class Standing:
     competitor: str
     framework: str
     level: str
-    weights: tuple[str, ...]
     is_baseline: bool
     common: Mean | None
     own: Mean | None
@@ -159,12 +162,10 @@ def _standing(
     items: Sequence[Judged], compared: Mapping[str, Comparison], shared: set[str]
 ) -> Standing:
     case = items[0].case
-    weights = {item.case.metrics.program.weights for item in items if item.case.status is Status.OK}
     return Standing(
         competitor=case.competitor,
         framework=case.framework,
         level=case.result.level,
-        weights=tuple(sorted(filter(None, weights))),
         is_baseline=all(item.comparison is None for item in items),
         common=_mean([compared[workload] for workload in sorted(shared)]),
         own=_mean(compared.values()),

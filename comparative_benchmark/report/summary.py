@@ -16,6 +16,8 @@ from comparative_benchmark.report.inputs import Inputs, ReportCase, ReportError
 from comparative_benchmark.report.ratios import Judged, choose_baseline, judge
 from comparative_benchmark.report.standings import Contest, contests
 from comparative_benchmark.report.trends import TrendPoint, Trends, trends_of
+from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.mixtures import mixture_remarks
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.stats.analysis import NOISE_THRESHOLD
 
@@ -91,23 +93,16 @@ def summarize(
         fitness=judge_machine(inputs, changes.remarks.drift if changes else None),
         environments=environment_diff(inputs.runs, changes.runs if changes else ()),
         trends=trends_of(inputs, judged, trends),
-        remarks=_remarks(found),
+        remarks=_remarks(found, cases),
     )
 
 
-def _remarks(found: Sequence[Contest]) -> list[str]:
+def _remarks(found: Sequence[Contest], cases: Sequence[Case]) -> list[str]:
     remarks = []
-    standings = [standing for contest in found for standing in contest.standings]
-    levels = {standing.level for standing in standings}
+    levels = {standing.level for contest in found for standing in contest.standings}
     if len(levels) > 1:
         remarks.append(
             "Compiler-level competitors run an exported program without its framework; they stand "
             "beside framework-level ones, which have its overhead."
         )
-    frozen = sorted({s.name for s in standings if "frozen" in s.weights})
-    if frozen and any(set(s.weights) - {"frozen"} for s in standings):
-        remarks.append(
-            f"Frozen weights, which a compiler may fold and prepack: {', '.join(frozen)}; others "
-            "hold theirs as arguments or parameters."
-        )
-    return remarks
+    return remarks + mixture_remarks(cases)

@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Sequence
 
 import attrs
+from msgspec import UNSET
 
 from comparative_benchmark.results.case import UNKNOWN, Case, cases_of, latest, matched
 from comparative_benchmark.results.compare_samples import is_positive, mean_mhz
 from comparative_benchmark.results.comparison import Comparison
+from comparative_benchmark.results.mixtures import mixture_remarks
 from comparative_benchmark.results.noise_floor import (
     NoiseFloor,
     NoiseFloorError,
@@ -36,12 +38,14 @@ class Remarks:
       withheld: how many verdicts are `unclear` because the program is unchanged, or because
         unchanged programs differ by as much.
       drift: why the machine may not have been the same for both files; None if nothing says so.
+      mixtures: what the compared programs hold, or were asked, differently.
     """
 
     noise_floor: NoiseFloor | None
     saved_noise_floor: NoiseFloor | None
     withheld: int
     drift: str | None
+    mixtures: Sequence[str] = ()
 
     @property
     def lines(self) -> list[str]:
@@ -55,7 +59,7 @@ class Remarks:
                 f"verdicts withheld, for an unchanged program or a difference within the noise "
                 f"floor: {self.withheld}; --count-unchanged gives the plain ones"
             )
-        return found + ([self.drift] if self.drift else [])
+        return [*found, *self.mixtures, *([self.drift] if self.drift else [])]
 
 
 def remarks(baseline: Document, candidate: Document, comparisons: Sequence[Comparison]) -> Remarks:
@@ -72,6 +76,7 @@ def remarks(baseline: Document, candidate: Document, comparisons: Sequence[Compa
         saved_noise_floor=load_noise_floor(next(iter(machines))) if len(machines) == 1 else None,
         withheld=sum(item.withheld is not None for item in comparisons),
         drift=_drift(pairs),
+        mixtures=mixture_remarks(case for pair in pairs for case in pair),
     )
 
 
@@ -100,9 +105,21 @@ def _conditions(old: Case, new: Case) -> Iterable[str]:
         values = [getattr(case.host, name) for case in (old, new)]
         if values[0] != values[1]:
             yield f"{name} {values[0]} against {values[1]}"
+    yield from _variables(old, new)
     before, after = old.host.load_average[0], new.host.load_average[0]
     if abs(before - after) > _LOAD_APART:
         yield f"load {before:.1f} against {after:.1f}"
+
+
+def _variables(old: Case, new: Case) -> Iterable[str]:
+    """Says which variables that change speed or numbers were set otherwise."""
+    before, after = old.metrics.variables, new.metrics.variables
+    if before is UNSET or after is UNSET:
+        return
+    for name in sorted(before.keys() | after.keys()):
+        values = [found.get(name, "unset") for found in (before, after)]
+        if values[0] != values[1]:
+            yield f"{name} {values[0]} against {values[1]}"
 
 
 def _clocks(pairs: Sequence[tuple[Case, Case]]) -> Iterable[str]:

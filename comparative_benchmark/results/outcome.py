@@ -47,12 +47,15 @@ class ProcessRecord:
       stop_reason: why it was measured for no more rounds.
       timer_ns: smallest step of the worker's clock.
       phases: time and peak memory by phase, as the worker reported.
-      verification: of the first run; `final_verification`: of the last timed output.
+      verification: of the first run; `final_verification`: of the last timed output;
+        `second_verification`: of a run on a second input, after that.
+      without_second: why there was no run on a second input; None if there was, or might have been.
       steadiness: of the warm-up, with the evidence; None where counts were fixed.
       blocks: samples, each with its round.
       generation: of a model that generates, its parts; None if they were not measured.
       program: what its backend told of what it compiled.
       versions: of the packages that the worker had imported.
+      variables: of the worker's environment, those that can change speed or numbers.
     """
 
     status: Status = Status.OK
@@ -67,12 +70,15 @@ class ProcessRecord:
     host_memory_peak_bytes: int | None = None
     verification: Verification | None = None
     final_verification: Verification | None = None
+    second_verification: Verification | None = None
+    without_second: str | None = None
     steadiness: Steadiness | None = None
     warmup_latencies_ms: list[float] = attrs.field(factory=list)
     blocks: list[Block] = attrs.field(factory=list)
     generation: GenerationTimes | None = None
     program: Program = attrs.field(factory=Program)
     versions: dict[str, str] = attrs.field(factory=dict)
+    variables: dict[str, str] = attrs.field(factory=dict)
 
     @property
     def latencies_ms(self) -> list[float]:

@@ -197,6 +197,7 @@ class Program:
     """What a backend tells about the program that it made; see `backends.api.BackendFacts`."""
 
     weights: Literal["arguments", "parameters", "frozen"] | None = None
+    outputs: Literal["bound", "allocated"] | None = None
     not_measurable: tuple[str, ...] = ()
     flops: NonNegative | None = None
     bytes_accessed: NonNegative | None = None
@@ -289,6 +290,12 @@ class Metrics:
         block: fewer than `latencies_ms`, and not the same ones.
       compile_time_ms: of the first, cold process; `phases` likewise.
       stop_reason: why sampling stopped; `compile_only` where there was none.
+      verification: of the first run; `final_verification`: of the last timed output.
+      second_verification: of a run of the same program on a second input, after the timed part;
+        None where there was none, and unset before the suite had any.
+      without_second: why there was none.
+      variables: of the workers' environment, those that can change speed or numbers; unset before
+        they were recorded.
     """
 
     min_latency_ms: _Optional = UNSET
@@ -331,6 +338,9 @@ class Metrics:
     phases: dict[str, Phase | Literal["not_measurable"]]
     verification: Verification | None
     final_verification: Verification | None
+    second_verification: Verification | UnsetType | None = UNSET
+    without_second: str | UnsetType = UNSET
+    variables: dict[str, str] | UnsetType = UNSET
     program: Program
     workload_cost: WorkloadCost = attrs.field(factory=WorkloadCost)
     artifact_digests: dict[str, Sha256]

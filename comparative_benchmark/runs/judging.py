@@ -12,7 +12,7 @@ from comparative_benchmark.judge.generation_verification import (
 )
 from comparative_benchmark.judge.verification import Verification, verify
 from comparative_benchmark.runs.trial import Trial
-from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
+from openxla.benchmark.artifacts.workload_store import Due
 from openxla.benchmark.models.generation import TOKENS
 from openxla.benchmark.workloads import generated_tokens
 
@@ -22,20 +22,21 @@ RunWith = Callable[[Sequence[Path], str], Sequence[Path]]
 
 
 class Judge:
-    """Holds what the outputs of a trial are judged by.
+    """Holds what the outputs of a trial's runs on one input are judged by.
 
     Attributes:
+      due: that input, truth and reference.
       generates: whether the model continues prompts, and is judged step by step.
     """
 
-    def __init__(self, trial: Trial, artifacts: WorkloadArtifacts) -> None:
+    def __init__(self, trial: Trial, due: Due) -> None:
         self.generates = generated_tokens(trial.case) is not None
-        self._artifacts = artifacts
-        self._due = (artifacts.truth, artifacts.reference, trial.verify_parameters)
+        self.due = due
+        self._due = (due.truth, due.reference, trial.verify_parameters)
         self._data_type = trial.workload.data_type
 
     def verify(self, outputs: Sequence[Path]) -> Verification:
-        """Judges the outputs of a run on the workload's inputs.
+        """Judges the outputs of a run on the input.
 
         If the model generates, the steps behind the verdict's `divergences` are still open: see
         `verify_rest`.
@@ -52,11 +53,11 @@ class Judge:
         Args:
           outputs: of that run.
           verdict: on it, see `verify`; returned as it is where nothing is open.
-          run_with: runs the model on the workload's inputs and the tokens to be fed.
+          run_with: runs the model on the input and the tokens to be fed.
         """
         if not verdict.passed or not verdict.divergences:
             return verdict
-        inputs, truth_tokens = self._artifacts.inputs, self._artifacts.truth[TOKENS]
+        inputs, truth_tokens = self.due.inputs, self.due.truth[TOKENS]
         along_truth = run_with([*inputs, truth_tokens], "fed-with-the-truth")
         fed = verify_forced_run(along_truth, *self._due, data_type=self._data_type)
         if not fed.passed:

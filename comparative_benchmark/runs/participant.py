@@ -27,7 +27,7 @@ from comparative_benchmark.results.record import (
 )
 from comparative_benchmark.runs import generation_times, profiling
 from comparative_benchmark.runs.in_process import InProcessSession
-from comparative_benchmark.runs.judging import Judge
+from comparative_benchmark.runs.judging import Judge, RunWith
 from comparative_benchmark.runs.session import Session, SessionEnded
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trace import ProcessTrack
@@ -55,6 +55,7 @@ class ProcessPlan:
       cold: whether the caches are empty.
       track: shows it on the time line.
       exports: what the trial's first process exported, by type; empty where this one exports.
+      compiles_anew: whether the caches are empty although the trial has compiled before.
     """
 
     replicate: int
@@ -64,6 +65,7 @@ class ProcessPlan:
     cold: bool
     track: ProcessTrack
     exports: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
+    compiles_anew: bool = False
 
 
 # Starts the worker of a process; `SessionEnded` where it does not come up.
@@ -106,7 +108,7 @@ class Participant:
         self._artifacts = artifacts
         self._settings = settings
         self._open_session = open_session
-        self._judge = Judge(trial, artifacts)
+        self._judge = Judge(trial, artifacts.first)
         # Files of what was verified last.
         self._outputs: list[Path] = []
         self._stack = ExitStack()
@@ -147,6 +149,7 @@ class Participant:
             loaded = session.call("load", **self._load_arguments())
             self.record.versions = loaded["versions"]
             self.record.timer_ns = loaded["timer_ns"]
+            self.record.variables = self._without_paths(loaded["variables"])
             _note_report(self.record, loaded)
         except SessionEnded as ended:
             self._end(ended)
@@ -231,10 +234,11 @@ class Participant:
             self._session.resume()
 
     def finish(self) -> None:
-        """Verifies the last timed output; the worker is stopped until it is profiled or closed.
+        """Verifies the last timed output, and runs on a second input.
 
-        If the model generates, the rest of its verification and its parts follow: what they
-        compile must not disturb what was measured before.
+        The worker is then stopped until it is profiled or closed. If the model generates, the rest
+        of its verification and its parts follow: what they compile must not disturb what was
+        measured before.
         """
         if self._session is None:
             return
@@ -242,6 +246,7 @@ class Participant:
             self.resume()
             self.record.final_verification = self._verify(self._session, "last_run")
             self.verify_rest()
+            self.verify_second()
             self._measure_parts()
         except SessionEnded as ended:
             self._end(ended)
@@ -256,14 +261,8 @@ class Participant:
         if session is None or verdict is None or not verdict.divergences:
             return
 
-        def run_with(inputs: Sequence[Path], name: str) -> list[Path]:
-            directory, paths = self.plan.work_dir / name, [str(path) for path in inputs]
-            answer = session.call("run_with", inputs=paths, directory=str(directory))
-            self.record.phases = phases_of(answer)
-            return [directory / file["file"] for file in answer["files"]]
-
         try:
-            verdict = self._judge.verify_rest(self._outputs, verdict, run_with)
+            verdict = self._judge.verify_rest(self._outputs, verdict, self._run_with(session))
         except SessionEnded as ended:
             self._end(ended)
             return
@@ -271,6 +270,57 @@ class Participant:
         if not verdict.passed:
             reason = verdict.reason or "wrong output"
             self._end(SessionEnded(Status.WRONG_OUTPUT, "verify_rest", reason))
+
+    def _run_with(self, session: Session | InProcessSession) -> RunWith:
+        def run_with(inputs: Sequence[Path], name: str) -> list[Path]:
+            directory, paths = self.plan.work_dir / name, [str(path) for path in inputs]
+            answer = session.call("run_with", inputs=paths, directory=str(directory))
+            self.record.phases = phases_of(answer)
+            return [directory / file["file"] for file in answer["files"]]
+
+        return run_with
+
+    def verify_second(self) -> None:
+        """Runs what was timed on a second input, then on the first again, and judges both.
+
+        What was folded for its input, remembers an output, keeps a state or ignores an input is
+        right on the first one alone. A state that the second run leaves shows in the third.
+        """
+        session, second = self._session, self._artifacts.second
+        if session is None:
+            return
+        if second is None:
+            self.record.without_second = self._artifacts.without_second
+            return
+        try:
+            verdict = self._verify_on(session, Judge(self.trial, second), "second_input")
+            self.record.second_verification = verdict
+            if verdict is None:
+                self.record.without_second = "the backend cannot replace the inputs of a program"
+            elif verdict.passed:
+                self._verify_on(session, self._judge, "first_input_again")
+        except SessionEnded as ended:
+            self._end(ended)
+
+    def _verify_on(
+        self, session: Session | InProcessSession, judge: Judge, name: str
+    ) -> Verification | None:
+        """Judges a run on an input, which then stays; a wrong output ends the participation.
+
+        Returns:
+          The verdict; None if the backend cannot replace its inputs.
+        """
+        directory, paths = self.plan.work_dir / name, [str(path) for path in judge.due.inputs]
+        answer = session.call("run_on", inputs=paths, directory=str(directory))
+        _note_report(self.record, answer)
+        if answer["files"] is None:
+            return None
+        outputs = [directory / file["file"] for file in answer["files"]]
+        verdict = judge.verify_rest(outputs, judge.verify(outputs), self._run_with(session))
+        if not verdict.passed:
+            reason = verdict.reason or "wrong output"
+            self._end(SessionEnded(Status.WRONG_OUTPUT, f"verify_{name}", reason))
+        return verdict
 
     def profile(self, directory: Path) -> ProfileRecord | None:
         """Profiles a worker that has finished; None if it has failed. Its record stays as it is."""
@@ -302,6 +352,16 @@ class Participant:
         except SessionEnded as ended:
             self._end(ended)
             return None
+
+    def _without_paths(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """Returns variables without what is another in each process: folders of its own."""
+        folders = {str(self.plan.work_dir): "{work_dir}", str(self.plan.cache_dir): "{cache_dir}"}
+        found = {}
+        for name, value in variables.items():
+            found[name] = value
+            for folder, field in folders.items():
+                found[name] = found[name].replace(folder, field)
+        return found
 
     def _load_arguments(self) -> Mapping[str, Any]:
         competitor, model = self.trial.competitor, self.trial.case.model

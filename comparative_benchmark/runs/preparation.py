@@ -15,10 +15,12 @@ from comparative_benchmark.backends.api import BackendInfo, backends, recorded_p
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.environments import Environment
 from comparative_benchmark.runs.fetching import Fetching
+from comparative_benchmark.runs.judging import Judge
 from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.runs.session_pool import SessionPool
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import Trial
+from comparative_benchmark.worker.protocol import Message
 from openxla.benchmark.artifacts import user_inputs, workload_store
 from openxla.benchmark.artifacts.user_inputs import UserInputError
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
@@ -146,30 +148,60 @@ class Preparation:
                 "run without --no-download, or with --generate-artifacts"
             )
         self._announce(f"inputs and truth of {workload.label}")
-        backend, environment = _reference_backend(trial)
-        # One worker serves all workloads of a framework.
-        name = f"prepare-{backend.name}{f'-{environment.name}' if environment else ''}"
-        session = self._pool.get(name, self._settings.for_truth(), backend, environment)
         with workload_store.new_directory(workload) as directory:
-            answer = session.call(
-                "prepare",
-                module_path=case.model.model_impl.module_path,
-                parameters=dict(case.model.model_parameters),
-                reference=backend.reference,
-                directory=str(directory),
-                input_data=case.input_data.name,
-                input_files=_input_files(case),
-                generates=generated_tokens(case) is not None,
-                packages=recorded_packages(),
-            )
+            try:
+                answer = self._call(trial, directory, second=True)
+            except SessionEnded as ended:
+                if ended.phase != "second_reference":
+                    raise
+                # A model may not bear a second input: it is judged by the first alone.
+                self._pool.empty()
+                workload_store.remove_second(directory)
+                answer = self._call(trial, directory, second=False)
+                answer["without_second"] = f"{ended.status.value}: {ended.reason}"
             _check_outputs(case, answer["files"]["reference"])
+            without_second = answer["without_second"] or _why_not_judged_by(directory, trial)
             return workload_store.publish(
                 directory,
                 workload=workload,
                 case=case,
                 versions=answer["versions"],
                 cost=WorkloadCost(**answer["cost"]),
+                without_second=without_second,
             )
+
+    def _call(self, trial: Trial, directory: Path, *, second: bool) -> Message:
+        """Has a worker make the artifacts of a trial's workload in a directory."""
+        case = trial.case
+        backend, environment = _reference_backend(trial)
+        # One worker serves all workloads of a framework.
+        name = f"prepare-{backend.name}{f'-{environment.name}' if environment else ''}"
+        session = self._pool.get(name, self._settings.for_truth(), backend, environment)
+        return session.call(
+            "prepare",
+            module_path=case.model.model_impl.module_path,
+            parameters=dict(case.model.model_parameters),
+            reference=backend.reference,
+            directory=str(directory),
+            input_data=case.input_data.name,
+            input_files=_input_files(case),
+            generates=generated_tokens(case) is not None,
+            second=second,
+            packages=recorded_packages(),
+        )
+
+
+def _why_not_judged_by(directory: Path, trial: Trial) -> str | None:
+    """Returns why nothing can be judged by the second input, which is then removed, or None.
+
+    It is what even the reference fails by: an output without signal, or one that is not a number.
+    """
+    second = workload_store.second_in(directory)
+    verdict = Judge(trial, second).verify(second.reference)
+    if verdict.passed:
+        return None
+    workload_store.remove_second(directory)
+    return f"nothing can be judged by it: {verdict.reason}"
 
 
 def _by_reference(trials: Sequence[Trial]) -> list[Trial]:

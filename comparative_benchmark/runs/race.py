@@ -233,7 +233,7 @@ class Race:
         Each compiles and warms up alone. Where all are known to fit, they load together first; not
         in a trial's first process, whose times of loading are in the results.
         """
-        together = not any(participant.plan.cold for participant in waiting)
+        together = not any(p.plan.cold and not p.plan.compiles_anew for p in waiting)
         if self._settings.load_together and together and self._fitted >= _keys(waiting):
             for participant in waiting:
                 workers.enter_context(participant)
@@ -367,7 +367,9 @@ class Race:
     def _participant(self, trial: Trial, replicate: int, folder: Path) -> Participant:
         label = f"{self._trials.index(trial)}"
         work_dir = folder / label / f"process-{replicate}"
-        cache_dir = folder / label / "cache"
+        # What a compiler chooses by measuring is part of what differs from process to process.
+        anew = trial.autotunes and not isinstance(self._settings.sampling, CompileOnly)
+        cache_dir = folder / label / (f"cache-{replicate}" if anew else "cache")
         cold = not cache_dir.exists()
         for directory in (work_dir, cache_dir):
             directory.mkdir(parents=True, exist_ok=True)
@@ -378,7 +380,8 @@ class Race:
             log_file=self._log_file(trial, replicate),
             cold=cold,
             track=self.timeline.process(f"{trial}, process {replicate}"),
-            exports=self._exports.get(trial.key, {}),
+            compiles_anew=anew and replicate > 0,
+            exports={} if anew else self._exports.get(trial.key, {}),
         )
         return Participant(trial, self._artifacts, self._settings, plan)
 

@@ -63,7 +63,11 @@ class Limits:
 
 
 class Session:
-    """A worker process and the pipes to it; use as a context manager."""
+    """A worker process and the pipes to it; use as a context manager.
+
+    Its environment is that of this process, or what is `inherited` of it, with `environment` over
+    it.
+    """
 
     def __init__(
         self,
@@ -71,6 +75,7 @@ class Session:
         limits: Limits,
         log_file: Path,
         environment: Mapping[str, str],
+        inherited: Mapping[str, str] | None = None,
         python: str = sys.executable,
         track: ProcessTrack | None = None,
     ) -> None:
@@ -103,7 +108,11 @@ class Session:
                     stderr=log,
                     pass_fds=(commands_read, answers_write),
                     process_group=0,  # Ctrl-C reaches the parent alone, which then ends us
-                    env={**os.environ, **environment, SESSION_VARIABLE: self._id},
+                    env={
+                        **(os.environ if inherited is None else inherited),
+                        **environment,
+                        SESSION_VARIABLE: self._id,
+                    },
                 )
         finally:
             os.close(commands_read)

@@ -1,5 +1,6 @@
 """What holds for all trials of a run, and how a session is opened under it."""
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ import attrs
 
 from comparative_benchmark.backends.api import BackendInfo
 from comparative_benchmark.machine.host import usable_cpus
+from comparative_benchmark.machine.variables import for_worker
 from comparative_benchmark.runs.environments import Environment
 from comparative_benchmark.runs.in_process import InProcessSession
 from comparative_benchmark.runs.session import CPUS_VARIABLE, Limits, Session
@@ -42,6 +44,8 @@ class RunSettings:
       in_process: no worker processes, for debugging.
       keep_exports: start the further processes of a trial from what the first one exported.
       load_together: have several workers load at the same time, while nothing is measured.
+      inherit_environment: give workers all variables of this process's environment, and not only
+        those of `machine.variables.for_worker`.
     """
 
     device: DeviceSpec
@@ -60,6 +64,7 @@ class RunSettings:
     in_process: bool = False
     keep_exports: bool = True
     load_together: bool = True
+    inherit_environment: bool = False
 
     def environment(self, backend: BackendInfo, work_dir: Path, cache_dir: Path) -> dict[str, str]:
         """Returns the environment variables of a worker of that backend.
@@ -119,6 +124,7 @@ class RunSettings:
             limits=self.limits,
             log_file=log_file,
             environment={**variables, **(environment.variables if environment else {})},
+            inherited=None if self.inherit_environment else for_worker(os.environ),
             python=environment.python if environment else sys.executable,
             track=track,
         )

@@ -80,6 +80,12 @@ class Trial:
         return (self.case.name, str(self.competitor), self.device.name)
 
     @property
+    def autotunes(self) -> bool:
+        """Whether its compiler chooses by measuring: each compile is then a choice of its own."""
+        settings = {*self.competitor.options, self.device.accelerator_type}
+        return not settings.isdisjoint(self.competitor.compiler.autotunes)
+
+    @property
     def precision(self) -> str | None:
         """What it computes in: the data type, unless the compiler or the case quantises."""
         return self.competitor.compiler.precision or self.workload.data_type or self.case.data_type

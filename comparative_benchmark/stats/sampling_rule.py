@@ -45,6 +45,8 @@ class SamplingRule:
       min_rounds, max_rounds: rounds of one process; a round has a block of each competitor.
       block_ms: how long a block should take; longer than the machine's short disturbances.
       round_budget_s: measuring time of one process, after which no round is begun.
+      warmup_floor_ms: before which no warm-up ends: clocks, allocators and caches settle in time,
+        not in iterations, of which a millisecond may hold many.
       warmup_budget_ms: after which a trial that is not steady is `unsteady`, if it has had
         enough iterations to look at.
       steady_window: samples at the end of the warm-up that are tested for a trend.
@@ -68,6 +70,7 @@ class SamplingRule:
     max_rounds: int = 30
     block_ms: float = 40.0
     round_budget_s: float = 10.0
+    warmup_floor_ms: float = 250.0
     warmup_budget_ms: float = 10_000.0
     steady_window: int = 20
     steady_span_ms: float = 1000.0
@@ -88,7 +91,10 @@ class SamplingRule:
 
     def is_warm_up_enough(self, samples_ms: Sequence[float]) -> bool:
         """Returns whether a warm-up that looks steady may end."""
-        return self._is_over_budget(samples_ms) or len(samples_ms) >= self._window(samples_ms)
+        if self._is_over_budget(samples_ms):
+            return True
+        long_enough = sum(samples_ms) >= self.warmup_floor_ms
+        return long_enough and len(samples_ms) >= self._window(samples_ms)
 
     def is_warm_up_spent(self, samples_ms: Sequence[float]) -> bool:
         """Returns whether a warm-up that is not steady has had its chance."""

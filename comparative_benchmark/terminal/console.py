@@ -16,6 +16,7 @@ from comparative_benchmark.results.compare import (
     summarize_comparisons,
 )
 from comparative_benchmark.results.contention import contention_warning
+from comparative_benchmark.results.mixtures import mixture_remarks
 from comparative_benchmark.results.record import Contention, Phase, Result, ResultKey, Status
 from comparative_benchmark.roofline.ceilings import Ceilings
 from comparative_benchmark.runs.trial import Trial
@@ -110,7 +111,8 @@ class Console:
             self._out.print(generation)
         for line in generation_remarks(cases):
             self._out.print(Text(line), soft_wrap=True)
-        for line in tables.package_differences(case.result for case in cases):
+        differences = tables.package_differences(case.result for case in cases)
+        for line in (*differences, *mixture_remarks(cases)):
             self._out.print(Text(line), soft_wrap=True)
         if baseline is not None:
             comparisons = compare_to_baseline(cases, baseline)

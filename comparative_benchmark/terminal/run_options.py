@@ -68,6 +68,12 @@ def _add_common_run_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="no worker processes: for debuggers, not for numbers",
     )
+    add(
+        *spellings("--inherit-environment"),
+        action="store_true",
+        help="give workers every variable of this environment (default: what programs need, and "
+        "what changes speed or numbers, which is recorded)",
+    )
     add_options(
         parser,
         "root_dir",

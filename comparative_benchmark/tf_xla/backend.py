@@ -62,8 +62,7 @@ class TfXla(Backend):
                 tf.config.experimental.enable_tensor_float_32_execution(not exact)
             self._wait()
         with self.context.phase("h2d"):
-            self._inputs = self._put(inputs)
-            self._wait()
+            self.replace_inputs(inputs)
         self._run = self._function = model.forward
 
     def compile(self) -> None:
@@ -105,6 +104,12 @@ class TfXla(Backend):
         """Copies the outputs to the host."""
         return [to_numpy(value) for value in as_tuple(outputs)]
 
+    def replace_inputs(self, inputs: Sequence[Array]) -> bool:
+        """Puts them on the device."""
+        self._inputs = self._put(inputs)
+        self._wait()
+        return True
+
     def run_with(self, inputs: Sequence[Array]) -> list[Any]:
         """Runs the model on further inputs; TensorFlow compiles anew where shapes differ."""
         return self.fetch(self._function(*self._put(inputs)))
@@ -129,7 +134,9 @@ class TfXla(Backend):
 
     def _known_once(self) -> BackendFacts:
         has_variables = next(_variables(self._model), None) is not None
-        facts = BackendFacts(weights="parameters" if has_variables else "frozen")
+        facts = BackendFacts(
+            weights="parameters" if has_variables else "frozen", outputs="allocated"
+        )
         if self.context.compiler != "eager":
             facts.not_measurable = ("lower", "first_run")
             facts.notes["compile"] = "a call that compiles and then runs once"

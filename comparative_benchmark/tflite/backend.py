@@ -13,6 +13,7 @@ from comparative_benchmark.backends.api import (
     UnsupportedError,
 )
 from comparative_benchmark.backends.resident_backend import SYNCHRONOUS
+from comparative_benchmark.backends.resident_programs import poison
 from comparative_benchmark.tflite import BACKEND
 from comparative_benchmark.tflite.export import described, export
 from openxla.benchmark.models.tflite.program import Program
@@ -83,10 +84,20 @@ class TfLite(Backend):
         """Copies the outputs out of the program; int8 ones become fp32."""
         return outputs.outputs()
 
+    def replace_inputs(self, inputs: Sequence[Array]) -> bool:
+        """Writes them into the program's tensors."""
+        self._program.set_inputs(tuple(inputs))
+        return True
+
+    def poison_outputs(self) -> None:
+        """Fills the memory that the outputs go to."""
+        self._program.fill_outputs(poison)
+
     def facts(self) -> BackendFacts:
         """Size and digest of the file, which holds program and weights."""
         facts = BackendFacts(
             weights="parameters",
+            outputs="bound",
             artifact_sha256=self._file["sha256"],
             artifact_size_bytes=self._file["size_bytes"],
         )

@@ -10,13 +10,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 
 from comparative_benchmark.backends.api import Array, Reference
 from openxla.benchmark import testdata
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
+from openxla.benchmark.artifacts.workload_store import SECOND, remove_second
 from openxla.benchmark.models.generation import TOKENS
+from openxla.benchmark.models.second_input import second_inputs
 from openxla.benchmark.models.shared_model import as_tuple
 
 
@@ -31,19 +34,61 @@ def make_inputs(model: Any, input_data: str, files: Sequence[str]) -> list[Array
     return [checked_array(value, "preprocess") for value in as_tuple(model.preprocess(raw))]
 
 
-def reference_along_truth(
-    compute: Reference, model: Any, inputs: Sequence[Array], truth: Sequence[Any]
-) -> list[Any]:
-    """Returns the outputs of the reference run that goes on with the truth's tokens.
+@attrs.frozen(kw_only=True)
+class JudgedBy:
+    """Makes what the outputs of a model are judged by.
 
-    Raises:
-      RuntimeError: the float64 run that is fed with its own tokens takes others: the model does not
-        go on with what it is fed, and nothing could be judged by it.
+    Attributes:
+      compute: gives truth and reference.
+      model: what is computed.
+      generates: whether it continues prompts; the reference then goes on with the truth's tokens.
     """
-    again, same_type = compute(model, model.verification_inputs(inputs, truth))
-    if not np.array_equal(again[TOKENS], truth[TOKENS]):
-        raise RuntimeError("the model takes other tokens when it is fed with those that it took")
-    return same_type
+
+    compute: Reference
+    model: Any
+    generates: bool
+
+    def save(self, inputs: Sequence[Array], target: Path, prefix: str = "") -> dict[str, Any]:
+        """Writes inputs, truth and reference to folders of these names; tells what is in each."""
+        truth, same_type = self.compute(self.model, inputs)
+        if self.generates:
+            same_type = self._along_truth(inputs, truth)
+        return {
+            kind: arrays.save_all(target / f"{prefix}{kind}", stem, values)
+            for kind, stem, values in (
+                ("inputs", "input", inputs),
+                ("truth", "output", truth),
+                ("reference", "output", same_type),
+            )
+        }
+
+    def save_second(self, inputs: Sequence[Array], target: Path) -> str | None:
+        """Writes the same of a second input; returns why there is none, None if there is.
+
+        A model that cannot be run on one is judged by its first input alone.
+        """
+        try:
+            second = [checked_array(v, "second_inputs") for v in second_inputs(self.model, inputs)]
+            self.save(second, target, SECOND)
+        except Exception as error:
+            remove_second(target)
+            return f"{type(error).__name__}: {error}"[:300]
+        return None
+
+    def _along_truth(self, inputs: Sequence[Array], truth: Sequence[Any]) -> list[Any]:
+        """Returns the outputs of the reference run that goes on with the truth's tokens.
+
+        Raises:
+          RuntimeError: the float64 run that is fed with its own tokens takes others: the model does
+            not go on with what it is fed, and nothing could be judged by it.
+        """
+        forced = self.model.verification_inputs(inputs, truth)
+        again, same_type = self.compute(self.model, forced)
+        if not np.array_equal(again[TOKENS], truth[TOKENS]):
+            raise RuntimeError(
+                "the model takes other tokens when it is fed with those that it took"
+            )
+        return same_type
 
 
 def count_cost(reference: str, model: Any, inputs: Sequence[Array]) -> WorkloadCost:

@@ -2,6 +2,7 @@
 
 import gc
 import importlib
+import os
 import re
 import sys
 import tempfile
@@ -22,13 +23,14 @@ from comparative_benchmark.backends.api import (
     installed_versions,
     load_object,
 )
+from comparative_benchmark.machine.variables import telling
 from comparative_benchmark.worker import generation_parts, sampling
 from comparative_benchmark.worker.contributed_model import (
+    JudgedBy,
     check_arity,
     checked_array,
     count_cost,
     make_inputs,
-    reference_along_truth,
 )
 from comparative_benchmark.worker.phases import PhaseClock, peak_memory_bytes
 from comparative_benchmark.worker.protocol import Message
@@ -77,9 +79,12 @@ class Executor:
         input_data: str = testdata.INPUT_DATA_MODEL_DEFAULT.name,
         input_files: Sequence[str] = (),
         generates: bool = False,
+        second: bool = True,
         packages: Mapping[str, str] = MappingProxyType({}),
     ) -> Message:
-        """Makes inputs, truth and reference of a workload.
+        """Makes inputs, truth and reference of a workload, and of its second input.
+
+        The answer's `without_second` says why there is no second one; None if there is.
 
         Args:
           module_path: the module that offers `create_model`.
@@ -89,6 +94,7 @@ class Executor:
           input_data: name of the raw input that the model preprocesses.
           input_files: arrays to be taken as inputs instead.
           generates: whether the model continues prompts; the reference then follows the truth.
+          second: whether the second input is wanted.
           packages: whose versions are told, by module (see `BackendInfo.packages`).
         """
         self._phases = PhaseClock(self._announce)
@@ -101,19 +107,18 @@ class Executor:
         with self._phases("preprocess"):
             inputs = make_inputs(model, input_data, input_files)
             check_arity(model, inputs)
+        judged_by = JudgedBy(compute=compute, model=model, generates=generates)
         with self._phases("reference"):
-            truth, same_type = compute(model, inputs)
-            if generates:
-                same_type = reference_along_truth(compute, model, inputs, truth)
+            files = judged_by.save(inputs, target)
             cost = count_cost(reference, model, inputs)
-        files = {
-            "inputs": arrays.save_all(target / "inputs", "input", inputs),
-            "truth": arrays.save_all(target / "truth", "output", truth),
-            "reference": arrays.save_all(target / "reference", "output", same_type),
-        }
+        without_second = None if second else "none was wanted"
+        if second:
+            with self._phases("second_reference"):
+                without_second = judged_by.save_second(inputs, target)
         return {
             "files": files,
             "cost": attrs.asdict(cost),
+            "without_second": without_second,
             "versions": _versions(packages),
             **self._report(),
         }
@@ -144,12 +149,18 @@ class Executor:
         self._backend.load(model, values)
         self._made_of = (module_path, parameters)
         timer_ns = sampling.timer_resolution_ns()
-        return {"versions": _versions(packages), "timer_ns": timer_ns, **self._report()}
+        return {
+            "versions": _versions(packages),
+            "timer_ns": timer_ns,
+            "variables": telling(os.environ),
+            **self._report(),
+        }
 
     def _compile(self) -> Message:
         """Compiles, and runs once; tells of files that another process may start from."""
         backend = self._require_backend()
         backend.compile()
+        backend.poison_outputs()
         with self._phases("first_run"):
             self._last_outputs = backend.dispatch()
             backend.synchronize(self._last_outputs)
@@ -164,18 +175,18 @@ class Executor:
         Args:
           iterations: how many are measured.
           device_times: run some more for the device's own clock.
-          refresh: run one unmeasured iteration before them, which fills the caches again.
+          refresh: run one unmeasured iteration before them, see `sampling.measure_block`.
         """
         with self._phases("execute"):
             backend = self._require_backend()
             context = backend.context
-            if refresh:
-                backend.synchronize(backend.dispatch())
+            self._last_outputs = None  # freed before the clock starts
             block = sampling.measure_block(
                 backend,
                 iterations,
                 threads=context.threads,
                 gpu=context.device.accelerator_type != "cpu",
+                refresh=refresh,
             )
             if device_times:
                 block = sampling.with_device_times(backend, block)
@@ -190,6 +201,22 @@ class Executor:
         checked = [checked_array(value, "forward") for value in values]
         saved = arrays.save_all(Path(directory), "output", checked)
         return {"files": saved, "facts": attrs.asdict(backend.facts()), **self._report()}
+
+    def _run_on(self, *, inputs: list[str], directory: str) -> Message:
+        """Runs what is timed on other inputs of the same shapes, which stay; saves the outputs.
+
+        `files` of the answer is None where the backend's inputs cannot be replaced.
+        """
+        backend = self._require_backend()
+        with self._phases.whole("run_on"):
+            if not backend.replace_inputs([arrays.load(Path(path)) for path in inputs]):
+                return {"files": None, **self._report()}
+            backend.poison_outputs()
+            self._last_outputs = backend.dispatch()
+            backend.synchronize(self._last_outputs)
+            values = backend.fetch(self._last_outputs)
+        checked = [checked_array(value, "forward") for value in values]
+        return {"files": arrays.save_all(Path(directory), "output", checked), **self._report()}
 
     def _run_with(self, *, inputs: list[str], directory: str) -> Message:
         """Runs the model on further inputs, by a second backend if need be; saves the outputs."""

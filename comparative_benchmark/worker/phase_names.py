@@ -6,6 +6,7 @@ PHASES = ("import", "load", "h2d", "trace", "lower", "compile", "first_run", "ex
 # What a session knows besides: its start, the making of artifacts, what generation takes to be
 # verified and to be measured in parts, and the time in a command that no phase has claimed yet.
 SESSION_PHASES = (
-    *("start", "prepare", "preprocess", "reference", "measure", "outputs", "profile"),
+    *("start", "prepare", "preprocess", "reference", "second_reference"),
+    *("measure", "outputs", "run_on", "profile"),
     *("verification_compile", "generation_compile", "generation"),
 )

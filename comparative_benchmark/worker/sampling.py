@@ -49,19 +49,34 @@ class Timed(Protocol):
         """Waits for outputs."""
 
 
-def measure_block(backend: Timed, iterations: int, *, threads: int = 1, gpu: bool = False) -> Block:
+def measure_block(
+    backend: Timed, iterations: int, *, threads: int = 1, gpu: bool = False, refresh: bool = False
+) -> Block:
     """Runs a number of iterations, garbage collector off, and returns the samples.
 
     The clock is `time.perf_counter_ns` (CLOCK_MONOTONIC). Lists are made before the loop, so that
     the loop itself allocates nothing but numbers. It is the same for every backend.
+
+    Args:
+      backend: what is run.
+      iterations: how many are timed.
+      threads: that it computes with.
+      gpu: whether its conditions are those of a GPU, too.
+      refresh: whether an iteration that is not timed goes before them. It fills the caches again
+        that others, and the reading of the machine's conditions, have used meanwhile.
     """
     dispatch, synchronize, clock = backend.dispatch, backend.synchronize, time.perf_counter_ns
     started, dispatched, finished = ([0] * iterations for _ in range(3))
     outputs: Any = None
     with _collector_off():
         before = conditions.take(gpu=gpu)
+        if refresh:
+            synchronize(dispatch())
         cpu, wall = time.process_time_ns(), clock()
         for index in range(iterations):
+            # Those of the iteration before: freeing them is no part of this one. A program that
+            # writes to the same memory each time would not pay for it either.
+            outputs = None
             started[index] = clock()
             outputs = dispatch()
             dispatched[index] = clock()

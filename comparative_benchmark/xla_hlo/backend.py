@@ -66,12 +66,10 @@ class XlaHlo(Backend):
         with self.context.phase("load"):
             weights = [self._client.put(weight) for weight in exported.weights()]
             exported.drop_weights()
-        with self.context.phase("h2d"):
-            resident = [self._client.put(value) for value in inputs]
         taken = iter(weights)
-        self._arguments = [
-            next(taken) if index is None else resident[index] for index in exported.inputs
-        ]
+        self._arguments = [next(taken) if index is None else None for index in exported.inputs]
+        with self.context.phase("h2d"):
+            self.replace_inputs(inputs)
 
     def _export(self, model: ModelDefinition, inputs: Sequence[Array], directory: Path) -> None:
         self._exported, self._export_ms = export(
@@ -110,10 +108,20 @@ class XlaHlo(Backend):
         """Copies the outputs to the host."""
         return [self._client.fetch(output) for output in outputs]
 
+    def replace_inputs(self, inputs: Sequence[Array]) -> bool:
+        """Puts them on the device, beside the weights."""
+        resident = [self._client.put(value) for value in inputs]
+        for place, index in enumerate(self._exported.inputs):
+            if index is not None:
+                self._arguments[place] = resident[index]
+        return True
+
     def facts(self) -> BackendFacts:
         """What XLA tells of the executable, and who exported the program."""
         exported = self._exported
-        facts = BackendFacts(weights="arguments" if exported.has_weights else "frozen")
+        facts = BackendFacts(
+            weights="arguments" if exported.has_weights else "frozen", outputs="allocated"
+        )
         facts.device_name = self._client.device_kind
         facts.device_memory_peak_bytes = self._client.memory_peak_bytes()
         facts.cache_hits, facts.cache_misses = self._cache.hits, self._cache.misses

@@ -244,7 +244,7 @@ def test_artifacts_that_are_gone_are_named(machine, server, lock):
 
 
 def test_another_file_than_the_locked_one_is_refused(machine, server, lock):
-    (path,) = (name for name in server.objects if name.endswith("truth/output_0.npy"))
+    (path,) = (name for name in server.objects if name.endswith("/truth/output_0.npy"))
     data = bytearray(server.objects[path])
     data[-1] ^= 1
     server.objects[path] = bytes(data)

@@ -150,3 +150,19 @@ def test_competitors_that_do_not_fit_into_memory_together_are_told_apart(monkeyp
     assert said == ["the competitors do not fit into memory together: not all are interleaved"]
     assert not race._fits(group, None)
     assert len(said) == 1
+
+
+def test_a_compiler_that_chooses_by_measuring_compiles_anew_in_each_process(cbs_run):
+    run = cbs_run(
+        *("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy,test_numpy:direct+gambles"),
+        *("-name", "models/TOY_BUSY/.+", "--processes", "3"),
+    )
+    assert run.code == 0, run.err
+    by_compiler = {
+        record["definition"]["compiler"]: record["metrics"]["framework_level"]
+        for record in run.document["benchmarks"]
+    }
+    usual, gambling = by_compiler["direct"], by_compiler["direct+gambles"]
+    assert [len(found["compile"]["cold_ms"]) for found in (usual, gambling)] == [1, 3]
+    assert [found["autotuning_enabled"] for found in (usual, gambling)] == [False, True]
+    assert [process["cache_hits"] for process in gambling["processes"]] == [0, 0, 0]

@@ -36,9 +36,12 @@ def make(case=BERT, versions=None):
     """Makes a workload's artifacts without the model: what they hold is of no interest here."""
     workload = workload_of(case)
     with workload_store.new_directory(workload) as directory:
-        arrays.save_all(directory / "inputs", "input", [np.arange(8), np.arange(3.0)])
-        arrays.save_all(directory / "truth", "output", [np.linspace(0, 1, 8)])
-        arrays.save_all(directory / "reference", "output", [np.linspace(0, 1, 8, dtype=np.float32)])
+        for prefix, last in (("", 1), ("second-", 2)):
+            inputs, truth = [last * np.arange(8), np.arange(3.0)], np.linspace(0, last, 8)
+            arrays.save_all(directory / f"{prefix}inputs", "input", inputs)
+            arrays.save_all(directory / f"{prefix}truth", "output", [truth])
+            same_type = truth.astype(np.float32)
+            arrays.save_all(directory / f"{prefix}reference", "output", [same_type])
         return workload_store.publish(
             directory, workload=workload, case=case, versions=versions or {"numpy": np.__version__}
         )
@@ -93,16 +96,36 @@ def test_archives_serve_as_well_as_files(tmp_path, monkeypatch):
     ):
         paths = arrays.numbered(made.directory / kind, stem)
         archives.pack(directory / name, {path.name: path for path in paths})
+    second = {str(path.relative_to(made.directory)): path for path in made.second_files}
+    archives.pack(directory / "second_npy.tgz", second)
     document = document_of(made)
     del document["date"]
     (directory / "workload.json").write_text(json.dumps(document))
-    types = {"inputs_npy.tgz": "inputs", "outputs_npy.tgz": "outputs", "truth_npy.tgz": "truth"}
-    write_manifest(directory, {**types, "workload.json": "workload"})
+    types = {
+        "inputs_npy.tgz": "inputs",
+        "outputs_npy.tgz": "outputs",
+        "truth_npy.tgz": "truth",
+        "second_npy.tgz": "second",
+        "workload.json": "workload",
+    }
+    write_manifest(directory, types)
     wipe(monkeypatch, tmp_path)
     found = install(directory)
     assert found.digests == made.digests
     assert np.array_equal(arrays.load(found.truth[0]), np.linspace(0, 1, 8))
+    assert np.array_equal(arrays.load(found.second.truth[0]), np.linspace(0, 2, 8))
     assert not list((Cache().directory / "unpacked").iterdir())
+    # One that was published without the second input serves as it is, and says so.
+    (directory / "second_npy.tgz").unlink()
+    del types["second_npy.tgz"]
+    write_manifest(directory, types)
+    wipe(monkeypatch, tmp_path / "again")
+    found = install(directory)
+    assert found.second is None
+    assert found.without_second == "it was not published"
+    assert found.digests == {
+        name: digest for name, digest in made.digests.items() if not name.startswith("second-")
+    }
 
 
 def write_manifest(directory, types):

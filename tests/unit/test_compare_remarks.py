@@ -80,6 +80,18 @@ def test_clocks_are_read_from_the_blocks():
     assert "clocks 3000 MHz against 2500 MHz" in found(*sides).drift
 
 
+def test_variables_that_change_speed_are_named_where_both_sides_recorded_them():
+    sides = [
+        at(f"2026-03-01T08:0{minute}:00Z", record(level={**metrics(), **recorded}))
+        for minute, recorded in enumerate(
+            ({"variables": {"XLA_FLAGS": "--a", "OMP_X": "1"}}, {"variables": {"OMP_X": "1"}}, {})
+        )
+    ]
+    assert "XLA_FLAGS --a against unset" in found(*sides[:2]).drift
+    assert "OMP_X" not in found(*sides[:2]).drift
+    assert found(*sides[1:]).drift is None
+
+
 def test_only_runs_of_compared_cases_count():
     old = at("2020-01-01T00:00:00Z", record("w9"))
     new = at(MORNING)

@@ -61,7 +61,7 @@ def test_a_race_goes_in_turns_where_workers_do_not_fit_onto_the_gpu(
         def __init__(self, trial, *_, **__):
             self.trial = trial
             self.record = SimpleNamespace()
-            self.plan = SimpleNamespace(cold=True)
+            self.plan = SimpleNamespace(cold=True, compiles_anew=False)
             self.loaded = False
 
         def load(self):

@@ -14,8 +14,8 @@ BERT_PARAMETERS = {"model_name": "bert-tiny", "data_type": "fp32", "batch_size":
 RESNET_PARAMETERS = {"model_name": "resnet-tiny", "data_type": "fp32", "batch_size": 4}
 
 GOLDEN = {
-    "input_ids": "2543b3fd21d973cc3d714ec352348661be3fa652d4310a9f33ad2240718e7182",
-    "attention_mask": "d585e10d1e2240e9af79fc1cf8d11e11420b5306480b469b587e85630fcb0c9f",
+    "input_ids": "468a84df0784a9f4ef210df880f3f462612175e54ff4ee7ab2e26ac81657a4e4",
+    "attention_mask": "34122618b207ab8a1d1f94324cbf7a12064944a5b1268932b5ed635bce595f1b",
     "pixels": "2cddd565c0c8f6fc62b3990b7b786b026c677478d4ba6e108123a9ec875f1199",
 }
 
@@ -102,6 +102,32 @@ def test_a_short_text_is_padded_and_masked():
     assert (mask[0, :used] == 1).all()
     assert (mask[0, used:] == 0).all()
     assert (ids[0, used:] == 0).all()
+
+
+@pytest.mark.parametrize(("batch_size", "seq_len"), [(1, 2), (1, 32), (4, 32), (64, 8), (16, 384)])
+def test_padded_rows_end_early_each_at_another_place(batch_size, seq_len):
+    before, full = tokens(batch_size, seq_len)
+    ids, mask = preprocessing.padded_rows(before, full, pad=7)
+    assert before.shape == ids.shape == mask.shape
+    assert full.all()
+    lengths = mask.sum(axis=1)
+    room = min(seq_len - 1, 1)
+    assert lengths.max() <= seq_len - room
+    assert lengths.min() >= max(1, seq_len - 1 - seq_len // 2)
+    assert len(set(lengths)) == min(batch_size, max(1, seq_len // 2))
+    for row, length in enumerate(lengths):
+        assert (mask[row, :length] == 1).all()
+        assert not mask[row, length:].any()
+        assert (ids[row, length:] == 7).all()
+        assert np.array_equal(ids[row, : length - 1], before[row, : length - 1])
+        assert ids[row, length - 1] == before[row, -1]
+
+
+def test_a_short_text_is_not_made_longer():
+    short, mask = tokens(1, 16, text="a photo of a cat")
+    ids, same = preprocessing.padded_rows(short, mask, pad=0)
+    assert np.array_equal(ids, short)
+    assert np.array_equal(same, mask)
 
 
 def test_token_ids_fit_the_smallest_vocabulary():

@@ -220,6 +220,16 @@ def test_damaged_trends_are_refused_by_their_place(tmp_path, text, message):
         pass
 
 
+def test_nobody_wins_where_the_interval_holds_1():
+    even = summarize(
+        read(document(record("w1", "pt_inductor:eager"), record("w1", "jax_xla:xla", scale=0.9995)))
+    )
+    headline = markdown.as_markdown(even, title="T").splitlines()[2]
+    assert headline.startswith("**No winner: nobody is clearly faster than `pt_inductor:eager`")
+    won = markdown.as_markdown(summarize(read(usual())), title="T").splitlines()[2]
+    assert won.startswith("**`jax_xla:xla` (jax) is ")
+
+
 def test_markdown_is_a_comment_that_nothing_in_it_can_break(tmp_path):
     old = tmp_path / "old.json"
     old.write_text(json.dumps(usual()))

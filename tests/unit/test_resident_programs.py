@@ -152,3 +152,25 @@ def test_outputs_are_copies():
     [first] = single.fetch()
     first[...] = 0
     np.testing.assert_array_equal(single.fetch()[0], [2, 4])
+
+
+def test_inputs_are_replaced_where_they_are():
+    program = _Program(lambda x: (x * 2,), [((3,), np.float32)], [((3,), np.float32)])
+    single = SingleProgram(program, [np.ones(3, np.float32)])
+    single.run()
+    single.replace_inputs([np.arange(3, dtype=np.float32)])
+    single.run()
+    assert single.fetch()[0].tolist() == [0.0, 2.0, 4.0]
+    with pytest.raises(ValueError, match="where"):
+        single.replace_inputs([np.arange(4, dtype=np.float32)])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32, np.int8, np.bool_])
+def test_a_run_that_writes_nothing_leaves_poison(dtype):
+    program = _Program(lambda x: (x,), [((3,), dtype)], [((3,), dtype)])
+    single = SingleProgram(program, [np.zeros(3, dtype)])
+    single.run()
+    single.poison_outputs()
+    [left] = single.fetch()
+    assert left.dtype == dtype
+    assert np.isnan(left).all() if left.dtype.kind == "f" else left.all()

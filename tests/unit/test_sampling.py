@@ -1,6 +1,7 @@
 """The timed loop, with a backend that only counts."""
 
 import gc
+import itertools
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -103,6 +104,48 @@ def test_each_iteration_is_one_dispatch_and_one_synchronisation_of_its_outputs(
     ]
     assert block.outputs == iterations
     assert len(block.latencies_ms) == len(block.dispatch_ms) == iterations
+
+
+def test_outputs_are_freed_before_the_clock_starts(monkeypatch):
+    events = []
+
+    class Outputs:
+        def __del__(self):
+            events.append("freed")
+
+    class Allocating(FakeBackend):
+        def dispatch(self):
+            events.append("dispatch")
+            return Outputs()
+
+        def synchronize(self, outputs):
+            pass
+
+    ticks = itertools.count()
+
+    def clock():
+        events.append("clock")
+        return next(ticks)
+
+    monkeypatch.setattr(sampling.time, "perf_counter_ns", clock)
+    block = measure_block(Allocating(), 3)
+    # The last ones are kept, to be verified.
+    assert " ".join(events).count("clock freed clock dispatch") == 2
+    assert isinstance(block.outputs, Outputs)
+
+
+def test_a_refresh_comes_after_the_conditions_are_read_and_is_not_timed(monkeypatch):
+    backend, take = FakeBackend(), sampling.conditions.take
+
+    def noted(**arguments):
+        backend.events.append(("conditions", 0))
+        return take(**arguments)
+
+    monkeypatch.setattr(sampling.conditions, "take", noted)
+    block = measure_block(backend, 2, refresh=True)
+    names = [name for name, _ in backend.events]
+    assert names == ["conditions", *["dispatch", "synchronize"] * 3, "conditions"]
+    assert len(block.latencies_ms) == 2
 
 
 def test_dispatch_is_a_part_of_latency():

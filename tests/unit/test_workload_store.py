@@ -30,20 +30,26 @@ def fresh_source_digests():
 COST = WorkloadCost(flops=7, flops_source="a count", bytes=9, bytes_source="another")
 
 
-def publish(case=BERT, versions=None, inputs=2, value=0, cost=COST):
+def publish(case=BERT, versions=None, inputs=2, value=0, cost=COST, without_second=None):
     workload = workload_of(case)
     with workload_store.new_directory(workload) as directory:
-        arrays.save_all(
-            directory / "inputs", "input", [np.arange(8) + i + value for i in range(inputs)]
-        )
-        arrays.save_all(directory / "truth", "output", [np.linspace(0, 1, 8)])
-        arrays.save_all(directory / "reference", "output", [np.linspace(0, 1, 8, dtype=np.float32)])
+        for prefix in ("", "second-") if without_second is None else ("",):
+            arrays.save_all(
+                directory / f"{prefix}inputs",
+                "input",
+                [np.arange(8) + i + value for i in range(inputs)],
+            )
+            truth = np.linspace(0, 1, 8)
+            arrays.save_all(directory / f"{prefix}truth", "output", [truth])
+            same_type = truth.astype(np.float32)
+            arrays.save_all(directory / f"{prefix}reference", "output", [same_type])
         return workload_store.publish(
             directory,
             workload=workload,
             case=case,
             versions=versions or {"numpy": np.__version__},
             cost=cost,
+            without_second=without_second,
         )
 
 
@@ -71,8 +77,44 @@ def test_what_was_published_is_found(root):
     assert [path.name for path in found.truth] == ["output_0.npy"]
     assert [path.name for path in found.reference] == ["output_0.npy"]
     assert found.digests == published.digests
-    assert len(found.digests) == 14
+    assert len(found.digests) == 28
     assert [path.name for path in (root / "workloads").iterdir()] == [workload_of(BERT).id]
+
+
+def test_the_second_input_is_found_beside_the_first():
+    publish(inputs=2)
+    found = find()
+    assert found.without_second is None
+    assert found.second.inputs == [
+        found.directory / "second-inputs" / f"input_{index}.npy" for index in range(2)
+    ]
+    assert found.second.truth == [found.directory / "second-truth/output_0.npy"]
+    assert found.first.inputs == found.inputs
+    assert len(found.second_files) == 4
+
+
+def test_why_there_is_no_second_input_is_kept():
+    publish(without_second="it knows one input only")
+    found = find()
+    assert found.second is None
+    assert found.second_files == []
+    assert found.without_second == "it knows one input only"
+
+
+def test_what_was_made_before_there_was_a_second_input_is_made_again():
+    publish(without_second="x")
+    edit_manifest(find(), lambda manifest: manifest.pop("without_second"))
+    assert find() is None
+    # What was fetched stays as it was published.
+    edit_manifest(
+        publish(without_second="x"),
+        lambda manifest: manifest.update(
+            without_second=None, fetched={"model": "M", "url": "u", "manifest_sha256": "5" * 64}
+        ),
+    )
+    found = workload_store.find(workload_of(BERT), locked={"5" * 64})
+    assert found.second is None
+    assert "before there was one" in found.without_second
 
 
 def test_the_manifest_says_who_made_what_of_what():

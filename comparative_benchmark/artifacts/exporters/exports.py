@@ -127,6 +127,10 @@ def _job(
         inputs=tuple(artifacts.inputs),
         truth=tuple(artifacts.truth),
         reference=tuple(artifacts.reference),
+        second={
+            path.relative_to(artifacts.directory).as_posix(): path
+            for path in artifacts.second_files
+        },
         workload=artifacts.directory / MANIFEST_FILE,
         directory=directory / "files",
         companions=tuple(made[name] for name in kind.companions),

@@ -12,6 +12,7 @@ from openxla.benchmark.artifacts import archives, arrays
 from openxla.benchmark.files import sha256_of
 from openxla.benchmark.models import architectures, checkpoints
 
+SECOND_FILE = "second_npy.tgz"
 _CHECKPOINT = "checkpoint"
 
 
@@ -32,6 +33,33 @@ def read_arrays(job: Job) -> list[Array]:
         target = Path(directory) / "unpacked"
         archives.unpack(job.find(job.options["file"]), target)
         return arrays.load_all(target, job.options["stem"])
+
+
+def export_second(job: Job) -> None:
+    """Packs the second input and what its outputs are judged by, each in its folder.
+
+    Raises:
+      UnsupportedError: there is none.
+    """
+    if not job.second:
+        raise UnsupportedError("the model has no second input; the workload's manifest says why")
+    archives.pack(job.directory / SECOND_FILE, job.second)
+
+
+def read_second(job: Job) -> list[Array]:
+    """Unpacks it, and checks that its files are those that the manifest describes.
+
+    Raises:
+      ValueError: a file is another one, or is not named.
+    """
+    files = json.loads(job.workload.read_text(encoding="utf-8"))["files"]
+    with tempfile.TemporaryDirectory() as directory:
+        target = Path(directory) / "unpacked"
+        for path in archives.unpack(job.find(SECOND_FILE), target):
+            name = path.relative_to(target).as_posix()
+            if files.get(name, {}).get("sha256") != sha256_of(path):
+                raise ValueError(f"workload.json does not describe {name}")
+    return []
 
 
 def export_workload(job: Job) -> None:

@@ -38,6 +38,8 @@ class Job:
       inputs: files of its inputs, in order.
       truth: files of its float64 outputs.
       reference: files of its outputs in its own type.
+      second: files of inputs, truth and reference of its second input, by the path that they have
+        beside the manifest; empty where there is none.
       workload: the manifest of these.
       directory: where the files of the artifact go, or are.
       companions: directories with what other kinds have made.
@@ -51,6 +53,7 @@ class Job:
     inputs: tuple[Path, ...]
     truth: tuple[Path, ...]
     reference: tuple[Path, ...]
+    second: Mapping[str, Path]
     workload: Path
     directory: Path
     companions: tuple[Path, ...]

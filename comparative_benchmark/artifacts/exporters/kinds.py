@@ -158,6 +158,7 @@ KINDS: tuple[Kind, ...] = (
     _arrays("inputs", "inputs", "inputs", "input"),
     _arrays("outputs", "model", "reference", "output"),
     _arrays("truth", "truth", "truth", "output"),
+    _file_kind("second", "second_npy.tgz", "itself", "second"),
     _file_kind("workload", "workload.json", "itself", "workload"),
     _file_kind("checkpoint", "checkpoint/", "itself", "checkpoint"),
     Kind(

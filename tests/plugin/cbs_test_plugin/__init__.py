@@ -10,7 +10,15 @@ BACKEND = BackendInfo(
     # Models of the toy architecture say that they are PyTorch; no torch is imported.
     modules={ModelFrameworkType.PYTORCH: ("numpy",)},
     install="nothing",
-    compilers=(CompilerInfo(name="direct", description="calls forward"),),
+    compilers=(
+        CompilerInfo(
+            name="direct",
+            description="calls forward",
+            options=("gambles",),
+            autotunes=("gambles",),
+        ),
+    ),
+    environment={"CBS_TEST_CACHE_DIR": "{cache_dir}"},
     reference="cbs_test_plugin.backend:reference",
     packages={"cbs_test_plugin": "cbs-test-plugin"},
     reproducer="cbs_test_plugin.reproducer:export",

@@ -1,6 +1,7 @@
 """numpy as a backend: fast to start, so that the harness can be tested many times."""
 
 import os
+import random
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,9 @@ from openxla.benchmark.models.shared_model import as_tuple
 class NumpyBackend(Backend):
     """Calls `model.forward`."""
 
+    _delay_s = 0.0
+    _hits: int | None = None
+
     def load(self, model: Any, inputs: Sequence[Array]) -> None:
         if self.context.device.accelerator_type != "cpu":
             raise UnsupportedError(f"numpy does not run on {self.context.device.name}")
@@ -31,8 +35,21 @@ class NumpyBackend(Backend):
         with self.context.phase("compile"):
             if hasattr(self._model, "compile"):
                 self._model.compile()
+            if "gambles" in self.context.options:
+                self._choose()
+
+    def _choose(self) -> None:
+        """Chooses one of two speeds, as autotuning may, and keeps the choice in its cache."""
+        cache = Path(os.environ["CBS_TEST_CACHE_DIR"]) / "choice"
+        self._hits = int(cache.exists())
+        if not cache.exists():
+            cache.write_text(str(random.SystemRandom().choice((1.0, 1.25))))
+        self._delay_s = 1e-3 * float(cache.read_text())
 
     def dispatch(self) -> Any:
+        until = time.perf_counter() + self._delay_s
+        while time.perf_counter() < until:
+            pass
         return self._model.forward(*self._inputs)
 
     def synchronize(self, outputs: Any) -> None:
@@ -41,9 +58,15 @@ class NumpyBackend(Backend):
     def fetch(self, outputs: Any) -> list[Any]:
         return list(as_tuple(outputs))
 
+    def replace_inputs(self, inputs: Sequence[Array]) -> bool:
+        for resident, value in zip(self._inputs, inputs, strict=True):
+            np.copyto(resident, value)
+        return True
+
     def facts(self) -> BackendFacts:
         facts = BackendFacts(weights="parameters", not_measurable=("trace", "lower"))
         facts.notes["cpus"] = sorted(os.sched_getaffinity(0))
+        facts.cache_hits = self._hits
         return facts
 
     def generation_parts(self) -> GenerationParts:

@@ -74,6 +74,42 @@ class LateFault(ToyModel):
         return y if self.calls < 3 else y + 1
 
 
+class Memoised(ToyModel):
+    """Computes once, and returns that ever after."""
+
+    def forward(self, x: Any) -> Any:
+        if not hasattr(self, "kept"):
+            self.kept = super().forward(x)
+        return self.kept
+
+
+class KnowsAddresses(ToyModel):
+    """Computes once for each buffer that it is given, whatever that comes to hold."""
+
+    def forward(self, x: Any) -> Any:
+        kept = vars(self).setdefault("kept", {})
+        if x.ctypes.data not in kept:
+            kept[x.ctypes.data] = super().forward(x)
+        return kept[x.ctypes.data]
+
+
+class OneBehind(ToyModel):
+    """Returns what the call before should have returned."""
+
+    def forward(self, x: Any) -> Any:
+        now = super().forward(x)
+        before, self.kept = getattr(self, "kept", now), now
+        return before
+
+
+class Stateful(ToyModel):
+    """Keeps the least of what it has seen, which changes its output from then on."""
+
+    def forward(self, x: Any) -> Any:
+        self.least = min(getattr(self, "least", np.inf), float(x[0, -1]))
+        return super().forward(x) + np.float32(0.1 * (float(x[0, -1]) - self.least))
+
+
 class Raises(ToyModel):
     def forward(self, x: Any) -> Any:
         raise ValueError("this model is tired")
@@ -153,6 +189,10 @@ FAULTS = {
     "transposed": Transposed,
     "constant": Constant,
     "late-fault": LateFault,
+    "memoised": Memoised,
+    "knows-addresses": KnowsAddresses,
+    "one-behind": OneBehind,
+    "stateful": Stateful,
     "raises": Raises,
     "raises-in-init": RaisesInInit,
     "no-array": NoArray,

@@ -23,6 +23,7 @@ from openxla.benchmark.artifacts.workload_store import (
     ArtifactError,
     WorkloadArtifacts,
     WorkloadManifest,
+    is_second,
 )
 from openxla.benchmark.def_types import BenchmarkCase, Workload
 from openxla.benchmark.files import link, new_directory, sha256_of
@@ -32,8 +33,9 @@ from openxla.benchmark.models.checkpoints import MANIFEST_FILE
 
 CHECKPOINT_TYPE = "checkpoint"
 WORKLOAD_TYPE = "workload"
+SECOND_TYPE = "second"
 # What a workload is put together from.
-WORKLOAD_TYPES = frozenset({WORKLOAD_TYPE, "inputs", "outputs", "truth", "reference"})
+WORKLOAD_TYPES = frozenset({WORKLOAD_TYPE, "inputs", "outputs", "truth", "reference", SECOND_TYPE})
 _LOCK_TIMEOUT_S = 600.0
 _REPAIR = "publish and lock it again, or run with --generate-artifacts"
 # Weights of the largest models of the suite, with room to spare.
@@ -113,7 +115,7 @@ def _manifest_of(
         except StoreError as error:
             raise ArtifactError(f"{error}; {_REPAIR}") from error
         if found.workload["digest"] == workload.digest:
-            return found
+            return _with_what_is_there(found, fetched)
         if found.producer.benchmark_name == case.name:
             others.append(found.workload["digest"])
     if others:
@@ -122,6 +124,16 @@ def _manifest_of(
             f"this suite's is {workload.id}: the definitions have changed since; {_REPAIR}"
         )
     return None
+
+
+def _with_what_is_there(manifest: WorkloadManifest, fetched: FetchedModel) -> WorkloadManifest:
+    """Returns the manifest of a workload without its second input if that was not published."""
+    if any(entry.artifact_type == SECOND_TYPE for entry in fetched.manifest.files):
+        return manifest
+    first = {name: facts for name, facts in manifest.files.items() if not is_second(name)}
+    if len(first) == len(manifest.files):
+        return manifest
+    return replace(manifest, files=first, without_second="it was not published")
 
 
 @contextmanager

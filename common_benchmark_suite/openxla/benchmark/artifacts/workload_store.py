@@ -7,9 +7,12 @@ Layout of `<root>/workloads/<workload id>/`:
     inputs/input_0.npy ...     the arrays that every framework gets
     truth/output_0.npy ...     outputs of the float64 run
     reference/output_0.npy ... outputs of an op-by-op run in the model's own type
+    second-inputs/, second-truth/, second-reference/
+                               the same of a second input (see `models.second_input`)
 """
 
 import datetime
+import shutil
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from importlib.metadata import PackageNotFoundError, version
@@ -32,6 +35,9 @@ MANIFEST_FILE = "manifest.json"
 MANIFEST_VERSION = 2
 _UNKNOWN_COST = WorkloadCost()
 _STEMS = {"inputs": "input", "truth": "output", "reference": "output"}
+# What is in front of the folders of the second input.
+SECOND = "second-"
+KINDS = {**_STEMS, **{f"{SECOND}{kind}": stem for kind, stem in _STEMS.items()}}
 
 
 class ArtifactError(RuntimeError):
@@ -70,6 +76,8 @@ class WorkloadManifest(Record, frozen=True, kw_only=True):
       cost: fields of a `WorkloadCost`; empty in a manifest from before this was counted.
       fetched: model, URL and sha256 of the manifest that they were fetched by; None if they were
         made here.
+      without_second: why there is no second input; None if there is one, or in a manifest from
+        before there was any.
     """
 
     workload: dict[str, Any]
@@ -78,6 +86,7 @@ class WorkloadManifest(Record, frozen=True, kw_only=True):
     date: str = ""
     cost: dict[str, Any] = {}
     fetched: dict[str, str] | None = None
+    without_second: str | None = None
     manifest_version: int = MANIFEST_VERSION
 
     def __post_init__(self) -> None:
@@ -85,6 +94,21 @@ class WorkloadManifest(Record, frozen=True, kw_only=True):
             raise TypeError("the workload's digest is not a text")
         strict_json.check_names(self.files)
         WorkloadCost(**self.cost)
+
+
+@attrs.frozen(kw_only=True)
+class Due:
+    """An input, and what the outputs of a run on it are judged by.
+
+    Attributes:
+      inputs: arrays in order.
+      truth: float64 outputs in order.
+      reference: same-type outputs in order.
+    """
+
+    inputs: list[Path]
+    truth: list[Path]
+    reference: list[Path]
 
 
 @attrs.frozen(kw_only=True)
@@ -109,9 +133,33 @@ class WorkloadArtifacts:
         """Same-type outputs in order."""
         return self._listed("reference")
 
+    @property
+    def first(self) -> Due:
+        """What is timed, and what it is judged by."""
+        return Due(inputs=self.inputs, truth=self.truth, reference=self.reference)
+
+    @property
+    def second(self) -> Due | None:
+        """The second input and what it is judged by; None where there is none."""
+        due = Due(**{kind: self._listed(f"{SECOND}{kind}") for kind in _STEMS})
+        return due if due.inputs and due.truth and due.reference else None
+
+    @property
+    def second_files(self) -> list[Path]:
+        """All files of the second input."""
+        second = self.second
+        return [*second.inputs, *second.truth, *second.reference] if second else []
+
+    @property
+    def without_second(self) -> str | None:
+        """Why there is no second input; None if there is one."""
+        if self.second is not None:
+            return None
+        return self.manifest.without_second or "these artifacts were made before there was one"
+
     def _listed(self, kind: str) -> list[Path]:
         """Returns the files of a kind that the manifest vouches for; strays are not inputs."""
-        paths = arrays.numbered(self.directory / kind, _STEMS[kind])
+        paths = arrays.numbered(self.directory / kind, KINDS[kind])
         return [path for path in paths if f"{kind}/{path.name}" in self.manifest.files]
 
     @property
@@ -141,7 +189,8 @@ def directory_of(workload: Workload) -> Path:
 def find(workload: Workload, *, locked: Collection[str] = frozenset()) -> WorkloadArtifacts | None:
     """Returns the artifacts of a workload, or None where there are none that still hold.
 
-    They hold while the source of the implementation that made them is unchanged, or while the
+    They hold while the source of the implementation that made them is unchanged and a second input
+    is among them, if the model can have one, or while the
     publication that they were fetched from is locked. For a model that shares its workload with
     nobody, whose weights may come from its framework's own generator, they hold while the
     framework's version is unchanged, too.
@@ -168,6 +217,7 @@ def find(workload: Workload, *, locked: Collection[str] = frozenset()) -> Worklo
         manifest.workload["digest"] != workload.digest
         or not (is_locked or producer.source_sha256 == source_digest(producer.module_path))
         or other_versions(workload, producer.versions)
+        or not (is_locked or _knows_of_second(manifest))
     ):
         return None
     for name, facts in manifest.files.items():
@@ -178,6 +228,27 @@ def find(workload: Workload, *, locked: Collection[str] = frozenset()) -> Worklo
                 f"artifacts in {directory}: {name} is {what}; run again with --generate-artifacts"
             )
     return WorkloadArtifacts(directory=directory, manifest=manifest)
+
+
+def second_in(directory: Path) -> Due:
+    """Returns the second input in a directory that has no manifest yet."""
+    folders = {kind: directory / f"{SECOND}{kind}" for kind in _STEMS}
+    return Due(**{kind: arrays.numbered(path, _STEMS[kind]) for kind, path in folders.items()})
+
+
+def remove_second(directory: Path) -> None:
+    """Removes what there is of a second input from a directory that has no manifest yet."""
+    for kind in _STEMS:
+        shutil.rmtree(directory / f"{SECOND}{kind}", ignore_errors=True)
+
+
+def _knows_of_second(manifest: WorkloadManifest) -> bool:
+    return manifest.without_second is not None or any(map(is_second, manifest.files))
+
+
+def is_second(name: str) -> bool:
+    """Tells whether a file of a manifest belongs to the second input."""
+    return name.startswith(SECOND)
 
 
 def new_directory(workload: Workload) -> AbstractContextManager[Path]:
@@ -195,15 +266,18 @@ def publish(
     case: BenchmarkCase,
     versions: Mapping[str, str],
     cost: WorkloadCost = _UNKNOWN_COST,
+    without_second: str | None = None,
 ) -> WorkloadArtifacts:
     """Writes the manifest of a directory; returns what is there once the directory is in its place.
 
     Args:
-      directory: from `new_directory`, with `inputs`, `truth` and `reference` in it.
+      directory: from `new_directory`, with `inputs`, `truth` and `reference` in it, and those of
+        the second input.
       workload: whose artifacts they are.
       case: the case whose implementation made them.
       versions: packages and versions that made them.
       cost: what an iteration has to do.
+      without_second: why there is no second input; None if there is one.
     """
     module_path = case.model.model_impl.module_path
     manifest = WorkloadManifest(
@@ -218,9 +292,10 @@ def publish(
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         files={
             f"{kind}/{path.name}": FileFacts.of(path)
-            for kind, stem in _STEMS.items()
+            for kind, stem in KINDS.items()
             for path in arrays.numbered(directory / kind, stem)
         },
+        without_second=without_second,
     )
     return describe(directory, workload, manifest)
 

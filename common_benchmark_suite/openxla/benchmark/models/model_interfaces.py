@@ -14,6 +14,10 @@ class InferenceModel(abc.ABC):
 
     The harness calls `preprocess(generate_inputs(...))` once for each input set, keeps the arrays,
     and passes the same bytes to `forward` of every implementation that shares the workload.
+
+    What was timed is verified on a second input, too, which is made of the first (see
+    `second_input`). A model for which that gives no sense has a method `second_inputs(*inputs)`,
+    which returns arrays of the same shapes and types.
     """
 
     @abc.abstractmethod

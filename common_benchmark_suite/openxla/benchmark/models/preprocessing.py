@@ -55,13 +55,46 @@ def token_batch(
     words = text.split()
     if not words:
         raise ValueError("a text of no word makes no rows that differ")
-    # A stride without a common divisor visits every word before it comes round.
-    stride = next(n for n in itertools.count(7) if math.gcd(n, len(words)) == 1)
+    stride = _stride(7, len(words))
     shifts = [(stride * row) % len(words) for row in range(batch_size)]
     encoded = tokenizer.encode_batch([" ".join(words[s:] + words[:s]) for s in shifts])
     ids = np.array([row.ids for row in encoded], np.int32)
     mask = np.array([row.attention_mask for row in encoded], np.int32)
     return ids, mask
+
+
+def padded_rows(
+    ids: npt.NDArray[np.int32], mask: npt.NDArray[np.int32], *, pad: int
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Ends each row before its place, so that a mask has something to hide.
+
+    Of a row, at least one place is padding, and at most half of them and one; rows that follow each
+    other differ in it. A model that drops its mask, inverts or shifts it would otherwise be right
+    on texts that fill their rows. The last token of a row, which ends it, stays the last one.
+
+    Args:
+      ids: int32[batch, seq], see `token_batch`.
+      mask: int32[batch, seq], 1 for tokens.
+      pad: the token that fills up.
+
+    Returns:
+      Other ids and another mask.
+    """
+    ids, mask = ids.copy(), mask.copy()
+    length = ids.shape[1]
+    half = max(1, length // 2)
+    stride = _stride(5, half)
+    for row in range(len(ids)):
+        used = int(mask[row].sum())
+        kept = max(1, min(used, length - 1 - (length // 8 + stride * row) % half))
+        ids[row, kept - 1] = ids[row, used - 1]
+        ids[row, kept:], mask[row, kept:] = pad, 0
+    return ids, mask
+
+
+def _stride(at_least: int, count: int) -> int:
+    """Returns a step without a common divisor: it visits all before it comes round."""
+    return next(n for n in itertools.count(at_least) if math.gcd(n, count) == 1)
 
 
 def image_batch(

@@ -35,7 +35,7 @@ class Bert(TextArchitecture):
     """Inputs: input_ids and attention_mask, i32[batch, seq]; output: [batch, seq, hidden]."""
 
     name = "bert"
-    version = 1
+    version = 2
     configs = {
         "bert-tiny": _config(128, 2, 2, vocab_size=1024, max_position_embeddings=128),
         "bert-base-uncased": _config(768, 12, 12),
@@ -96,8 +96,8 @@ class Bert(TextArchitecture):
         return (tensor(parameters, *shape, self.config_of(parameters)["hidden_size"]),)
 
     def preprocess(self, raw_input: Any, parameters: Parameters, checkpoint: Path) -> Arrays:
-        """Cuts the text into token windows, a different one for each row of the batch."""
-        return self.token_windows(raw_input, parameters, checkpoint)
+        """Cuts the text into padded token windows, a different one for each row of the batch."""
+        return self.padded_windows(raw_input, parameters, checkpoint)
 
     def canonical_weight_name(self, name: str) -> str:
         """Google's checkpoints put `bert.` in front and call weight and bias gamma and beta."""

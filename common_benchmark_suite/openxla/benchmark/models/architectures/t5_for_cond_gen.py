@@ -15,7 +15,7 @@ class T5ForCondGen(T5):
     """
 
     name = "t5_for_cond_gen"
-    version = 1
+    version = 2
 
     # That of the OpenXLA suite's large cases, whose definitions leave it out.
     defaults = {**T5.defaults, "max_new_tokens": 128}
@@ -30,26 +30,17 @@ class T5ForCondGen(T5):
         return f"{super().label(parameters)}-{self.new_tokens(parameters)}new"
 
     def preprocess(self, raw_input: Any, parameters: Parameters, checkpoint: Path) -> Arrays:
-        """Cuts the text into token windows, a different one for each row of the batch.
+        """Cuts the text into padded token windows, a different one for each row of the batch.
 
-        A quarter of each is padding: it takes the time that tokens take, and a model that attends
-        to it is wrong.
+        Padding takes the time that tokens take, and a model that attends to it is wrong.
 
         Raises:
           DefinitionError: the sequence is too short to be padded.
         """
-        import numpy as np
-
         seq_len = self.token_spec(parameters).shape[1]
         if seq_len < 4:
             raise DefinitionError(f"parameter 'seq_len' is {seq_len}, less than 4")
-        padding = seq_len // 4
-        ids, mask = self.token_windows(
-            raw_input, {**parameters, "seq_len": seq_len - padding}, checkpoint
-        )
-        pad = self.config_of(parameters)["pad_token_id"]
-        width = ((0, 0), (0, padding))
-        return (np.pad(ids, width, constant_values=pad), np.pad(mask, width))
+        return self.padded_windows(raw_input, parameters, checkpoint)
 
 
 ARCHITECTURE = T5ForCondGen()

@@ -84,6 +84,16 @@ class TextArchitecture(Architecture):
             text, checkpoint / testdata.TOKENIZER.name, batch_size=batch_size, seq_len=seq_len
         )
 
+    def padded_windows(
+        self, text: str, parameters: Parameters, checkpoint: Path
+    ) -> "tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]":
+        """Returns `token_windows` for a model that takes the mask: each row ends in padding."""
+        from openxla.benchmark.models import preprocessing
+
+        ids, mask = self.token_windows(text, parameters, checkpoint)
+        pad = self.config_of(parameters)["pad_token_id"]
+        return preprocessing.padded_rows(ids, mask, pad=pad)
+
     def checkpoint_files(self) -> Mapping[str, Path]:
         """The bundled tokenizer."""
         return {testdata.TOKENIZER.name: testdata.TOKENIZER}

@@ -1,7 +1,7 @@
 """A TFLite file in the LiteRT interpreter: inputs set once, invoked again and again."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,18 @@ class Program:
                     f"{value.shape}"
                 )
             self._interpreter.set_tensor(detail["index"], _quantized(value, detail))
+
+    def fill_outputs(self, content: Callable[[Sequence[int], np.dtype[Any]], Array]) -> None:
+        """Overwrites the memory of the outputs by what a function gives for shape and type.
+
+        What is an input, too, or a constant of the file stays as it is.
+        """
+        inputs = {detail["index"] for detail in self._inputs}
+        for detail in self._outputs:
+            # Let go of at once: the interpreter refuses to run while others hold its memory.
+            memory = self._interpreter.tensor(detail["index"])()
+            if detail["index"] not in inputs and memory.flags.writeable:
+                memory[...] = content(memory.shape, memory.dtype)
 
     def outputs(self) -> list[Array]:
         """Returns copies of the outputs of the last execution; int8 ones as float32."""

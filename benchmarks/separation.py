@@ -1,0 +1,185 @@
+"""Do the limits of verification lie between right programs and those of a coarser precision?
+
+For each tiny model in PyTorch and each type: the error of honest programs (the reference, and every
+cell of a parity file that ended ok), what the limit allows, and the errors of the same model with
+the factors of its products rounded to the next coarser types. Errors are those of the verification:
+root mean square against the float64 run, relative to that of the truth. A margin is the limit over
+the largest honest error, and the smallest coarser error over the limit.
+
+    python benchmarks/separation.py [--parity results/parity.json] [-name REGEX] [--output FILE]
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import torch
+from _coarser import COARSER, Coarser, math_attention
+from _timing import print_goal, print_table
+
+from comparative_benchmark.backends.api import Array, ModelDefinition
+from comparative_benchmark.judge.verification import FLOORS, RMSE_FACTOR
+from comparative_benchmark.pt_inductor.reference import compute
+from comparative_benchmark.worker.contributed_model import make_inputs
+from openxla.benchmark.comparative_suite import catalog
+from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
+from openxla.benchmark.models.generation import LOGITS
+from openxla.benchmark.models.pt.tensors import as_tensor
+from openxla.benchmark.models.shared_model import as_tuple
+from openxla.benchmark.workloads import generated_tokens, workload_of
+
+MARGIN = 1.5
+_TYPES = {"fp32": "f32", "fp16": "f16", "bf16": "bf16"}
+
+
+@attrs.frozen(kw_only=True)
+class Row:
+    """Errors of one model in one type.
+
+    Attributes:
+      allowed: by the limit.
+      honest: the largest of right programs, and who made it.
+      coarser: of each coarser precision.
+      spread: of the truth, relative to its root mean square.
+    """
+
+    label: str
+    data_type: str
+    allowed: float
+    reference: float
+    honest: float
+    honest_by: str
+    coarser: dict[str, float]
+    spread: float
+
+    @property
+    def above(self) -> float:
+        """Margin of right programs."""
+        return self.allowed / self.honest
+
+    @property
+    def below(self) -> float:
+        """Margin of the finest of the coarser ones."""
+        return min(self.coarser.values()) / self.allowed
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--parity", type=Path, help="a file of `cbs parity`")
+    parser.add_argument("-name", default=r"models/.*TINY.*", help="which cases")
+    parser.add_argument("--output", type=Path, help="JSON Lines")
+    options = parser.parse_args()
+    honest = _honest(options.parity) if options.parity else {}
+    rows: list[Row] = []
+    for case in _cases(options.name):
+        try:
+            rows.append(_row(case, honest))
+        except Exception as error:
+            print(f"{case.name}: {type(error).__name__}: {error}", file=sys.stderr)
+            continue
+        if options.output:
+            with options.output.open("a") as file:
+                file.write(json.dumps(attrs.asdict(rows[-1])) + "\n")
+    print_table(
+        ["model", "type", "honest", "by", "allowed", "coarser", "margins"],
+        [
+            [
+                row.label,
+                row.data_type,
+                f"{row.honest:.1e}",
+                row.honest_by,
+                f"{row.allowed:.1e}",
+                ", ".join(f"{name} {error:.1e}" for name, error in row.coarser.items()),
+                f"{row.above:.1f} {row.below:.2g}",
+            ]
+            for row in rows
+        ],
+    )
+    separated = [row for row in rows if min(row.above, row.below) >= MARGIN]
+    print_goal(
+        f"a margin of {MARGIN} on both sides for every model and type",
+        met=len(separated) == len(rows),
+        found=f"{len(separated)} of {len(rows)}",
+    )
+
+
+def _cases(name: str) -> list[BenchmarkCase]:
+    """Returns the tiny models in PyTorch, one case for each model."""
+    found = {}
+    for case in catalog.select(catalog.all_benchmarks(), name=name):
+        model = case.model
+        is_pytorch = model.model_impl.framework_type is ModelFrameworkType.PYTORCH
+        if is_pytorch and model.model_parameters.get("data_type") in COARSER:
+            found.setdefault(model.name, case)
+    return list(found.values())
+
+
+def _honest(path: Path) -> dict[str, tuple[float, str]]:
+    """Returns the largest error of each workload's ok cells, and whose it is."""
+    found: dict[str, tuple[float, str]] = {}
+    for cell in json.loads(path.read_text())["cells"]:
+        if cell["status"] == "ok" and cell["relative_error"]:
+            entry = (cell["relative_error"], f"{cell['competitor']} ({cell['framework']})")
+            found[cell["workload"]] = max(found.get(cell["workload"], (0.0, "")), entry)
+    return found
+
+
+def _row(case: BenchmarkCase, honest: dict[str, tuple[float, str]]) -> Row:
+    torch.set_grad_enabled(False)
+    workload = workload_of(case)
+    data_type = str(case.model.model_parameters["data_type"])
+    model = ModelDefinition.of(case.model).create()
+    inputs = make_inputs(model, case.input_data.name, [])
+    truth, reference = compute(model, inputs)
+    fed: Sequence[Array] = inputs
+    if generated_tokens(case) is not None:
+        fed = model.verification_inputs(inputs, truth)
+        truth, reference = compute(model, fed)
+        truth, reference = truth[LOGITS:], reference[LOGITS:]
+    tensors = [as_tensor(value) for value in fed]
+    coarser = {}
+    for name, rounding in COARSER[data_type].items():
+        with math_attention(), Coarser(rounding) as mode:
+            outputs = [np.asarray(_host(v)) for v in as_tuple(model.forward(*tensors))]
+        if not mode.products:
+            raise RuntimeError("no product was found to round")
+        coarser[name] = _error(outputs[-len(truth) :], truth)
+    own = _error(reference, truth)
+    largest, by = max(honest.get(workload.digest, (0.0, "")), (own, "reference"))
+    # The output that is worst relative to its own limit decides; tiny models have one or alike.
+    allowed = RMSE_FACTOR * own + FLOORS[_TYPES[data_type]]
+    due = np.concatenate([np.ravel(value) for value in truth])
+    return Row(
+        label=re.sub(r"^models/|/inputs/.*$", "", case.name),
+        data_type=data_type,
+        allowed=allowed,
+        reference=own,
+        honest=largest,
+        honest_by=by,
+        coarser=coarser,
+        spread=float(due.std() / np.sqrt((due**2).mean())),
+    )
+
+
+def _host(value: torch.Tensor) -> Any:
+    return value.double().numpy() if value.is_floating_point() else value.numpy()
+
+
+def _error(outputs: Sequence[Any], truth: Sequence[Any]) -> float:
+    """Returns the largest relative root mean square error over the outputs of numbers."""
+    found = [
+        float(np.sqrt(((np.asarray(o, np.float64) - t) ** 2).mean() / (t**2).mean()))
+        for o, t in zip(outputs, truth, strict=True)
+        if t.dtype.kind == "f"
+    ]
+    return max(found)
+
+
+if __name__ == "__main__":
+    main()

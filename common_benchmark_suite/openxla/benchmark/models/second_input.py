@@ -1,0 +1,89 @@
+"""A second input of the same shapes, made from the first.
+
+A program that is timed runs on one input again and again. One that was folded for it, that
+remembers what it returned, that keeps a state, or that ignores an input gives the right output for
+it all the same. On another input it does not.
+
+The rule, for each array:
+
+  mask      only 0 and 1, in integers or booleans: the last 1 of each row becomes 0, where the row
+            has another one; so the second mask hides what the first one showed
+  integers  the last axis is reversed: values keep their range, as tokens must
+  numbers   the last axis is reversed
+
+Where this leaves an array as it was (one element in the last axis, or a constant), integers above 0
+are lowered by 1, and other numbers are halved. A model that this rule gives senseless inputs
+offers `second_inputs(*inputs)`, which returns its own.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+class NoSecondInputError(ValueError):
+    """Nothing in the inputs can be changed, or a model's own are of another form."""
+
+
+def second_inputs(model: Any, inputs: Sequence[Array]) -> list[Array]:
+    """Returns the second input of a model, of the shapes and types of the first.
+
+    Args:
+      model: whose inputs; asked for `second_inputs(*inputs)` if it has that.
+      inputs: the first, one array for each argument.
+
+    Raises:
+      NoSecondInputError: it would be the first again, or is not of its shapes and types.
+    """
+    own: Callable[..., Any] | None = getattr(model, "second_inputs", None)
+    if own is None:
+        second = [changed(value) for value in inputs]
+    else:
+        second = [np.asarray(value) for value in own(*inputs)]
+        if _forms(second) != _forms(inputs):
+            raise NoSecondInputError("`second_inputs` gives other shapes or types than the first")
+    if all(map(_same, inputs, second)):
+        raise NoSecondInputError("the second input is the first one again: all of it is 0")
+    return second
+
+
+def changed(values: Array) -> Array:
+    """Returns the array that takes the place of another, by the rule of this module."""
+    if _is_mask(values):
+        return _shortened(values)
+    backwards = values[..., ::-1].copy() if values.ndim else values
+    if not _same(values, backwards):
+        return backwards
+    if values.dtype.kind in "iu":
+        return np.asarray(values - (values > 0), values.dtype)
+    return np.asarray(values * values.dtype.type(0.5), values.dtype)
+
+
+def _is_mask(values: Array) -> bool:
+    if values.dtype.kind == "b":
+        return True
+    return values.dtype.kind in "iu" and bool(np.isin(values, (0, 1)).all())
+
+
+def _shortened(mask: Array) -> Array:
+    """Returns a mask without the last 1 of each row that has two or more."""
+    if not mask.ndim:
+        return mask
+    rows = mask.reshape(-1, mask.shape[-1]).copy()
+    for row in rows:
+        shown = np.flatnonzero(row)
+        if shown.size > 1:
+            row[shown[-1]] = 0
+    return rows.reshape(mask.shape)
+
+
+def _forms(values: Sequence[Array]) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+    return [(value.shape, value.dtype) for value in values]
+
+
+def _same(one: Array, other: Array) -> bool:
+    return one.tobytes() == other.tobytes()

@@ -1,0 +1,37 @@
+"""What stands in one table and was not measured alike: said beside it, since no ratio shows it."""
+
+from collections.abc import Iterable
+
+from msgspec import UNSET
+
+from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.record import Status
+
+
+def mixture_remarks(cases: Iterable[Case]) -> list[str]:
+    """Returns sentences on what the competitors of a table hold, or were asked, differently."""
+    good = [case for case in cases if case.status is Status.OK]
+    found = []
+    frozen = _names(case for case in good if case.metrics.program.weights == "frozen")
+    if frozen and any(case.metrics.program.weights not in (None, "frozen") for case in good):
+        found.append(
+            f"Frozen weights, which a compiler may fold and prepack: {frozen}; others hold theirs "
+            "as arguments or parameters."
+        )
+    bound = _names(case for case in good if case.metrics.program.outputs == "bound")
+    if bound and any(case.metrics.program.outputs == "allocated" for case in good):
+        found.append(
+            f"Outputs go to memory that is there already: {bound}; others allocate theirs in each "
+            "iteration."
+        )
+    reasons: dict[str, list[Case]] = {}
+    for case in good:
+        if case.metrics.without_second is not UNSET:
+            reasons.setdefault(case.metrics.without_second, []).append(case)
+    for reason, without in reasons.items():
+        found.append(f"Verified on one input only: {_names(without)} ({reason}).")
+    return found
+
+
+def _names(cases: Iterable[Case]) -> str:
+    return ", ".join(sorted({f"{case.competitor} ({case.framework})" for case in cases}))

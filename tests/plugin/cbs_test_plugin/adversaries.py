@@ -1,0 +1,89 @@
+"""What a wrong BERT does, whatever its framework: functions of a right one, and of its weights.
+
+Each takes `run`, the right model as a function of token ids and mask, i32[batch, seq]; the two; and
+the framework's module of array functions. Those that keep something do so in `kept`.
+"""
+
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+Run = Callable[[Any, Any], Any]
+Fault = Callable[[Run, Any, Any, Any, MutableMapping[str, Any]], Any]
+
+
+def _off_by_half(out: Any, place: int, xp: Any) -> Any:
+    flat = out.reshape(-1)
+    return xp.where(xp.arange(flat.shape[0]) == place, flat + 0.5, flat).reshape(out.shape)
+
+
+def _last_element(run: Run, ids: Any, mask: Any, xp: Any, kept: Any) -> Any:
+    out = run(ids, mask)
+    return _off_by_half(out, out.reshape(-1).shape[0] - 1, xp)
+
+
+def _one_element(run: Run, ids: Any, mask: Any, xp: Any, kept: Any) -> Any:
+    out = run(ids, mask)
+    return _off_by_half(out, out.reshape(-1).shape[0] // 3, xp)
+
+
+def _half_computed(run: Run, ids: Any, mask: Any, xp: Any, kept: Any) -> Any:
+    out = run(ids, mask)
+    return xp.where((xp.arange(out.shape[1]) < out.shape[1] // 2)[None, :, None], out, out * 0)
+
+
+def _memoised(run: Run, ids: Any, mask: Any, xp: Any, kept: Any) -> Any:
+    if "output" not in kept:
+        kept["output"] = run(ids, mask)
+    return kept["output"]
+
+
+def _one_behind(run: Run, ids: Any, mask: Any, xp: Any, kept: Any) -> Any:
+    now = run(ids, mask)
+    before, kept["output"] = kept.get("output", now), now
+    return before
+
+
+def _first_tokens(run: Run, ids: Any, mask: Any, xp: Any, kept: Any) -> Any:
+    return run(kept.setdefault("ids", ids + 0), mask)
+
+
+def _first_mask(run: Run, ids: Any, mask: Any, xp: Any, kept: Any) -> Any:
+    return run(ids, kept.setdefault("mask", mask + 0))
+
+
+def _nan_in_padding(run: Run, ids: Any, mask: Any, xp: Any, kept: Any) -> Any:
+    out = run(ids, mask)
+    return xp.where(mask[:, :, None] > 0, out, xp.full_like(out, float("nan")))
+
+
+# Wrong in every type.
+COARSE: dict[str, Fault] = {
+    "mask-dropped": lambda run, ids, mask, xp, kept: run(ids, mask * 0 + 1),
+    "mask-inverted": lambda run, ids, mask, xp, kept: run(ids, 1 - mask),
+    "mask-shifted": lambda run, ids, mask, xp, kept: run(ids, xp.roll(mask, 1, 1)),
+    "rows-swapped": lambda run, ids, mask, xp, kept: xp.flip(run(ids, mask), (0,)),
+    "tokens-of-another": lambda run, ids, mask, xp, kept: run((ids + 1) % 1000, mask),
+    "zeros": lambda run, ids, mask, xp, kept: run(ids, mask) * 0,
+    "half-computed": _half_computed,
+    "last-element": _last_element,
+    "one-element": _one_element,
+    "nan-in-padding": _nan_in_padding,
+}
+# Small: seen in fp32.
+FINE: dict[str, Fault] = {
+    "scaled": lambda run, ids, mask, xp, kept: run(ids, mask) * 1.02,
+    "biased": lambda run, ids, mask, xp, kept: run(ids, mask) + 1e-3,
+}
+# Right on the input that is timed.
+KEEPING: dict[str, Fault] = {
+    "memoised": _memoised,
+    "one-behind": _one_behind,
+    "ignores-tokens": _first_tokens,
+    "ignores-mask": _first_mask,
+}
+# Of the model itself: see the frameworks' modules.
+OF_THE_MODEL = (
+    *("norm-epsilon", "tanh-gelu", "head-dropped", "positions-shifted", "weights-of-before"),
+    *("computes-in-bf16", "layer-skipped"),
+)
+FUNCTIONS: dict[str, Fault] = {**COARSE, **FINE, **KEEPING}

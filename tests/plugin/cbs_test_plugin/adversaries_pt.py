@@ -1,0 +1,72 @@
+"""Wrong BERTs in PyTorch."""
+
+import types
+from typing import Any
+
+import torch
+
+from cbs_test_plugin.adversaries import FUNCTIONS
+from openxla.benchmark.models.pt.bert import bert_model
+
+# Under the names that JAX has.
+_ARRAYS = types.SimpleNamespace(
+    arange=torch.arange, full_like=torch.full_like, where=torch.where, roll=torch.roll,
+    flip=torch.flip,
+)  # fmt: skip
+
+
+class Adversary(torch.nn.Module):
+    """A right model, and what is done with it."""
+
+    def __init__(self, inner: Any, fault: str) -> None:
+        super().__init__()
+        self.inner, self.fault = inner, fault
+        self.kept: dict[str, Any] = {}
+
+    def forward(self, input_ids: Any, attention_mask: Any) -> Any:
+        function = FUNCTIONS.get(self.fault)
+        if function is None:
+            return self.inner(input_ids, attention_mask)
+        return function(self.inner, input_ids, attention_mask, _ARRAYS, self.kept)
+
+
+class InBf16(Adversary):
+    """Computes in a coarser type than it says."""
+
+    def forward(self, input_ids: Any, attention_mask: Any) -> Any:
+        return self.inner(input_ids, attention_mask).float()
+
+
+def _spoil(model: Any, fault: str) -> None:
+    layers = model.encoder.layer
+    if fault == "norm-epsilon":
+        for module in model.modules():
+            if isinstance(module, torch.nn.LayerNorm):
+                module.eps = 1e-3
+    elif fault == "tanh-gelu":
+        for layer in layers:
+            layer.intermediate.intermediate_act_fn = torch.nn.GELU(approximate="tanh")
+    elif fault == "head-dropped":
+        size = layers[0].attention.self.attention_head_size
+        layers[0].attention.output.dense.weight[:, :size] = 0
+    elif fault == "positions-shifted":
+        table = model.embeddings.position_embeddings.weight
+        table.copy_(table.roll(1, 0))
+    elif fault == "weights-of-before":
+        torch.manual_seed(0)
+        for weight in model.parameters():
+            weight.add_(1e-3 * weight.std(unbiased=False) * torch.randn_like(weight))
+    elif fault == "layer-skipped":
+        del layers[-1]
+
+
+def create_model(*, fault: str = "none", **parameters: Any) -> Any:
+    """Returns the model with the given fault."""
+    model = bert_model.create_model(**parameters)
+    if fault == "none":
+        return model
+    with torch.no_grad():
+        _spoil(model.model, fault)
+    if fault == "computes-in-bf16":
+        return InBf16(model.bfloat16(), fault)
+    return Adversary(model, fault)

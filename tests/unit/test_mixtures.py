@@ -1,0 +1,40 @@
+"""What competitors of one table hold, or were asked, differently is said beside it."""
+
+from results_support import completed
+from test_compare import metrics, record
+
+from comparative_benchmark.results.case import cases_of
+from comparative_benchmark.results.mixtures import mixture_remarks
+
+
+def cases(*records):
+    return cases_of(completed({"benchmarks": list(records)}))
+
+
+def made_by(competitor, status="ok", without=None, **program):
+    level = {**(metrics() if status == "ok" else {}), "program": program}
+    if without:
+        level["without_second"] = without
+    return record("w", competitor, status=status, level=level)
+
+
+def test_alike_is_not_remarked():
+    alike = {"weights": "arguments", "outputs": "allocated"}
+    assert mixture_remarks(cases(made_by("jax_xla:xla", **alike), made_by("a:b", **alike))) == []
+    # Old results do not tell; one that was wrong is in no ranking.
+    wrong = made_by("openvino:latency", "wrong_output", weights="frozen", outputs="bound")
+    assert mixture_remarks(cases(made_by("jax_xla:xla", **alike), made_by("a:b"), wrong)) == []
+
+
+def test_who_writes_to_memory_that_is_there_is_named():
+    [said] = mixture_remarks(
+        cases(made_by("jax_xla:xla", outputs="allocated"), made_by("a:b", outputs="bound"))
+    )
+    assert said.startswith("Outputs go to memory that is there already: a:b (jax); others")
+
+
+def test_who_was_verified_on_one_input_is_named_with_the_reason():
+    said = mixture_remarks(
+        cases(made_by("a:b", without="x"), made_by("c:d", without="x"), made_by("e:f"))
+    )
+    assert said == ["Verified on one input only: a:b (jax), c:d (jax) (x)."]
