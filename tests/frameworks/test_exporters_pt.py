@@ -28,7 +28,7 @@ def example(tmp_path_factory, environment):
 def test_all_that_pytorch_can_is_there(example):
     assert example.code == 0, example.err
     assert example.made == {
-        *("inputs", "outputs", "truth", "workload"),
+        *("inputs", "outputs", "second", "truth", "workload"),
         *("irpa", "torch_mlir", "linalg_mlir", "vmfb", "onnx"),
     }
     assert "it has no checkpoint" in example.failures["checkpoint"]

@@ -44,7 +44,7 @@ def wait_for(name):
 
 
 def create_model(*, number, **parameters):
-    behaviour = os.environ["LANES_BEHAVIOUR"]
+    behaviour = os.environ["CBS_TEST_BEHAVIOUR"]
     if behaviour == "cramped" and number == 1 and not (HERE / "room").exists():
         # In the worker that had served the first model, and once more in a fresh one.
         (HERE / ("second" if (HERE / "first").exists() else "first")).touch()
@@ -65,6 +65,7 @@ class Bench:
 
     directory: object
     environment: dict
+    started: list = attrs.field(factory=list)
 
     @property
     def output(self):
@@ -76,25 +77,32 @@ class Bench:
         return {cell["case"].split("/")[1]: cell for cell in document["cells"]}
 
     def start(self, behaviour, *arguments):
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "comparative_benchmark", "parity", "-o", self.output),
                 *("--suite", "lanes_suite", "--backend", "test_numpy", "--framework", "pytorch"),
                 *("-name", "models/LANE_.+", *arguments),
             ],
-            env={**self.environment, "LANES_BEHAVIOUR": behaviour},
+            env={**self.environment, "CBS_TEST_BEHAVIOUR": behaviour},
             cwd=self.directory,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
+        self.started.append(process)
+        return process
 
 
 @pytest.fixture
 def bench(tmp_path, environment):
     (tmp_path / "lanes_suite.py").write_text(SUITE)
     variables = {"PYTHONPATH": str(tmp_path), "CBS_TEST_MARKER": str(tmp_path)}
-    return Bench(tmp_path, {**environment, **variables})
+    bench = Bench(tmp_path, {**environment, **variables})
+    yield bench
+    # What a failed test leaves running would make another one fail, minutes later.
+    for process in bench.started:
+        with process:
+            process.kill()
 
 
 def test_what_fails_beside_others_alone_decides(bench):
