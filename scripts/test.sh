@@ -65,5 +65,7 @@ if (($#)); then
 fi
 # One process for each CPU, pinned to it (see tests/conftest.py). What measures, races or needs
 # several CPUs comes afterwards, alone.
-step "tests" pytest --durations 15 --durations-min 20 --numprocesses auto --dist loadfile --no-loadscope-reorder -m "not alone"
+# One that dies ends the run: xdist can wait for ever for what a replaced one was to do.
+step "tests" pytest --durations 15 --durations-min 20 --numprocesses auto --dist loadfile --no-loadscope-reorder \
+  --max-worker-restart 0 -m "not alone"
 step "tests that need the machine for themselves" pytest -m alone

@@ -2,7 +2,9 @@
 
 import copy
 import json
+import os
 import signal
+import subprocess
 import sys
 import tarfile
 import time
@@ -13,7 +15,7 @@ import pytest
 from results_support import completed
 from test_compare import metrics as latencies
 from test_compare import record
-from tests_support import processes_of
+from tests_support import processes_of, wait_for
 
 from comparative_benchmark.gpu_check import __main__ as command
 from comparative_benchmark.gpu_check import driver, plan
@@ -361,35 +363,47 @@ def test_steps_that_nothing_is_timed_in_run_beside_each_other(tmp_path, cpus, to
     assert (running.outcomes[0].ending is Ending.OK) == together
 
 
-@pytest.mark.slow
-def test_an_interrupt_ends_steps_beside_each_other(tmp_path, monkeypatch):
-    monkeypatch.setattr(driver, "_GRACE_S", 1.0)
-    monkeypatch.setenv("CBS_TEST_MARKER", str(tmp_path))
-    machine = Machine(
-        device="host-cpu", output=tmp_path, scratch=tmp_path, modules=frozenset(), cpus=16
-    )
-    sleep = ("sleep", "3600.03125")
-    steps = [
-        # A second command shows that none is begun after the interrupt.
+INTERRUPTED = """
+import pathlib, signal, sys, time
+from comparative_benchmark.gpu_check import driver
+from comparative_benchmark.gpu_check.plan import Machine, Step
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+driver._GRACE_S = 1.0
+scratch = pathlib.Path(sys.argv[1])
+sleep = ("sleep", "3600.03125")
+running = driver.Driver(
+    Machine(device="host-cpu", output=scratch, scratch=scratch, modules=frozenset(), cpus=16),
+    deadline=time.monotonic() + 7200,
+    keep=lambda: None,
+    say=lambda _: None,
+)
+try:
+    # A second command shows that none is begun after the interrupt.
+    running.run([
         Step(name=name, title="", commands=(sleep, sleep), limit_s=3600, beside=True)
         for name in ("a", "b")
-    ]
-    running = driver.Driver(
-        machine, deadline=time.monotonic() + 7200, keep=lambda: None, say=lambda _: None
-    )
+    ])
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
 
-    def interrupt(*_):
-        raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGALRM, interrupt)
-    signal.alarm(1)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            running.run(steps)
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-    assert processes_of(f"CBS_TEST_MARKER={tmp_path}") == []
+@pytest.mark.slow
+def test_an_interrupt_ends_steps_beside_each_other(tmp_path):
+    mark = f"CBS_TEST_MARKER={tmp_path}"
+    # In a process of its own, as a person interrupts it: the signals of this one are pytest's.
+    with subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, tmp_path],
+        env={**os.environ, "CBS_TEST_MARKER": str(tmp_path)},
+    ) as process:
+        try:
+            wait_for(lambda: len(processes_of(mark)) == 3, "both commands")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=60) == 130
+        finally:
+            process.kill()
+    assert processes_of(mark) == []
 
 
 def test_the_archive_has_the_end_of_long_logs(check, monkeypatch):
