@@ -239,6 +239,7 @@ def race(location, writers=3):
     return [process.exitcode for process in processes]
 
 
+@pytest.mark.slow
 def test_writers_side_by_side_lose_nothing_and_write_nothing_twice(tmp_path):
     location = str(tmp_path / "h.sqlite")
     assert race(location) == [0, 0, 0]

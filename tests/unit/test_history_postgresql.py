@@ -123,6 +123,7 @@ def test_regressions_are_the_same_as_in_sqlite(location, tmp_path):
     assert finding.first_bad.run_id == f"run-{BAD}"
 
 
+@pytest.mark.slow
 def test_writers_side_by_side_lose_nothing_and_write_nothing_twice(location):
     assert race(location) == [0, 0, 0]
     with contextlib.closing(Database(location)) as database:

@@ -98,6 +98,7 @@ for number in range(int(sys.argv[3])):
 """
 
 
+@pytest.mark.slow
 def test_concurrent_writers_lose_nothing_and_readers_see_whole_files(tmp_path):
     path, count = tmp_path / "results.json", 15
     writers = [
