@@ -1,22 +1,26 @@
 """TensorFlow models on their way to XLA: the function to trace, and what it has captured."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from comparative_benchmark.backends.api import Array
+from openxla.benchmark.models.tf.products import lowered_by_xla
 
 
 def function_of(forward: Callable[..., Any], *, jit_compile: bool | None) -> Any:
     """Returns a `tf.function` of positional arguments.
 
-    Without the defaults of `forward`, with which TensorFlow cannot tell what XLA made of it.
+    Without the defaults of `forward`, with which TensorFlow cannot tell what XLA made of it. With
+    `jit_compile`, our models say to XLA in which type they sum.
     """
 
     def positional(*arguments: Any) -> Any:
-        return forward(*arguments)
+        with lowered_by_xla() if jit_compile else nullcontext():
+            return forward(*arguments)
 
     return tf.function(positional, jit_compile=jit_compile)
 

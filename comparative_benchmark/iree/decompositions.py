@@ -22,8 +22,12 @@ def table() -> dict[Any, Any]:
     # Core ATen ends at batch norms with three results, which IREE does not lower.
     batch_norms = ("_native_batch_norm_legit_no_training", "_native_batch_norm_legit")
     found.update(get_decompositions([getattr(torch.ops.aten, name) for name in batch_norms]))
+    # The importer's own compute in the type of their input, where PyTorch's compute in float32.
+    norms = ("native_layer_norm", "native_group_norm", "_softmax")
+    found.update(get_decompositions([getattr(torch.ops.aten, name) for name in norms]))
     found[torch.ops.aten.view.default] = _view
     found[torch.ops.aten.gelu.default] = _gelu
+    found[torch.ops.aten.mean.dim] = _mean
     found[torch.ops.aten.avg_pool2d.default] = _avg_pool2d
     return found
 
@@ -58,6 +62,13 @@ def _gelu(x: torch.Tensor, *, approximate: str = "none") -> Any:
         return NotImplemented
     operator = torch.ops.aten.gelu
     return get_decompositions([operator])[operator.default](x, approximate)
+
+
+def _mean(x: torch.Tensor, *arguments: Any, **options: Any) -> Any:
+    """Sums 16-bit numbers in float32, as PyTorch does; the importer would in their own type."""
+    if x.dtype not in (torch.float16, torch.bfloat16) or options.get("dtype"):
+        return NotImplemented
+    return x.float().mean(*arguments, **options).to(x.dtype)
 
 
 def _view(x: torch.Tensor, size: Sequence[int]) -> Any:

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from comparative_benchmark.backends import tf32
 from comparative_benchmark.backends.api import Array
-from comparative_benchmark.backends.tensorflow_models import captured
+from comparative_benchmark.backends.tensorflow_models import captured, function_of
 from comparative_benchmark.xla_hlo.exported_program import InputType
 from comparative_benchmark.xla_hlo.hlo_module import HloModule
 
@@ -22,7 +22,7 @@ class TensorFlowExporter:
     def __init__(self, model: Any, inputs: Sequence[InputType], platform: str) -> None:
         self._platform = platform.upper()
         self._inputs = [tf.TensorSpec(item.shape, item.dtype) for item in inputs]
-        self._function = tf.function(model.forward, jit_compile=True)
+        self._function = function_of(model.forward, jit_compile=True)
         self._concrete: Any = None
         self._stages: Any = None
         self._program = b""

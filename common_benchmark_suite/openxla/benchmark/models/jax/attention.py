@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from openxla.benchmark.models.jax.layers import Linear, product
+
 
 def attention(
     query: jax.Array, key: jax.Array, value: jax.Array, *, heads: int, causal: bool = False
@@ -41,7 +43,7 @@ def attention(
         visible = np.tri(length, dtype=np.bool_)
         scores = jnp.where(visible, scores, jnp.finfo(wide).min)
     weights = jax.nn.softmax(scores, axis=-1).astype(value.dtype)
-    context = jnp.einsum("bhqk,bhkd->bhqd", weights, value)
+    context = product("bhqk,bhkd->bhqd", weights, value)
     return context.swapaxes(1, 2).reshape(batch, length, width)
 
 
@@ -67,10 +69,10 @@ class MultiHeadAttention(nnx.Module):
     ) -> None:
         context_width = context_width or width
         self.heads = heads
-        self.query = nnx.Linear(width, width, use_bias="query" in biases, rngs=rngs)
-        self.key = nnx.Linear(context_width, width, use_bias="key" in biases, rngs=rngs)
-        self.value = nnx.Linear(context_width, width, use_bias="value" in biases, rngs=rngs)
-        self.output = nnx.Linear(width, width, rngs=rngs)
+        self.query = Linear(width, width, use_bias="query" in biases, rngs=rngs)
+        self.key = Linear(context_width, width, use_bias="key" in biases, rngs=rngs)
+        self.value = Linear(context_width, width, use_bias="value" in biases, rngs=rngs)
+        self.output = Linear(width, width, rngs=rngs)
 
     def __call__(self, x: jax.Array, context: jax.Array, *, causal: bool = False) -> jax.Array:
         """[batch, queries, width], [batch, keys, context_width] -> [batch, queries, width]."""
@@ -83,10 +85,10 @@ class SelfAttention(nnx.Module):
 
     def __init__(self, width: int, heads: int, rngs: nnx.Rngs) -> None:
         self.heads = heads
-        self.query = nnx.Linear(width, width, rngs=rngs)
-        self.key = nnx.Linear(width, width, rngs=rngs)
-        self.value = nnx.Linear(width, width, rngs=rngs)
-        self.output = nnx.Linear(width, width, rngs=rngs)
+        self.query = Linear(width, width, rngs=rngs)
+        self.key = Linear(width, width, rngs=rngs)
+        self.value = Linear(width, width, rngs=rngs)
+        self.output = Linear(width, width, rngs=rngs)
 
     def __call__(self, x: jax.Array, bias: jax.Array | None = None) -> jax.Array:
         """[batch, seq, width], and [batch, 1, 1, seq] to add to the scores, -> as x."""
@@ -96,8 +98,9 @@ class SelfAttention(nnx.Module):
             part(x).reshape(batch, seq, self.heads, head_size).swapaxes(1, 2)
             for part in (self.query, self.key, self.value)
         )
-        scores = query @ key.swapaxes(-1, -2) * np.sqrt(1 / head_size).astype(x.dtype)
-        context = jax.nn.softmax(scores if bias is None else scores + bias, axis=-1) @ value
+        scores = product("bhqd,bhkd->bhqk", query, key) * np.sqrt(1 / head_size).astype(x.dtype)
+        weights = jax.nn.softmax(scores if bias is None else scores + bias, axis=-1)
+        context = product("bhqk,bhkd->bhqd", weights, value)
         return self.output(context.swapaxes(1, 2).reshape(batch, seq, width))
 
 

@@ -18,6 +18,7 @@ from openxla.benchmark.models.architectures import Architecture
 from openxla.benchmark.models.generation import max_new_tokens
 from openxla.benchmark.models.jax.flax_model import FlaxModel
 from openxla.benchmark.models.jax.greedy import GreedyModel
+from openxla.benchmark.models.jax.layers import product
 
 # Keys and values of one layer, [batch, heads, length, head_dim].
 LayerCache = tuple[jax.Array, jax.Array]
@@ -120,7 +121,7 @@ def attention(
     visible = places <= position + jnp.arange(seq, dtype=jnp.int32)[:, None]
     probabilities = jax.nn.softmax(jnp.where(visible, scores, jnp.finfo(wide).min), axis=-1)
     probabilities = probabilities.astype(value.dtype).reshape(*grouped.shape[:3], length)
-    context = jnp.einsum("bkql,bkld->bkqd", probabilities, value)
+    context = product("bkql,bkld->bkqd", probabilities, value)
     context = context.reshape(batch, heads, seq, size).swapaxes(1, 2)
     return context.reshape(batch, seq, heads * size), (key, value)
 

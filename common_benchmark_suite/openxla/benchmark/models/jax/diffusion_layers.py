@@ -4,6 +4,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from openxla.benchmark.models.jax.layers import Conv, Linear
+
 
 def group_norm(channels: int, groups: int, epsilon: float, rngs: nnx.Rngs) -> nnx.GroupNorm:
     """Returns a group norm (Wu and He 2018, arXiv:1803.08494)."""
@@ -13,12 +15,10 @@ def group_norm(channels: int, groups: int, epsilon: float, rngs: nnx.Rngs) -> nn
     )
 
 
-def conv(inputs: int, outputs: int, kernel: int, rngs: nnx.Rngs, *, stride: int = 1) -> nnx.Conv:
+def conv(inputs: int, outputs: int, kernel: int, rngs: nnx.Rngs, *, stride: int = 1) -> Conv:
     """Returns a square convolution with explicit symmetric padding, as torch has it."""
     # "SAME" would shift strided windows by one pixel.
-    return nnx.Conv(
-        inputs, outputs, (kernel, kernel), strides=stride, padding=kernel // 2, rngs=rngs
-    )
+    return Conv(inputs, outputs, (kernel, kernel), strides=stride, padding=kernel // 2, rngs=rngs)
 
 
 class ResnetBlock(nnx.Module):
@@ -36,9 +36,7 @@ class ResnetBlock(nnx.Module):
     ) -> None:
         self.norm1 = group_norm(inputs, groups, epsilon, rngs)
         self.conv1 = conv(inputs, outputs, 3, rngs)
-        self.time = (
-            None if time_width is None else nnx.data(nnx.Linear(time_width, outputs, rngs=rngs))
-        )
+        self.time = None if time_width is None else nnx.data(Linear(time_width, outputs, rngs=rngs))
         self.norm2 = group_norm(outputs, groups, epsilon, rngs)
         self.conv2 = conv(outputs, outputs, 3, rngs)
         self.shortcut = nnx.data(conv(inputs, outputs, 1, rngs)) if inputs != outputs else None

@@ -11,6 +11,7 @@ from flax import nnx
 from openxla.benchmark.models.architectures.causal_lm import rotary_frequencies
 from openxla.benchmark.models.jax import causal_lm
 from openxla.benchmark.models.jax.causal_lm import Cache, LayerCache
+from openxla.benchmark.models.jax.layers import Linear, product
 
 # Cosines and sines of the positions, [seq, head_dim / 2].
 Rotation = tuple[jax.Array, jax.Array]
@@ -49,10 +50,10 @@ class Attention(nnx.Module):
         hidden, self.head_size = config["hidden_size"], config["head_dim"]
         queries = config["num_attention_heads"] * self.head_size
         keys = config["num_key_value_heads"] * self.head_size
-        self.query = nnx.Linear(hidden, queries, use_bias=False, rngs=rngs)
-        self.key = nnx.Linear(hidden, keys, use_bias=False, rngs=rngs)
-        self.value = nnx.Linear(hidden, keys, use_bias=False, rngs=rngs)
-        self.output = nnx.Linear(queries, hidden, use_bias=False, rngs=rngs)
+        self.query = Linear(hidden, queries, use_bias=False, rngs=rngs)
+        self.key = Linear(hidden, keys, use_bias=False, rngs=rngs)
+        self.value = Linear(hidden, keys, use_bias=False, rngs=rngs)
+        self.output = Linear(queries, hidden, use_bias=False, rngs=rngs)
 
     def __call__(
         self,
@@ -79,9 +80,9 @@ class Layer(nnx.Module):
         self.attention_norm = RmsNorm(config)
         self.attention = Attention(config, rngs)
         self.norm = RmsNorm(config)
-        self.gate = nnx.Linear(hidden, intermediate, use_bias=False, rngs=rngs)
-        self.up = nnx.Linear(hidden, intermediate, use_bias=False, rngs=rngs)
-        self.down = nnx.Linear(intermediate, hidden, use_bias=False, rngs=rngs)
+        self.gate = Linear(hidden, intermediate, use_bias=False, rngs=rngs)
+        self.up = Linear(hidden, intermediate, use_bias=False, rngs=rngs)
+        self.down = Linear(intermediate, hidden, use_bias=False, rngs=rngs)
         self.activation = ACTIVATIONS[config["hidden_act"]]
 
     def __call__(
@@ -110,7 +111,7 @@ class RotaryDecoder(causal_lm.Decoder):
         self.norm = RmsNorm(config)
         tied = config["tie_word_embeddings"]
         self.head = (
-            None if tied else nnx.data(nnx.Linear(hidden, vocabulary, use_bias=False, rngs=rngs))
+            None if tied else nnx.data(Linear(hidden, vocabulary, use_bias=False, rngs=rngs))
         )
 
     def hidden(
@@ -136,7 +137,7 @@ class RotaryDecoder(causal_lm.Decoder):
         """See `Decoder.logits`."""
         if self.head is not None:
             return self.head(x)
-        return jnp.einsum("...h,vh->...v", x, self.words.embedding[...])
+        return product("...h,vh->...v", x, self.words.embedding[...])
 
 
 def rotate(x: jax.Array, rotation: Rotation) -> jax.Array:

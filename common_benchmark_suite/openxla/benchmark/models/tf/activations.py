@@ -8,7 +8,7 @@ import math
 
 import tensorflow as tf
 
-from openxla.benchmark.models.tf.layers import at_least_float32
+from openxla.benchmark.models.tf.products import at_least_float32
 
 
 def gelu(x: tf.Tensor) -> tf.Tensor:

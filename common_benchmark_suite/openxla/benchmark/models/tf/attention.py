@@ -6,7 +6,8 @@ from collections.abc import Collection
 import numpy as np
 import tensorflow as tf
 
-from openxla.benchmark.models.tf.layers import Layer, Linear, at_least_float32
+from openxla.benchmark.models.tf.layers import Layer, Linear
+from openxla.benchmark.models.tf.products import at_least_float32, matmul
 
 
 def attention(
@@ -27,11 +28,11 @@ def attention(
     length, size = query.shape[1], query.shape[2] // heads
     query, key, value = (split_heads(part, size) for part in (query, key, value))
     wide = at_least_float32(query.dtype)
-    scores = tf.cast(tf.matmul(query, key, transpose_b=True), wide) * math.sqrt(1 / size)
+    scores = tf.cast(matmul(query, key, transpose_b=True), wide) * math.sqrt(1 / size)
     if causal:
         scores = tf.where(np.tri(length, dtype=np.bool_), scores, tf.constant(wide.min, wide))
     weights = tf.cast(tf.nn.softmax(scores), value.dtype)
-    return merge_heads(tf.matmul(weights, value))
+    return merge_heads(matmul(weights, value))
 
 
 class MultiHeadAttention(Layer):

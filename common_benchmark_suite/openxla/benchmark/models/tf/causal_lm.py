@@ -17,7 +17,8 @@ from openxla.benchmark.models.generation import GenerationModel, max_new_tokens
 from openxla.benchmark.models.tf.attention import merge_heads
 from openxla.benchmark.models.tf.greedy import Cache, LayerCache, continue_greedily, insert
 from openxla.benchmark.models.tf.keras_model import KerasModel
-from openxla.benchmark.models.tf.layers import Layer, at_least_float32
+from openxla.benchmark.models.tf.layers import Layer
+from openxla.benchmark.models.tf.products import at_least_float32, matmul
 
 
 class Decoder(Layer):
@@ -106,7 +107,7 @@ def tied_head(x: tf.Tensor, words: Any) -> tf.Tensor:
     """[..., hidden] and the table of tokens [vocab, hidden] -> [..., vocab]."""
     # As one matrix: a product with leading dimensions would be a batch of small ones.
     rows = tf.reshape(x, (-1, x.shape[-1]))
-    return tf.reshape(tf.matmul(rows, words, transpose_b=True), (*x.shape[:-1], words.shape[0]))
+    return tf.reshape(matmul(rows, words, transpose_b=True), (*x.shape[:-1], words.shape[0]))
 
 
 def attention(
@@ -136,11 +137,11 @@ def attention(
     key_heads, length = key.shape[1:3]
     # Heads that share a key become rows of one product: the key is not repeated for each.
     grouped = tf.reshape(query, (batch, key_heads, heads // key_heads * seq, size))
-    scores = widened(tf.matmul(grouped, key, transpose_b=True)) * size**-0.5
+    scores = widened(matmul(grouped, key, transpose_b=True)) * size**-0.5
     scores = tf.reshape(scores, (batch, heads, seq, length))
     visible = tf.range(length) <= position + tf.range(seq)[:, tf.newaxis]
     scores = tf.where(visible, scores, tf.constant(scores.dtype.min, scores.dtype))
     probabilities = tf.cast(tf.nn.softmax(scores), value.dtype)
     probabilities = tf.reshape(probabilities, (*grouped.shape[:3], length))
-    context = tf.reshape(tf.matmul(probabilities, value), (batch, heads, seq, size))
+    context = tf.reshape(matmul(probabilities, value), (batch, heads, seq, size))
     return merge_heads(context), (key, value)

@@ -2,7 +2,8 @@
 
 import tensorflow as tf
 
-from openxla.benchmark.models.tf.layers import Conv, Layer, Linear, at_least_float32
+from openxla.benchmark.models.tf.layers import Conv, Layer, Linear
+from openxla.benchmark.models.tf.products import at_least_float32
 
 
 class GroupNorm(Layer):

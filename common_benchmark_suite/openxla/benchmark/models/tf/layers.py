@@ -13,6 +13,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from openxla.benchmark.models.tf.products import at_least_float32, conv2d, matmul
+
 
 class Layer(keras.layers.Layer):
     """A Keras layer that is built once constructed, and casts no input.
@@ -32,11 +34,6 @@ class Layer(keras.layers.Layer):
         return self.add_weight(shape=shape, initializer="zeros")
 
 
-def at_least_float32(dtype: tf.DType) -> tf.DType:
-    """Returns float32 for the 16-bit types, the others as they are."""
-    return tf.float32 if dtype.size < tf.float32.size else dtype
-
-
 class Linear(Layer):
     """Product with a matrix, and a sum with a vector if `bias`; variables `kernel` and `bias`."""
 
@@ -48,7 +45,7 @@ class Linear(Layer):
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """[..., inputs] -> [..., outputs]."""
         # As one matrix: a product with leading dimensions would be a batch of small ones.
-        y = tf.matmul(tf.reshape(x, (-1, x.shape[-1])), self.kernel)
+        y = matmul(tf.reshape(x, (-1, x.shape[-1])), self.kernel)
         if self.bias is not None:
             y = tf.nn.bias_add(y, self.bias)  # the form that TensorFlow fuses with the product
         return tf.reshape(y, (*x.shape[:-1], self.kernel.shape[-1]))
@@ -127,14 +124,12 @@ class Conv(Layer):
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
         """[batch, height, width, inputs] -> [batch, height', width', outputs]."""
-        around = (0, 0), self.padding, self.padding, (0, 0)
-        padding = around if any(self.padding) else "VALID"
-        convolve, kernel = (
-            (tf.nn.depthwise_conv2d, self.depthwise_kernel)
-            if self.depthwise
-            else (tf.nn.conv2d, self.kernel)
-        )
-        y = convolve(x, kernel, (1, self.stride, self.stride, 1), padding)
+        padding, strides = (self.padding, self.padding), (self.stride, self.stride)
+        if self.depthwise:
+            around = ((0, 0), *padding, (0, 0)) if any(self.padding) else "VALID"
+            y = tf.nn.depthwise_conv2d(x, self.depthwise_kernel, (1, *strides, 1), around)
+        else:
+            y = conv2d(x, self.kernel, strides, padding)
         return y if self.bias is None else tf.nn.bias_add(y, self.bias)
 
 
@@ -196,9 +191,9 @@ class SelfAttention(Layer):
             for part in (self.query, self.key, self.value)
         )
         wide = at_least_float32(x.dtype)
-        scores = tf.cast(tf.matmul(query, key, transpose_b=True), wide) * math.sqrt(1 / head_size)
+        scores = tf.cast(matmul(query, key, transpose_b=True), wide) * math.sqrt(1 / head_size)
         weights = tf.nn.softmax(scores if bias is None else scores + bias)
-        context = tf.matmul(tf.cast(weights, x.dtype), value)
+        context = matmul(tf.cast(weights, x.dtype), value)
         merged = tf.reshape(tf.transpose(context, (0, 2, 1, 3)), (batch, seq, hidden))
         return self.output_(merged)
 

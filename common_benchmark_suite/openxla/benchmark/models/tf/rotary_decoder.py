@@ -11,7 +11,8 @@ from openxla.benchmark.models.tf import causal_lm
 from openxla.benchmark.models.tf.activations import gelu_tanh
 from openxla.benchmark.models.tf.attention import split_heads
 from openxla.benchmark.models.tf.greedy import Cache, LayerCache
-from openxla.benchmark.models.tf.layers import Layer, Linear, at_least_float32
+from openxla.benchmark.models.tf.layers import Layer, Linear
+from openxla.benchmark.models.tf.products import at_least_float32
 
 # Cosines and sines of the positions, [seq, head_dim / 2].
 Rotation = tuple[tf.Tensor, tf.Tensor]

@@ -11,6 +11,7 @@ from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import bert
 from openxla.benchmark.models.jax import flax_model
 from openxla.benchmark.models.jax.attention import SelfAttention, layer_norm
+from openxla.benchmark.models.jax.layers import Linear
 
 
 class Layer(nnx.Module):
@@ -20,8 +21,8 @@ class Layer(nnx.Module):
         hidden, intermediate = config["hidden_size"], config["intermediate_size"]
         self.attention = SelfAttention(hidden, config["num_attention_heads"], rngs)
         self.attention_norm = layer_norm(hidden, config["layer_norm_eps"], rngs)
-        self.up = nnx.Linear(hidden, intermediate, rngs=rngs)
-        self.down = nnx.Linear(intermediate, hidden, rngs=rngs)
+        self.up = Linear(hidden, intermediate, rngs=rngs)
+        self.down = Linear(intermediate, hidden, rngs=rngs)
         self.output_norm = layer_norm(hidden, config["layer_norm_eps"], rngs)
 
     def __call__(self, x: jax.Array, bias: jax.Array) -> jax.Array:

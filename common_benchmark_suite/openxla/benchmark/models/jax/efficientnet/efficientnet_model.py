@@ -15,28 +15,7 @@ from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import efficientnet
 from openxla.benchmark.models.architectures.efficientnet import Block
 from openxla.benchmark.models.jax import flax_model
-
-
-class BatchNorm(nnx.Module):
-    """Batch norm with running statistics, then swish if `activate`.
-
-    In float32 at least, and rounded once, as PyTorch's libraries do it: `nnx.BatchNorm` rounds each
-    step to the type of its input, and in bfloat16 that adds up over fifty layers.
-    """
-
-    def __init__(self, channels: int, epsilon: float, *, activate: bool) -> None:
-        self.epsilon, self.activate = epsilon, activate
-        self.scale, self.bias = nnx.Param(jnp.ones(channels)), nnx.Param(jnp.zeros(channels))
-        self.mean, self.var = nnx.BatchStat(jnp.zeros(channels)), nnx.BatchStat(jnp.ones(channels))
-
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """[..., channels] -> the same."""
-        wide = jnp.promote_types(x.dtype, jnp.float32)
-        scale, bias, mean, var = (
-            part[...].astype(wide) for part in (self.scale, self.bias, self.mean, self.var)
-        )
-        y = (x.astype(wide) - mean) * (scale * jax.lax.rsqrt(var + self.epsilon)) + bias
-        return (jax.nn.silu(y) if self.activate else y).astype(x.dtype)
+from openxla.benchmark.models.jax.layers import BatchNorm, Conv, Linear
 
 
 class ConvNorm(nnx.Module):
@@ -55,7 +34,7 @@ class ConvNorm(nnx.Module):
         groups: int = 1,
         activate: bool = True,
     ) -> None:
-        self.conv = nnx.Conv(
+        self.conv = Conv(
             inputs,
             outputs,
             (kernel, kernel),
@@ -76,8 +55,8 @@ class SqueezeExcite(nnx.Module):
     """Scales each channel by a gate that all channels' means decide (arXiv:1709.01507)."""
 
     def __init__(self, channels: int, squeezed: int, rngs: nnx.Rngs) -> None:
-        self.reduce = nnx.Conv(channels, squeezed, (1, 1), rngs=rngs)
-        self.expand = nnx.Conv(squeezed, channels, (1, 1), rngs=rngs)
+        self.reduce = Conv(channels, squeezed, (1, 1), rngs=rngs)
+        self.expand = Conv(squeezed, channels, (1, 1), rngs=rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """[batch, height, width, channels] -> the same."""
@@ -128,7 +107,7 @@ class EfficientNet(nnx.Module):
         )
         self.blocks = nnx.List([InvertedBottleneck(block, epsilon, rngs) for block in blocks])
         self.top = ConvNorm(blocks[-1].outputs, config["hidden_dim"], 1, epsilon, rngs)
-        self.classifier = nnx.Linear(config["hidden_dim"], len(config["id2label"]), rngs=rngs)
+        self.classifier = Linear(config["hidden_dim"], len(config["id2label"]), rngs=rngs)
 
     def __call__(self, pixel_values: jax.Array) -> jax.Array:
         """Pixels [batch, 3, height, width] -> logits [batch, labels]."""

@@ -12,6 +12,7 @@ from openxla.benchmark.models.architectures import gpt2
 from openxla.benchmark.models.jax import causal_lm
 from openxla.benchmark.models.jax.attention import layer_norm
 from openxla.benchmark.models.jax.causal_lm import Cache, LayerCache
+from openxla.benchmark.models.jax.layers import Linear, product
 
 
 class Layer(nnx.Module):
@@ -21,11 +22,11 @@ class Layer(nnx.Module):
         hidden, epsilon = config["n_embd"], config["layer_norm_epsilon"]
         self.head_size = hidden // config["n_head"]
         self.attention_norm = layer_norm(hidden, epsilon, rngs)
-        self.query_key_value = nnx.Linear(hidden, 3 * hidden, rngs=rngs)
-        self.output = nnx.Linear(hidden, hidden, rngs=rngs)
+        self.query_key_value = Linear(hidden, 3 * hidden, rngs=rngs)
+        self.output = Linear(hidden, hidden, rngs=rngs)
         self.norm = layer_norm(hidden, epsilon, rngs)
-        self.up = nnx.Linear(hidden, 4 * hidden, rngs=rngs)
-        self.down = nnx.Linear(4 * hidden, hidden, rngs=rngs)
+        self.up = Linear(hidden, 4 * hidden, rngs=rngs)
+        self.down = Linear(4 * hidden, hidden, rngs=rngs)
 
     def __call__(
         self, x: jax.Array, position: jax.Array | int, cache: LayerCache | None
@@ -66,7 +67,7 @@ class Gpt2(causal_lm.Decoder):
 
     def logits(self, x: jax.Array) -> jax.Array:
         """See `Decoder.logits`."""
-        return jnp.einsum("...h,vh->...v", x, self.words.embedding[...])
+        return product("...h,vh->...v", x, self.words.embedding[...])
 
 
 create_model = causal_lm.creator(gpt2.ARCHITECTURE, Gpt2)

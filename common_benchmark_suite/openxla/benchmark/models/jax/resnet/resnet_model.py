@@ -14,6 +14,7 @@ from flax import nnx
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import resnet
 from openxla.benchmark.models.jax import flax_model
+from openxla.benchmark.models.jax.layers import BatchNorm, Conv, Linear
 
 
 class ConvNorm(nnx.Module):
@@ -21,7 +22,7 @@ class ConvNorm(nnx.Module):
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, rngs: nnx.Rngs) -> None:
         # Explicit symmetric padding: "SAME" would shift strided windows by one pixel.
-        self.conv = nnx.Conv(
+        self.conv = Conv(
             inputs,
             outputs,
             (kernel, kernel),
@@ -30,7 +31,7 @@ class ConvNorm(nnx.Module):
             use_bias=False,
             rngs=rngs,
         )
-        self.norm = nnx.BatchNorm(outputs, use_running_average=True, epsilon=1e-5, rngs=rngs)
+        self.norm = BatchNorm(outputs, 1e-5)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """[batch, height, width, inputs] -> [batch, height', width', outputs]."""
@@ -79,7 +80,7 @@ class ResNet(nnx.Module):
             ]
         )
         labels = len(config["id2label"])
-        self.classifier = nnx.Linear(config["hidden_sizes"][-1], labels, rngs=rngs)
+        self.classifier = Linear(config["hidden_sizes"][-1], labels, rngs=rngs)
 
     def __call__(self, pixel_values: jax.Array) -> jax.Array:
         """Pixels [batch, 3, height, width] -> logits [batch, labels]."""

@@ -10,6 +10,7 @@ from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import sd_clip
 from openxla.benchmark.models.jax import flax_model
 from openxla.benchmark.models.jax.attention import MultiHeadAttention, layer_norm
+from openxla.benchmark.models.jax.layers import Linear
 
 
 class Layer(nnx.Module):
@@ -20,8 +21,8 @@ class Layer(nnx.Module):
         self.attention_norm = layer_norm(hidden, config["layer_norm_eps"], rngs)
         self.attention = MultiHeadAttention(hidden, config["num_attention_heads"], rngs)
         self.mlp_norm = layer_norm(hidden, config["layer_norm_eps"], rngs)
-        self.up = nnx.Linear(hidden, intermediate, rngs=rngs)
-        self.down = nnx.Linear(intermediate, hidden, rngs=rngs)
+        self.up = Linear(hidden, intermediate, rngs=rngs)
+        self.down = Linear(intermediate, hidden, rngs=rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """[batch, seq, hidden] -> [batch, seq, hidden]."""

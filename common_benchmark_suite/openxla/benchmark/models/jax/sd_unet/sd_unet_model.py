@@ -11,6 +11,7 @@ from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import sd_unet
 from openxla.benchmark.models.jax import flax_model
 from openxla.benchmark.models.jax.diffusion_layers import conv, group_norm
+from openxla.benchmark.models.jax.layers import Linear
 from openxla.benchmark.models.jax.sd_unet.unet_layers import UnetStage
 
 
@@ -20,8 +21,8 @@ class SdUnet(nnx.Module):
     def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
         first, time_width = config["block_out_channels"][0], sd_unet.time_embedding_width(config)
         self.frequencies = tuple(sd_unet.timestep_frequencies(config))
-        self.time1 = nnx.Linear(first, time_width, rngs=rngs)
-        self.time2 = nnx.Linear(time_width, time_width, rngs=rngs)
+        self.time1 = Linear(first, time_width, rngs=rngs)
+        self.time2 = Linear(time_width, time_width, rngs=rngs)
         self.stem = conv(config["in_channels"], first, 3, rngs)
         self.down, self.up = (
             nnx.List([UnetStage(stage, config, rngs) for stage in stages])

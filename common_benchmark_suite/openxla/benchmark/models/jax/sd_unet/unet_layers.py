@@ -15,6 +15,7 @@ from openxla.benchmark.models.jax.diffusion_layers import (
     group_norm,
     upsample,
 )
+from openxla.benchmark.models.jax.layers import Linear
 
 # For the transformer's norms; diffusers has it in its source, not in the configuration.
 _GROUP_EPSILON, _LAYER_EPSILON = 1e-6, 1e-5
@@ -34,8 +35,8 @@ class Transformer(nnx.Module):
         self.attn2 = MultiHeadAttention(
             width, heads, rngs, context_width=config["cross_attention_dim"], biases=()
         )
-        self.up = nnx.Linear(width, 8 * width, rngs=rngs)
-        self.down = nnx.Linear(4 * width, width, rngs=rngs)
+        self.up = Linear(width, 8 * width, rngs=rngs)
+        self.down = Linear(4 * width, width, rngs=rngs)
         self.proj_out = conv(width, width, 1, rngs)
 
     def __call__(self, x: jax.Array, text: jax.Array) -> jax.Array:

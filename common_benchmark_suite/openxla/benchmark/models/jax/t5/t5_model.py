@@ -12,6 +12,7 @@ from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import t5
 from openxla.benchmark.models.jax import flax_model
 from openxla.benchmark.models.jax.causal_lm import at_least_float32, split_heads
+from openxla.benchmark.models.jax.layers import Linear, product
 
 # Keys and values of one layer, [batch, heads, length, d_kv].
 KeysValues = tuple[jax.Array, jax.Array]
@@ -37,10 +38,10 @@ class Attention(nnx.Module):
     def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
         hidden, self.head_size = config["d_model"], config["d_kv"]
         inner = config["num_heads"] * self.head_size
-        self.query = nnx.Linear(hidden, inner, use_bias=False, rngs=rngs)
-        self.key = nnx.Linear(hidden, inner, use_bias=False, rngs=rngs)
-        self.value = nnx.Linear(hidden, inner, use_bias=False, rngs=rngs)
-        self.output = nnx.Linear(inner, hidden, use_bias=False, rngs=rngs)
+        self.query = Linear(hidden, inner, use_bias=False, rngs=rngs)
+        self.key = Linear(hidden, inner, use_bias=False, rngs=rngs)
+        self.value = Linear(hidden, inner, use_bias=False, rngs=rngs)
+        self.output = Linear(inner, hidden, use_bias=False, rngs=rngs)
 
     def keys_values(self, x: jax.Array) -> KeysValues:
         """[batch, seq, d_model] -> keys and values."""
@@ -53,7 +54,7 @@ class Attention(nnx.Module):
         wide = jnp.promote_types(x.dtype, jnp.float32)
         scores = jnp.einsum("bhqd,bhkd->bhqk", query, keys, preferred_element_type=wide)
         probabilities = jax.nn.softmax(scores if bias is None else scores + bias, axis=-1)
-        context = jnp.einsum("bhqk,bhkd->bhqd", probabilities.astype(x.dtype), values)
+        context = product("bhqk,bhkd->bhqd", probabilities.astype(x.dtype), values)
         return self.output(context.swapaxes(1, 2).reshape(*x.shape[:2], -1))
 
 
@@ -71,8 +72,8 @@ class Layer(nnx.Module):
             self.cross_norm = RmsNorm(config)
             self.cross = Attention(config, rngs)
         self.norm = RmsNorm(config)
-        self.up = nnx.Linear(hidden, intermediate, use_bias=False, rngs=rngs)
-        self.down = nnx.Linear(intermediate, hidden, use_bias=False, rngs=rngs)
+        self.up = Linear(hidden, intermediate, use_bias=False, rngs=rngs)
+        self.down = Linear(intermediate, hidden, use_bias=False, rngs=rngs)
 
     def __call__(
         self,

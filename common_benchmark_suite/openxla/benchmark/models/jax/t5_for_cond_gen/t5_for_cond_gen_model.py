@@ -11,6 +11,7 @@ from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import t5_for_cond_gen
 from openxla.benchmark.models.jax.causal_lm import at_least_float32
 from openxla.benchmark.models.jax.greedy import GreedyModel
+from openxla.benchmark.models.jax.layers import product
 from openxla.benchmark.models.jax.t5.t5_model import T5, KeysValues
 
 
@@ -76,7 +77,7 @@ class T5ForCondGen(GreedyModel):
             x, kept = layer(x, bias[:, None], prompt, cache.prompt_bias, position, old)
             tokens.append(kept)
         x = model.decoder.norm(x)[:, -1] * jnp.asarray(self._config["d_model"] ** -0.5, x.dtype)
-        logits = jnp.einsum("bh,vh->bv", x, model.words.embedding[...])
+        logits = product("bh,vh->bv", x, model.words.embedding[...])
         return at_least_float32(logits), cache._replace(tokens=tuple(tokens))
 
     def first_position(self, *inputs: Any) -> int:

@@ -11,6 +11,7 @@ from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import vit
 from openxla.benchmark.models.jax import flax_model
 from openxla.benchmark.models.jax.attention import SelfAttention, layer_norm
+from openxla.benchmark.models.jax.layers import Conv, Linear
 
 
 class Layer(nnx.Module):
@@ -21,8 +22,8 @@ class Layer(nnx.Module):
         self.attention_norm = layer_norm(hidden, config["layer_norm_eps"], rngs)
         self.attention = SelfAttention(hidden, config["num_attention_heads"], rngs)
         self.mlp_norm = layer_norm(hidden, config["layer_norm_eps"], rngs)
-        self.up = nnx.Linear(hidden, intermediate, rngs=rngs)
-        self.down = nnx.Linear(intermediate, hidden, rngs=rngs)
+        self.up = Linear(hidden, intermediate, rngs=rngs)
+        self.down = Linear(intermediate, hidden, rngs=rngs)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """[batch, seq, hidden] -> [batch, seq, hidden]."""
@@ -36,7 +37,7 @@ class ViT(nnx.Module):
     def __init__(self, config: Mapping[str, Any], rngs: nnx.Rngs) -> None:
         hidden, patch = config["hidden_size"], config["patch_size"]
         positions = (config["image_size"] // patch) ** 2 + 1
-        self.patches = nnx.Conv(
+        self.patches = Conv(
             config["num_channels"],
             hidden,
             (patch, patch),
@@ -48,7 +49,7 @@ class ViT(nnx.Module):
         self.positions = nnx.Param(jnp.zeros((1, positions, hidden)))
         self.layers = nnx.List([Layer(config, rngs) for _ in range(config["num_hidden_layers"])])
         self.norm = layer_norm(hidden, config["layer_norm_eps"], rngs)
-        self.classifier = nnx.Linear(hidden, len(config["id2label"]), rngs=rngs)
+        self.classifier = Linear(hidden, len(config["id2label"]), rngs=rngs)
 
     def __call__(self, pixel_values: jax.Array) -> jax.Array:
         """Pixels [batch, 3, height, width] -> logits [batch, labels]."""

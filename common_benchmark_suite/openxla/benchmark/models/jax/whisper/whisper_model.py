@@ -10,6 +10,7 @@ from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import whisper
 from openxla.benchmark.models.jax import flax_model
 from openxla.benchmark.models.jax.attention import MultiHeadAttention, layer_norm
+from openxla.benchmark.models.jax.layers import Conv, Linear, product
 
 _EPSILON = 1e-5  # of the norms; transformers has it in its source, not in the configuration
 _BIASES = ("query", "value")  # keys have none
@@ -30,8 +31,8 @@ class Layer(nnx.Module):
         cross = MultiHeadAttention(width, heads, rngs, biases=_BIASES) if decoder else None
         self.cross = nnx.data(cross)
         self.mlp_norm = layer_norm(width, _EPSILON, rngs)
-        self.up = nnx.Linear(width, config[f"{side}_ffn_dim"], rngs=rngs)
-        self.down = nnx.Linear(config[f"{side}_ffn_dim"], width, rngs=rngs)
+        self.up = Linear(width, config[f"{side}_ffn_dim"], rngs=rngs)
+        self.down = Linear(config[f"{side}_ffn_dim"], width, rngs=rngs)
 
     def __call__(self, x: jax.Array, context: jax.Array | None = None) -> jax.Array:
         """[batch, seq, width], for a decoder also [batch, positions, width]; first shape out."""
@@ -49,8 +50,8 @@ class Encoder(nnx.Module):
         width, bands = config["d_model"], config["num_mel_bins"]
         stride = whisper.FRAMES_PER_POSITION
         # Explicit symmetric padding: "SAME" would shift strided windows by one frame.
-        self.conv1 = nnx.Conv(bands, width, (3,), padding=1, rngs=rngs)
-        self.conv2 = nnx.Conv(width, width, (3,), strides=stride, padding=1, rngs=rngs)
+        self.conv1 = Conv(bands, width, (3,), padding=1, rngs=rngs)
+        self.conv2 = Conv(width, width, (3,), strides=stride, padding=1, rngs=rngs)
         self.positions = nnx.Embed(config["max_source_positions"], width, rngs=rngs)
         depth = config["encoder_layers"]
         self.layers = nnx.List([Layer(config, "encoder", rngs) for _ in range(depth)])
@@ -85,7 +86,7 @@ class Whisper(nnx.Module):
         x = tokens[decoder_input_ids] + positions[: decoder_input_ids.shape[1]]
         for layer in self.layers:
             x = layer(x, context)
-        return self.norm(x) @ tokens.T
+        return product("bsh,vh->bsv", self.norm(x), tokens)
 
 
 create_model = flax_model.creator(whisper.ARCHITECTURE, Whisper)

@@ -14,8 +14,8 @@ from openxla.benchmark.models.tf.layers import (
     LayerNorm,
     Linear,
     SelfAttention,
-    at_least_float32,
 )
+from openxla.benchmark.models.tf.products import at_least_float32
 
 
 class EncoderLayer(Layer):

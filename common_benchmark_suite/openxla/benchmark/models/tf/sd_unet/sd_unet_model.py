@@ -14,7 +14,8 @@ from openxla.benchmark.models.tf.diffusion_layers import (
     to_channels_first,
     to_channels_last,
 )
-from openxla.benchmark.models.tf.layers import Layer, Linear, at_least_float32
+from openxla.benchmark.models.tf.layers import Layer, Linear
+from openxla.benchmark.models.tf.products import at_least_float32
 from openxla.benchmark.models.tf.sd_unet.unet_layers import UnetStage
 
 

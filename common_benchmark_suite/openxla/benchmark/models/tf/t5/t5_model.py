@@ -13,6 +13,7 @@ from openxla.benchmark.models.tf.attention import merge_heads, split_heads
 from openxla.benchmark.models.tf.causal_lm import widened
 from openxla.benchmark.models.tf.greedy import LayerCache, insert
 from openxla.benchmark.models.tf.layers import Layer, Linear
+from openxla.benchmark.models.tf.products import matmul
 from openxla.benchmark.models.tf.rotary_decoder import RmsNorm
 
 
@@ -36,9 +37,9 @@ class Attention(Layer):
         """[batch, seq, d_model], same shape out; bias, mask included, broadcasts to the scores."""
         keys, values = keys_values
         query = split_heads(self.query(x), self.head_size)
-        scores = widened(tf.matmul(query, keys, transpose_b=True))
+        scores = widened(matmul(query, keys, transpose_b=True))
         probabilities = tf.nn.softmax(scores if bias is None else scores + bias)
-        return self.output_(merge_heads(tf.matmul(tf.cast(probabilities, x.dtype), values)))
+        return self.output_(merge_heads(matmul(tf.cast(probabilities, x.dtype), values)))
 
 
 class StackLayer(Layer):

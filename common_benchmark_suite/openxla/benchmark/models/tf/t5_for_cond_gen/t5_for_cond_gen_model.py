@@ -13,7 +13,7 @@ from openxla.benchmark.models.generation import GenerationModel
 from openxla.benchmark.models.tf.causal_lm import tied_head, widened
 from openxla.benchmark.models.tf.greedy import LayerCache, continue_greedily
 from openxla.benchmark.models.tf.keras_model import KerasModel
-from openxla.benchmark.models.tf.layers import at_least_float32
+from openxla.benchmark.models.tf.products import at_least_float32
 from openxla.benchmark.models.tf.t5.t5_model import T5
 
 

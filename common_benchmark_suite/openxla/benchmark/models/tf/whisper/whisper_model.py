@@ -12,6 +12,7 @@ from openxla.benchmark.models.tf.activations import gelu
 from openxla.benchmark.models.tf.attention import MultiHeadAttention
 from openxla.benchmark.models.tf.causal_lm import tied_head
 from openxla.benchmark.models.tf.layers import Layer, LayerNorm, Linear
+from openxla.benchmark.models.tf.products import conv2d
 
 _EPSILON = 1e-5  # of the norms; transformers has it in its source, not in the configuration
 _BIASES = ("query", "value")  # keys have none
@@ -30,9 +31,8 @@ class Conv1d(Layer):
         """[batch, frames, inputs] -> [batch, frames / stride, outputs]."""
         # Explicit symmetric padding: "SAME" would shift strided windows by one frame. Only the
         # convolution of pictures takes it, so time becomes the width of a picture of height one.
-        padding = (0, 0), (0, 0), (1, 1), (0, 0)
         rows, kernel = x[:, tf.newaxis], tf.convert_to_tensor(self.kernel)[tf.newaxis]
-        y = tf.nn.conv2d(rows, kernel, (1, 1, self.stride, 1), padding)
+        y = conv2d(rows, kernel, (1, self.stride), ((0, 0), (1, 1)))
         return tf.squeeze(tf.nn.bias_add(y, self.bias), 1)
 
 

@@ -1,0 +1,94 @@
+"""Products whose sums are at least float32 and rounded once, wherever XLA's bridge lowers them.
+
+TensorFlow leaves it to the kernel or the compiler in which type a product of 16-bit numbers is
+summed: its own kernels and XLA for CPUs sum in float32, IREE in float16
+(docs/design/0009-precision-of-runtimes.md). XLA's operations can say it, but run nowhere else: so
+they stand only in functions that are traced within `lowered_by_xla`.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import tensorflow as tf
+
+_LOWERED_BY_XLA = ContextVar("_LOWERED_BY_XLA", default=False)
+
+
+def at_least_float32(dtype: tf.DType) -> tf.DType:
+    """Returns float32 for the 16-bit types, the others as they are."""
+    return tf.float32 if dtype.size < tf.float32.size else dtype
+
+
+@contextmanager
+def lowered_by_xla() -> Iterator[None]:
+    """While active, what is traced is for XLA's bridge alone."""
+    token = _LOWERED_BY_XLA.set(True)
+    try:
+        yield
+    finally:
+        _LOWERED_BY_XLA.reset(token)
+
+
+def matmul(first: Any, second: Any, *, transpose_b: bool = False) -> tf.Tensor:
+    """Returns `tf.matmul` of [..., n, k] and [..., k, m], or [..., m, k] with `transpose_b`."""
+    first, second = tf.convert_to_tensor(first), tf.convert_to_tensor(second)
+    wide = at_least_float32(first.dtype)
+    if wide == first.dtype or not _LOWERED_BY_XLA.get():
+        return tf.matmul(first, second, transpose_b=transpose_b)
+    from tensorflow.compiler.tf2xla.python import xla
+    from tensorflow.compiler.xla import xla_data_pb2
+
+    rank = len(first.shape)
+    numbers = xla_data_pb2.DotDimensionNumbers(
+        lhs_batch_dimensions=range(rank - 2),
+        rhs_batch_dimensions=range(rank - 2),
+        lhs_contracting_dimensions=[rank - 1],
+        rhs_contracting_dimensions=[rank - 1 if transpose_b else rank - 2],
+    )
+    summed = xla.dot_general(first, second, numbers, preferred_element_type=wide, use_v2=True)
+    return tf.cast(summed, first.dtype)
+
+
+def conv2d(
+    x: tf.Tensor, kernel: Any, strides: tuple[int, int], padding: tuple[tuple[int, int], ...]
+) -> tf.Tensor:
+    """Returns a convolution of pictures, channels-last.
+
+    Args:
+      x: [batch, height, width, inputs].
+      kernel: [height, width, inputs, outputs].
+      strides: over height and width.
+      padding: zeros before and after, of height and width.
+    """
+    kernel = tf.convert_to_tensor(kernel)
+    wide = at_least_float32(x.dtype)
+    if wide == x.dtype or not _LOWERED_BY_XLA.get():
+        around: Any = ((0, 0), *padding, (0, 0)) if any(map(any, padding)) else "VALID"
+        return tf.nn.conv2d(x, kernel, (1, *strides, 1), around)
+    from tensorflow.compiler.tf2xla.python import xla
+    from tensorflow.compiler.xla import xla_data_pb2
+
+    numbers = xla_data_pb2.ConvolutionDimensionNumbers(
+        input_batch_dimension=0,
+        input_spatial_dimensions=[1, 2],
+        input_feature_dimension=3,
+        kernel_spatial_dimensions=[0, 1],
+        kernel_input_feature_dimension=2,
+        kernel_output_feature_dimension=3,
+        output_batch_dimension=0,
+        output_spatial_dimensions=[1, 2],
+        output_feature_dimension=3,
+    )
+    summed = xla.conv(
+        x, kernel, strides, padding, (1, 1), (1, 1), numbers,
+        preferred_element_type=wide, use_v2=True,
+    )  # fmt: skip
+    # TensorFlow does not know the shape of what XLA's operation gives.
+    spatial = [
+        (size + sum(around) - taps) // stride + 1
+        for size, around, taps, stride in zip(x.shape[1:3], padding, kernel.shape, strides)
+    ]
+    summed.set_shape((x.shape[0], *spatial, kernel.shape[3]))
+    return tf.cast(summed, x.dtype)
