@@ -24,18 +24,18 @@ from _coarser import COARSER, Coarser, math_attention
 from _timing import print_goal, print_table
 
 from comparative_benchmark.backends.api import Array, ModelDefinition
-from comparative_benchmark.judge.verification import FLOORS, RMSE_FACTOR
+from comparative_benchmark.judge.error_limits import error_limits
 from comparative_benchmark.pt_inductor.reference import compute
 from comparative_benchmark.worker.contributed_model import make_inputs
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
+from openxla.benchmark.models.architectures.base import DATA_TYPES
 from openxla.benchmark.models.generation import LOGITS
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.workloads import generated_tokens, workload_of
 
 MARGIN = 1.5
-_TYPES = {"fp32": "f32", "fp16": "f16", "bf16": "bf16"}
 
 
 @attrs.frozen(kw_only=True)
@@ -152,18 +152,25 @@ def _row(case: BenchmarkCase, honest: dict[str, tuple[float, str]]) -> Row:
         coarser[name] = _error(outputs[-len(truth) :], truth)
     own = _error(reference, truth)
     largest, by = max(honest.get(workload.digest, (0.0, "")), (own, "reference"))
-    # The output that is worst relative to its own limit decides; tiny models have one or alike.
-    allowed = RMSE_FACTOR * own + FLOORS[_TYPES[data_type]]
     due = np.concatenate([np.ravel(value) for value in truth])
+    scale, spread = float(np.sqrt((due**2).mean())), float(due.std())
+    limits = error_limits(
+        DATA_TYPES[data_type],
+        rmse=own * scale,
+        largest=0.0,  # only that of all elements is compared
+        spread=spread,
+        size=due.size,
+        parameters={},
+    )
     return Row(
         label=re.sub(r"^models/|/inputs/.*$", "", case.name),
         data_type=data_type,
-        allowed=allowed,
+        allowed=limits.rmse / scale,
         reference=own,
         honest=largest,
         honest_by=by,
         coarser=coarser,
-        spread=float(due.std() / np.sqrt((due**2).mean())),
+        spread=spread / scale,
     )
 
 

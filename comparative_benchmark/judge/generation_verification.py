@@ -20,13 +20,11 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from comparative_benchmark.judge.error_limits import error_limits, factor_of
 from comparative_benchmark.judge.quantized_verification import MIN_SQNR, largest_error
 from comparative_benchmark.judge.verification import (
-    FLOORS,
-    MAX_ERROR_FACTOR,
     MAX_REFERENCE_ERROR,
     MIN_RELATIVE_SPREAD,
-    RMSE_FACTOR,
     Divergence,
     Verification,
     failed,
@@ -56,6 +54,7 @@ class Limits:
         more where the reference itself is further off. A margin up to twice this is a near-tie: it
         is the difference of two logits.
       element: allowed for a single logit.
+      bias: allowed for the mean error over all steps.
       absolute, relative: further tolerances, together as in `numpy.allclose`; None if not given.
     """
 
@@ -64,13 +63,18 @@ class Limits:
     rmse: float
     step_rmse: npt.NDArray[np.float64]
     element: float
+    bias: float
     absolute: float | None = None
     relative: float | None = None
 
     def doubled(self) -> "Limits":
         """Returns limits for the difference of two runs, each of which is within these."""
         return attrs.evolve(
-            self, rmse=2 * self.rmse, step_rmse=2 * self.step_rmse, element=2 * self.element
+            self,
+            rmse=2 * self.rmse,
+            step_rmse=2 * self.step_rmse,
+            element=2 * self.element,
+            bias=2 * self.bias,
         )
 
 
@@ -206,10 +210,10 @@ def limits_of(
     if scale == 0 or spread <= MIN_RELATIVE_SPREAD * scale:
         return "logits are due to be constant, which carries no signal to be judged by"
     rmse = float(np.sqrt(squared.sum() / truth.size))
-    if rmse > MAX_REFERENCE_ERROR * scale:
+    if rmse > MAX_REFERENCE_ERROR * spread:
         return (
-            f"logits: the reference run in this type is itself off by {rmse / scale:.2g} of the "
-            "scale, so nothing can be judged"
+            f"logits: the reference run in this type is itself off by {rmse / spread:.2g} of the "
+            "spread, so nothing can be judged"
         )
     if (least := parameters.get(MIN_SQNR)) is not None:
         noise = scale * 10 ** (-least / 20)
@@ -219,21 +223,27 @@ def limits_of(
             rmse=noise,
             step_rmse=np.full((batch, steps), MAX_STEP_FACTOR * noise),
             element=MAX_STEP_FACTOR * largest_error(least, scale),
+            bias=np.inf,
             absolute=parameters.get("absolute_tolerance"),
             relative=parameters.get("relative_tolerance"),
         )
-    type_floor = FLOORS[DATA_TYPES.get(str(data_type), "f32")]
-    floor = parameters.get("rmse_floor", type_floor) * scale
-    factor = parameters.get("rmse_factor", RMSE_FACTOR)
-    allowed = factor * rmse + floor
+    element_type = DATA_TYPES.get(str(data_type), "f32")
+    allowed = error_limits(
+        element_type,
+        rmse=rmse,
+        largest=largest,
+        spread=spread,
+        size=truth.size,
+        parameters=parameters,
+    )
+    steps_allowed = factor_of(element_type, parameters) * np.sqrt(squared / vocabulary)
     return Limits(
         scale=scale,
         reference_rmse=rmse,
-        rmse=allowed,
-        step_rmse=np.maximum(
-            MAX_STEP_FACTOR * allowed, factor * np.sqrt(squared / vocabulary) + floor
-        ),
-        element=MAX_ERROR_FACTOR * factor * largest + 4 * floor,
+        rmse=allowed.rmse,
+        step_rmse=np.maximum(MAX_STEP_FACTOR * allowed.rmse, steps_allowed),
+        element=allowed.element,
+        bias=allowed.bias,
         absolute=parameters.get("absolute_tolerance"),
         relative=parameters.get("relative_tolerance"),
     )
@@ -274,6 +284,10 @@ def _judge(
     if judged.count == due[LOGITS].size and judged.rmse > limits.rmse:
         off, allowed = judged.rmse / limits.scale, limits.rmse / limits.scale
         return judged.verdict(f"logits: relative error {off:.2g} exceeds {allowed:.2g}")
+    if judged.count == due[LOGITS].size and abs(judged.bias) > limits.bias:
+        return judged.verdict(
+            f"all logits are off by {judged.bias:.2g} on average, more than {limits.bias:.2g}"
+        )
     return judged.verdict(None)
 
 
@@ -284,6 +298,7 @@ class _Judged:
     tokens_fed: Any
     limits: Limits
     squared: float = 0.0
+    total: float = 0.0
     count: int = 0
     largest: float = 0.0
     divergences: list[Divergence] = attrs.field(factory=list)
@@ -291,6 +306,10 @@ class _Judged:
     @property
     def rmse(self) -> float:
         return float(np.sqrt(self.squared / self.count))
+
+    @property
+    def bias(self) -> float:
+        return self.total / self.count
 
     def add(
         self,
@@ -300,9 +319,11 @@ class _Judged:
     ) -> str | None:
         """Counts the logits of a step; returns what is wrong with them, None if nothing is."""
         limits = self.limits
-        error = np.abs(logits - expected)
+        difference = logits - expected
+        error = np.abs(difference)
         with np.errstate(over="ignore"):  # infinity exceeds every limit
             squared = float(np.dot(error, error))
+            self.total += float(difference.sum())
         largest = float(error.max())
         self.squared, self.count = self.squared + squared, self.count + error.size
         self.largest = max(self.largest, largest)

@@ -1,8 +1,7 @@
 """Is the output right? Judged before anything is timed, and again on the last timed output.
 
 Method: the error of the candidate against a float64 run is compared with the error that a plain,
-op-by-op run in the same type makes (as PyTorch's Inductor tests do, `torch._dynamo.utils.same`).
-A compiler may reorder sums; it may not be much further from the truth than that.
+op-by-op run in the same type makes: all of it, its worst element and its mean (`error_limits`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,39 +13,16 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from comparative_benchmark.judge.error_limits import ErrorLimits, error_limits
 from comparative_benchmark.judge.quantized_verification import MIN_SQNR, largest_error, sqnr_db
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.models.preprocessing import element_type_of
 
-# How much further from the truth than the reference a candidate may be.
-RMSE_FACTOR = 4.0
-# Plus this many times the spacing of numbers near one, relative to the scale of the output: a
-# reference may be right by luck, or do its sums in a wider type than the candidate's hardware does.
-FLOOR_IN_EPSILONS = 2.0
-# No single element may be further off than the allowed factor, and this much more, times the
-# reference's worst element (plus four times the floor): rounding is spread like noise, a wrong
-# element stands out.
-MAX_ERROR_FACTOR = 1.25
-# A reference further than this from the truth measures nothing.
+# A reference further than this from the truth, relative to the spread, measures nothing.
 MAX_REFERENCE_ERROR = 0.2
 # Below this relative spread an output carries no signal, and agreement means nothing.
 MIN_RELATIVE_SPREAD = 1e-6
 
-# Spacing of numbers near one.
-EPSILONS = {
-    "f64": 2.0**-52,
-    "f32": 2.0**-23,
-    "f16": 2.0**-10,
-    "bf16": 2.0**-7,
-    "complex64": 2.0**-23,
-    "complex128": 2.0**-52,
-}
-# What is added to the allowed relative error, by type of element. Kernels for fp16 may do their
-# sums in fp16: IREE's for CPUs are as far off as that, to three digits (benchmarks/fp16_sums.py).
-FLOORS = {
-    name: (2 if name == "f16" else 1) * FLOOR_IN_EPSILONS * epsilon
-    for name, epsilon in EPSILONS.items()
-}
 _CHUNK = 1 << 20
 
 
@@ -100,10 +76,16 @@ class Verification:
 
 @attrs.frozen(kw_only=True)
 class _Errors:
-    """Sums over one output, taken in chunks so that memory stays small."""
+    """Sums over one output, taken in chunks so that memory stays small.
+
+    Attributes:
+      rmse, max_abs, bias: root mean square, largest and mean of the error.
+      scale, spread: root mean square and standard deviation of the truth.
+    """
 
     rmse: float
     max_abs: float
+    bias: float
     scale: float
     spread: float
 
@@ -120,7 +102,7 @@ def verify(
       outputs: `.npy` files of the candidate, in order.
       truth: float64 files.
       reference: files in the model's own type; they say which type and shape are due.
-      parameters: `rmse_factor` and `rmse_floor` replace the limits above, `min_sqnr_db` replaces
+      parameters: `rmse_factor` and `rmse_floor` replace numbers of `error_limits`, `min_sqnr_db`
         the comparison with the reference (see `quantized_verification`); `absolute_tolerance` and
         `relative_tolerance` (together as in `numpy.allclose`) must hold in addition.
     """
@@ -195,20 +177,12 @@ def _judge(
         if different:
             return failed(f"{name}: {different} of {output.size} integers differ")
         return Verification(passed=True, relative_rmse=0.0, max_abs_error=0.0)
-    if reference_errors.rmse > MAX_REFERENCE_ERROR * scale:
-        off = reference_errors.rmse / scale
-        return failed(
-            f"{name}: the reference run in this type is itself off by {off:.2g} of the scale, "
-            "so nothing can be judged"
-        )
-    floor = parameters.get("rmse_floor", FLOORS.get(element_type_of(output.dtype), 0.0))
-    factor = parameters.get("rmse_factor", RMSE_FACTOR)
-    limit = MAX_ERROR_FACTOR * factor * reference_errors.max_abs + 4 * floor * scale
-    allowed = factor * reference_errors.rmse / scale + floor
-    sqnr, least = None, parameters.get(MIN_SQNR)
-    if least is not None:
-        allowed, limit = 10 ** (-least / 20), largest_error(least, scale)
-        sqnr = sqnr_db(errors.rmse / scale)
+    limits = _limits(reference, reference_errors, parameters)
+    if isinstance(limits, str):
+        return failed(f"{name}: {limits}")
+    least = parameters.get(MIN_SQNR)
+    sqnr = None if least is None else sqnr_db(errors.rmse / scale)
+    allowed = limits.rmse / scale
     figures: dict[str, Any] = {
         "relative_rmse": _finite(errors.rmse / scale),
         "reference_relative_rmse": reference_errors.rmse / scale,
@@ -221,13 +195,46 @@ def _judge(
         reason = f"SQNR {sqnr:.1f} dB is below {least:g} dB"
     elif not errors.rmse / scale <= allowed:
         reason = f"relative error {errors.rmse / scale:.2g} exceeds {allowed:.2g}"
-    elif errors.max_abs > limit:
-        reason = f"an element is off by {errors.max_abs:.2g}, more than {limit:.2g}"
+    elif errors.max_abs > limits.element:
+        reason = f"an element is off by {errors.max_abs:.2g}, more than {limits.element:.2g}"
+    elif abs(errors.bias) > limits.bias:
+        reason = f"all are off by {errors.bias:.2g} on average, more than {limits.bias:.2g}"
     else:
         reason = _beyond_tolerance(output, truth, parameters)
     if reason:
         return Verification(passed=False, reason=f"{name}: {reason}", **figures)
     return Verification(passed=True, **figures)
+
+
+def limits_of(
+    truth: npt.NDArray[Any], reference: npt.NDArray[Any], parameters: Mapping[str, float]
+) -> ErrorLimits | str:
+    """Returns the limits of an output that is not of integers, or why nothing can be judged."""
+    return _limits(reference, _errors(reference, truth), parameters)
+
+
+def _limits(
+    reference: npt.NDArray[Any], errors: _Errors, parameters: Mapping[str, float]
+) -> ErrorLimits | str:
+    if errors.rmse > MAX_REFERENCE_ERROR * errors.spread:
+        return (
+            f"the reference run in this type is itself off by {errors.rmse / errors.spread:.2g} "
+            "of the spread, so nothing can be judged"
+        )
+    if (least := parameters.get(MIN_SQNR)) is not None:
+        return ErrorLimits(
+            rmse=errors.scale * 10 ** (-least / 20),
+            element=largest_error(least, errors.scale),
+            bias=np.inf,
+        )
+    return error_limits(
+        element_type_of(reference.dtype),
+        rmse=errors.rmse,
+        largest=errors.max_abs,
+        spread=errors.spread,
+        size=reference.size,
+        parameters=parameters,
+    )
 
 
 def _beyond_tolerance(
@@ -244,12 +251,13 @@ def _beyond_tolerance(
 
 
 def _errors(values: npt.NDArray[Any], truth: npt.NDArray[Any]) -> _Errors:
-    squared = squared_truth = total_truth = 0.0
+    squared = squared_truth = total_truth = total = 0.0
     max_abs = 0.0
     for candidate, expected in _chunks(values, truth):
         difference = candidate - expected
         with np.errstate(over="ignore"):  # infinity exceeds every limit
             squared += float(np.dot(difference, difference))
+            total += float(difference.sum())
         squared_truth += float(np.dot(expected, expected))
         total_truth += float(expected.sum())
         max_abs = max(max_abs, float(np.abs(difference).max()))
@@ -257,6 +265,7 @@ def _errors(values: npt.NDArray[Any], truth: npt.NDArray[Any]) -> _Errors:
     return _Errors(
         rmse=float(np.sqrt(squared / truth.size)),
         max_abs=max_abs,
+        bias=total / truth.size,
         scale=float(np.sqrt(mean_square)),
         spread=float(np.sqrt(max(mean_square - mean * mean, 0.0))),
     )

@@ -4,7 +4,6 @@ The rules are those of `verification.verify` and `generation_verification.verify
 they are evaluated for a truth and a reference, so that what is left to do needs no more than NumPy.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,21 +11,11 @@ from typing import Any
 import numpy as np
 
 from comparative_benchmark.judge.generation_verification import limits_of
-from comparative_benchmark.judge.quantized_verification import MIN_SQNR, largest_error
-from comparative_benchmark.judge.verification import (
-    FLOORS,
-    MAX_ERROR_FACTOR,
-    RMSE_FACTOR,
-    open_array,
-    verify,
-)
+from comparative_benchmark.judge.verification import limits_of as limits_of_output
+from comparative_benchmark.judge.verification import open_array, verify
 from openxla.benchmark.models.generation import LOGITS
-from openxla.benchmark.models.preprocessing import element_type_of
 
 Limits = dict[str, Any]
-
-# Elements at a time, so that memory stays small.
-_CHUNK = 1 << 20
 
 
 def expected(
@@ -62,6 +51,7 @@ def expected(
             "rmse": generated.rmse,
             "step_rmse": generated.step_rmse.tolist(),
             "largest_error": generated.element,
+            "bias": generated.bias if np.isfinite(generated.bias) else None,
             "tolerance": _tolerance(parameters),
         }
         return found
@@ -86,21 +76,17 @@ def _output(
         "exact": exact,
         "relative_rmse": verdict.allowed_relative_rmse,
         "largest_error": None,
+        "bias": None,
         "tolerance": _tolerance(parameters),
     }
     if verdict.relative_rmse is None and not verdict.passed:
         return limits, verdict.reason
     if not exact:
-        scale, _, _ = _errors(open_array(truth), same_type)
-        least = parameters.get(MIN_SQNR)
-        if least is None:
-            factor = parameters.get("rmse_factor", RMSE_FACTOR)
-            type_floor = FLOORS.get(element_type_of(same_type.dtype), 0.0)
-            floor = parameters.get("rmse_floor", type_floor) * scale
-            error = verdict.max_abs_error or 0.0
-            limits["largest_error"] = MAX_ERROR_FACTOR * factor * error + 4 * floor
-        else:
-            limits["largest_error"] = largest_error(least, scale)
+        found = limits_of_output(open_array(truth), same_type, parameters)
+        if isinstance(found, str):
+            return limits, found
+        limits["largest_error"] = found.element
+        limits["bias"] = found.bias if np.isfinite(found.bias) else None
     return limits, None
 
 
@@ -109,24 +95,3 @@ def _tolerance(parameters: Mapping[str, float]) -> list[float] | None:
     if not set(names) & set(parameters):
         return None
     return [parameters.get(name, 0.0) for name in names]
-
-
-def _errors(truth: Any, values: Any) -> tuple[float, float, float]:
-    """Returns root mean square of the truth and of the error, and the largest error."""
-    squared_truth = squared = largest = 0.0
-    flat_truth, flat = truth.reshape(-1), values.reshape(-1)
-    for start in range(0, flat.size, _CHUNK):
-        part = slice(start, start + _CHUNK)
-        due = _widened(flat_truth[part])
-        error = np.abs(_widened(flat[part]) - due)
-        squared_truth += float(np.dot(due, due))
-        squared += float(np.dot(error, error))
-        largest = max(largest, float(error.max()))
-    return math.sqrt(squared_truth / flat.size), math.sqrt(squared / flat.size), largest
-
-
-def _widened(values: Any) -> Any:
-    """Returns float64; of complex numbers, real and imaginary parts in turn."""
-    if values.dtype.kind == "c":
-        return values.astype(np.complex128).view(np.float64)
-    return values.astype(np.float64)

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from comparative_benchmark.backends.reproducing import Exported
+from comparative_benchmark.judge.error_limits import factor_of
 from comparative_benchmark.judge.quantized_verification import MIN_SQNR
-from comparative_benchmark.judge.verification import RMSE_FACTOR
 from comparative_benchmark.repro.selection import versions_of
 from comparative_benchmark.repro.writing import (
     TEMPLATES,
@@ -17,6 +17,7 @@ from comparative_benchmark.repro.writing import (
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import ArtifactSource, Host, ProgramSource
 from comparative_benchmark.runs.trial import Trial
+from openxla.benchmark.models.architectures.base import DATA_TYPES
 from openxla.benchmark.workloads import generated_tokens
 
 # What a status says of running the reproducer.
@@ -141,9 +142,11 @@ def _rule(trial: Trial) -> str:
     parameters = trial.verify_parameters
     if MIN_SQNR in parameters:
         return f"They are those of a signal-to-noise ratio of {parameters[MIN_SQNR]:g} dB."
+    data_type = str(trial.case.model.model_parameters.get("data_type"))
+    element_type = DATA_TYPES.get(data_type, "f32")
     text = (
-        f"They are {parameters.get('rmse_factor', RMSE_FACTOR):g} times the reference's error, "
-        "plus a few spacings of the type's numbers near one."
+        f"They are {factor_of(element_type, parameters):g} times the reference's error, a little "
+        "more where there are few numbers."
     )
     if generated_tokens(trial.case) is not None:
         text += " Generated text is judged step by step, up to where it leaves the truth's tokens."

@@ -197,7 +197,7 @@ def test_limits_are_those_of_the_models_own_type(workload):
     assert work.reference[1].dtype == np.float32
     allowed = work.free(work.run()).allowed_relative_rmse
     error = work.free(work.run()).reference_relative_rmse
-    assert allowed == pytest.approx(4 * error + 2 * 2.0**-7)
+    assert allowed == pytest.approx(1.9 * (1 + 2 / np.sqrt(work.truth[1].size)) * error)
 
 
 def test_parameters_replace_or_add_limits(workload):
