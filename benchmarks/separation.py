@@ -7,6 +7,7 @@ root mean square against the float64 run, relative to that of the truth. A margi
 the largest honest error, and the smallest coarser error over the limit.
 
     python benchmarks/separation.py [--parity results/parity.json] [-name REGEX] [--output FILE]
+        [--table docs/separation.md]
 """
 
 import argparse
@@ -36,6 +37,16 @@ from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.workloads import generated_tokens, workload_of
 
 MARGIN = 1.5
+_HEADER = ("model", "type", "right", "by", "allowed", "coarser", "margin", "margin below")
+_PREFACE = """# Limits between right programs and coarser ones
+
+Made by `benchmarks/separation.py --parity FILE --table docs/separation.md`; how it is measured and why the limits are
+what they are: [0001](design/0001-verification.md). Errors are root mean squares against the float64 run, relative to
+that of the truth. *right*: the largest of all right programs, and whose it is: the reference, or a cell of the matrix
+of all backends. *coarser*: the same model with the factors of all its products rounded to the next coarser types.
+*margin*: the limit over the largest right error; *margin below*: the smallest coarser error over the limit.
+
+"""
 
 
 @attrs.frozen(kw_only=True)
@@ -59,6 +70,20 @@ class Row:
     spread: float
 
     @property
+    def cells(self) -> list[str]:
+        """What the tables show."""
+        return [
+            self.label,
+            self.data_type,
+            f"{self.honest:.1e}",
+            self.honest_by,
+            f"{self.allowed:.1e}",
+            ", ".join(f"{name} {error:.1e}" for name, error in self.coarser.items()),
+            f"{self.above:.1f}",
+            f"{self.below:.2g}",
+        ]
+
+    @property
     def above(self) -> float:
         """Margin of right programs."""
         return self.allowed / self.honest
@@ -68,12 +93,18 @@ class Row:
         """Margin of the finest of the coarser ones."""
         return min(self.coarser.values()) / self.allowed
 
+    @property
+    def is_separated(self) -> bool:
+        """Whether both margins are wide enough."""
+        return min(self.above, self.below) >= MARGIN
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--parity", type=Path, help="a file of `cbs parity`")
     parser.add_argument("-name", default=r"models/.*TINY.*", help="which cases")
     parser.add_argument("--output", type=Path, help="JSON Lines")
+    parser.add_argument("--table", type=Path, help="Markdown")
     options = parser.parse_args()
     honest = _honest(options.parity) if options.parity else {}
     rows: list[Row] = []
@@ -86,27 +117,27 @@ def main() -> None:
         if options.output:
             with options.output.open("a") as file:
                 file.write(json.dumps(attrs.asdict(rows[-1])) + "\n")
-    print_table(
-        ["model", "type", "honest", "by", "allowed", "coarser", "margins"],
-        [
-            [
-                row.label,
-                row.data_type,
-                f"{row.honest:.1e}",
-                row.honest_by,
-                f"{row.allowed:.1e}",
-                ", ".join(f"{name} {error:.1e}" for name, error in row.coarser.items()),
-                f"{row.above:.1f} {row.below:.2g}",
-            ]
-            for row in rows
-        ],
-    )
-    separated = [row for row in rows if min(row.above, row.below) >= MARGIN]
+    print_table(_HEADER, [row.cells for row in rows])
+    if options.table:
+        options.table.write_text(_markdown(rows))
+    separated = [row for row in rows if row.is_separated]
     print_goal(
         f"a margin of {MARGIN} on both sides for every model and type",
         met=len(separated) == len(rows),
         found=f"{len(separated)} of {len(rows)}",
     )
+
+
+def _markdown(rows: Sequence[Row]) -> str:
+    narrow = [row for row in rows if not row.is_separated]
+    summary = f"{len(rows) - len(narrow)} of {len(rows)} have a margin of {MARGIN} on both sides"
+    summary += "; in bold those that do not.\n" if narrow else ".\n"
+    lines = [f"| {' | '.join(_HEADER)} |", "|---" * len(_HEADER) + "|"]
+    for row in rows:
+        label, *others = row.cells
+        shown = label if row.is_separated else f"**{label}**"
+        lines.append(f"| {' | '.join((shown, *others))} |")
+    return _PREFACE + summary + "\n" + "\n".join(lines) + "\n"
 
 
 def _cases(name: str) -> list[BenchmarkCase]:

@@ -1,6 +1,6 @@
 """BERTs that are wrong in one way each, in two frameworks and three types; and right ones."""
 
-from cbs_test_plugin.adversaries import COARSE, FUNCTIONS, OF_THE_MODEL
+from cbs_test_plugin.adversaries import COARSE, COARSER, FUNCTIONS, OF_THE_MODEL
 from openxla.benchmark import def_types, testdata
 from openxla.benchmark.comparative_suite import utils
 
@@ -34,8 +34,8 @@ def _model(framework: str, fault: str, data_type: str) -> def_types.Model:
 
 
 def _faults(framework: str, data_type: str) -> list[str]:
-    every = (*FUNCTIONS, *OF_THE_MODEL) if data_type == "fp32" else COARSE
-    return [fault for fault in every if fault not in _NOT_IN[framework]]
+    every = (*FUNCTIONS, *OF_THE_MODEL) if data_type == "fp32" else (*COARSE,)
+    return [fault for fault in (*every, *COARSER[data_type]) if fault not in _NOT_IN[framework]]
 
 
 # The good ones first: they make the truth that the others are judged by.

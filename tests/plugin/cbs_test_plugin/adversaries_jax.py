@@ -1,21 +1,43 @@
 """Wrong BERTs in JAX."""
 
 import types
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from cbs_test_plugin.adversaries import FUNCTIONS, KEEPING
+from cbs_test_plugin.adversaries import FUNCTIONS, KEEPING, rounding
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import bert
 from openxla.benchmark.models.jax.bert.bert_model import Bert, Layer
 from openxla.benchmark.models.jax.flax_model import FlaxModel
+from openxla.benchmark.models.jax.layers import Linear
 
 _ARRAYS = types.SimpleNamespace(
     arange=jnp.arange, full_like=jnp.full_like, where=jnp.where, roll=jnp.roll, flip=jnp.flip
 )  # fmt: skip
+
+
+@contextmanager
+def _coarser_linear_layers(fault: str) -> Iterator[None]:
+    """While active, rounds weights and inputs of all linear layers, and nothing else."""
+    rounded = rounding(fault, jnp, lambda value: value.astype(jnp.bfloat16).astype(jnp.float32))
+    right = Linear.__call__
+
+    def call(layer: Linear, inputs: jax.Array, *args: Any, **options: Any) -> jax.Array:
+        weight = layer.kernel[...]
+        layer.kernel[...] = rounded(weight.astype(jnp.float32), 1).astype(weight.dtype)
+        coarse = rounded(inputs.astype(jnp.float32), None).astype(inputs.dtype)
+        return right(layer, coarse, *args, **options)
+
+    Linear.__call__ = call
+    try:
+        yield
+    finally:
+        Linear.__call__ = right
 
 
 class TanhLayer(Layer):
@@ -60,9 +82,9 @@ class Adversary(FlaxModel):
         if function is not None:
             out = function(run, *inputs, _ARRAYS, dict(self.kept))
             return out.astype(jax.tree.leaves(params)[0].dtype)
-        if self.fault == "computes-in-bf16":
-            narrow = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), params)
-            return super().apply(narrow, *inputs).astype(jnp.float32)
+        if self.fault.startswith("computes-in"):
+            with _coarser_linear_layers(self.fault):
+                return run(*inputs)
         return run(*inputs)
 
     def _spoil(self) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from cbs_test_plugin.adversaries import FUNCTIONS
+from cbs_test_plugin.adversaries import FUNCTIONS, rounding
 from openxla.benchmark.models.pt.bert import bert_model
 
 # Under the names that JAX has.
@@ -30,11 +30,17 @@ class Adversary(torch.nn.Module):
         return function(self.inner, input_ids, attention_mask, _ARRAYS, self.kept)
 
 
-class InBf16(Adversary):
-    """Computes in a coarser type than it says."""
+def _compute_coarser(model: Any, fault: str) -> None:
+    """Rounds weights and inputs of all linear layers, and nothing else."""
+    rounded = rounding(fault, torch, lambda value: value.bfloat16().float())
 
-    def forward(self, input_ids: Any, attention_mask: Any) -> Any:
-        return self.inner(input_ids, attention_mask).float()
+    def coarser(module: Any, inputs: Any) -> Any:
+        return (rounded(inputs[0].float(), None).to(inputs[0].dtype),)
+
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear):
+            module.weight.copy_(rounded(module.weight.float(), 0))
+            module.register_forward_pre_hook(coarser)
 
 
 def _spoil(model: Any, fault: str) -> None:
@@ -58,6 +64,8 @@ def _spoil(model: Any, fault: str) -> None:
             weight.add_(1e-3 * weight.std(unbiased=False) * torch.randn_like(weight))
     elif fault == "layer-skipped":
         del layers[-1]
+    elif fault.startswith("computes-in"):
+        _compute_coarser(model, fault)
 
 
 def create_model(*, fault: str = "none", **parameters: Any) -> Any:
@@ -67,6 +75,4 @@ def create_model(*, fault: str = "none", **parameters: Any) -> Any:
         return model
     with torch.no_grad():
         _spoil(model.model, fault)
-    if fault == "computes-in-bf16":
-        return InBf16(model.bfloat16(), fault)
     return Adversary(model, fault)

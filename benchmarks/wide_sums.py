@@ -1,0 +1,88 @@
+"""What does it cost XLA that our 16-bit models in JAX say that they sum in float32?
+
+Each model is compiled twice, as it is and with sums left to the compiler, and both are timed in
+turns. Errors are relative root mean squares against the float64 run of the same weights; what it
+mends is IREE, see `cbs parity` (docs/parity.md).
+
+    python benchmarks/wide_sums.py [--rounds 15] [--quick]
+"""
+
+import argparse
+from collections.abc import Callable
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import numpy as np
+from _timing import interleave, print_goal, print_table, ratio
+
+from comparative_benchmark.backends.api import ModelDefinition
+from comparative_benchmark.jax_xla.reference import compute
+from comparative_benchmark.worker.contributed_model import make_inputs
+from openxla.benchmark.comparative_suite import catalog
+from openxla.benchmark.models.jax import layers
+from openxla.benchmark.models.shared_model import as_tuple
+
+GOAL = 1.03
+_NAME = "models/(BERT_BASE_{0}_JAX_I32_SEQLEN128|RESNET50_{0}_JAX_.*BATCH1)/.*"
+_QUICK = "models/(BERT|RESNET)_TINY_{0}_JAX_.*BATCH4/.*"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--quick", action="store_true", help="tiny models")
+    options = parser.parse_args()
+    rows, worst = [], 0.0
+    name = (_QUICK if options.quick else _NAME).format("(FP16|BF16)")
+    for case in catalog.select(catalog.all_benchmarks(), name=name):
+        definition = ModelDefinition.of(case.model)
+        model = definition.create()
+        inputs = make_inputs(model, case.input_data.name, [])
+        truth, _ = compute(model, inputs)
+        programs, errors = {}, {}
+        for sums, inside in (("float32", _as_it_is), ("compiler's", _left_to_the_compiler)):
+            with inside():
+                # Made anew: JAX would find the other one's trace.
+                programs[sums] = _compiled(definition.create(), inputs)
+            errors[sums] = _error(programs[sums](), truth)
+        blocks = interleave(programs, rounds=options.rounds, iterations=5)
+        found = ratio(blocks["float32"], blocks["compiler's"])
+        worst = max(worst, found.median)
+        rows.append([case.model.name, str(found), *(f"{error:.2e}" for error in errors.values())])
+    print_table(["model", "time, float32 / compiler's", "error, float32", "compiler's"], rows)
+    print_goal(f"at most {GOAL} times as long", met=worst <= GOAL, found=f"{worst:.3f}")
+
+
+@contextmanager
+def _as_it_is() -> Any:
+    yield
+
+
+@contextmanager
+def _left_to_the_compiler() -> Any:
+    said = layers.wide
+    layers.wide = lambda x: x.dtype
+    try:
+        yield
+    finally:
+        layers.wide = said
+
+
+def _compiled(model: Any, inputs: Any) -> Callable[[], Any]:
+    arguments = jax.device_put((model.params, *inputs))
+    program = jax.jit(model.apply).lower(*arguments).compile()
+    return lambda: jax.block_until_ready(program(*arguments))
+
+
+def _error(outputs: Any, truth: Any) -> float:
+    """Returns the largest relative root mean square error over the outputs."""
+    pairs = zip(as_tuple(outputs), truth, strict=True)
+    return max(
+        float(np.sqrt(((np.asarray(o, np.float64) - t) ** 2).mean() / (t**2).mean()))
+        for o, t in pairs
+    )
+
+
+if __name__ == "__main__":
+    main()
