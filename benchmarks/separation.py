@@ -40,11 +40,12 @@ MARGIN = 1.5
 _HEADER = ("model", "type", "right", "by", "allowed", "coarser", "margin", "margin below")
 _PREFACE = """# Limits between right programs and coarser ones
 
-Made by `benchmarks/separation.py --parity FILE --table docs/separation.md`; how it is measured and why the limits are
-what they are: [0001](design/0001-verification.md). Errors are root mean squares against the float64 run, relative to
-that of the truth. *right*: the largest of all right programs, and whose it is: the reference, or a cell of the matrix
-of all backends. *coarser*: the same model with the factors of all its products rounded to the next coarser types.
-*margin*: the limit over the largest right error; *margin below*: the smallest coarser error over the limit.
+Made by `benchmarks/separation.py --parity FILE --table docs/separation.md`; how it is measured, and
+why the limits are what they are: [0001](design/0001-verification.md). Errors are root mean squares
+against the float64 run, relative to that of the truth. *right*: the largest of all right programs,
+and whose it is: the reference, or a cell of the matrix of all backends. *coarser*: the same model
+with the factors of all its products rounded to the next coarser types. *margin*: the limit over the
+largest right error; *margin below*: the smallest coarser error over the limit.
 
 """
 
