@@ -2,7 +2,7 @@
 # Races the tiny BERT and ResNet through PyTorch eager, Inductor and XLA, and prints a table.
 #
 # Makes the environment .venv on first use. Three fresh processes of each competitor, interleaved:
-# about three minutes on two cores. Results: results/quickstart/results.json. Arguments are passed
+# some minutes on two cores. Results: results/quickstart/results.json. Arguments are passed
 # on to `cbs run`, e.g. `./scripts/quickstart.sh --processes 5`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
