@@ -1,6 +1,6 @@
 """Which share of a small `cbs run` is not the stacks' own work, and where that time goes.
 
-Runs the quickstart's selection (tiny models, three backends) into a fresh root directory, in a
+Runs the tiny BERT and ResNet through three backends into a fresh root directory, in a
 process whose sessions, verification and file writes are timed from outside: this script starts
 itself again, wraps a dozen functions of the harness, and calls the command. What workers report as
 phases (import, load, h2d, trace, lower, compile, first_run, execute, d2h; preprocess and reference
@@ -37,7 +37,7 @@ def main() -> int:
             *("run", "--backend", _BACKENDS[options.quick]),
             *("-name", f"models/{_MODELS[options.quick]}/.+", "-device", "host-cpu"),
             *("-o", f"{directory}/results.json", "--root-dir", f"{directory}/root"),
-            *("-w", "5", "-iter", "100"),  # as the quickstart
+            *("-w", "5", "-iter", "100"),
         ]
         spans = Path(directory) / "spans.json"
         started = time.time()

@@ -1,18 +1,23 @@
 #!/usr/bin/env bash
-# Runs the tiny BERT and ResNet through every backend on this machine and prints a table.
+# Races the tiny BERT and ResNet through PyTorch eager, Inductor and XLA, and prints a table.
 #
-# Makes the environment .venv on first use. Results: results/quickstart/results.json. Arguments are
-# passed on to `cbs run`, e.g. `./scripts/quickstart.sh -iter 20`. One process and fixed counts for
-# each trial: a first look in minutes; `cbs run` without -iter measures for keeps.
+# Makes the environment .venv on first use. Three fresh processes of each competitor, interleaved:
+# some minutes on two cores. Results: results/quickstart/results.json. Arguments are passed
+# on to `cbs run`, e.g. `./scripts/quickstart.sh --processes 5`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/environment.sh
 
-ensure_environment .venv comparative_benchmark/{pt_inductor,jax_xla,iree}/requirements.txt
-exec .venv/bin/cbs run \
-  --backend pt_inductor,jax_xla,iree \
+SECONDS=0
+ensure_environment .venv comparative_benchmark/{pt_inductor,jax_xla}/requirements.txt
+environment_s=${SECONDS}
+code=0
+.venv/bin/cbs run \
+  --backend pt_inductor,jax_xla \
   -name 'models/(BERT|RESNET)_TINY_FP32_.+_BATCH1/.+' \
   -device host-cpu \
   -o results/quickstart/results.json \
-  -w 5 -iter 100 \
-  "$@"
+  --processes 3 \
+  "$@" || code=$?
+echo "environment: ${environment_s} s, race: $((SECONDS - environment_s)) s" >&2
+exit "${code}"

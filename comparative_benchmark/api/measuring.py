@@ -9,18 +9,22 @@ import attrs
 from comparative_benchmark.backends.api import UnknownBackendError, get_backend
 from comparative_benchmark.machine.host import usable_cpus
 from comparative_benchmark.results.codec import ResultsFileError
+from comparative_benchmark.results.compare import DEFAULT_BASELINE
 from comparative_benchmark.results.record import Result
 from comparative_benchmark.results.store import ResultsFile
 from comparative_benchmark.runs import runner
 from comparative_benchmark.runs.environments import UnusableEnvironmentError, parse_environments
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import (
+    ALL_BACKENDS,
     Competitor,
     competitors_of,
     in_environments,
+    installed_competitors,
     parse_competitors,
 )
 from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
+from comparative_benchmark.terminal import not_installed
 from comparative_benchmark.terminal.options import UsageError, find_device, select, set_root
 from comparative_benchmark.terminal.run_settings import settings_of
 from openxla.benchmark.artifacts import user_inputs
@@ -67,6 +71,8 @@ def measure(
     baseline = _baseline(options, competitors)
     plan = runner.plan(_cases(options), competitors, device)
     settings = _settings(options, device, baseline)
+    if absent := _left_out(options, device):
+        observer.say(absent)
     for competitor in plan.idle:
         observer.say(f"{competitor} takes none of the selected cases")
     if not plan.trials:
@@ -100,6 +106,7 @@ def _baseline(options: argparse.Namespace, competitors: list[Competitor]) -> str
     """Returns what ratios are taken against: what was asked for, or eager, or the first one.
 
     Fixed counts give one process each, which supports no verdict: no ratio without being asked.
+    What is not installed has no times to take ratios against.
     """
     names = [str(competitor) for competitor in competitors]
     asked: str | None = options.baseline
@@ -107,9 +114,10 @@ def _baseline(options: argparse.Namespace, competitors: list[Competitor]) -> str
         choices = ", ".join(names)
         raise UsageError(f"--baseline {asked!r} is not among the competitors: {choices}")
     raced = isinstance(sampling(options), SamplingRule)
-    if asked or len(names) == 1 or not raced:
+    installed = [str(competitor) for competitor in competitors if competitor.is_installed]
+    if asked or len(installed) < 2 or not raced:
         return asked
-    return "pt_inductor:eager" if "pt_inductor:eager" in names else names[0]
+    return DEFAULT_BASELINE if DEFAULT_BASELINE in installed else installed[0]
 
 
 def _competitors(options: argparse.Namespace, device: DeviceSpec) -> list[Competitor]:
@@ -120,6 +128,14 @@ def _competitors(options: argparse.Namespace, device: DeviceSpec) -> list[Compet
     if environments and options.run_in_process:
         raise UsageError("--env needs worker processes: leave --run-in-process out")
     return in_environments(parse_competitors(options.backend, accelerator), environments)
+
+
+def _left_out(options: argparse.Namespace, device: DeviceSpec) -> str:
+    """Returns which backends `all` does not stand for, in a line; empty if for every one."""
+    if ALL_BACKENDS not in options.backend.split(","):
+        return ""
+    _, absent = installed_competitors(device.accelerator_type)
+    return not_installed.line(absent)
 
 
 def _settings(options: argparse.Namespace, device: DeviceSpec, baseline: str | None) -> RunSettings:

@@ -30,6 +30,7 @@ from comparative_benchmark.results.compare import (
 from comparative_benchmark.results.comparison import regressions
 from comparative_benchmark.results.record import Document, Status
 from comparative_benchmark.stats.analysis import NOISE_THRESHOLD, Verdict
+from comparative_benchmark.terminal import not_installed
 from comparative_benchmark.terminal.compare_views import HEADINGS, summary_line, table_rows
 from comparative_benchmark.terminal.tables import comparison_table, results_table
 
@@ -145,20 +146,24 @@ class Results(Table, Sequence[Case]):
         return latencies(self._cases, axes)
 
     def __str__(self) -> str:
-        return _printed(results_table(self._cases, baseline=self._shown_baseline()))
+        installed, absent = not_installed.split(self._cases)
+        table = _printed(results_table(installed, baseline=self._shown_baseline()))
+        return table + absent
 
     def __repr__(self) -> str:
         where = f" of {self.path}" if self.path else ""
         return f"<Results{where}: {len(self)} results, {len(self.failures)} not ok>"
 
     def _repr_html_(self) -> str:
-        table = results_table(self._cases, baseline=self._shown_baseline())
+        installed, absent = not_installed.split(self._cases)
+        table = results_table(installed, baseline=self._shown_baseline())
         headings = [str(column.header) for column in table.columns]
         columns = [[str(cell) for cell in column.cells] for column in table.columns]
-        return html(headings, list(zip(*columns, strict=True)))
+        return html(headings, list(zip(*columns, strict=True)), absent)
 
     def _usual_baseline(self) -> str | None:
-        names = list(dict.fromkeys(case.competitor for case in self._cases))
+        installed, _ = not_installed.split(self._cases)
+        names = list(dict.fromkeys(case.competitor for case in installed))
         return DEFAULT_BASELINE if DEFAULT_BASELINE in names else next(iter(names), None)
 
     def _shown_baseline(self) -> str | None:

@@ -147,6 +147,10 @@ class BackendInfo:
         needed = self.needed_modules(framework, program_compiler=program_compiler)
         return [name for name in needed if not is_installed(name)]
 
+    def absence(self, missing: Sequence[str]) -> str:
+        """Returns what is not installed, and the command that installs it."""
+        return f"{', '.join(missing)} not installed; run {self.install}"
+
 
 @attrs.frozen(kw_only=True)
 class BackendContext:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from comparative_benchmark.formats.exported import Exported, remarks_on
 from comparative_benchmark.history.portable import OK, PortableResult
+from comparative_benchmark.stats.analysis import WITHIN_ONE_PROCESS
 
 _ELEMENTS = {OK: None, "wrong_output": "failure", "unsupported": "skipped"}
 # What XML 1.0 cannot hold, not even escaped.
@@ -82,8 +83,9 @@ def _numbers(result: PortableResult) -> list[str]:
     if result.status != OK:
         return lines
     if result.latency_ms is not None:
+        within = f", {WITHIN_ONE_PROCESS}" if len(result.samples_ms) == 1 else ""
         interval = (
-            f" (95 %: {result.latency_low_ms!r} to {result.latency_high_ms!r})"
+            f" (95 %{within}: {result.latency_low_ms!r} to {result.latency_high_ms!r})"
             if result.latency_low_ms is not None
             else ""
         )

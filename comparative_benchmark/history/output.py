@@ -13,6 +13,7 @@ from rich.text import Text
 
 from comparative_benchmark.history.queries import COLUMNS, Record, Series
 from comparative_benchmark.history.rows import DIMENSIONS, METRICS
+from comparative_benchmark.stats.analysis import WITHIN_ONE_PROCESS
 
 FORMATS = ("table", "csv", "json", "parquet")
 _BATCH = 10_000
@@ -132,7 +133,8 @@ def _interval(record: Record) -> str:
     if record["latency_low_ms"] is None:
         return digits(record["latency_ms"])
     low, high = digits(record["latency_low_ms"]), digits(record["latency_high_ms"])
-    return f"{digits(record['latency_ms'])} ({low} to {high})"
+    within = f" {WITHIN_ONE_PROCESS}" if record["processes"] == 1 else ""
+    return f"{digits(record['latency_ms'])} ({low} to {high}{within})"
 
 
 def _table(*columns: str) -> Table:

@@ -161,7 +161,7 @@ def _backend(case: BenchmarkCase) -> BackendInfo | str:
             missing = backend.missing_modules(framework)
             if not missing:
                 return backend
-            reason = f"{', '.join(missing)} not installed; run {backend.install}"
+            reason = backend.absence(missing)
     return reason
 
 

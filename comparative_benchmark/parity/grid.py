@@ -170,7 +170,7 @@ def _why_not(row: Row, column: Column) -> str | None:
             "Add a model, says"
         )
     if missing := column.competitor.missing_modules(framework):
-        return f"{', '.join(missing)} not installed; run {backend.install}"
+        return backend.absence(missing)
     return None
 
 

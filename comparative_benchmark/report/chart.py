@@ -29,7 +29,7 @@ def save(summary: Summary, path: Path, *, title: str) -> None:
     canvas = _CANVASES.get(path.suffix.lower())
     if canvas is None:
         raise ReportError(f"--chart {path}: the name should end in .png or .svg")
-    shown = [contest for contest in summary.contests if contest.leader is not None]
+    shown = [contest for contest in summary.contests if contest.ranked]
     if not shown:
         raise ReportError("no chart: no two competitors could be compared")
     heights = [len(contest.standings) * _ROW_INCHES + _FRAME_INCHES for contest in shown]
@@ -48,7 +48,7 @@ def save(summary: Summary, path: Path, *, title: str) -> None:
 def _draw(axes: Axes, contest: Contest, baseline: str) -> None:
     rows = list(reversed(contest.standings))
     for position, standing in enumerate(rows):
-        mean = standing.common or standing.own
+        mean = standing.mean
         if standing.is_baseline:
             axes.plot(1.0, position, "o", color=_COLOURS["even"])
         if standing.is_baseline or mean is None:

@@ -189,6 +189,7 @@ def _comparison(comparison: Comparison | None, tables: Tables) -> Json:
             short(1 / ratio.high),
             short(1 / ratio.low if ratio.low else None),
         ],
+        "replicates": ratio and ratio.processes,
         # Of its logarithm, for means over cases.
         "spread": comparison.log_ratio and [short(part) for part in comparison.log_ratio.spread],
     }
@@ -239,6 +240,7 @@ def _change(comparison: Comparison | None, tables: Tables) -> Json:
         return {}
     return {
         "change": comparison.ratio and _ends(comparison.ratio),
+        "change_replicates": comparison.ratio and comparison.ratio.processes,
         "change_verdict": tables.text(_verdict(comparison)),
         "change_why": tables.text(comparison.reason[:_LONGEST_REASON]),
         "old_ms": comparison.baseline_ms and _ends(comparison.baseline_ms),

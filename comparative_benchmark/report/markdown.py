@@ -33,24 +33,28 @@ def as_markdown(summary: Summary, *, title: str) -> str:
 
 def _headline(summary: Summary) -> str:
     contest = summary.contests[0] if summary.contests else None
-    leader = contest.leader if contest else None
-    if leader is None:
+    if contest is None or not contest.ranked:
         return "No two competitors could be compared"
-    mean = leader.common or leader.own
-    if leader.is_baseline or mean is None:
+    winner = contest.winner
+    if winner and winner.is_baseline:
         return f"{_code(summary.baseline)}, the baseline: nobody is faster"
-    over = wording.plural(mean.cases, "common case" if leader.common else "case")
-    if not mean.has_winner:
-        highest = f"{_code(leader.competitor)} ({escaped(leader.framework)})"
+    shown = winner or contest.ranked[0]
+    mean = shown.mean
+    assert mean is not None
+    name = f"{_code(shown.competitor)} ({escaped(shown.framework)})"
+    over = wording.plural(mean.cases, "common case" if shown.common else "case")
+    interval = f"98 % interval {wording.limits(mean)}, {over}"
+    if winner is None:
         return (
             f"No winner: nobody is clearly faster than {_code(summary.baseline)} (highest mean: "
-            f"{highest}, {wording.speedup(mean)}, 98 % interval {wording.limits(mean)}, {over})"
+            f"{name}, {wording.speedup(mean)}, {interval}; {mean.doubt})"
         )
-    doubt = "" if leader.is_decided else "; no single case has a clear verdict"
-    return (
-        f"{_code(leader.competitor)} ({escaped(leader.framework)}) is {wording.speedup(mean)} as "
-        f"fast as {_code(summary.baseline)} (98 % interval {wording.limits(mean)}, {over}{doubt})"
-    )
+    doubt = "" if winner.is_decided else "; no single case has a clear verdict"
+    if contest.rivals:
+        names = wording.listed([standing.name for standing in contest.rivals])
+        doubt += f"; the interval overlaps that of {escaped(names)}"
+    faster = f"{name} is {wording.speedup(mean)} as fast as {_code(summary.baseline)}"
+    return f"{faster} ({interval}{doubt})"
 
 
 def _standings(contest: Contest, baseline: str) -> list[str]:
@@ -68,7 +72,7 @@ def _standings(contest: Contest, baseline: str) -> list[str]:
 
 
 def _standing_row(standing: Standing) -> str:
-    mean = standing.common or standing.own
+    mean = standing.mean
     level = ", compiler level" if standing.level == "compiler_level" else ""
     name = f"{_code(standing.competitor)} {escaped(standing.framework)}{level}"
     if standing.is_baseline:

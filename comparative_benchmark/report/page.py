@@ -97,7 +97,7 @@ def _forest(contest: Contest) -> dict[str, Any]:
     means = {
         standing.name: mean
         for standing in contest.standings
-        if (mean := standing.common or standing.own) and not standing.is_baseline
+        if (mean := standing.mean) and not standing.is_baseline
     }
     ends = [1.0]
     for mean in means.values():

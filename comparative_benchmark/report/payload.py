@@ -10,7 +10,11 @@ from comparative_benchmark.report.summary import Summary
 from comparative_benchmark.report.trends import TrendPoint
 from comparative_benchmark.results.roofs import Roofs, peak_type
 from comparative_benchmark.roofline.ceilings import Ceilings, load_ceilings
-from comparative_benchmark.stats.analysis import ratio_probability
+from comparative_benchmark.stats.analysis import (
+    MIN_PROCESSES,
+    WITHIN_ONE_PROCESS,
+    ratio_probability,
+)
 from comparative_benchmark.worker.phase_names import PHASES
 
 # Points of trends over all cases, so that a page of thousands stays small.
@@ -46,6 +50,8 @@ def build(summary: Summary) -> Json:
     return {
         "baseline": summary.baseline,
         "probability": ratio_probability(),
+        "min_processes": MIN_PROCESSES,
+        "within_one_process": WITHIN_ONE_PROCESS,
         "cases": columns,
         "count": len(judged),
         "phases": list(PHASES),

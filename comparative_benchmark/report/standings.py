@@ -10,7 +10,7 @@ from comparative_benchmark.report.ratios import Judged
 from comparative_benchmark.results.case import LATENCY
 from comparative_benchmark.results.comparison import Comparison, Fate
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.stats.analysis import LogRatio, mean_ratio
+from comparative_benchmark.stats.analysis import MIN_PROCESSES, LogRatio, mean_ratio
 
 # Who ran less than this share of what the most complete one did would leave too little in common.
 _COVERAGE = 0.5
@@ -22,6 +22,7 @@ class Mean:
 
     Attributes:
       latency_ms: geometric mean of the candidate's times over the same cases.
+      processes: of the case that has fewest.
     """
 
     estimate: float
@@ -29,16 +30,25 @@ class Mean:
     high: float
     cases: int
     latency_ms: float
+    processes: int
 
     @property
     def side(self) -> str:
-        """`ahead` or `behind` if all of the interval is on that side of 1, else `even`."""
+        """`ahead` or `behind` if all of the interval is on that side of 1, else `even`.
+
+        An interval of too few processes for a verdict has no side.
+        """
+        if self.processes < MIN_PROCESSES:
+            return "even"
         return "ahead" if self.low > 1 else "behind" if self.high < 1 else "even"
 
     @property
-    def has_winner(self) -> bool:
-        """Whether its interval leaves 1 out."""
-        return self.side != "even"
+    def doubt(self) -> str:
+        """Why nobody wins by it; empty if somebody does."""
+        if self.low <= 1 <= self.high:
+            return "its interval holds 1"
+        few = self.processes < MIN_PROCESSES
+        return f"a verdict needs at least {MIN_PROCESSES} processes of each" if few else ""
 
 
 @attrs.frozen(kw_only=True)
@@ -65,6 +75,11 @@ class Standing:
     def name(self) -> str:
         """What a person calls it."""
         return f"{self.competitor} ({self.framework})"
+
+    @property
+    def mean(self) -> Mean | None:
+        """Over the common cases; over its own where it is not ranked by those."""
+        return self.common or self.own
 
     @property
     def is_decided(self) -> bool:
@@ -94,9 +109,30 @@ class Contest:
         return f"{self.device}, {self.machine}{what}"
 
     @property
-    def leader(self) -> Standing | None:
-        """Who has the highest mean, which may be the baseline; None where nobody has any."""
-        return self.standings[0] if any(s.common or s.own for s in self.standings) else None
+    def ranked(self) -> Sequence[Standing]:
+        """Those that are ranked against the baseline, the highest mean first."""
+        found = [standing for standing in self.standings if standing.mean]
+        return [standing for standing in found if standing.common] or found
+
+    @property
+    def winner(self) -> Standing | None:
+        """The highest mean that is clearly ahead; the baseline if all are clearly behind it."""
+        ahead = [s for s in self.ranked if s.mean and s.mean.side == "ahead"]
+        if ahead:
+            return ahead[0]
+        if not all(s.mean and s.mean.side == "behind" for s in self.ranked):
+            return None
+        return next((s for s in self.standings if s.is_baseline and self.ranked), None)
+
+    @property
+    def rivals(self) -> Sequence[Standing]:
+        """Those whose interval overlaps that of the winner; none of the baseline's."""
+        best = self.winner.mean if self.winner else None
+        return [
+            standing
+            for standing in self.ranked
+            if best and (mean := standing.mean) not in (None, best) and mean.high >= best.low
+        ]
 
 
 def contests(judged: Sequence[Judged]) -> list[Contest]:
@@ -123,6 +159,7 @@ def geomean(ratios: Sequence[LogRatio], latencies_ms: Sequence[float]) -> Mean |
         high=1 / mean.low,
         cases=len(ratios),
         latency_ms=math.exp(math.fsum(map(math.log, latencies_ms)) / len(latencies_ms)),
+        processes=mean.processes,
     )
 
 

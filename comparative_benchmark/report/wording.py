@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from comparative_benchmark.report.standings import Mean
 from comparative_benchmark.results.record import Run
+from comparative_benchmark.stats.analysis import WITHIN_ONE_PROCESS, Interval
 from comparative_benchmark.terminal.tables import digits
 
 GLYPHS = {"faster": "▲", "slower": "▼", "same": "=", "unclear": "?"}
@@ -18,15 +19,24 @@ def speedup(mean: Mean) -> str:
 
 
 def limits(mean: Mean) -> str:
-    """Returns e.g. `1.88-1.97`, with an en dash."""
+    """Returns e.g. `1.88-1.97`, with an en dash; that of one process is called so."""
     count = _decimals(mean)
-    return f"{mean.low:.{count}f}{_DASH}{mean.high:.{count}f}"
+    within = f" {WITHIN_ONE_PROCESS}" if mean.processes == 1 else ""
+    return f"{mean.low:.{count}f}{_DASH}{mean.high:.{count}f}{within}"
 
 
 def percent(change: float) -> str:
     """Returns e.g. `+8.2 %`."""
     text = f"{change:+.1f}" if abs(change) < 10 else f"{change:+.0f}"
     return f"{text.replace('-', _MINUS)} %"
+
+
+def change(ratio: Interval) -> str:
+    """Returns e.g. `+8.2 % (98 % interval +7.1 % to +9.4 %)` of candidate / baseline."""
+    estimate, low, high = (
+        percent(100 * (value - 1)) for value in (ratio.estimate, ratio.low, ratio.high)
+    )
+    return f"{estimate} ({ratio.scope} interval {low} to {high})"
 
 
 def duration(ms: float) -> str:

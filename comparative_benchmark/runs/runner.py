@@ -291,11 +291,11 @@ def _missing(trial: Trial, settings: RunSettings) -> SessionEnded | None:
     )
     if not missing:
         return None
-    names, environment = ", ".join(missing), trial.competitor.environment
-    reason = f"{names} not installed; run {backend.install}"
+    reason, environment = backend.absence(missing), trial.competitor.environment
     if environment is not None:
         reason = (
-            f"{names} not installed in the environment {environment.name}: {environment.python}"
+            f"{', '.join(missing)} not installed in the environment {environment.name}: "
+            f"{environment.python}"
         )
     return SessionEnded(Status.UNSUPPORTED, "import", reason)
 

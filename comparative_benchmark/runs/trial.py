@@ -45,6 +45,11 @@ class Competitor:
         where = f"@{self.environment.name}" if self.environment else ""
         return f"{self.backend.name}:{self.compiler_label}{where}"
 
+    @property
+    def is_installed(self) -> bool:
+        """Whether it can run the models of one framework at least."""
+        return not all(map(self.missing_modules, self.backend.modules))
+
     def missing_modules(
         self, framework: ModelFrameworkType, *, from_program: bool = False
     ) -> list[str]:
@@ -144,7 +149,7 @@ def installed_competitors(
         missing = {framework: backend.missing_modules(framework) for framework in backend.modules}
         if all(missing.values()):
             names = sorted({name for found in missing.values() for name in found})
-            absent[backend.name] = f"{', '.join(names)} not installed; run {backend.install}"
+            absent[backend.name] = backend.absence(names)
         else:
             usual = competitors_of(backend, [], accelerator)
             installed += [item for item in usual if variants or not item.compiler.variant]

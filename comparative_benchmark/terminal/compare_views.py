@@ -124,10 +124,12 @@ def latency_text(interval: Interval | None) -> str:
 
 
 def _decimals(interval: Interval) -> int:
-    """Returns how many decimals show the half-width with one digit."""
+    """Returns how many decimals show the half-width with one digit, and the estimate with one."""
     half_width = (interval.high - interval.low) / 2
     # Without a width the clock's resolution is the limit, about four digits.
     scale = half_width if half_width > 0 else abs(interval.estimate) * 1e-3
+    # An estimate of 0 would not be a ratio.
+    scale = min(scale, abs(interval.estimate))
     return min(max(0, -math.floor(math.log10(scale))), _MOST_DECIMALS)
 
 

@@ -20,9 +20,12 @@ from comparative_benchmark.results.mixtures import mixture_remarks
 from comparative_benchmark.results.record import Contention, Phase, Result, ResultKey, Status
 from comparative_benchmark.roofline.ceilings import Ceilings
 from comparative_benchmark.runs.trial import Trial
-from comparative_benchmark.terminal import tables
+from comparative_benchmark.terminal import not_installed, tables
 from comparative_benchmark.terminal.compare_views import summary_line
 from comparative_benchmark.terminal.generation_table import generation_remarks, generation_table
+from comparative_benchmark.terminal.narrow_table import narrow_table
+
+_NO_LIMIT = 1000
 
 
 class Console:
@@ -35,9 +38,9 @@ class Console:
         self._out = RichConsole(highlight=False)
         if not self._out.is_terminal:
             # A pipe has no width: never wrap what another program or a log will read.
-            self._out = RichConsole(highlight=False, width=220)
+            self._out = RichConsole(highlight=False, width=_NO_LIMIT)
         if not self._err.is_terminal:
-            self._err = RichConsole(stderr=True, highlight=False, width=1000)
+            self._err = RichConsole(stderr=True, highlight=False, width=_NO_LIMIT)
         self._live = False
 
     def say(self, message: str, style: str = "") -> None:
@@ -93,20 +96,30 @@ class Console:
     ) -> None:
         """Prints results, workload x backend, and what is to be known of those that failed.
 
+        What is not installed has one line for all, and no rows.
+
         Args:
           cases: what to print.
           baseline: competitor to take ratios against; None for no ratios.
           ceilings: what the devices can do at best; none for no shares of the roof.
           expected: why a failure was to be expected, of each that was.
         """
+        cases, absent = not_installed.split(cases)
         compiled = [case.metrics.compile_only for case in cases]
         if any(compiled):
             self._out.print(tables.compile_table(cases, expected))
         if not all(compiled):
-            table = tables.results_table(
+            wide = tables.results_table(
                 cases, baseline=baseline, ceilings=ceilings, expected=expected
             )
-            self._out.print(table)
+            needed = self._out.measure(
+                wide, options=self._out.options.update(width=_NO_LIMIT)
+            ).maximum
+            if needed <= self._out.width:
+                self._out.print(wide)
+            else:
+                self._out.print(narrow_table(cases, baseline=baseline, expected=expected))
+                self._out.print(f"with compile times, memory and errors from {needed} columns on")
         if generation := generation_table(cases, expected):
             self._out.print(generation)
         for line in generation_remarks(cases):
@@ -114,7 +127,9 @@ class Console:
         differences = tables.package_differences(case.result for case in cases)
         for line in (*differences, *mixture_remarks(cases)):
             self._out.print(Text(line), soft_wrap=True)
-        if baseline is not None:
+        if absent:
+            self._out.print(Text(absent), soft_wrap=True)
+        if baseline is not None and cases:
             comparisons = compare_to_baseline(cases, baseline)
             self._out.print(Text(summary_line(summarize_comparisons(comparisons))))
         contentions = [case.metrics.contention or Contention() for case in cases]

@@ -10,7 +10,7 @@ from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Generation, IntervalRecord, ResultKey, Status
 from comparative_benchmark.stats.analysis import Interval
 from comparative_benchmark.terminal.compare_views import latency_text
-from comparative_benchmark.terminal.tables import digits, status_text
+from comparative_benchmark.terminal.tables import digits, ruled_table, status_text
 
 _FIGURES = (
     ("prefill_ms", "prefill ms"),
@@ -29,7 +29,7 @@ def generation_table(
     generating = [case for case in cases if case.metrics.generation]
     if not generating:
         return None
-    table = Table(pad_edge=False)
+    table = ruled_table()
     for heading in ("generation", "from", "backend"):
         table.add_column(heading, no_wrap=True)
     for _, heading in _FIGURES:

@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+from rich import box
 from rich.table import Table
 from rich.text import Text
 
@@ -33,8 +34,6 @@ EXPECTED = "expected"
 _STYLES = {"ok": "green", "unsupported": "yellow", "unsteady": "yellow", EXPECTED: "yellow"}
 _FAILED_STYLE = "red"
 
-Identity = tuple[str, str, str, str]
-
 
 def style_of(status: str) -> str:
     """Returns the colour of a status."""
@@ -59,11 +58,11 @@ def results_table(
     With a baseline there are ratios (candidate / baseline) and verdicts; with the devices'
     ceilings there are shares of the roof.
     """
-    table = Table(title=None, pad_edge=False)
+    table = ruled_table()
     table.add_column("workload", no_wrap=True)
     table.add_column("from")
     table.add_column("backend", no_wrap=True)
-    ratios = _ratios(cases, baseline)
+    ratios = ratio_cells(cases, baseline)
     roofs = shares_of_roof([case.result for case in cases], ceilings)
     headings = ["latency ms", *([f"x {baseline} (98 %)", "verdict"] if baseline else [])]
     headings += ["compile s", "peak MiB", *(["of roof"] if any(roofs) else []), "rel. error"]
@@ -71,7 +70,7 @@ def results_table(
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("status")
     previous = None
-    for case, roof in zip(cases, roofs, strict=True):
+    for case, roof, cells in zip(cases, roofs, ratios, strict=True):
         metrics = case.metrics
         if previous not in (None, case.label):
             table.add_section()
@@ -79,8 +78,8 @@ def results_table(
             case.label if case.label != previous else "",
             case.framework,
             case.competitor,
-            _latency(metrics),
-            *(_verdict(case, ratios, baseline) if baseline else ()),
+            latency_cell(case),
+            *cells,
             _compile_time(case),
             _mebibytes(metrics.host_memory_peak_mb),
             *([roof or "-"] if any(roofs) else ()),
@@ -98,7 +97,7 @@ def compile_table(
 
     A phase that the stack cannot tell apart has no time of its own.
     """
-    table = Table(pad_edge=False)
+    table = ruled_table()
     for heading in ("workload", "from", "backend"):
         table.add_column(heading, no_wrap=True)
     for heading in ("cold s (95 %)", "warm s", "trace", "lower", "compile", "hits", "peak MiB"):
@@ -187,7 +186,9 @@ def problem(
     return text
 
 
-def _latency(metrics: Metrics) -> str:
+def latency_cell(case: Case) -> str:
+    """Returns the latency with the interval over its processes; of one process, with its spread."""
+    metrics = case.metrics
     if metrics.median_ms is None:
         return "-"
     processes = [process.latencies_ms for process in metrics.processes or ()]
@@ -237,7 +238,7 @@ def _mebibytes(megabytes: float | None) -> str:
 
 def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     """Returns the table of `cbs compare`."""
-    table = Table(pad_edge=False)
+    table = ruled_table()
     for heading in HEADINGS:
         table.add_column(heading, no_wrap=heading != "why")
     for row in table_rows(comparisons):
@@ -245,21 +246,27 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     return table
 
 
-def _ratios(cases: Sequence[Case], baseline: str | None) -> dict[Identity, Comparison]:
-    comparisons = compare_to_baseline(cases, baseline) if baseline else []
-    return {
-        (item.workload, item.competitor, item.framework, item.device): item for item in comparisons
+def ratio_cells(cases: Sequence[Case], baseline: str | None) -> list[tuple[str, ...]]:
+    """Returns ratio and verdict of each case; nothing without a baseline."""
+    if baseline is None:
+        return [()] * len(cases)
+    found = {
+        (item.workload, item.competitor, item.framework, item.device): item
+        for item in compare_to_baseline(cases, baseline)
     }
+    return [_verdict(case, found.get((case.workload, *case.runner)), baseline) for case in cases]
 
 
-def _verdict(
-    case: Case, ratios: Mapping[Identity, Comparison], baseline: str | None
-) -> tuple[str, str]:
+def _verdict(case: Case, comparison: Comparison | None, baseline: str) -> tuple[str, str]:
     if case.competitor == baseline:
-        return "1", "baseline"
-    comparison = ratios.get((case.workload, *case.runner))
+        return "1" if case.status is Status.OK else "-", "baseline"
     if comparison is None or comparison.ratio is None:
         # Not to be ranked beside the others, e.g. since it computes in another precision.
         apart = comparison is not None and comparison.fate is Fate.INCOMPARABLE
         return "-", comparison.verdict.value if comparison and apart else "-"
     return ratio_text(comparison.ratio), comparison.verdict.value
+
+
+def ruled_table() -> Table:
+    """Returns an empty table with lines between its sections and none between its columns."""
+    return Table(box=box.HORIZONTALS, pad_edge=False)

@@ -1,5 +1,6 @@
-"""Every backend on the tiny models, by the quickstart itself."""
+"""Every backend on the tiny models, through the quickstart."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -20,9 +21,13 @@ COMPETITORS = {
 }
 
 
+# Fixed counts: what is measured here is looked at, and compared with nothing.
+FIXED = ("--backend", "pt_inductor,jax_xla,iree", "-w", "5", "-iter", "100")
+
+
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory, environment):
-    return _quickstart(tmp_path_factory.mktemp("tiny") / "results.json", environment)
+    return _quickstart(tmp_path_factory.mktemp("tiny") / "results.json", environment, *FIXED)
 
 
 def _quickstart(output, environment, *arguments):
@@ -57,12 +62,33 @@ def test_every_trial_is_ok(tiny):
 
 
 def test_a_second_quickstart_reuses_environment_and_results(tiny, environment):
-    again = _quickstart(tiny.output, environment, "--resume")
+    again = _quickstart(tiny.output, environment, *FIXED, "--resume")
     assert again.code == 0, again.err
     assert "installing" not in again.err
     assert again.out.count(" ok") >= 2 * len(COMPETITORS)
     for _, competitor in COMPETITORS:
         assert competitor in again.out
+
+
+def test_the_quickstart_races_and_says_what_took_how_long(environment, tmp_path):
+    run = _quickstart(
+        tmp_path / "results.json",
+        environment,
+        *("--backend", "pt_inductor:eager,jax_xla,test_absent"),
+        *("-name", "models/BERT_TINY_FP32_.+_BATCH1/.+"),
+    )
+    assert sorted(run.statuses.values()) == ["ok", "ok", "unsupported"], run.out + run.err
+    assert run.code == 0
+    for record in run.document["benchmarks"]:
+        if record["status"] == "ok":
+            [metrics] = record["metrics"].values()
+            assert len(metrics["processes"]) == 3
+            assert metrics["race"]["interleaved"]
+    assert "x pt_inductor:eager (98 %)" in run.out
+    assert re.search(r"jax_xla:xla +[\d.]+ \([\d.]+-[\d.]+\)", run.out)
+    assert run.out.count("test_absent") == 1
+    assert "\nnot installed: test_absent (pip install a-module-that-nobody-has)\n" in run.out
+    assert re.search(r"^environment: \d+ s, race: \d+ s$", run.err, re.MULTILINE)
 
 
 def test_frameworks_share_their_workloads(tiny):

@@ -153,3 +153,11 @@ def test_a_baseline_that_does_not_run_is_refused_with_the_choices(cbs_run):
     assert run.code == 1
     assert "is not among the competitors: test_numpy:direct" in run.err
     assert not run.output.exists()
+
+
+def test_the_usual_baseline_is_one_that_is_installed(cbs_run):
+    backends = "test_absent,test_numpy:direct,test_numpy:direct+gambles"
+    run = cbs_run(*TOYS, "--backend", backends, "-name", "models/TOY_BUSY/.+")
+    assert "x test_numpy:direct (98 %)" in run.out
+    assert "\nnot installed: test_absent (pip install a-module-that-nobody-has)\n" in run.out
+    assert run.code in (0, 1), run.out + run.err

@@ -35,7 +35,7 @@ def test_speed_ups_are_over_the_workloads_that_all_have():
         "pt_inductor:eager (pytorch)",
         "iree:llvm-cpu (jax)",
     ]
-    assert contest.leader.competitor == "jax_xla:xla"
+    assert contest.winner.competitor == "jax_xla:xla"
 
 
 def test_what_is_wrong_has_no_speed_and_what_is_unsupported_is_not_counted():
@@ -49,9 +49,9 @@ def test_what_is_wrong_has_no_speed_and_what_is_unsupported_is_not_counted():
 def test_where_nobody_is_faster_the_baseline_leads():
     slow = document(record("w1", EAGER), record("w1", "iree:llvm-cpu", scale=3.0))
     (contest,) = summarize(read(slow)).contests
-    assert contest.leader.is_baseline
+    assert contest.winner.is_baseline
     alone = summarize(read(document(record("w1", EAGER)))).contests
-    assert [contest.leader for contest in alone] == [None]
+    assert [(contest.winner, contest.ranked) for contest in alone] == [(None, [])]
 
 
 def test_who_ran_few_cases_is_not_ranked_and_takes_none_from_the_others():
@@ -104,7 +104,7 @@ def test_machines_are_never_compared():
     there = document(record("w1", "jax_xla:xla", run_id="other"), runs=[other])
     summary = summarize(read(here, there))
     assert len(summary.contests) == 2
-    assert all(contest.leader is None for contest in summary.contests)
+    assert all(not contest.ranked for contest in summary.contests)
 
 
 def test_a_baseline_that_nobody_ran_is_refused_with_what_there_is():

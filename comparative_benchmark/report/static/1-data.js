@@ -37,6 +37,7 @@ const CASES = Array.from({ length: DATA.count }, (_, index) => {
     status: textOf(index, "status"),
     verdict: textOf(index, "verdict"),
     speedup: value(index, "speedup"),
+    replicates: value(index, "replicates"),
     spread: value(index, "spread"),
     ms: value(index, "ms"),
   };
@@ -84,12 +85,14 @@ function times([estimate, low, high]) {
   return `${estimate.toFixed(count)}×`;
 }
 
-/** Returns e.g. `1.88–1.97`. */
-function limits([estimate, low, high]) {
+/** Returns e.g. `1.88–1.97`; an interval of one process is called so. */
+function limits([estimate, low, high], replicates) {
   if (low === null || high === null) return "";
   const count = Math.min(3, decimals(low, high, estimate < 10 ? 2 : 1));
-  return `${low.toFixed(count)}–${high.toFixed(count)}`;
+  return `${low.toFixed(count)}–${high.toFixed(count)}${within(replicates)}`;
 }
+
+const within = (replicates) => (replicates === 1 ? ` ${DATA.within_one_process}` : "");
 
 function bytes(count) {
   if (count === null || count === undefined) return "-";

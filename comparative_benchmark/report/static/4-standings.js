@@ -6,6 +6,7 @@ const COVERAGE = 0.5;
 function geomean(cases) {
   if (!cases.length) return null;
   let centre = 0, variance = 0, squares = 0, latency = 0;
+  const replicates = Math.min(...cases.map((item) => item.replicates));
   for (const { speedup: [estimate], spread: [part, degrees], ms } of cases) {
     centre += Math.log(estimate);
     variance += part;
@@ -16,6 +17,7 @@ function geomean(cases) {
   const width = variance && studentQuantile(DATA.probability, variance ** 2 / squares) * Math.sqrt(variance);
   return {
     cases: count,
+    replicates,
     interval: [centre, centre - width, centre + width].map((sum) => Math.exp(sum / count)),
     ms: Math.exp(latency / count),
   };
@@ -98,7 +100,7 @@ function standingRow(runner, place) {
   }
   const mean = runner.mean;
   return h("tr", { class: runner.common ? null : "unranked" }, head, forest(mean, place),
-    h("td", {}, mean ? [times(mean.interval), " ", h("small", {}, limits(mean.interval))] : "-"),
+    h("td", {}, mean ? [times(mean.interval), " ", h("small", {}, limits(mean.interval, mean.replicates))] : "-"),
     h("td", {}, mean ? `${mean.cases} of ${runner.cases}` : `0 of ${runner.cases}`),
     h("td", {}, mean ? duration(mean.ms) : "-"),
     h("td", { class: "counts" }, [...counts].filter(([, count]) => count).map(([verdict, count]) => h("span", { class: `v-${verdict}`, title: verdict }, `${GLYPHS[verdict]} ${count}`))));
@@ -109,7 +111,8 @@ function forest(mean, place) {
     s("line", { class: "one", x1: place(1), x2: place(1), y1: 0, y2: 22 }));
   if (mean) {
     const [estimate, low, high] = mean.interval;
-    const side = low > 1 ? "ahead" : high < 1 ? "behind" : "even";
+    const enough = mean.replicates >= DATA.min_processes;
+    const side = !enough ? "even" : low > 1 ? "ahead" : high < 1 ? "behind" : "even";
     image.append(
       s("line", { class: `range ${side}`, x1: place(low), x2: place(high), y1: 11, y2: 11 }),
       s("circle", { class: side, cx: place(estimate), cy: 11, r: 5 }));

@@ -35,7 +35,7 @@ function verdictPart(item) {
   if (!item.speedup) return part("Verdict", h("p", { class: "verdict" }, h("b", {}, words(item.verdict)), why ? `: ${why}` : ""));
   return part("Verdict",
     h("p", { class: `verdict v-${item.verdict}` },
-      h("b", {}, `${GLYPHS[item.verdict]} ${item.verdict}`), ` ${times(item.speedup)} as fast as ${DATA.baseline}, 98 % interval ${limits(item.speedup)}`),
+      h("b", {}, `${GLYPHS[item.verdict]} ${item.verdict}`), ` ${times(item.speedup)} as fast as ${DATA.baseline}, 98 % interval ${limits(item.speedup, item.replicates)}`),
     h("p", { class: "quiet" }, `Of its latency / the baseline's: ${why || ""}${value(item.index, "paired") ? "; from paired rounds of one race." : "; from samples taken at different times."}`));
 }
 
@@ -55,7 +55,7 @@ function samplesPart(item, width) {
       items.length > 1 ? [h("span", { class: "key own" }), ` ${item.runnerName} `, h("span", { class: "key other" }), ` ${base.runnerName}`] : null,
     ]),
     facts([
-      [`${unit}, 95 %`, `${withInterval(item.ms)} ms, ${value(item.index, "processes")} process${value(item.index, "processes") === 1 ? " (how processes differ is not in it)" : "es"}`],
+      [`${unit}, 95 %`, `${withInterval(item.ms)} ms, ${value(item.index, "processes")} process${value(item.index, "processes") === 1 ? ` (the interval is ${DATA.within_one_process})` : "es"}`],
       ["baseline", items.length > 1 ? `${withInterval(base.ms)} ms` : null],
       ["median", value(item.index, "median") && `${digits(value(item.index, "median"))} ms, median absolute deviation ${digits(value(item.index, "mad"), 2)} ms`],
       ["range", `${digits(low)} to ${digits(high)} ms`],
@@ -145,7 +145,7 @@ function changePart(item) {
   if (!verdict) return null;
   const old = value(item.index, "old_ms");
   return part("Since the baseline results",
-    h("p", { class: `verdict v-${verdict}` }, h("b", {}, `${GLYPHS[verdict] || ""} ${words(verdict)}`), change ? ` ${percent(change[0])} latency, 98 % interval ${percent(change[1])} to ${percent(change[2])}` : ""),
+    h("p", { class: `verdict v-${verdict}` }, h("b", {}, `${GLYPHS[verdict] || ""} ${words(verdict)}`), change ? ` ${percent(change[0])} latency, 98 % interval ${percent(change[1])} to ${percent(change[2])}${within(value(item.index, "change_replicates"))}` : ""),
     facts([["then", old && `${withInterval(old)} ms`], ["now", old && item.ms && `${withInterval(item.ms)} ms`], ["why", textOf(item.index, "change_why")]]));
 }
 

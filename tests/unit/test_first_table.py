@@ -1,0 +1,176 @@
+"""The first table that a user sees: what is not installed, narrow terminals, and README's copy."""
+
+import re
+from pathlib import Path
+
+import pytest
+from report_support import document, record
+from results_support import decoded
+from test_share_of_roof import ROOF
+
+from comparative_benchmark.cli import command as cli
+from comparative_benchmark.results.case import cases_of
+from comparative_benchmark.results.codec import read_document
+from comparative_benchmark.stats.analysis import Verdict
+from comparative_benchmark.terminal import not_installed
+from comparative_benchmark.terminal.console import Console
+from comparative_benchmark.terminal.tables import results_table
+
+ROOT = Path(__file__).parents[2]
+EAGER, XLA, INDUCTOR = "pt_inductor:eager", "jax_xla:xla", "pt_inductor:inductor"
+LABEL = "label-w1"
+
+
+def absent(competitor, reason, name="w1", phase="import"):
+    """A record of a trial whose packages are not installed."""
+    found = record(name, competitor, status="unsupported", reason=reason)
+    return {**found, "phase": phase}
+
+
+def cases(*records):
+    return cases_of(decoded(document(*records)))
+
+
+def shown(capsys, *records, **options):
+    Console().results(cases(*records), **options)
+    return capsys.readouterr().out
+
+
+def test_what_is_not_installed_has_one_line_and_no_rows(capsys):
+    def script(extra):
+        return f"a, b not installed; run ./some/setup_venv.sh, or pip install -e '.[{extra}]'"
+
+    records = [
+        record("w1", EAGER),
+        record("w1", XLA),
+        *(absent("iree:llvm-cpu", script("all"), name) for name in ("w1", "w2")),
+        absent("openvino:latency", script("all")),
+        absent("tf_xla:xla", script("tf_xla")),
+        absent("other:it", "c not installed; run pip install c"),
+        absent("jax_xla:other", "tensorflow not installed; run pip install tensorflow"),
+        absent("late:one", "d not installed in the environment old: /a/python"),
+    ]
+    out = shown(capsys, *records, baseline=EAGER)
+    (line,) = [line for line in out.splitlines() if "not installed" in line]
+    assert line == (
+        "not installed: iree, openvino (pip install -e '.[all]'), "
+        "tf_xla (pip install -e '.[tf_xla]'), other (pip install c), "
+        "jax_xla for jax models (pip install tensorflow), "
+        "late (d in the environment old: /a/python)"
+    )
+    assert out.count("openvino") == 1
+    assert "unsupported" not in out
+    # They are not missing from the mean either, which is over what could be run.
+    assert "over 1 of 1 cases" in out
+
+
+@pytest.mark.parametrize(
+    ("reason", "phase"),
+    [("no such operator", "import"), ("a not installed; run it", "compile")],
+)
+def test_what_is_unsupported_otherwise_keeps_its_row_and_its_reason(capsys, reason, phase):
+    out = shown(capsys, record("w1", EAGER), absent("iree:llvm-cpu", reason, phase=phase))
+    assert re.search(r"iree:llvm-cpu .* unsupported", out)
+    assert f"in {phase}: {reason}" in out
+    assert "not installed: iree" not in out
+
+
+def test_a_run_of_nothing_that_is_installed_says_what_to_install(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+    name = "models/BERT_TINY_FP32_PT_32XI32_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"
+    path = tmp_path / "r.json"
+    options = ["--backend", "test_absent", "-name", name, "-device", "host-cpu", "-o", str(path)]
+    assert cli.main(["run", *options]) == 3
+    line = "not installed: test_absent (pip install a-module-that-nobody-has)\n"
+    assert capsys.readouterr().out == line
+    (kept,) = read_document(path).benchmarks
+    assert kept.status.value == "unsupported"
+    assert not_installed.is_not_installed(kept)
+
+
+def terminal(monkeypatch, width):
+    for name, value in {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": str(width)}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+def lines_of(text):
+    return re.sub(r"\x1b\[[\d;]*m", "", text).splitlines()
+
+
+RACE = (
+    record("w1", EAGER, scale=2.0),
+    record("w1", INDUCTOR, scale=1.0),
+    record("w1", XLA, status="wrong_output"),
+    record("w1", "iree:llvm-cpu"),
+    {
+        **record("w1", "iree:llvm-cpu"),
+        "definition": {
+            **record("w1", "iree:llvm-cpu")["definition"],
+            "framework": "ModelFrameworkType.PYTORCH",
+            "benchmark_name": "models/W1_OTHER/inputs/DEFAULT",
+        },
+    },
+)
+
+
+def test_eighty_columns_show_latencies_ratios_and_verdicts(capsys, monkeypatch):
+    terminal(monkeypatch, 80)
+    lines = lines_of(shown(capsys, *RACE, baseline=EAGER))
+    assert max(map(len, lines[:9])) <= 80
+    heading = next(line for line in lines if "workload" in line)
+    assert re.split(r"\s{2,}", heading.strip()) == [
+        *("workload, backend", "latency ms", "ratio (98 %)", "verdict")
+    ]
+    assert [line.strip() for line in lines].count(LABEL) == 1
+    rows = {cells[0]: cells[1:] for line in lines if (cells := re.split(r"\s{2,}", line.strip()))}
+    assert rows["pt_inductor:inductor"][-1] == "faster"
+    assert rows["pt_inductor:eager"][-2:] == ["1", "baseline"]
+    # A wrong output has no latency, and its status in the place of one.
+    assert rows["jax_xla:xla"] == ["wrong_output", "-", "-"]
+    # The same competitor twice is told apart; what has no room is continued, not cut.
+    assert {"iree:llvm-cpu (jax)", "iree:llvm-cpu", "(pytorch)"} <= rows.keys()
+    assert any("memory and errors from" in line for line in lines)
+
+
+def test_a_wide_terminal_and_a_pipe_show_all_columns(capsys, monkeypatch):
+    piped = shown(capsys, *RACE, baseline=EAGER)
+    terminal(monkeypatch, 200)
+    wide = "\n".join(lines_of(shown(capsys, *RACE, baseline=EAGER)))
+    for text in (piped, wide):
+        assert "peak MiB" in text
+        assert "…" not in text
+
+
+def test_a_baseline_that_failed_has_no_ratio():
+    table = results_table(cases(record("w1", EAGER, status="failed")), baseline=EAGER)
+    cells = {column.header: list(column.cells) for column in table.columns}
+    assert cells[f"x {EAGER} (98 %)"] == ["-"]
+    assert cells["verdict"] == ["baseline"]
+
+
+def test_readme_shows_the_table_as_it_is_printed():
+    """The columns and the kinds of cells; the digits are of the day when it was run."""
+    block = (ROOT / "README.md").read_text(encoding="utf-8").split("```")[1]
+    block, geomean, _ = block.partition("geomean")
+    assert geomean
+    heading, *rows = [
+        re.split(r"\s{2,}", line.strip()) for line in block.splitlines() if re.search(r"\w", line)
+    ]
+    table = results_table(
+        cases(record("w1", EAGER), record("w1", XLA)), baseline=EAGER, ceilings=[ROOF]
+    )
+    assert heading == [column.header for column in table.columns]
+    names = [row[-9] for row in rows]
+    assert names == [XLA, EAGER, INDUCTOR] * 2
+    for row in rows:
+        latency, ratio, verdict = row[-8:-5]
+        interval = r"[\d.]+ \([\d.]+-[\d.]+\)"
+        assert re.fullmatch(interval, latency)
+        if verdict == "baseline":
+            assert ratio == "1"
+        else:
+            assert re.fullmatch(interval, ratio)
+            low, high = map(float, re.findall(r"[\d.]+", ratio)[1:])
+            assert Verdict(verdict)
+            assert verdict not in ("faster", "slower") or not low <= 1 <= high
