@@ -95,7 +95,7 @@ class Lane:
                 work_dir=Path(folder),
                 cache_dir=Path(folder),
                 log_file=self._pool.log_file(name),
-                cold=True,
+                cold=False,  # cells that follow each other share the worker's caches
                 track=Timeline().process(str(trial)),
             )
             with Participant(trial, artifacts, self._settings, plan, shared) as participant:

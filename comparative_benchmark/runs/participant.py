@@ -165,6 +165,7 @@ class Participant:
             self.exports = compiled["exports"]
             _note_report(self.record, compiled)
             self.record.verification = self._verify(self._session, "first_run")
+            self._refuse_warm_caches()
         except SessionEnded as ended:
             self._end(ended)
 
@@ -396,6 +397,17 @@ class Participant:
             reason = verification.reason or "wrong output"
             self._end(SessionEnded(Status.WRONG_OUTPUT, f"verify_{which}", reason))
         return verification
+
+    def _refuse_warm_caches(self) -> None:
+        """Raises `SessionEnded` if a cold compile found a cache that was not empty."""
+        program = self.record.program
+        if self.plan.cold and program is not None and program.cache_hits:
+            raise SessionEnded(
+                Status.FAILED,
+                "compile",
+                f"not a cold compile: of caches that were to be empty came {program.cache_hits} "
+                "programs, as the stack counts; does `BackendInfo.environment` leave one out?",
+            )
 
     def _measure_parts(self) -> None:
         """Measures prefill and decode of a model that generates."""

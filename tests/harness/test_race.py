@@ -166,3 +166,18 @@ def test_a_compiler_that_chooses_by_measuring_compiles_anew_in_each_process(cbs_
     assert [len(found["compile"]["cold_ms"]) for found in (usual, gambling)] == [1, 3]
     assert [found["autotuning_enabled"] for found in (usual, gambling)] == [False, True]
     assert [process["cache_hits"] for process in gambling["processes"]] == [0, 0, 0]
+
+
+def test_a_cold_compile_that_found_a_cache_is_refused(cbs_run):
+    run = cbs_run(
+        *("--suite", "cbs_test_plugin.suite", "-name", "models/TOY_BUSY/.+", "--processes", "3"),
+        *("--backend", "test_numpy,test_numpy:direct+has-a-cache-elsewhere"),
+    )
+    assert run.code == 1
+    right, wrong = (record["metrics"]["framework_level"] for record in run.document["benchmarks"])
+    assert [record["status"] for record in run.document["benchmarks"]] == ["ok", "failed"]
+    assert right["median_latency_ms"] > 0
+    failed = run.document["benchmarks"][1]
+    assert failed["phase"] == "compile"
+    assert "not a cold compile" in failed["reason"]
+    assert wrong.get("median_latency_ms") is None

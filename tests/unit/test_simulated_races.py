@@ -163,3 +163,27 @@ def test_every_kind_of_noise_has_the_spread_that_it_says(simulation):
     correlated = noises.correlated(random, (2, 500, 10, 10))
     assert correlated.std() == pytest.approx(0.02, rel=0.05)
     assert attrs.evolve(noises.Noise(), side_sd=1.0).sides(random, 500)[0].std() > 0.9
+
+
+def test_a_compiler_that_picks_one_of_two_speeds_gets_no_more_false_verdicts_than_others(
+    simulation,
+):
+    """As an autotuner is raced: it compiles anew in each process."""
+
+    def speeds(random, shape, shared=()):
+        quick = random.random(shared or shape) < 0.5
+        return 0.005 * random.standard_normal(shape) + math.log(1.25) * quick
+
+    def anew(random, shape):
+        return speeds(random, shape)
+
+    def once(random, shape):
+        return speeds(random, shape, (*shape[:2], 1))
+
+    rates = []
+    for process in (anew, once):
+        noise = simulation.simulated_noise.Noise(process_sd=1.0, process=process)
+        found = simulation.aa_simulation.raced(noise, 20_000, 7)["now"]
+        rates.append(found.false / found.pairs)
+    assert rates[0] < 0.02
+    assert rates[1] > 0.4

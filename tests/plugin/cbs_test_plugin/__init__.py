@@ -14,7 +14,7 @@ BACKEND = BackendInfo(
         CompilerInfo(
             name="direct",
             description="calls forward",
-            options=("gambles",),
+            options=("gambles", "has-a-cache-elsewhere"),
             autotunes=("gambles",),
         ),
     ),
