@@ -6,7 +6,6 @@ neither the compiler nor a framework.
 
 import gc
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -134,7 +133,7 @@ class Iree(Backend):
             self._arrays,
             directory,
             iterations,
-            cpus=sorted(os.sched_getaffinity(0))[: self.context.threads],
+            cpus=runtime.pinned_cpus(self.context.threads),
             work_dir=self.context.work_dir,
         )
 

@@ -517,7 +517,11 @@ class Package:
 
 @attrs.frozen(kw_only=True)
 class Host:
-    """A machine, as `machine.host.describe` tells of it."""
+    """A machine, as `machine.host.describe` tells of it.
+
+    Attributes:
+      threads_from: the rule that gave `threads`; None in files that do not tell.
+    """
 
     cpu_model: str | None
     architecture: str
@@ -526,6 +530,7 @@ class Host:
     usable_cpus: Annotated[int, Meta(ge=1)]
     pinned_cpus: tuple[Count, ...] = ()
     threads: Annotated[int, Meta(ge=1)]
+    threads_from: str | None = None
     governor: str | None
     memory_bytes: Count
     memory_available_bytes: Count
