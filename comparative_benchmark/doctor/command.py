@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
       unchanged program; with `strict` 2 on a warning or problem.
     """
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
-    threads = default_threads().count if options.threads is None else options.threads
+    threads = default_threads().number if options.threads is None else options.threads
     if not 1 <= threads <= usable_cpus():
         print(
             f"cbs: --threads {threads} cannot be measured on {usable_cpus()} CPUs", file=sys.stderr

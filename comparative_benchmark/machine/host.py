@@ -19,7 +19,7 @@ PHYSICAL_CORES, USABLE_CPUS, ASKED = "physical cores", "usable CPUs", "--threads
 class Threads(NamedTuple):
     """How many threads each backend may use, and the rule that said so."""
 
-    count: int
+    number: int
     rule: str
 
 

@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         settings = settings_of(
             options,
             trial.device,
-            threads=min(recorded.threads or default_threads().count, usable_cpus()),
+            threads=min(recorded.threads or default_threads().number, usable_cpus()),
             log_dir=Path(scratch) / "logs",
         )
         preparation = Preparation(settings, console.preparing)

@@ -19,6 +19,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from comparative_benchmark.judge.verification import Verification
 from comparative_benchmark.machine.conditions import Conditions
+from comparative_benchmark.machine.effective import EffectiveSettings
 from comparative_benchmark.stats.steadiness import Steadiness
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 
@@ -107,6 +108,7 @@ class Process:
       stop_reason: why it was measured for no more rounds.
       timer_ns: smallest step of its clock.
       steadiness: of the warm-up, with the evidence; None where counts were fixed.
+      effective: threads, denormals, allocator and the like; None in files that do not tell.
     """
 
     blocks: tuple[Block, ...] = ()
@@ -119,6 +121,7 @@ class Process:
     cache_hits: Count | None = None
     cache_misses: Count | None = None
     host_memory_peak_mb: NonNegative | None = None
+    effective: EffectiveSettings | None = None
 
     @property
     def latencies_ms(self) -> list[float]:

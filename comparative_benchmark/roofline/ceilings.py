@@ -78,7 +78,7 @@ def measure_ceilings(
     budget = Budget.of(budget_s)
     if accelerator_of(device) == "gpu":
         return _gpu_ceilings.measure(_cpu_model(), say, budget)
-    count = threads or host.default_threads().count
+    count = threads or host.default_threads().number
     return _cpu_ceilings.measure(_cpu_model(), count, say, budget)
 
 
@@ -104,7 +104,7 @@ def load_ceilings(
 
     None where no file can be read.
     """
-    path = ceilings_path(threads or host.default_threads().count, cpu_model, gpu)
+    path = ceilings_path(threads or host.default_threads().number, cpu_model, gpu)
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Ceilings)
     except (OSError, ValueError, RecursionError):

@@ -51,7 +51,7 @@ class RunSettings:
 
     device: DeviceSpec
     sampling: CompileOnly | FixedCounts | SamplingRule = attrs.field(factory=SamplingRule)
-    threads: int = attrs.field(factory=lambda: default_threads().count)
+    threads: int = attrs.field(factory=lambda: default_threads().number)
     threads_from: str | None = None
     cpus: tuple[int, ...] = ()
     baseline: str | None = None

@@ -31,7 +31,7 @@ def settings_of(
     return RunSettings(
         **{
             "device": device,
-            "threads": threads.count,
+            "threads": threads.number,
             "threads_from": threads.rule,
             "limits": limits,
             **others,

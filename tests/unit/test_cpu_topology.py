@@ -50,7 +50,7 @@ def test_a_thread_for_each_cpu_where_nothing_is_told_of_one(machine, tmp_path):
 
 def test_without_pinned_cpus_those_of_the_process_count(machine, monkeypatch):
     monkeypatch.setattr(cpus.os, "sched_getaffinity", lambda pid: {1, 3})
-    assert host.default_threads(root=machine(HALVES)).count == 1
+    assert host.default_threads(root=machine(HALVES)).number == 1
 
 
 @pytest.mark.parametrize(
