@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import attrs
 
 from comparative_benchmark.backends.api import UnknownBackendError, get_backend
-from comparative_benchmark.machine.host import usable_cpus
 from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.compare import DEFAULT_BASELINE
 from comparative_benchmark.results.record import Result
@@ -139,12 +138,10 @@ def _left_out(options: argparse.Namespace, device: DeviceSpec) -> str:
 
 
 def _settings(options: argparse.Namespace, device: DeviceSpec, baseline: str | None) -> RunSettings:
-    cpus = _cpus(options)
     return settings_of(
         options,
         device,
-        threads=options.threads or len(cpus) or usable_cpus(),
-        cpus=cpus,
+        cpus=_cpus(options),
         sampling=sampling(options),
         baseline=baseline,
         log_dir=options.output.absolute().with_suffix(".logs"),

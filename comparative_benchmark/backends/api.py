@@ -19,6 +19,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from comparative_benchmark.backends.host_settings import HostSettings
 from openxla.benchmark.def_types import DeviceSpec, Model, ModelFrameworkType
 
 BACKENDS_GROUP = "comparative_benchmark.backends"
@@ -309,6 +310,13 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def facts(self) -> BackendFacts:
         """Returns what is known of the program."""
+
+    def host_settings(self) -> HostSettings | None:
+        """Returns what the stack computes with on the host, asked of the stack itself.
+
+        Called after the program has run; None where nothing is known.
+        """
+        return None
 
     def exports(self) -> Mapping[str, Sequence[Path]]:
         """Returns files of what `compile` exported, by type, to start further processes from.

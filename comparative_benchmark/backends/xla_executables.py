@@ -5,15 +5,23 @@ import hashlib
 from typing import Any
 
 from comparative_benchmark.backends.api import BackendFacts
+from comparative_benchmark.backends.host_settings import HostSettings, pool_size
 
 try:
     from jaxlib._hlo import HloPrintOptions
 except ImportError:  # jaxlib has moved it before, and offers no public name for it
     HloPrintOptions = None
 
+# How XLA calls the threads of its pool on the CPU.
+POOL = "tf_XLAEigen"
 _SIZES = ("argument_size", "output_size", "temp_size", "generated_code_size")
 # `jaxlib`'s own error is one, too.
 _NOT_TOLD = (RuntimeError, NotImplementedError)
+
+
+def host_settings() -> HostSettings:
+    """Returns how many threads XLA's pool has, which has no other way to tell."""
+    return HostSettings(threads=pool_size(POOL), threads_told_by=f"threads named {POOL}")
 
 
 def describe(loaded: Any, facts: BackendFacts) -> None:

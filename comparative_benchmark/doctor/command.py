@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from comparative_benchmark.doctor.checks import Finding, System, examine
-from comparative_benchmark.machine.host import usable_cpus
+from comparative_benchmark.machine.host import default_threads, usable_cpus
 from comparative_benchmark.results import noise_floor as noise
 from comparative_benchmark.results.codec import ResultsFileError, read_document
 from comparative_benchmark.roofline import ceilings as roofs
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
       unchanged program; with `strict` 2 on a warning or problem.
     """
     errors = Console(stderr=True, highlight=False, soft_wrap=True)
-    threads = usable_cpus() if options.threads is None else options.threads
+    threads = default_threads().number if options.threads is None else options.threads
     if not 1 <= threads <= usable_cpus():
         print(
             f"cbs: --threads {threads} cannot be measured on {usable_cpus()} CPUs", file=sys.stderr

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "threads",
         type=int,
-        help="threads of the ceilings of a CPU (default: usable CPUs)",
+        help="threads of the ceilings of a CPU (default: physical cores)",
     )
     parser.add_argument(
         "--budget",

@@ -6,7 +6,6 @@ neither the compiler nor a framework.
 
 import gc
 import hashlib
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,14 @@ from comparative_benchmark.backends.api import (
     BackendFacts,
     UnsupportedError,
 )
+from comparative_benchmark.backends.host_settings import HostSettings, pool_size
 from comparative_benchmark.backends.resident_backend import SYNCHRONOUS
 from comparative_benchmark.iree import cuda, profiler, runtime
 
 _TARGETS = {"llvm-cpu": "local", "llvm-cpu-data-tiling": "local", "cuda": "cuda"}
 # The type of published artifacts that needs no compiler.
 _COMPILED = "vmfb_cuda"
+_WORKERS = "iree-worker"
 _DRIVER_COMPILES = (
     "the driver compiles the program's PTX for this GPU while it is loaded: that is part of the "
     "phase `load`, and kept in the driver's cache"
@@ -98,6 +99,14 @@ class Iree(Backend):
         self._inputs = [self._program.put(value) for value in inputs]
         return True
 
+    def host_settings(self) -> HostSettings | None:
+        """The threads of its task system, by their name; with one, the calling thread computes."""
+        if self._target != "local":
+            return None
+        workers = pool_size(_WORKERS)
+        told_by = f"threads named {_WORKERS}" if workers else "the calling thread computes"
+        return HostSettings(threads=workers or 1, threads_told_by=told_by)
+
     def facts(self) -> BackendFacts:
         """Size and digest of the compiled program; its weights are in an archive beside it."""
         content = self._vmfb.read_bytes()
@@ -134,7 +143,7 @@ class Iree(Backend):
             self._arrays,
             directory,
             iterations,
-            cpus=sorted(os.sched_getaffinity(0))[: self.context.threads],
+            cpus=runtime.pinned_cpus(self.context.threads),
             work_dir=self.context.work_dir,
         )
 

@@ -7,7 +7,6 @@ and returns device buffers, with about five microseconds of overhead on one thre
 from __future__ import annotations
 
 import functools
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ import iree.runtime as rt
 import numpy as np
 import numpy.typing as npt
 
+from comparative_benchmark.backends import cpus
 from comparative_benchmark.iree.conventions import ENTRY, PARAMETER_SCOPE
 
 Array = npt.NDArray[Any]
@@ -73,8 +73,8 @@ class LoadedProgram:
             irpa: output of `write_parameters`; None for a program without weights. Stays mapped,
                 and its weights may be used in place: keep it unmodified while the program lives.
             entry: exported function to call.
-            threads: CPU threads that compute, one per available CPU from the lowest id up; with
-                one, the calling thread computes. Ignored for other devices.
+            threads: CPU threads that compute, each on a CPU of `pinned_cpus`; with one, the
+                calling thread computes. Ignored for other devices.
             device: "local" for the CPU, or an IREE device URI such as "cuda".
 
         Raises:
@@ -135,7 +135,7 @@ def open_device(device: str, *, threads: int = 1) -> Any:
         NoDeviceError: if the device does not exist here.
     """
     if device == "local":
-        return _device(device, _available_cpus(threads))
+        return _device(device, pinned_cpus(threads))
     try:
         return _device(device, ())
     except (RuntimeError, ValueError) as error:
@@ -160,24 +160,28 @@ def function_names(vmfb: bytes) -> list[str]:
     return names
 
 
-def _available_cpus(threads: int) -> tuple[int, ...]:
-    """Returns the lowest `threads` CPU ids this process may run on."""
-    available = sorted(os.sched_getaffinity(0))
+def pinned_cpus(threads: int) -> tuple[int, ...]:
+    """Returns the CPUs that so many threads are pinned to: on cores of their own while these last.
+
+    Raises:
+        ValueError: for a thread count the process has no CPUs for.
+    """
+    available = cpus.spread(cpus.usable_cpus())
     if not 1 <= threads <= len(available):
         raise ValueError(f"{threads} threads asked for, {len(available)} CPUs available")
-    return tuple(available[:threads])
+    return tuple(sorted(available[:threads]))
 
 
 # Cached because a buffer does not keep its device alive, and using it after its device crashes. Not
 # with IREE's own cache, which would keep the first thread count.
 @functools.cache
-def _device(device: str, cpus: tuple[int, ...]) -> Any:
+def _device(device: str, pinned: tuple[int, ...]) -> Any:
     """Returns the device that computes on the given CPUs, for the rest of the process."""
     if device != "local":
         return rt.get_device(device, cache=False)
-    if len(cpus) == 1:
+    if len(pinned) == 1:
         # Handing work to a worker thread on the same CPU costs up to 4 ms a call.
         return rt.get_device("local-sync", cache=False)
     # A process-wide flag, read whenever a device is created.
-    rt.flags.parse_flags(f"--task_topology_cpu_ids={','.join(map(str, cpus))}")
+    rt.flags.parse_flags(f"--task_topology_cpu_ids={','.join(map(str, pinned))}")
     return rt.get_device("local-task", cache=False)

@@ -16,6 +16,7 @@ from comparative_benchmark.backends.api import (
     GenerationParts,
     UnsupportedError,
 )
+from comparative_benchmark.backends.host_settings import HostSettings
 from comparative_benchmark.jax_xla import generation, profiler
 from openxla.benchmark.models.shared_model import as_tuple
 
@@ -83,6 +84,10 @@ class JaxXla(Backend):
             on_gpu=self._on_gpu, types=self._types, allowed=not tf32.is_float32(self._types)
         )
         return facts
+
+    def host_settings(self) -> HostSettings:
+        """The pool of XLA's CPU client."""
+        return xla_executables.host_settings()
 
     def replace_inputs(self, inputs: Sequence[Array]) -> bool:
         """Puts them on the device."""

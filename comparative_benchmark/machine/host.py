@@ -6,17 +6,47 @@ import subprocess
 from collections.abc import Sequence
 from importlib.metadata import distributions
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
+
+from comparative_benchmark.backends import cpus as processors
+
+# What decided how many threads a backend may use.
+PHYSICAL_CORES, USABLE_CPUS, ASKED = "physical cores", "usable CPUs", "--threads"
+
+
+class Threads(NamedTuple):
+    """How many threads each backend may use, and the rule that said so."""
+
+    number: int
+    rule: str
 
 
 def usable_cpus() -> int:
     """Returns how many CPUs this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return len(processors.usable_cpus())
 
 
-def describe(*, threads: int, cpus: Sequence[int] = ()) -> dict[str, Any]:
+def default_threads(cpus: Sequence[int] = (), root: Path = Path("/")) -> Threads:
+    """Returns one thread for each core, as PyTorch and ONNX Runtime choose by themselves.
+
+    One for each CPU where the system does not tell which CPUs are threads of one core.
+
+    Args:
+      cpus: that workers are pinned to; empty for all that this process may use.
+      root: where `sys` is.
+    """
+    available = cpus or processors.usable_cpus()
+    by_core = processors.cores(available, root)
+    if by_core is None:
+        return Threads(len(available), USABLE_CPUS)
+    return Threads(len(by_core), PHYSICAL_CORES)
+
+
+def describe(
+    *, threads: int, cpus: Sequence[int] = (), threads_from: str | None = None
+) -> dict[str, Any]:
     """Returns CPU model, counts, memory, load and system as JSON values."""
     return {
         "cpu_model": _cpu_model(),
@@ -26,6 +56,7 @@ def describe(*, threads: int, cpus: Sequence[int] = ()) -> dict[str, Any]:
         "usable_cpus": usable_cpus(),
         "pinned_cpus": list(cpus),
         "threads": threads,
+        "threads_from": threads_from,
         "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "memory_bytes": psutil.virtual_memory().total,
         "memory_available_bytes": psutil.virtual_memory().available,

@@ -8,6 +8,7 @@ import onnxruntime as ort
 from comparative_benchmark.backends import onnx_export, tf32
 from comparative_benchmark.backends.api import BackendContext, BackendFacts, UnsupportedError
 from comparative_benchmark.backends.digests import joint
+from comparative_benchmark.backends.host_settings import HostSettings
 from comparative_benchmark.backends.resident_backend import SYNCHRONOUS, ResidentBackend
 from comparative_benchmark.backends.resident_programs import GenerationPlan
 from comparative_benchmark.onnxruntime import WIDENED, graph, optimized, profiler, session
@@ -20,6 +21,7 @@ class OnnxRuntime(ResidentBackend):
         super().__init__(context)
         self._device = _device(context)
         self._types: frozenset[str] = frozenset()
+        self._sessions: list[ort.InferenceSession] = []
         self._graphs: list[optimized.OptimizedGraph] = []
 
     def compile(self) -> None:
@@ -31,10 +33,10 @@ class OnnxRuntime(ResidentBackend):
         """
         plan = self._export()
         with self.context.phase("compile"):
-            opened = [
+            self._sessions = [
                 session.open_session(path, self._device, self._options()) for path in self._paths
             ]
-        self._bind([session.SessionProgram(item, self._device) for item in opened], plan)
+        self._bind([session.SessionProgram(item, self._device) for item in self._sessions], plan)
         if self._device == "cpu":
             self._graphs = [
                 optimized.examine(path, self.context.compiler, self.context.work_dir)
@@ -50,8 +52,6 @@ class OnnxRuntime(ResidentBackend):
             "dispatch": SYNCHRONOUS,
             "provider": session.PROVIDERS[self._device],
             "graphs": len(self._paths),
-            "intra_op_num_threads": self.context.threads,
-            "inter_op_num_threads": 1,
             "intra_op_spinning": True,  # ONNX Runtime's default
         }
         facts.notes["tf32"] = tf32.note(
@@ -75,6 +75,20 @@ class OnnxRuntime(ResidentBackend):
                     "widened": graph.widened(found.exported, found.optimized),
                 }
         return facts
+
+    def host_settings(self) -> HostSettings:
+        """What the session was opened with, as it tells itself."""
+        chosen = self._sessions[0].get_session_options()
+        return HostSettings(
+            threads=chosen.intra_op_num_threads,
+            inter_op_threads=chosen.inter_op_num_threads,
+            threads_told_by="InferenceSession.get_session_options",
+        )
+
+    def release(self) -> None:
+        """Lets go of the sessions."""
+        super().release()
+        self._sessions = []
 
     def exports(self) -> Mapping[str, Sequence[Path]]:
         """The ONNX file and its weights; nothing of a model that generates, which is two."""

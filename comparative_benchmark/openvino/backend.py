@@ -6,6 +6,7 @@ from typing import Any
 
 from comparative_benchmark.backends.api import BackendContext, BackendFacts, UnsupportedError
 from comparative_benchmark.backends.digests import joint
+from comparative_benchmark.backends.host_settings import HostSettings
 from comparative_benchmark.backends.resident_backend import SYNCHRONOUS, ResidentBackend
 from comparative_benchmark.openvino import (
     CACHE_DIR_VARIABLE,
@@ -82,13 +83,21 @@ class OpenVino(ResidentBackend):
                 "graphs": len(self._paths),
                 "model_precision": self._element_type,
                 "inference_precision": program.precision_of(first),
-                "inference_num_threads": first.get_property("INFERENCE_NUM_THREADS"),
                 "num_streams": first.get_property("NUM_STREAMS"),
                 "layers": {
                     path.stem: program.executed(compiled)
                     for path, compiled in zip(self._paths, self._compiled, strict=True)
                 },
             },
+        )
+
+    def host_settings(self) -> HostSettings:
+        """What the compiled model was given, as it tells itself."""
+        first = self._compiled[0]
+        return HostSettings(
+            threads=int(first.get_property("INFERENCE_NUM_THREADS")),
+            inter_op_threads=int(first.get_property("NUM_STREAMS")),
+            threads_told_by="CompiledModel.get_property",
         )
 
     def release(self) -> None:

@@ -100,7 +100,9 @@ def _run(
         command=sys.argv,
         execution_environment={
             "python_environment": python_environment(),
-            "host": describe(threads=settings.threads, cpus=settings.cpus),
+            "host": describe(
+                threads=settings.threads, cpus=settings.cpus, threads_from=settings.threads_from
+            ),
             "git_revision": git_revision(),
             "jobs": jobs,
         },

@@ -1,5 +1,6 @@
 """PyTorch on CPU and CUDA."""
 
+import re
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,11 +23,14 @@ from comparative_benchmark.backends.api import (
     UnsupportedError,
 )
 from comparative_benchmark.backends.digests import of_set
+from comparative_benchmark.backends.host_settings import HostSettings
 from comparative_benchmark.backends.torch_modules import to_numpy
 from comparative_benchmark.pt_inductor import aot, cuda, generation, profiler
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 
+# Lines of `torch.__config__.show()` on libraries of products, and on ATen's own kernels.
+_LIBRARY = re.compile(r"- (Intel\(R\) |OpenBLAS|CPU capability usage)")
 # Inductor's own names for our options. Its mode "reduce-overhead" is this setting and no more.
 _CONFIG = {
     "max-autotune": {"max_autotune": True},
@@ -152,6 +156,17 @@ class PtInductor(Backend):
             on_gpu=self._on_gpu, types=self._types, allowed=cuda.allows_tf32()
         )
         return facts
+
+    def host_settings(self) -> HostSettings:
+        """PyTorch's own answers: threads, and the libraries that it was built with."""
+        told = map(str.strip, torch.__config__.show().splitlines())
+        libraries = [line.removeprefix("- ") for line in told if _LIBRARY.match(line)]
+        return HostSettings(
+            threads=torch.get_num_threads(),
+            inter_op_threads=torch.get_num_interop_threads(),
+            threads_told_by="torch.get_num_threads, get_num_interop_threads",
+            blas="; ".join(libraries) or None,
+        )
 
     def replace_inputs(self, inputs: Sequence[Array]) -> bool:
         """Copies them into the tensors that are there: a program may know these by address."""

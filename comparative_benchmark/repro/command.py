@@ -16,7 +16,7 @@ import msgspec
 
 from comparative_benchmark.backends.api import ModelDefinition
 from comparative_benchmark.backends.reproducing import Exported
-from comparative_benchmark.machine.host import usable_cpus
+from comparative_benchmark.machine.host import default_threads, usable_cpus
 from comparative_benchmark.repro import readme, selection, writing
 from comparative_benchmark.repro.writing import Outcome
 from comparative_benchmark.results.case import Case
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         settings = settings_of(
             options,
             trial.device,
-            threads=min(recorded.threads or usable_cpus(), usable_cpus()),
+            threads=min(recorded.threads or default_threads().number, usable_cpus()),
             log_dir=Path(scratch) / "logs",
         )
         preparation = Preparation(settings, console.preparing)

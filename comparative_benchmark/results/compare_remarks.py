@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 
 import attrs
-from msgspec import UNSET
 
 from comparative_benchmark.results.case import UNKNOWN, Case, cases_of, latest, matched
 from comparative_benchmark.results.compare_samples import is_positive, mean_mhz
@@ -17,6 +16,7 @@ from comparative_benchmark.results.noise_floor import (
     noise_floor,
 )
 from comparative_benchmark.results.record import Document
+from comparative_benchmark.results.settings import setting_differences
 
 # Runs that began within an hour of each other saw about the same machine.
 _APART_S = 3600.0
@@ -105,21 +105,10 @@ def _conditions(old: Case, new: Case) -> Iterable[str]:
         values = [getattr(case.host, name) for case in (old, new)]
         if values[0] != values[1]:
             yield f"{name} {values[0]} against {values[1]}"
-    yield from _variables(old, new)
+    yield from setting_differences(old.metrics, new.metrics)
     before, after = old.host.load_average[0], new.host.load_average[0]
     if abs(before - after) > _LOAD_APART:
         yield f"load {before:.1f} against {after:.1f}"
-
-
-def _variables(old: Case, new: Case) -> Iterable[str]:
-    """Says which variables that change speed or numbers were set otherwise."""
-    before, after = old.metrics.variables, new.metrics.variables
-    if before is UNSET or after is UNSET:
-        return
-    for name in sorted(before.keys() | after.keys()):
-        values = [found.get(name, "unset") for found in (before, after)]
-        if values[0] != values[1]:
-            yield f"{name} {values[0]} against {values[1]}"
 
 
 def _clocks(pairs: Sequence[tuple[Case, Case]]) -> Iterable[str]:

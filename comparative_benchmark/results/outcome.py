@@ -3,6 +3,7 @@
 import attrs
 
 from comparative_benchmark.judge.verification import Verification
+from comparative_benchmark.machine.effective import EffectiveSettings
 from comparative_benchmark.results.record import (
     ArtifactSource,
     Block,
@@ -56,6 +57,7 @@ class ProcessRecord:
       program: what its backend told of what it compiled.
       versions: of the packages that the worker had imported.
       variables: of the worker's environment, those that can change speed or numbers.
+      effective: what it computed with when its outputs were fetched last.
     """
 
     status: Status = Status.OK
@@ -79,6 +81,7 @@ class ProcessRecord:
     program: Program = attrs.field(factory=Program)
     versions: dict[str, str] = attrs.field(factory=dict)
     variables: dict[str, str] = attrs.field(factory=dict)
+    effective: EffectiveSettings | None = None
 
     @property
     def latencies_ms(self) -> list[float]:

@@ -19,6 +19,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from comparative_benchmark.judge.verification import Verification
 from comparative_benchmark.machine.conditions import Conditions
+from comparative_benchmark.machine.effective import EffectiveSettings
 from comparative_benchmark.stats.steadiness import Steadiness
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 
@@ -107,6 +108,7 @@ class Process:
       stop_reason: why it was measured for no more rounds.
       timer_ns: smallest step of its clock.
       steadiness: of the warm-up, with the evidence; None where counts were fixed.
+      effective: threads, denormals, allocator and the like; None in files that do not tell.
     """
 
     blocks: tuple[Block, ...] = ()
@@ -119,6 +121,7 @@ class Process:
     cache_hits: Count | None = None
     cache_misses: Count | None = None
     host_memory_peak_mb: NonNegative | None = None
+    effective: EffectiveSettings | None = None
 
     @property
     def latencies_ms(self) -> list[float]:
@@ -517,7 +520,11 @@ class Package:
 
 @attrs.frozen(kw_only=True)
 class Host:
-    """A machine, as `machine.host.describe` tells of it."""
+    """A machine, as `machine.host.describe` tells of it.
+
+    Attributes:
+      threads_from: the rule that gave `threads`; None in files that do not tell.
+    """
 
     cpu_model: str | None
     architecture: str
@@ -526,6 +533,7 @@ class Host:
     usable_cpus: Annotated[int, Meta(ge=1)]
     pinned_cpus: tuple[Count, ...] = ()
     threads: Annotated[int, Meta(ge=1)]
+    threads_from: str | None = None
     governor: str | None
     memory_bytes: Count
     memory_available_bytes: Count

@@ -9,6 +9,7 @@ from typing import Any
 from comparative_benchmark.results.case import UNKNOWN, Case
 from comparative_benchmark.results.codec import plain
 from comparative_benchmark.results.record import Metrics
+from comparative_benchmark.results.settings import setting_differences, settings
 
 
 def program_digest(metrics: Metrics) -> str | None:
@@ -33,7 +34,8 @@ def surroundings(old: Case, new: Case) -> str | None:
     """Says what of the software around a program differs, or cannot be told; None if nothing.
 
     Packages, settings, interpreter and harness run the program and are part of its speed; of the
-    machine only model and thread count are looked at.
+    machine only model and thread count are looked at. Settings that one side does not tell, as
+    older files, count as equal.
     """
     facts = [_facts(case) for case in (old, new)]
     for name in facts[0] | facts[1]:
@@ -42,7 +44,7 @@ def surroundings(old: Case, new: Case) -> str | None:
             return f"{name} {values[0]} against {values[1]}"
     if old.revision != new.revision:
         return f"harness revision {old.revision} against {new.revision}"
-    return unidentified(new)
+    return next(setting_differences(old.metrics, new.metrics), None) or unidentified(new)
 
 
 def unidentified(case: Case) -> str | None:
@@ -60,8 +62,12 @@ def unidentified(case: Case) -> str | None:
 
 
 def fingerprint(case: Case) -> str:
-    """Returns a text that is equal where `surroundings` finds no difference, but of the harness."""
-    return json.dumps(_facts(case), sort_keys=True, default=str)
+    """Returns a text that is equal where `surroundings` finds no difference, but of the harness.
+
+    Files that do not tell of settings differ from those that do.
+    """
+    facts = {**_facts(case), "settings": settings(case.metrics)}
+    return json.dumps(facts, sort_keys=True, default=str)
 
 
 def _facts(case: Case) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def measure_ceilings(
     its own, so that one that crashes or hangs costs nothing but its own rate.
 
     Args:
-      threads: of a CPU; all usable ones by default. A GPU has no use for it.
+      threads: of a CPU; one for each core by default. A GPU has no use for it.
       say: told what is going on.
       device: name of a device, e.g. "host-gpu".
       budget_s: seconds that all may take together, in the order in which they are worth most: the
@@ -78,7 +78,8 @@ def measure_ceilings(
     budget = Budget.of(budget_s)
     if accelerator_of(device) == "gpu":
         return _gpu_ceilings.measure(_cpu_model(), say, budget)
-    return _cpu_ceilings.measure(_cpu_model(), threads or host.usable_cpus(), say, budget)
+    count = threads or host.default_threads().number
+    return _cpu_ceilings.measure(_cpu_model(), count, say, budget)
 
 
 def ceilings_path(
@@ -103,7 +104,7 @@ def load_ceilings(
 
     None where no file can be read.
     """
-    path = ceilings_path(threads or host.usable_cpus(), cpu_model, gpu)
+    path = ceilings_path(threads or host.default_threads().number, cpu_model, gpu)
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Ceilings)
     except (OSError, ValueError, RecursionError):

@@ -16,6 +16,7 @@ from msgspec import ValidationError
 
 from comparative_benchmark.backends.api import recorded_packages
 from comparative_benchmark.judge.verification import Verification
+from comparative_benchmark.machine.effective import EffectiveSettings
 from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.outcome import ProcessRecord
 from comparative_benchmark.results.record import (
@@ -391,6 +392,7 @@ class Participant:
         answer = session.call("outputs", directory=str(directory))
         _note_report(self.record, answer)
         self.record.program = told(answer["facts"], Program, "facts")
+        self.record.effective = told(answer["effective"], EffectiveSettings, "effective")
         self._outputs = [directory / file["file"] for file in answer["files"]]
         verification = self._judge.verify(self._outputs)
         if not verification.passed:

@@ -187,7 +187,9 @@ def execution_environment(trials: Sequence[Trial], settings: RunSettings) -> Exe
     others = {trial.competitor.environment for trial in trials} - {None}
     environment = {
         "python_environment": python_environment(),
-        "host": describe(threads=settings.threads, cpus=settings.cpus),
+        "host": describe(
+            threads=settings.threads, cpus=settings.cpus, threads_from=settings.threads_from
+        ),
         "git_revision": git_revision(),
         "environments": {
             other.name: {

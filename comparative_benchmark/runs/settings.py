@@ -9,7 +9,7 @@ from typing import Self, TypeVar
 import attrs
 
 from comparative_benchmark.backends.api import BackendInfo
-from comparative_benchmark.machine.host import usable_cpus
+from comparative_benchmark.machine.host import default_threads
 from comparative_benchmark.machine.variables import for_worker
 from comparative_benchmark.runs.environments import Environment
 from comparative_benchmark.runs.in_process import InProcessSession
@@ -31,6 +31,7 @@ class RunSettings:
       device: where to run.
       sampling: how long to warm up and to sample.
       threads: threads that each backend may use.
+      threads_from: the rule that gave them, see `machine.host`; None where none is told.
       cpus: CPUs that workers are pinned to; empty for all that this process may use.
       baseline: name of the competitor that ratios will be taken against, if that is known.
       limits: of each worker.
@@ -50,7 +51,8 @@ class RunSettings:
 
     device: DeviceSpec
     sampling: CompileOnly | FixedCounts | SamplingRule = attrs.field(factory=SamplingRule)
-    threads: int = attrs.field(factory=usable_cpus)
+    threads: int = attrs.field(factory=lambda: default_threads().number)
+    threads_from: str | None = None
     cpus: tuple[int, ...] = ()
     baseline: str | None = None
     limits: Limits = attrs.field(factory=Limits)

@@ -203,7 +203,7 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     ),
     "threads": (
         ("--threads",),
-        {"type": count(1), "help": "threads for each backend (default: usable CPUs)"},
+        {"type": count(1), "help": "threads for each backend (default: physical cores)"},
     ),
     "timeout": (
         ("--timeout",),

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from comparative_benchmark.machine.host import usable_cpus
+from comparative_benchmark.machine.host import ASKED, Threads, default_threads
 from comparative_benchmark.machine.memory import default_limit_bytes
 from comparative_benchmark.runs.session import Limits
 from comparative_benchmark.runs.settings import RunSettings
@@ -26,5 +26,14 @@ def settings_of(
         phase_deadlines_s=dict(getattr(options, "deadline", ())),
         memory_bytes=options.memory_limit or default_limit_bytes() // processes,
     )
-    threads = getattr(options, "threads", None) or usable_cpus()
-    return RunSettings(**{"device": device, "threads": threads, "limits": limits, **others})
+    asked = getattr(options, "threads", None)
+    threads = Threads(asked, ASKED) if asked else default_threads(others.get("cpus", ()))
+    return RunSettings(
+        **{
+            "device": device,
+            "threads": threads.number,
+            "threads_from": threads.rule,
+            "limits": limits,
+            **others,
+        }
+    )

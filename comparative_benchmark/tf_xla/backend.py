@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from comparative_benchmark.backends import tensorflow_models, tf32
+from comparative_benchmark.backends import tensorflow_models, tf32, xla_executables
 from comparative_benchmark.backends.api import (
     Array,
     Backend,
@@ -19,10 +19,12 @@ from comparative_benchmark.backends.api import (
     GenerationParts,
     UnsupportedError,
 )
+from comparative_benchmark.backends.host_settings import HostSettings, pool_size
 from comparative_benchmark.tf_xla import cache, generation, profiler, program
 from openxla.benchmark.models.shared_model import as_tuple
 
 _GPU = "GPU:0"
+_INTER_OP_POOL = "tf_Compute"
 # How TensorFlow says that an operation has no kernel, or no lowering to XLA.
 _MISSING = re.compile(
     r"(?<=unsupported operations when trying to compile graph ).+"
@@ -127,6 +129,24 @@ class TfXla(Backend):
             return self._facts
         peak = tf.config.experimental.get_memory_info(_GPU)["peak"]
         return attrs.evolve(self._facts, device_memory_peak_bytes=peak)
+
+    def host_settings(self) -> HostSettings:
+        """Sizes of its pools, by the names of their threads; those of Grappler's have none."""
+        if self.context.compiler == "xla":
+            threads, told_by = (
+                pool_size(xla_executables.POOL),
+                f"threads named {xla_executables.POOL}",
+            )
+        else:
+            # TensorFlow answers 0 where its environment says it.
+            asked = tf.config.threading.get_intra_op_parallelism_threads()
+            threads = asked or int(os.environ["TF_NUM_INTRAOP_THREADS"])
+            told_by = "tf.config.threading" if asked else "TF_NUM_INTRAOP_THREADS"
+        return HostSettings(
+            threads=threads,
+            inter_op_threads=pool_size(_INTER_OP_POOL),
+            threads_told_by=f"{told_by}; threads named {_INTER_OP_POOL}",
+        )
 
     def profile(self, directory: Path, iterations: int) -> list[Path]:
         """A trace and TensorFlow's own file, by `tf.profiler`."""

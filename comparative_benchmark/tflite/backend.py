@@ -12,6 +12,7 @@ from comparative_benchmark.backends.api import (
     ModelDefinition,
     UnsupportedError,
 )
+from comparative_benchmark.backends.host_settings import HostSettings
 from comparative_benchmark.backends.resident_backend import SYNCHRONOUS
 from comparative_benchmark.backends.resident_programs import poison
 from comparative_benchmark.tflite import BACKEND
@@ -92,6 +93,12 @@ class TfLite(Backend):
     def poison_outputs(self) -> None:
         """Fills the memory that the outputs go to."""
         self._program.fill_outputs(poison)
+
+    def host_settings(self) -> HostSettings:
+        """What the interpreter was given; it tells nothing of it."""
+        return HostSettings(
+            threads=self.context.threads, threads_told_by="num_threads of the Interpreter"
+        )
 
     def facts(self) -> BackendFacts:
         """Size and digest of the file, which holds program and weights."""

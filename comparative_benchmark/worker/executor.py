@@ -23,6 +23,7 @@ from comparative_benchmark.backends.api import (
     installed_versions,
     load_object,
 )
+from comparative_benchmark.machine.effective import Denormals, denormals, effective_settings
 from comparative_benchmark.machine.variables import telling
 from comparative_benchmark.worker import generation_parts, sampling
 from comparative_benchmark.worker.contributed_model import (
@@ -57,6 +58,7 @@ class Executor:
         self._phases = PhaseClock(announce)
         self._backend: Backend | None = None
         self._last_outputs: Any = None
+        self._denormals_before: Denormals | None = None
         # Module and parameters of the model that is loaded.
         self._made_of: tuple[str, dict[str, Any]] = ("", {})
 
@@ -161,6 +163,7 @@ class Executor:
         backend = self._require_backend()
         backend.compile()
         backend.poison_outputs()
+        self._denormals_before = denormals()
         with self._phases("first_run"):
             self._last_outputs = backend.dispatch()
             backend.synchronize(self._last_outputs)
@@ -200,7 +203,15 @@ class Executor:
             values = backend.fetch(self._last_outputs)
         checked = [checked_array(value, "forward") for value in values]
         saved = arrays.save_all(Path(directory), "output", checked)
-        return {"files": saved, "facts": attrs.asdict(backend.facts()), **self._report()}
+        effective = effective_settings(
+            backend.host_settings(), denormals_before=self._denormals_before
+        )
+        return {
+            "files": saved,
+            "facts": attrs.asdict(backend.facts()),
+            "effective": attrs.asdict(effective),
+            **self._report(),
+        }
 
     def _run_on(self, *, inputs: list[str], directory: str) -> Message:
         """Runs what is timed on other inputs of the same shapes, which stay; saves the outputs.

@@ -20,6 +20,7 @@ from comparative_benchmark.backends.api import (
     ModelDefinition,
 )
 from comparative_benchmark.backends.digests import of_parts
+from comparative_benchmark.backends.host_settings import HostSettings
 from comparative_benchmark.xla_hlo import CACHE_VARIABLE, precision
 from comparative_benchmark.xla_hlo.cache import ExecutableCache
 from comparative_benchmark.xla_hlo.export import export
@@ -135,6 +136,10 @@ class XlaHlo(Backend):
         if exported.form != "stablehlo":
             facts.notes["route"] = "the client takes StableHLO only: HLO is converted before"
         return facts
+
+    def host_settings(self) -> HostSettings:
+        """The pool of XLA's CPU client."""
+        return xla_executables.host_settings()
 
     def profile(self, directory: Path, iterations: int) -> list[Path]:
         """A trace for Perfetto, XLA's own file, and the program before and after optimisation."""

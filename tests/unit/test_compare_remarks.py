@@ -92,6 +92,41 @@ def test_variables_that_change_speed_are_named_where_both_sides_recorded_them():
     assert found(*sides[1:]).drift is None
 
 
+def test_what_workers_computed_with_is_named_where_both_sides_tell():
+    usual = {"threads": 4, "allocator": "glibc 2.36", "affinity": [0, 1, 2, 3]}
+    usual |= {"denormals_before": "kept", "denormals_after": "kept", "blas": ["MKL"]}
+    changed = {"threads": 2, "allocator": "libtcmalloc.so.4", "affinity": [0, 1], "blas": []}
+    sides = []
+    for minute, effective in enumerate((usual, {**usual, **changed, "denormals_after": "ftz"}, {})):
+        level = metrics()
+        for process in level["processes"] if effective else ():
+            process["effective"] = effective
+        sides.append(at(f"2026-03-01T08:0{minute}:00Z", record(level=level)))
+    drift = found(*sides[:2]).drift
+    for words in (
+        "effective threads 4 against 2",
+        "denormals kept against kept, then ftz",
+        "allocator glibc 2.36 against libtcmalloc.so.4",
+        "BLAS MKL against not known",
+        "CPUs of the worker 4 against 2",
+    ):
+        assert words in drift
+    assert "inter-op" not in drift
+    assert found(*sides[1:]).drift is None
+
+
+def test_processes_that_differ_are_named_with_all_values():
+    sides = []
+    for minute, allocators in enumerate((["a", "a"], ["b", "a"])):
+        level = metrics()
+        level["processes"] = [
+            {**process, "effective": {"allocator": name}}
+            for process, name in zip(level["processes"][:1] * 2, allocators, strict=True)
+        ]
+        sides.append(at(f"2026-03-01T08:0{minute}:00Z", record(level=level)))
+    assert "allocator a against a or b" in found(*sides).drift
+
+
 def test_only_runs_of_compared_cases_count():
     old = at("2020-01-01T00:00:00Z", record("w9"))
     new = at(MORNING)

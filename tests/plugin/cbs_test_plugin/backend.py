@@ -14,6 +14,7 @@ from comparative_benchmark.backend_api import (
     Backend,
     BackendFacts,
     GenerationParts,
+    HostSettings,
     UnsupportedError,
 )
 from comparative_benchmark.backends.generation_parts import FunctionParts, Step
@@ -70,6 +71,9 @@ class NumpyBackend(Backend):
         facts.notes["cpus"] = sorted(os.sched_getaffinity(0))
         facts.cache_hits = self._hits
         return facts
+
+    def host_settings(self) -> HostSettings:
+        return HostSettings(threads=1, threads_told_by="it calls numpy")
 
     def generation_parts(self) -> GenerationParts:
         if self._model.fault == "no-parts":

@@ -1,0 +1,57 @@
+"""Under which settings a result was measured, and where those of two results differ.
+
+Settings are the variables of the workers' environment that change speed or numbers, and what the
+processes computed with: threads, denormals, allocator, BLAS, CPUs, how outputs are held.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import UNSET
+
+from comparative_benchmark.machine.effective import EffectiveSettings
+from comparative_benchmark.results.record import Metrics
+
+
+def setting_differences(old: Metrics, new: Metrics) -> Iterator[str]:
+    """Says which settings differ, of those that both results tell."""
+    for before, after in zip(settings(old), settings(new), strict=True):
+        if before is None or after is None:
+            continue
+        for name in sorted(before.keys() | after.keys()):
+            values = [found.get(name, "unset") for found in (before, after)]
+            if values[0] != values[1]:
+                yield f"{name} {values[0]} against {values[1]}"
+
+
+def settings(metrics: Metrics) -> tuple[Mapping[str, str] | None, ...]:
+    """Returns variables, what the processes computed with, and how outputs are held, by name.
+
+    None for what the result does not tell.
+    """
+    outputs = metrics.program.outputs
+    return (
+        None if metrics.variables is UNSET else metrics.variables,
+        _effective(metrics),
+        None if outputs is None else {"outputs": outputs},
+    )
+
+
+def _effective(metrics: Metrics) -> Mapping[str, str] | None:
+    """Returns the settings of all processes together; None where none tells."""
+    told = [_named(p.effective) for p in metrics.processes or () if p.effective is not None]
+    if not told:
+        return None
+    # Processes that differ have several values.
+    return {name: " or ".join(sorted({one[name] for one in told})) for name in told[0]}
+
+
+def _named(found: EffectiveSettings) -> dict[str, str]:
+    before, after = found.denormals_before, found.denormals_after
+    return {
+        "effective threads": str(found.threads),
+        "effective inter-op threads": str(found.inter_op_threads),
+        "denormals": str(before if before == after else f"{before}, then {after}"),
+        "allocator": str(found.allocator),
+        "BLAS": "; ".join(found.blas) or "not known",
+        "CPUs of the worker": str(len(found.affinity)),
+    }
