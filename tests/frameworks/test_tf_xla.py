@@ -352,7 +352,7 @@ def test_the_profiler_tells_kernels_and_the_threads_are_those_asked_for(tmp_path
         taken = profiling.take(session, tmp_path / "profiles", [200.0])
         # The worker is as good as before.
         session.call("outputs", directory=str(tmp_path / "outputs"))
-    assert threads.number("tf_Compute") == threads.count("tf_XLAEigen") == 1
+    assert threads.count("tf_Compute") == threads.count("tf_XLAEigen") == 1
     assert taken.error is None, taken.error
     assert set(taken.files) == {"trace.json.gz", "tensorflow.xplane.pb"}
     trace = tmp_path / "profiles" / "trace.json.gz"
