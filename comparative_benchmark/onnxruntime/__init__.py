@@ -14,6 +14,7 @@ def _compiler(name: str, description: str, *, default: bool = False) -> Compiler
         options=(WIDENED,),
         default=default,
         accelerator="cpu",
+        takes_recipes=True,
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import onnxruntime as ort
 
@@ -9,9 +10,18 @@ from comparative_benchmark.backends import onnx_export, tf32
 from comparative_benchmark.backends.api import BackendContext, BackendFacts, UnsupportedError
 from comparative_benchmark.backends.digests import joint
 from comparative_benchmark.backends.host_settings import HostSettings
+from comparative_benchmark.backends.outputs import OutputRule
 from comparative_benchmark.backends.resident_backend import SYNCHRONOUS, ResidentBackend
 from comparative_benchmark.backends.resident_programs import GenerationPlan
-from comparative_benchmark.onnxruntime import WIDENED, graph, optimized, profiler, session
+from comparative_benchmark.onnxruntime import (
+    WIDENED,
+    graph,
+    optimized,
+    profiler,
+    quantization,
+    session,
+)
+from comparative_benchmark.recipes import chosen_among
 
 
 class OnnxRuntime(ResidentBackend):
@@ -23,6 +33,8 @@ class OnnxRuntime(ResidentBackend):
         self._types: frozenset[str] = frozenset()
         self._sessions: list[ort.InferenceSession] = []
         self._graphs: list[optimized.OptimizedGraph] = []
+        self._recipe = chosen_among(context.options)
+        self._applied: dict[str, Any] | None = None
 
     def compile(self) -> None:
         """Exports (`trace`), translates to ONNX (`lower`), and opens sessions (`compile`).
@@ -46,7 +58,7 @@ class OnnxRuntime(ResidentBackend):
 
     def facts(self) -> BackendFacts:
         """Identity and size of the optimized graphs, and what they compute in which type."""
-        facts = BackendFacts(weights="frozen", outputs="bound")
+        facts = BackendFacts(weights="frozen")
         facts.notes = {
             "weights": "initializers: constants, which a session folds and packs",
             "dispatch": SYNCHRONOUS,
@@ -57,6 +69,8 @@ class OnnxRuntime(ResidentBackend):
         facts.notes["tf32"] = tf32.note(
             on_gpu=self._device == "cuda", types=self._types, allowed=False
         )
+        if self._applied is not None:
+            facts.notes["recipe"] = self._applied
         if self.context.kept:
             facts.notes["export"] = "of the first process"
         elif self.context.exported:
@@ -76,6 +90,13 @@ class OnnxRuntime(ResidentBackend):
                 }
         return facts
 
+    def output_rule(self) -> OutputRule:
+        """Bound by an `IOBinding`; without one a run returns new values, on the host."""
+        if self._device == "cpu":
+            return OutputRule(modes=("bound", "allocated"))
+        reason = "ONNX Runtime's `run` brings outputs to the host, inside the timed region"
+        return OutputRule(modes=("bound",), reason=reason)
+
     def host_settings(self) -> HostSettings:
         """What the session was opened with, as it tells itself."""
         chosen = self._sessions[0].get_session_options()
@@ -92,8 +113,8 @@ class OnnxRuntime(ResidentBackend):
 
     def exports(self) -> Mapping[str, Sequence[Path]]:
         """The ONNX file and its weights; nothing of a model that generates, which is two."""
-        # On a GPU the types of the model are needed, see `facts`.
-        if self._paths and len(self._paths) == 1 and self._device == "cpu":
+        # On a GPU the types of the model are needed, see `facts`; of a recipe, what it did.
+        if self._recipe is None and self._paths and len(self._paths) == 1 and self._device == "cpu":
             return {"onnx": [*self._paths, self._paths[0].with_suffix(".onnx.data")]}
         return {}
 
@@ -127,6 +148,10 @@ class OnnxRuntime(ResidentBackend):
         self._paths, plan = onnx_export.write(
             self._take_model(), self._arrays, self.context.work_dir, self.context.phase
         )
+        if self._recipe is not None:
+            self._paths, self._applied = quantization.apply(
+                self._paths, self._recipe, self.context.phase
+            )
         return plan
 
     def _options(self) -> ort.SessionOptions:

@@ -1,5 +1,6 @@
 """Sessions of ONNX Runtime, and buffers for their inputs and outputs."""
 
+import ctypes
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -114,6 +115,16 @@ class Buffer:
         if self.value is not self._host:
             ort.copy_tensors([self._host], [self.value])
 
+    def take(self, value: Any) -> None:
+        """Copies in a value of ONNX Runtime that is on the host, as bytes: NumPy has no bfloat16.
+
+        Raises:
+          ValueError: its shape is another one.
+        """
+        if tuple(value.shape()) != self.shape:
+            raise ValueError(f"an output is {value.shape()} where {list(self.shape)} is due")
+        ctypes.memmove(self._array.ctypes.data, value.data_ptr(), self._array.nbytes)
+
     def copy_to(self, target: Array) -> None:
         """Copies the content to an array on the host."""
         if self.value is not self._host:
@@ -144,6 +155,18 @@ class SessionProgram:
         for node, buffer in zip(self._session.get_outputs(), outputs, strict=True):
             binding.bind_ortvalue_output(node.name, buffer.value)
         return functools.partial(self._session.run_with_iobinding, binding)
+
+    def bind_inputs(self, inputs: Sequence[Buffer]) -> Callable[[], Any]:
+        """Returns a function that runs the graph and returns new values, which it allocated."""
+        nodes = self._session.get_inputs()
+        feeds = {node.name: buffer.value for node, buffer in zip(nodes, inputs, strict=True)}
+        names = [node.name for node in self._session.get_outputs()]
+        return functools.partial(self._session.run_with_ort_values, names, feeds)
+
+    def take(self, allocated: Sequence[Any], outputs: Sequence[Buffer]) -> None:
+        """Copies values of a run, which are on the host, to buffers."""
+        for value, buffer in zip(allocated, outputs, strict=True):
+            buffer.take(value)
 
 
 def _host_value(

@@ -11,6 +11,7 @@ pytest.importorskip("onnxruntime")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
+from comparative_benchmark.backends.resident_programs import SingleProgram  # noqa: E402
 from comparative_benchmark.onnxruntime import graph, profiler, session  # noqa: E402
 
 pytestmark = pytest.mark.frameworks
@@ -55,6 +56,26 @@ def _between_casts(kind):
     ]
     half, wide = TensorProto.FLOAT16, TensorProto.FLOAT
     return _model(nodes, {"x": half, "y": half, "wide": wide, "out": wide, "v": wide})
+
+
+def test_allocated_outputs_have_memory_of_their_own(tmp_path):
+    kinds = {"x": TensorProto.FLOAT, "y": TensorProto.FLOAT}
+    model = _model([_node("MatMul", ["x", "w"], "y")], kinds, np.eye(4, dtype=np.float32) * 2)
+    model.ir_version, model.opset_import[0].version = 10, 21  # what every release reads
+    onnx.save(model, tmp_path / "model.onnx")
+    options = session.options("default", 1)
+    program = session.SessionProgram(
+        session.open_session(tmp_path / "model.onnx", "cpu", options), "cpu"
+    )
+    single = SingleProgram(program, [np.full(SHAPE, 1, np.float32)], allocates=True)
+    first = single.run()
+    single.replace_inputs([np.full(SHAPE, 3, np.float32)])
+    second = single.run()
+    assert [single.fetch(ran)[0].max() for ran in (first, second)] == [2, 6]
+    # Bound outputs of the same program are in one place.
+    bound = SingleProgram(program, [np.full(SHAPE, 1, np.float32)])
+    bound.run()
+    assert bound.fetch()[0].max() == 2
 
 
 def test_products_between_inserted_casts_are_widened():

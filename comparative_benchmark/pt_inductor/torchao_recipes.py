@@ -1,0 +1,107 @@
+"""Recipes by torchao: applied to a model's linear layers, and seen to have taken effect.
+
+torchao leaves a layer as it is where a recipe does not fit it, and says nothing. So each layer is
+looked at afterwards: the class of its weight, and the bytes that it holds.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from comparative_benchmark.backends import torch_modules as modules
+from comparative_benchmark.backends.api import UnsupportedError, load_object
+from comparative_benchmark.recipes import Chosen
+
+
+class NotAppliedError(RuntimeError):
+    """A recipe was accepted and changed nothing."""
+
+
+def apply(model: Any, recipe: Chosen) -> dict[str, Any]:
+    """Applies a recipe to all linear layers of a model on its device.
+
+    Returns:
+      What it did: `name`, `layers` that it changed of how many `linear` ones, the class of their
+      weights, and the bytes of all weights of the model before and after.
+
+    Raises:
+      UnsupportedError: torchao cannot apply it here, or the model has no linear layer.
+      NotAppliedError: it changed no layer.
+    """
+    try:
+        from torchao.quantization import quantize_
+    except ImportError as error:
+        raise UnsupportedError(
+            "recipes need torchao: pip install 'common-benchmark-suite[torchao]'"
+        ) from error
+    for module in modules.of(model):
+        _as_linear(module)
+    linear = [part for root in modules.of(model) for part in _linear(root)]
+    if not linear:
+        raise UnsupportedError(f"{recipe.label} is for linear layers, and the model has none")
+    before = _weight_bytes(model)
+    try:
+        config, weight_class = load_object(recipe.apply_in("pt_inductor"))(**recipe.values)
+        for module in modules.of(model):
+            quantize_(module, config)
+    except (AssertionError, ImportError, NotImplementedError, RuntimeError, ValueError) as error:
+        raise UnsupportedError(f"torchao refuses {recipe.label}: {_first_line(error)}") from error
+    found = [type(layer.weight).__name__ for layer in linear]
+    changed = found.count(weight_class)
+    if not changed:
+        kinds = ", ".join(sorted(set(found)))
+        raise NotAppliedError(
+            f"{recipe.label} changed none of {len(linear)} linear layers: their weights are "
+            f"{kinds}, not {weight_class}"
+        )
+    return {
+        "name": recipe.label,
+        "layers": changed,
+        "linear": len(linear),
+        "weight_class": weight_class,
+        "bytes_before": before,
+        "bytes_after": _weight_bytes(model),
+    }
+
+
+def _linear(root: torch.nn.Module) -> Iterator[torch.nn.Linear]:
+    return (part for part in root.modules() if isinstance(part, torch.nn.Linear))
+
+
+def _as_linear(root: torch.nn.Module) -> None:
+    """Replaces transformers' `Conv1D`, a linear layer whose weight lies the other way round."""
+    for parent in list(root.modules()):
+        for name, part in list(parent.named_children()):
+            if type(part).__name__ != "Conv1D":
+                continue
+            layer = torch.nn.Linear(*part.weight.shape, dtype=part.weight.dtype, device="meta")
+            layer.weight = torch.nn.Parameter(part.weight.data.T.contiguous(), requires_grad=False)
+            layer.bias = part.bias
+            setattr(parent, name, layer.eval())
+
+
+def _weight_bytes(model: Any) -> int:
+    """Returns the bytes that parameters and buffers hold; what is shared counts once."""
+    stores = {
+        part.untyped_storage().data_ptr(): part.untyped_storage().nbytes()
+        for root in modules.of(model)
+        for tensor in (*root.parameters(), *root.buffers())
+        for part in _plain(tensor)
+    }
+    return sum(stores.values())
+
+
+def _plain(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yields the tensors of which a wrapper consists."""
+    if not is_traceable_wrapper_subclass(tensor):
+        yield tensor
+        return
+    names, _ = tensor.__tensor_flatten__()
+    for name in names:
+        yield from _plain(getattr(tensor, name))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -1,0 +1,22 @@
+"""float8dq-row: weights and activations in float8, a scale for each row."""
+
+from typing import Any
+
+from comparative_benchmark.recipes.registry import Recipe
+
+RECIPE = Recipe(
+    name="float8dq-row",
+    description="weights and, as they come, activations in float8 (e4m3), a scale for each row",
+    min_sqnr_db=lambda _: 18.0,
+    by_backend={"pt_inductor": f"{__name__}:with_torchao"},
+)
+
+
+def with_torchao() -> tuple[Any, str]:
+    """Returns torchao's configuration, and the class of weights that it makes."""
+    from torchao.quantization import Float8DynamicActivationFloat8WeightConfig, PerRow
+
+    config = Float8DynamicActivationFloat8WeightConfig(
+        granularity=PerRow(), set_inductor_config=False
+    )
+    return config, "Float8Tensor"

@@ -1,0 +1,22 @@
+"""float8dq-tensor: weights and activations in float8, one scale for each tensor."""
+
+from typing import Any
+
+from comparative_benchmark.recipes.registry import Recipe
+
+RECIPE = Recipe(
+    name="float8dq-tensor",
+    description="weights and, as they come, activations in float8 (e4m3), a scale for each tensor",
+    min_sqnr_db=lambda _: 15.0,
+    by_backend={"pt_inductor": f"{__name__}:with_torchao"},
+)
+
+
+def with_torchao() -> tuple[Any, str]:
+    """Returns torchao's configuration, and the class of weights that it makes."""
+    from torchao.quantization import Float8DynamicActivationFloat8WeightConfig, PerTensor
+
+    config = Float8DynamicActivationFloat8WeightConfig(
+        granularity=PerTensor(), set_inductor_config=False
+    )
+    return config, "Float8Tensor"

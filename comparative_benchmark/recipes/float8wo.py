@@ -1,0 +1,19 @@
+"""float8wo: weights in float8 (e4m3), products in the model's own type."""
+
+from typing import Any
+
+from comparative_benchmark.recipes.registry import Recipe
+
+RECIPE = Recipe(
+    name="float8wo",
+    description="weights in float8 (e4m3), a scale for each output; products in the model's type",
+    min_sqnr_db=lambda _: 20.0,
+    by_backend={"pt_inductor": f"{__name__}:with_torchao"},
+)
+
+
+def with_torchao() -> tuple[Any, str]:
+    """Returns torchao's configuration, and the class of weights that it makes."""
+    from torchao.quantization import Float8WeightOnlyConfig
+
+    return Float8WeightOnlyConfig(set_inductor_config=False), "Float8Tensor"

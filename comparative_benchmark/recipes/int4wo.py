@@ -1,0 +1,41 @@
+"""int4wo-<group>: weights in 4 bits, packed, by a kernel of the device."""
+
+from collections.abc import Callable
+from typing import Any
+
+from comparative_benchmark.recipes.registry import Parameter, Recipe
+
+RECIPE = Recipe(
+    name="int4wo",
+    description="weights in 4 bits, packed, a scale for each group of inputs; products as before",
+    parameters=(Parameter(name="group", choices=(32, 64, 128, 256)),),
+    min_sqnr_db=lambda _: 10.0,
+    by_backend={
+        "pt_inductor": f"{__name__}:with_torchao",
+        "onnxruntime": f"{__name__}:with_onnxruntime",
+    },
+)
+
+
+def with_torchao(group: int) -> tuple[Any, str]:
+    """Returns torchao's configuration, and the class of weights that it makes.
+
+    The public one needs a package of CUDA kernels; the prototype has PyTorch's own for CPUs.
+    """
+    import torch
+
+    if torch.cuda.is_available():
+        from torchao.quantization import Int4WeightOnlyConfig
+
+        return Int4WeightOnlyConfig(group_size=group, set_inductor_config=False), "Int4Tensor"
+    from torchao.prototype.quantization.int4 import PrototypeInt4WeightOnlyConfig
+
+    config = PrototypeInt4WeightOnlyConfig(group_size=group, set_inductor_config=False)
+    return config, "Int4OpaqueTensor"
+
+
+def with_onnxruntime(group: int) -> tuple[Callable[[str, str], None], str]:
+    """Returns what quantises a file into another, and the operator that it makes of products."""
+    from comparative_benchmark.recipes.intx import with_onnxruntime as in_bits
+
+    return in_bits(4, group)

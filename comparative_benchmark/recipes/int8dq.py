@@ -1,0 +1,19 @@
+"""int8dq: weights and activations in 8 bits, products in integers."""
+
+from typing import Any
+
+from comparative_benchmark.recipes.registry import Recipe
+
+RECIPE = Recipe(
+    name="int8dq",
+    description="weights and, as they come, activations in int8; a scale for each row of both",
+    min_sqnr_db=lambda _: 25.0,
+    by_backend={"pt_inductor": f"{__name__}:with_torchao"},
+)
+
+
+def with_torchao() -> tuple[Any, str]:
+    """Returns torchao's configuration, and the class of weights that it makes."""
+    from torchao.quantization import Int8DynamicActivationInt8WeightConfig
+
+    return Int8DynamicActivationInt8WeightConfig(set_inductor_config=False), "Int8Tensor"

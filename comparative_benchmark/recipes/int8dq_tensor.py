@@ -1,0 +1,28 @@
+"""int8dq-tensor: weights in 8 bits, and activations as they come, with one scale for a tensor."""
+
+import functools
+from collections.abc import Callable
+
+from comparative_benchmark.recipes.registry import Recipe
+
+RECIPE = Recipe(
+    name="int8dq-tensor",
+    description="weights in int8, a scale for each output; activations in 8 bits as they come, one "
+    "scale for a tensor; products in integers",
+    min_sqnr_db=lambda _: 20.0,
+    by_backend={"onnxruntime": f"{__name__}:with_onnxruntime"},
+)
+
+
+def with_onnxruntime() -> tuple[Callable[[str, str], object], str]:
+    """Returns what quantises a file into another, and the operator that it makes of products."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    quantise = functools.partial(
+        quantize_dynamic,
+        per_channel=True,
+        weight_type=QuantType.QInt8,
+        op_types_to_quantize=["MatMul", "Gemm"],
+        use_external_data_format=True,
+    )
+    return quantise, "MatMulInteger"

@@ -1,0 +1,59 @@
+"""intx-<bits>-<group>: weights in few bits, a scale for each group of inputs."""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from comparative_benchmark.recipes.registry import Parameter, Recipe
+
+
+def least_db(values: Mapping[str, int]) -> float:
+    """Returns 6 dB for each bit, less what layers add up to; with one bit nothing is left."""
+    return max(6.0 * values["bits"] - 12.0, 3.0)
+
+
+RECIPE = Recipe(
+    name="intx",
+    description="weights in so many bits, a scale for each group of inputs; products as before",
+    parameters=(Parameter(name="bits", choices=tuple(range(1, 9))), Parameter(name="group")),
+    min_sqnr_db=least_db,
+    by_backend={
+        "pt_inductor": f"{__name__}:with_torchao",
+        "onnxruntime": f"{__name__}:with_onnxruntime",
+    },
+)
+
+
+def with_torchao(bits: int, group: int) -> tuple[Any, str]:
+    """Returns torchao's configuration, and the class of weights that it makes."""
+    import torch
+    from torchao.quantization import IntxWeightOnlyConfig, PerGroup
+
+    config = IntxWeightOnlyConfig(
+        weight_dtype=getattr(torch, f"int{bits}"), granularity=PerGroup(group)
+    )
+    return config, "IntxUnpackedToInt8Tensor"
+
+
+def with_onnxruntime(bits: int, group: int) -> tuple[Callable[[str, str], None], str]:
+    """Returns what quantises a file into another, and the operator that it makes of products.
+
+    Raises:
+      NotImplementedError: it packs no such weights.
+    """
+    if bits not in (4, 8):
+        raise NotImplementedError("it packs weights in 4 and in 8 bits")
+    if group < 16 or group & (group - 1):
+        raise NotImplementedError("its groups are powers of two from 16 on")
+    return functools.partial(_pack, bits, group), "MatMulNBits"
+
+
+def _pack(bits: int, group: int, source: str, target: str) -> None:
+    import onnx
+    from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+
+    quantizer = MatMulNBitsQuantizer(
+        onnx.load(source), bits=bits, block_size=group, is_symmetric=True
+    )
+    quantizer.process()
+    quantizer.model.save_model_to_file(target, use_external_data_format=True)

@@ -1,0 +1,26 @@
+"""mxfp8: weights and activations in float8 with a power of two for each 32 of them (OCP MX 1.0)."""
+
+from typing import Any
+
+from comparative_benchmark.recipes.registry import Recipe
+
+RECIPE = Recipe(
+    name="mxfp8",
+    description="weights and activations in float8 (e4m3), a power of two for each 32 (OCP MX 1.0)",
+    min_sqnr_db=lambda _: 16.0,
+    by_backend={"pt_inductor": f"{__name__}:with_torchao"},
+)
+
+
+def with_torchao() -> tuple[Any, str]:
+    """Returns torchao's configuration, and the class of weights that it makes.
+
+    Where no unit computes in this type, the rounding is real and the product is in bf16.
+    """
+    import torch
+    from torchao.prototype.mx_formats import MXDynamicActivationMXWeightConfig
+    from torchao.quantization.quantize_.common import KernelPreference
+
+    able = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (10, 0)
+    kernel = KernelPreference.AUTO if able else KernelPreference.EMULATED
+    return MXDynamicActivationMXWeightConfig(kernel_preference=kernel), "MXTensor"

@@ -1,0 +1,19 @@
+"""nvfp4: weights in 4-bit floats (e2m1), a float8 scale for each 16 of them."""
+
+from typing import Any
+
+from comparative_benchmark.recipes.registry import Recipe
+
+RECIPE = Recipe(
+    name="nvfp4",
+    description="weights in float4 (e2m1), a float8 scale for each 16 of them; products as before",
+    min_sqnr_db=lambda _: 8.0,
+    by_backend={"pt_inductor": f"{__name__}:with_torchao"},
+)
+
+
+def with_torchao() -> tuple[Any, str]:
+    """Returns torchao's configuration, and the class of weights that it makes."""
+    from torchao.prototype.mx_formats import NVFP4WeightOnlyConfig
+
+    return NVFP4WeightOnlyConfig(), "NVFP4Tensor"

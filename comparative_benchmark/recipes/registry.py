@@ -1,0 +1,154 @@
+"""Which recipes there are, and what a name stands for."""
+
+import difflib
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import entry_points
+from typing import Any
+
+import attrs
+
+GROUP = "comparative_benchmark.recipes"
+
+
+class RecipeError(LookupError):
+    """No such recipe, or it does not take such parameters; the message gives the choices."""
+
+
+@attrs.frozen(kw_only=True)
+class Parameter:
+    """A number that follows the name of a recipe, as the 4 in `intx-4-64`.
+
+    Attributes:
+      name: what it is.
+      choices: the numbers that it may be; any above 0 where there are none.
+    """
+
+    name: str
+    choices: tuple[int, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Recipe:
+    """One way to compute in fewer bits, or with fewer weights.
+
+    Attributes:
+      name: how users call it; its parameters follow, each after a `-`.
+      description: what it does to weights and activations.
+      parameters: in order.
+      min_sqnr_db: least signal-to-quantisation-noise ratio of a model's outputs, by the values
+        of its parameters: what is below has lost the model.
+      by_backend: who applies it, `module:function`, by the name of the backend. The function takes
+        the parameters by name and returns what the backend's own way of applying it wants.
+      lacking: by the name of a backend, why it cannot be applied there.
+    """
+
+    name: str
+    description: str
+    parameters: tuple[Parameter, ...] = ()
+    min_sqnr_db: Callable[[Mapping[str, int]], float]
+    by_backend: Mapping[str, str] = attrs.field(factory=dict)
+    lacking: Mapping[str, str] = attrs.field(factory=dict)
+
+    @property
+    def usage(self) -> str:
+        """The name with its parameters, e.g. `intx-<bits>-<group>`."""
+        return "-".join([self.name, *(f"<{parameter.name}>" for parameter in self.parameters)])
+
+
+@attrs.frozen(kw_only=True)
+class Chosen:
+    """A recipe with its parameters.
+
+    Attributes:
+      label: as the user wrote it, e.g. `intx-4-64`.
+      recipe: which.
+      values: of its parameters.
+    """
+
+    label: str
+    recipe: Recipe
+    values: Mapping[str, int]
+
+    @property
+    def min_sqnr_db(self) -> float:
+        """See `Recipe.min_sqnr_db`."""
+        return self.recipe.min_sqnr_db(self.values)
+
+    def apply_in(self, backend: str) -> str:
+        """Returns who applies it in a backend, `module:function`.
+
+        Raises:
+          RecipeError: nobody does; the message says why.
+        """
+        if backend not in self.recipe.by_backend:
+            why = self.recipe.lacking.get(backend, f"{backend} has no way to apply it")
+            raise RecipeError(f"{self.label}: {why}")
+        return self.recipe.by_backend[backend]
+
+
+@functools.cache
+def recipes() -> Mapping[str, Recipe]:
+    """Returns every registered recipe by name."""
+    found: dict[str, Any] = {point.name: point.load() for point in entry_points(group=GROUP)}
+    return {name: found[name] for name in sorted(found)}
+
+
+def parse(text: str) -> Chosen:
+    """Returns the recipe that a name with parameters stands for; the whole of it must match.
+
+    Raises:
+      RecipeError: it stands for none.
+    """
+    name = text
+    given: list[str] = []
+    while name not in recipes():
+        name, dash, last = name.rpartition("-")
+        if not dash:
+            raise RecipeError(_unknown(text))
+        given.insert(0, last)
+    recipe = recipes()[name]
+    if len(given) != len(recipe.parameters):
+        raise RecipeError(f"{text!r}: {name} is written {recipe.usage}")
+    values = {
+        parameter.name: _number(text, parameter, value)
+        for parameter, value in zip(recipe.parameters, given, strict=True)
+    }
+    return Chosen(label=text, recipe=recipe, values=values)
+
+
+def chosen_among(options: Iterable[str]) -> Chosen | None:
+    """Returns the recipe among the options of a compiler, None if there is none.
+
+    Raises:
+      RecipeError: there are two.
+    """
+    found = [parse(option) for option in options if is_one(option)]
+    if len(found) > 1:
+        both = " and ".join(item.label for item in found)
+        raise RecipeError(f"one recipe at a time: {both} cannot be applied together")
+    return found[0] if found else None
+
+
+def is_one(text: str) -> bool:
+    """Tells whether a text is the name of a recipe with its parameters."""
+    try:
+        parse(text)
+    except RecipeError:
+        return False
+    return True
+
+
+def _number(text: str, parameter: Parameter, value: str) -> int:
+    number = int(value) if value.isascii() and value.isdecimal() else 0
+    if number < 1 or (parameter.choices and number not in parameter.choices):
+        known = ", ".join(map(str, parameter.choices)) or "any number above 0"
+        raise RecipeError(f"{text!r}: {parameter.name} is {value!r}; choices are {known}")
+    return number
+
+
+def _unknown(text: str) -> str:
+    known = [recipe.usage for recipe in recipes().values()]
+    near = difflib.get_close_matches(text, known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"no recipe {text!r}; {hint}choices are {', '.join(known)}"

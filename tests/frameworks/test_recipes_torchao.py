@@ -1,0 +1,190 @@
+"""Recipes in PyTorch: they take effect, keep their signal, and say why where they cannot."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from agreement_support import need
+from framework_process import run_script
+
+pytestmark = pytest.mark.frameworks
+
+# Class of the weights, and how much of the model's bytes may be left: embeddings stay as they are.
+WORKING = {
+    "int8wo": ("Int8Tensor", 0.75),
+    "int8dq": ("Int8Tensor", 0.75),
+    "float8wo": ("Float8Tensor", 0.75),
+    "intx-8-32": ("IntxUnpackedToInt8Tensor", 0.75),
+    "int8_dynamic_activation_intx_weight-4-32": ("IntxUnpackedToInt8Tensor", 0.75),
+    "int4wo-32": ("Int4OpaqueTensor", 0.65),
+    "mxfp8": ("MXTensor", 0.75),
+    "nvfp4": ("NVFP4Tensor", 0.65),
+}
+REFUSED = {
+    "float8dq-tensor": "compute capability",
+    "float8dq-row": "compute capability",
+    "semi-sparse": "kernels of NVIDIA GPUs",
+    "2:4": "kernels of NVIDIA GPUs",
+    "block-64": "Triton kernels, for GPUs",
+    "intx-4-48": "torchao refuses intx-4-48",
+}
+# One of each kind through real workers: right, compiled, refused, and lossy (1 bit keeps nothing).
+RACED = (
+    "eager+int8wo",
+    "inductor+int8dq",
+    "eager+block-64",
+    "eager+intx-1-32",
+)
+APPLIED = """
+import json, sys
+import torch
+from comparative_benchmark import recipes
+from comparative_benchmark.judge.quantized_verification import sqnr_db
+from comparative_benchmark.pt_inductor import reference, torchao_recipes
+from openxla.benchmark.models.pt.bert.bert_model import create_model
+
+working, parameters = map(json.loads, sys.argv[1:])
+model = create_model(**parameters)
+inputs = model.preprocess(model.generate_default_inputs())
+(truth, *_), _ = reference.compute(model, inputs)
+for name, (weight_class, share) in working.items():
+    recipe = recipes.parse(name)
+    quantized = create_model(**parameters)
+    applied = torchao_recipes.apply(quantized, recipe)
+    assert applied["name"] == name
+    assert applied["weight_class"] == weight_class, applied
+    assert applied["layers"] == applied["linear"] > 10, applied
+    assert applied["bytes_after"] < share * applied["bytes_before"], applied
+    output = quantized.forward(*inputs)
+    output = (output[0] if isinstance(output, tuple) else output).double().numpy()
+    error = ((output - truth) ** 2).mean() ** 0.5 / (truth ** 2).mean() ** 0.5
+    # Further off than rounding to bf16, and no further than the recipe may be.
+    assert recipe.min_sqnr_db < sqnr_db(float(error)) < 44, (name, sqnr_db(float(error)))
+"""
+REFUSING = """
+import json, sys
+from comparative_benchmark import recipes
+from comparative_benchmark.backends.api import UnsupportedError
+from comparative_benchmark.pt_inductor import torchao_recipes
+from openxla.benchmark.models.pt.bert.bert_model import create_model
+
+refused, parameters = map(json.loads, sys.argv[1:])
+for name, reason in refused.items():
+    try:
+        torchao_recipes.apply(create_model(**parameters), recipes.parse(name))
+    except UnsupportedError as error:
+        assert reason in str(error), (name, str(error))
+    else:
+        raise AssertionError(name)
+"""
+PARAMETERS = {"model_name": "bert-tiny", "data_type": "bf16", "batch_size": 4, "seq_len": 32}
+
+
+def _with_bert(script, recipes, environment):
+    need("torchao")
+    run_script(script, [json.dumps(recipes), json.dumps(PARAMETERS)], environment, framework="pt")
+
+
+def test_they_take_effect_and_keep_their_signal(environment):
+    _with_bert(APPLIED, WORKING, environment)
+
+
+def test_what_cannot_be_applied_here_says_why(environment):
+    _with_bert(REFUSING, REFUSED, environment)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory, environment):
+    """Results of tiny BERT in bf16, by the compiler with its recipe."""
+    need("torchao")
+    directory = tmp_path_factory.mktemp("recipes")
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "comparative_benchmark", "run", "-device", "host-cpu"),
+            *(
+                "-name",
+                "models/BERT_TINY_BF16_PT_32XI32_BATCH4/.+_DEFAULT",
+                "-w",
+                "0",
+                "-iter",
+                "1",
+            ),
+            *("--backend", ",".join(f"pt_inductor:{name}" for name in RACED)),
+            *("-o", directory / "results.json"),
+        ],
+        env=environment,
+        cwd=directory,
+        capture_output=True,
+        check=False,
+    )
+    found = json.loads((directory / "results.json").read_text())["benchmarks"]
+    return {result["definition"]["compiler"]: result for result in found}
+
+
+@pytest.mark.parametrize("name", RACED[:2])
+def test_a_model_is_measured_with_a_recipe(results, name):
+    result = results[name]
+    assert result["status"] == "ok", result["reason"]
+    assert result["definition"]["precision"] == name.partition("+")[2]
+    applied = result["metrics"]["framework_level"]["program"]["notes"]["recipe"]
+    assert applied["layers"] == applied["linear"] > 10
+    assert result["versions"]["torchao"]
+
+
+def test_what_cannot_run_or_has_lost_the_model_is_no_number(results):
+    refused, lossy = results["eager+block-64"], results["eager+intx-1-32"]
+    assert refused["status"] == "unsupported"
+    assert REFUSED["block-64"] in refused["reason"]
+    assert lossy["status"] == "wrong_output"
+    assert "dB is below 3 dB" in lossy["reason"]
+
+
+UNAPPLIED = """
+import torch
+from unittest import mock
+from comparative_benchmark import recipes
+from comparative_benchmark.backends.api import UnsupportedError
+from comparative_benchmark.pt_inductor import torchao_recipes
+
+def refused(model, error):
+    try:
+        torchao_recipes.apply(model, recipes.parse("int8wo"))
+    except error as raised:
+        return str(raised)
+    raise AssertionError("applied")
+
+assert "the model has none" in refused(torch.nn.Conv2d(3, 3, 1), UnsupportedError)
+with mock.patch("torchao.quantization.quantize_"):
+    told = refused(torch.nn.Linear(64, 64), torchao_recipes.NotAppliedError)
+assert told == (
+    "int8wo changed none of 1 linear layers: their weights are Parameter, not Int8Tensor"
+)
+"""
+
+
+def test_a_recipe_that_changes_nothing_is_an_error(environment):
+    need("torchao")
+    run_script(UNAPPLIED, [], environment, framework="pt")
+
+
+ABSENT = """
+import sys
+import torch
+from unittest import mock
+from comparative_benchmark import recipes
+from comparative_benchmark.backends.api import UnsupportedError
+from comparative_benchmark.pt_inductor import torchao_recipes
+
+with mock.patch.dict(sys.modules, {"torchao": None, "torchao.quantization": None}):
+    try:
+        torchao_recipes.apply(torch.nn.Linear(64, 64), recipes.parse("int8wo"))
+    except UnsupportedError as error:
+        assert "pip install 'common-benchmark-suite[torchao]'" in str(error)
+    else:
+        raise AssertionError("applied")
+"""
+
+
+def test_without_torchao_it_says_what_to_install(environment):
+    run_script(ABSENT, [], environment, framework="pt")
