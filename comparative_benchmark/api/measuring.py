@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
@@ -17,6 +17,7 @@ from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import (
     ALL_BACKENDS,
     Competitor,
+    Trial,
     competitors_of,
     in_environments,
     installed_competitors,
@@ -28,6 +29,23 @@ from comparative_benchmark.terminal.options import UsageError, find_device, sele
 from comparative_benchmark.terminal.run_settings import settings_of
 from openxla.benchmark.artifacts import user_inputs
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
+
+
+@attrs.frozen(kw_only=True)
+class Selection:
+    """What a command runs that makes cases of its own.
+
+    Attributes:
+      cases: that are run.
+      share_workers: see `RunSettings`.
+      refuse: returns why a trial is not to be tried, None if it is; it is `unsupported` then.
+      before: returns what is said before the first trial.
+    """
+
+    cases: Sequence[BenchmarkCase]
+    share_workers: bool = False
+    refuse: Callable[[Trial, RunSettings], str | None] = lambda *_: None
+    before: Callable[[Sequence[Trial], RunSettings], Iterable[str]] = lambda *_: ()
 
 
 @attrs.frozen(kw_only=True)
@@ -46,7 +64,11 @@ class Measured:
 
 
 def measure(
-    options: argparse.Namespace, observer: runner.Observer, *, command: Sequence[str]
+    options: argparse.Namespace,
+    observer: runner.Observer,
+    *,
+    command: Sequence[str],
+    selection: Selection | None = None,
 ) -> Measured:
     """Runs what options say; results go to `options.output`.
 
@@ -54,6 +76,7 @@ def measure(
       options: of `cbs run` or `run_benchmarks.py`.
       observer: is told of progress.
       command: what the user typed, kept with the results.
+      selection: what is run; None for what options select from the catalogue.
 
     Raises:
       UsageError: something that the user asked for cannot be, or the file cannot be written.
@@ -68,17 +91,23 @@ def measure(
     except (UnknownBackendError, UnusableEnvironmentError) as error:
         raise UsageError(str(error)) from error
     baseline = _baseline(options, competitors)
-    plan = runner.plan(_cases(options), competitors, device)
-    settings = _settings(options, device, baseline)
+    chosen = selection or Selection(cases=_cases(options))
+    plan = runner.plan(chosen.cases, competitors, device)
+    settings = attrs.evolve(
+        _settings(options, device, baseline), share_workers=chosen.share_workers
+    )
     if absent := _left_out(options, device):
         observer.say(absent)
     for competitor in plan.idle:
         observer.say(f"{competitor} takes none of the selected cases")
     if not plan.trials:
         raise UsageError("nothing to run: no selected backend takes a selected case")
+    trials = [attrs.evolve(t, refused=chosen.refuse(t, settings)) for t in plan.trials]
+    for line in chosen.before(trials, settings):
+        observer.say(line)
     try:
         results = runner.execute(
-            plan.trials,
+            trials,
             settings,
             ResultsFile(options.output),
             observer,
@@ -151,6 +180,7 @@ def _settings(options: argparse.Namespace, device: DeviceSpec, baseline: str | N
         use_only_local=options.no_download and not options.generate_artifacts,
         exported_programs=options.exported_programs,
         in_process=options.run_in_process,
+        outputs=options.outputs,
         inherit_environment=options.inherit_environment,
     )
 

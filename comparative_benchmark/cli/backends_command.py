@@ -3,16 +3,22 @@
 import argparse
 
 from comparative_benchmark.backends.api import backends
+from comparative_benchmark.recipes import recipes
 from comparative_benchmark.terminal.options import EXIT_OK
 
 
 def run(_: argparse.Namespace) -> int:
-    """Prints backends, compilers and their options; returns 0."""
+    """Prints backends, compilers and their options, and the recipes; returns 0."""
     for backend in backends().values():
         missing = sorted({m for f in backend.modules for m in backend.missing_modules(f)})
         state = f"needs {', '.join(missing)}: run {backend.install}" if missing else "installed"
         print(f"{backend.name} ({', '.join(f.value for f in backend.modules)} models; {state})")
         for compiler in backend.compilers:
-            options = "".join(f" [+{option}]" for option in compiler.options)
+            names = [*compiler.options, *(["RECIPE"] if compiler.takes_recipes else [])]
+            options = "".join(f" [+{name}]" for name in names)
             print(f"  {backend.name}:{compiler.name}{options}  {compiler.description}")
+    print("a RECIPE is one of")
+    for recipe in recipes().values():
+        where = ", ".join(recipe.by_backend) or "nowhere"
+        print(f"  {recipe.usage}  {recipe.description} ({where})")
     return EXIT_OK

@@ -47,7 +47,7 @@ _RUN = Command(
     "run",
     "run benchmark cases and write results",
     "terminal.run_options:add_run_arguments",
-    "cli.run_command:run",
+    "api.run_command:run",
 )
 # In the order in which help lists them.
 COMMANDS = (
@@ -75,6 +75,12 @@ COMMANDS = (
         "is every workload right through every backend?",
         "parity.options:add_arguments",
         "parity.command:run",
+    ),
+    Command(
+        "micro",
+        "race operators over shapes",
+        "micro.options:add_arguments",
+        "micro.command:run",
     ),
     Command(
         "new-model",

@@ -15,9 +15,9 @@ from comparative_benchmark.results.compare import (
     compare_to_baseline,
     summarize_comparisons,
 )
-from comparative_benchmark.results.contention import contention_warning
+from comparative_benchmark.results.contention import disturbances
 from comparative_benchmark.results.mixtures import mixture_remarks
-from comparative_benchmark.results.record import Contention, Phase, Result, ResultKey, Status
+from comparative_benchmark.results.record import Phase, Result, ResultKey, Status
 from comparative_benchmark.roofline.ceilings import Ceilings
 from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.terminal import not_installed, tables
@@ -132,8 +132,7 @@ class Console:
         if baseline is not None and cases:
             comparisons = compare_to_baseline(cases, baseline)
             self._out.print(Text(summary_line(summarize_comparisons(comparisons))))
-        contentions = [case.metrics.contention or Contention() for case in cases]
-        if warning := contention_warning(contentions):
+        for warning in disturbances([case.metrics for case in cases]):
             self._out.print(Text(warning, style="yellow"), soft_wrap=True)
         for case in cases:
             if case.status is not Status.OK:

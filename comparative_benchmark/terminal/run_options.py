@@ -17,12 +17,23 @@ from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs run`."""
+    add_options(parser, "name", "tag", "framework", "suite")
+    add_measuring_arguments(parser)
+
+
+def add_measuring_arguments(parser: argparse.ArgumentParser, device: str | None = None) -> None:
+    """Adds the options of whatever races competitors, without those that select cases.
+
+    Args:
+      parser: to add to.
+      device: where to run if the user does not say; None if they must.
+    """
     parser.add_argument(
         "--backend",
-        required=True,
+        required=device is None,
         help="backends, e.g. jax_xla,pt_inductor:inductor+freezing,iree; `all` that are installed",
     )
-    _add_common_run_arguments(parser)
+    _add_common_run_arguments(parser, device)
     _add_sampling_arguments(parser)
 
 
@@ -33,22 +44,22 @@ def add_run_benchmarks_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="compiler, with options as in name+option; may be repeated (default: all usual ones)",
     )
+    add_options(parser, "name", "tag", "framework", "suite")
     _add_common_run_arguments(parser)
     # Counts are fixed here, each compiler runs in this environment, and on all its CPUs.
     parser.set_defaults(baseline=None, compile_only=False, cpus=None, env=None)
 
 
-def _add_common_run_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_common_run_arguments(parser: argparse.ArgumentParser, device: str | None = None) -> None:
     """Adds the options that every way to run has; the OpenXLA suite's flags among them."""
     from openxla.benchmark import devices
 
     add = parser.add_argument
-    add_options(parser, "name", "tag", "framework", "suite")
     add_options(
         parser,
         "device",
-        default=None,
-        required=True,
+        default=device,
+        required=device is None,
         help="device to run on: " + ", ".join(map(str, devices.ALL_DEVICES)),
     )
     add_options(parser, "output", required=True, help="results file; an existing one is added to")
@@ -73,6 +84,13 @@ def _add_common_run_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="give workers every variable of this environment (default: what programs need, and "
         "what changes speed or numbers, which is recorded)",
+    )
+    add(
+        "--outputs",
+        choices=("bound", "allocated"),
+        help="where each run writes its outputs: to the same memory, or to new memory that it gets "
+        "inside the timed region; who cannot is `unsupported` (default: as each stack's users have "
+        "it, which the result tells)",
     )
     add_options(
         parser,

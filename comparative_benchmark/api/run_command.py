@@ -3,9 +3,9 @@
 import argparse
 import datetime
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from comparative_benchmark.api.measuring import measure
+from comparative_benchmark.api.measuring import Measured, Selection, measure
 from comparative_benchmark.results import expected_failures
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Result, ResultKey, Status
@@ -21,8 +21,17 @@ from comparative_benchmark.terminal.options import (
 )
 
 
-def run(options: argparse.Namespace) -> int:
+def run(
+    options: argparse.Namespace,
+    selection: Selection | None = None,
+    after: Callable[[Measured], Iterable[str]] = lambda _: (),
+) -> int:
     """Runs what the options say and returns the exit code.
+
+    Args:
+      options: of `cbs run`, `run_benchmarks.py` or a command that measures as they do.
+      selection: what is run; None for what options select from the catalogue.
+      after: is given the finished run, and returns what is said below its table.
 
     Raises:
       UsageError: something that the user typed cannot be.
@@ -30,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     known = _known_failures(options)
     console = Console(verbose=options.verbose, suites=options.suite)
     try:
-        measured = measure(options, console, command=sys.argv)
+        measured = measure(options, console, command=sys.argv, selection=selection)
         ceilings = ceilings_for(
             measured.results,
             measured.settings.threads,
@@ -42,8 +51,10 @@ def run(options: argparse.Namespace) -> int:
     results = measured.results
     judgement = _judge(known, results)
     expected = _expected(results, judgement)
-    cases = [Case(result=result) for result in results]
-    console.results(cases, baseline=measured.baseline, ceilings=ceilings, expected=expected)
+    shown = [Case(result=result) for result in results]
+    console.results(shown, baseline=measured.baseline, ceilings=ceilings, expected=expected)
+    for line in after(measured):
+        console.say(line)
     for complaint in judgement.complaints():
         console.say(f"expected failures: {complaint}", style="red")
     console.say(f"results: {options.output}")

@@ -1,0 +1,1 @@
+"""What torchao's benchmarking guide has at this place."""

@@ -1,0 +1,68 @@
+"""The two functions of torchao's benchmarking guide that its users call."""
+
+from typing import Any
+
+from comparative_benchmark import recipes
+from comparative_benchmark.backends.api import load_object
+from comparative_benchmark.micro.config import BASELINE, data_type_of
+from openxla.benchmark import operators
+from openxla.benchmark.operators.definition import Layer
+
+
+def string_to_config(quantization: str | None, sparsity: str | None, **kwargs: Any) -> Any:
+    """Returns torchao's configuration for the name of a recipe; None for the baseline.
+
+    Args:
+      quantization: a recipe, e.g. `int8wo` or `intx-4-64`; None or `baseline` for none.
+      sparsity: a recipe, e.g. `semi-sparse`; None for none.
+      **kwargs: in place of what the name says, e.g. `group=32`.
+
+    Raises:
+      RecipeError: no such recipe, or two that cannot be applied together.
+      ImportError: torchao is not installed.
+    """
+    named = [name for name in (quantization, sparsity) if name and name != BASELINE]
+    if not named:
+        return None
+    for name in named:
+        recipes.parse(name)  # an unknown one is told, not left out
+    chosen = recipes.chosen_among(named)
+    assert chosen is not None
+    config, _ = load_object(chosen.apply_in("pt_inductor"))(**{**chosen.values, **kwargs})
+    return config
+
+
+def create_model_and_input_data(
+    model_type: str,
+    m: int,
+    k: int,
+    n: int,
+    high_precision_dtype: Any = "torch.bfloat16",
+    device: str = "cuda",
+    activation: str = "relu",
+) -> tuple[Any, Any]:
+    """Returns a layer with seeded weights, and its input, on a device.
+
+    Args:
+      model_type: a layer of `cbs micro list`, or `ln_linear`, which `activation` completes.
+      m: rows of the input, or texts of a transformer block.
+      k: width of the input.
+      n: width of the output.
+      high_precision_dtype: type of weights and input, as torch has it or as the YAML writes it.
+      device: as torch calls it.
+      activation: of `ln_linear`.
+
+    Raises:
+      DefinitionError: no such layer, or none of that shape.
+    """
+    name = f"ln_linear_{activation}" if model_type == "ln_linear" else model_type
+    operator, data_type = operators.get(name), data_type_of(str(high_precision_dtype))
+    if not isinstance(operator, Layer):
+        raise TypeError(f"{name} has no weights: no recipe applies to it")
+    from openxla.benchmark.models.pt.tensors import as_tensor
+    from openxla.benchmark.operators.in_torch import create_model
+
+    sizes = dict(zip("mkn", operator.shape(m, k, n), strict=True))
+    model = create_model(model_name=name, data_type=data_type, **sizes)
+    (inputs,) = model.preprocess(model.generate_default_inputs())
+    return model.layer.to(device), as_tensor(inputs).to(device)

@@ -1,0 +1,153 @@
+"""Operators as an architecture: the same inputs for every framework, and the same weights.
+
+Weights of a layer follow from its shape and are made anew wherever they are needed: the sweeps of
+one layer would fill a disk with checkpoints.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from openxla.benchmark.def_types import DefinitionError, Parameters, TensorSpec
+from openxla.benchmark.models.architectures.base import (
+    Architecture,
+    Arrays,
+    TensorInit,
+    element_type,
+    integer,
+)
+from openxla.benchmark.operators.definition import Argument, Layer, Operator, get
+
+if TYPE_CHECKING:  # identity is computed without numpy
+    import numpy as np
+    import numpy.typing as npt
+
+
+class OperatorArchitecture(Architecture):
+    """Parameters: `model_name` (the operator), `m`, `k`, `n` and `data_type`."""
+
+    name = "operator"
+    version = 1
+
+    def config(self, model_name: str) -> Mapping[str, Any]:
+        """Returns what tells an operator from others; raises `DefinitionError` if there is none."""
+        return {"operator": get(model_name).name}
+
+    def has_weights(self, parameters: Parameters) -> bool:
+        """Tells whether it is a layer."""
+        return isinstance(operator_of(parameters), Layer)
+
+    def canonical_name(self, model_name: str) -> str:
+        """Returns the name itself: an operator has one."""
+        return get(model_name).name
+
+    def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
+        """Returns nothing: weights of an operator are inputs, those of a layer in no file."""
+        return ()
+
+    def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
+        """Returns what goes in."""
+        return tuple(_spec(argument, parameters) for argument in arguments(parameters))
+
+    def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
+        """Returns what comes out."""
+        operator, shape = operator_of(parameters), shape_of(parameters)
+        return tuple(_spec(result, parameters) for result in operator.results(*shape))
+
+    def default_input_files(self) -> tuple[Path, ...]:
+        """Returns nothing: inputs are made of numbers alone."""
+        return ()
+
+    def default_inputs(self, parameters: Parameters) -> Any:
+        """Returns the arrays of each argument: normal numbers are f32[...], of variance 1."""
+        operator = operator_of(parameters)
+        return [
+            _values(
+                f"{operator.name}/{place}/{shape_of(parameters)}",
+                argument,
+                str(parameters["data_type"]),
+            )
+            for place, argument in enumerate(arguments(parameters))
+        ]
+
+    def preprocess(self, raw_input: Any, parameters: Parameters, checkpoint: Path) -> Arrays:
+        """Returns the arrays in their types."""
+        from openxla.benchmark.models.preprocessing import numpy_dtype
+
+        specs = self.input_specs(parameters)
+        return tuple(a.astype(numpy_dtype(s.dtype)) for a, s in zip(raw_input, specs, strict=True))
+
+    def label(self, parameters: Parameters) -> str:
+        """Returns e.g. `matmul-fp32-64x128x256`, with the letters that the operator uses."""
+        operator = operator_of(parameters)
+        sizes = "x".join(str(integer(parameters, letter)) for letter in operator.uses)
+        element_type(parameters.get("data_type"))
+        return f"{operator.name}-{parameters['data_type']}-{sizes}"
+
+
+def operator_of(parameters: Parameters) -> Operator:
+    """Returns the operator that parameters name; raises `DefinitionError` if there is none."""
+    return get(str(parameters["model_name"]))
+
+
+def arguments(parameters: Parameters) -> tuple[Argument, ...]:
+    """Returns the arguments of an operator with these parameters."""
+    return tuple(operator_of(parameters).arguments(*shape_of(parameters)))
+
+
+def weights_of(parameters: Parameters) -> "dict[str, npt.NDArray[np.generic]]":
+    """Returns the weights of a layer, float32; none of an operator."""
+    from openxla.benchmark.models.checkpoints import generate
+
+    operator = operator_of(parameters)
+    inits = operator.weights(*shape_of(parameters)) if isinstance(operator, Layer) else ()
+    return {init.name: generate(init, seed=0) for init in inits}
+
+
+def shape_of(parameters: Parameters) -> tuple[int, int, int]:
+    """Returns m, k and n."""
+    m, k, n = (integer(parameters, letter) for letter in "mkn")
+    return m, k, n
+
+
+def _spec(argument: Argument, parameters: Parameters) -> TensorSpec:
+    usual = "i32" if argument.values == "indices" else element_type(parameters.get("data_type"))
+    return TensorSpec(shape=argument.shape, dtype=argument.dtype or usual)
+
+
+def _values(name: str, argument: Argument, data_type: str) -> "npt.NDArray[np.generic]":
+    import numpy as np
+
+    seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
+    random = np.random.Generator(np.random.Philox(seed))
+    if argument.values == "indices":
+        return random.integers(0, argument.below, argument.shape, dtype=np.int32)
+    if argument.values == "distinct":
+        rows = np.broadcast_to(np.arange(argument.shape[-1]), argument.shape)
+        return _as_numbers(random.permuted(rows, axis=-1), data_type)
+    return random.standard_normal(argument.shape, dtype=np.float32)
+
+
+# Of each type: the power of two that distinct numbers start from, how many powers they may take,
+# and the bits of its mantissa.
+_DISTINCT = {"fp32": (-8, 16, 23), "fp16": (-8, 16, 10), "bf16": (-60, 120, 7)}
+
+
+def _as_numbers(ranks: "npt.NDArray[np.int64]", data_type: str) -> "npt.NDArray[np.float32]":
+    """Returns numbers in the order of ranks, spread over a type so that all are different.
+
+    Raises:
+      DefinitionError: the type has too few.
+    """
+    import numpy as np
+
+    start, powers, bits = _DISTINCT[data_type]
+    if ranks.shape[-1] > (most := powers << bits):
+        raise DefinitionError(f"a row of {ranks.shape[-1]} in {data_type}: {most} are different")
+    step = np.uint32((most // ranks.shape[-1]) << (23 - bits))
+    first = np.float32(2.0**start).view(np.uint32)
+    return (first + ranks.astype(np.uint32) * step).view(np.float32)
+
+
+ARCHITECTURE = OperatorArchitecture()

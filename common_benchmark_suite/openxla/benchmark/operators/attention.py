@@ -1,0 +1,55 @@
+"""attention of m positions with themselves, k wide in heads of 64; no mask.
+
+Queries, keys and values are [1, heads, m, width of a head]; a k below 64 is one head.
+"""
+
+import math
+from typing import Any
+
+from openxla.benchmark.operators.definition import Argument, Operator
+
+
+def _heads(m: int, k: int) -> Argument:
+    heads = max(1, k // 64)
+    return Argument(shape=(1, heads, m, k // heads))
+
+
+def _torch(query: Any, key: Any, value: Any) -> Any:
+    import torch
+
+    return torch.nn.functional.scaled_dot_product_attention(query, key, value)
+
+
+def _jax(query: Any, key: Any, value: Any) -> Any:
+    import jax
+    import jax.numpy as jnp
+
+    from openxla.benchmark.operators.precision import wide_jax
+
+    scores = jnp.einsum("bhqd,bhkd->bhqk", wide_jax(query), wide_jax(key))
+    weights = jax.nn.softmax(scores / math.sqrt(query.shape[-1]), axis=-1)
+    return jnp.einsum("bhqk,bhkd->bhqd", weights, wide_jax(value)).astype(query.dtype)
+
+
+def _tensorflow(query: Any, key: Any, value: Any) -> Any:
+    import tensorflow as tf
+
+    from openxla.benchmark.operators.precision import wide_tensorflow
+
+    wide = [wide_tensorflow(part) for part in (query, key, value)]
+    scores = tf.linalg.matmul(wide[0], wide[1], transpose_b=True)
+    weights = tf.nn.softmax(scores / math.sqrt(query.shape[-1]), axis=-1)
+    return tf.cast(tf.linalg.matmul(weights, wide[2]), query.dtype)
+
+
+OPERATOR = Operator(
+    name="attention",
+    description="of [1, k/64, m, 64] with itself",
+    uses=("m", "k"),
+    arguments=lambda m, k, n: [_heads(m, k)] * 3,
+    results=lambda m, k, n: [_heads(m, k)],
+    flops=lambda m, k, n: 4 * m * m * k,
+    torch=_torch,
+    jax=_jax,
+    tensorflow=_tensorflow,
+)

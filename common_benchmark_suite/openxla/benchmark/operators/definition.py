@@ -1,0 +1,106 @@
+"""What an operator declares, and which ones there are."""
+
+import difflib
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import entry_points
+from typing import Any, Literal, TypeAlias
+
+import attrs
+
+from openxla.benchmark.def_types import DefinitionError
+from openxla.benchmark.models.architectures.base import TensorInit
+
+GROUP = "openxla.benchmark.operators"
+
+# What an argument holds: normal numbers, integers below a bound, or numbers no two of which are
+# equal within a row, so that an order of them is the same in every framework.
+Values: TypeAlias = Literal["normal", "indices", "distinct"]
+Letter: TypeAlias = Literal["m", "k", "n"]
+
+
+@attrs.frozen(kw_only=True)
+class Argument:
+    """One input of an operator, or one of its results.
+
+    Attributes:
+      shape: of the array.
+      values: see `Values`.
+      below: of indices, what they are below.
+      dtype: element type; None for that of the case.
+    """
+
+    shape: tuple[int, ...]
+    values: Values = "normal"
+    below: int = 0
+    dtype: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Operator:
+    """One operation.
+
+    Attributes:
+      name: how users call it.
+      description: in a line, with the shapes.
+      uses: which of m, k and n it depends on; the others count as 1.
+      arguments: returns what goes in, by m, k and n.
+      results: returns what comes out, likewise.
+      flops: returns the arithmetic of matrix products, likewise; None for none.
+      torch, jax, tensorflow: the function in each framework. It is called with tensors, and imports
+        its framework itself.
+      second_inputs: makes the second input of the first, where the usual rule gives none that are
+        valid.
+    """
+
+    name: str
+    description: str
+    uses: tuple[Letter, ...]
+    arguments: Callable[[int, int, int], Sequence[Argument]]
+    results: Callable[[int, int, int], Sequence[Argument]]
+    torch: Callable[..., Any]
+    jax: Callable[..., Any]
+    tensorflow: Callable[..., Any]
+    flops: Callable[[int, int, int], int] | None = None
+    second_inputs: Callable[..., Sequence[Any]] | None = None
+
+    def shape(self, m: int, k: int, n: int) -> tuple[int, int, int]:
+        """Returns a shape with 1 for what the operator does not depend on."""
+        given = {"m": m, "k": k, "n": n}
+        m, k, n = (given[letter] if letter in self.uses else 1 for letter in given)
+        return m, k, n
+
+
+@attrs.frozen(kw_only=True)
+class Layer(Operator):
+    """A part of a network that has weights of its own, as recipes need it.
+
+    Attributes:
+      weights: returns the seeded weights by name, by m, k and n. Matrices are [out, in], as
+        `torch.nn.Linear` has them.
+      torch: returns a `torch.nn.Module` for m, k and n, whose parameters have the weights' names.
+      jax, tensorflow: the function, called with a mapping of the weights and the inputs.
+    """
+
+    weights: Callable[[int, int, int], Sequence[TensorInit]]
+
+
+@functools.cache
+def operators() -> Mapping[str, Operator]:
+    """Returns every registered operator by name."""
+    found: dict[str, Any] = {point.name: point.load() for point in entry_points(group=GROUP)}
+    return {name: found[name] for name in sorted(found)}
+
+
+def get(name: str) -> Operator:
+    """Returns the operator of that name.
+
+    Raises:
+      DefinitionError: there is none.
+    """
+    if name not in operators():
+        near = difflib.get_close_matches(name, operators(), n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        known = ", ".join(operators())
+        raise DefinitionError(f"no operator {name!r}; {hint}choices are {known}")
+    return operators()[name]

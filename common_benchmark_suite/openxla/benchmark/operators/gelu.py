@@ -1,0 +1,39 @@
+"""gelu of [m, k], with the error function, not its approximation by tanh."""
+
+from typing import Any
+
+from openxla.benchmark.operators.definition import Argument, Operator
+
+
+def _torch(x: Any) -> Any:
+    import torch
+
+    return torch.nn.functional.gelu(x)
+
+
+def _jax(x: Any) -> Any:
+    import jax
+
+    from openxla.benchmark.operators.precision import wide_jax
+
+    return jax.nn.gelu(wide_jax(x), approximate=False).astype(x.dtype)
+
+
+def _tensorflow(x: Any) -> Any:
+    import tensorflow as tf
+
+    from openxla.benchmark.operators.precision import wide_tensorflow
+
+    return tf.cast(tf.nn.gelu(wide_tensorflow(x), approximate=False), x.dtype)
+
+
+OPERATOR = Operator(
+    name="gelu",
+    description="of each number in [m, k]",
+    uses=("m", "k"),
+    arguments=lambda m, k, n: [Argument(shape=(m, k))],
+    results=lambda m, k, n: [Argument(shape=(m, k))],
+    torch=_torch,
+    jax=_jax,
+    tensorflow=_tensorflow,
+)

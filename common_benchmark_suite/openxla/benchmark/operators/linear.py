@@ -1,0 +1,38 @@
+"""linear: [m, k] times a matrix [n, k] that the layer holds, no bias."""
+
+from typing import Any
+
+from openxla.benchmark.models.architectures.base import TensorInit
+from openxla.benchmark.operators.definition import Argument, Layer
+
+WEIGHT = "weight"
+
+
+def _torch(m: int, k: int, n: int) -> Any:
+    import torch
+
+    return torch.nn.Linear(k, n, bias=False)
+
+
+def _jax(weights: Any, x: Any) -> Any:
+    return x @ weights[WEIGHT].T
+
+
+def _tensorflow(weights: Any, x: Any) -> Any:
+    import tensorflow as tf
+
+    return tf.linalg.matmul(x, weights[WEIGHT], transpose_b=True)
+
+
+OPERATOR = Layer(
+    name="linear",
+    description="[m, k] times a matrix [n, k] that it holds",
+    uses=("m", "k", "n"),
+    arguments=lambda m, k, n: [Argument(shape=(m, k))],
+    results=lambda m, k, n: [Argument(shape=(m, n))],
+    weights=lambda m, k, n: [TensorInit(WEIGHT, (n, k), stddev=k**-0.5)],
+    flops=lambda m, k, n: 2 * m * k * n,
+    torch=_torch,
+    jax=_jax,
+    tensorflow=_tensorflow,
+)

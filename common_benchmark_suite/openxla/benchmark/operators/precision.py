@@ -1,0 +1,36 @@
+"""Types of at least 32 bits for what PyTorch computes in them: sums, norms, exponentials."""
+
+from typing import Any
+
+
+def wide_jax(x: Any) -> Any:
+    """Returns a JAX array in fp32, or in the wider type that it has."""
+    import jax.numpy as jnp
+
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
+def wide_tensorflow(x: Any) -> Any:
+    """Returns a TensorFlow tensor in fp32, or in the wider type that it has."""
+    import tensorflow as tf
+
+    return x if x.dtype == tf.float64 else tf.cast(x, tf.float32)
+
+
+def standardized_jax(x: Any, epsilon: float) -> Any:
+    """Returns an array less its mean over its deviation, both of the last axis, in a wide type."""
+    import jax
+
+    wide = wide_jax(x)
+    centred = wide - wide.mean(-1, keepdims=True)
+    return centred * jax.lax.rsqrt((centred * centred).mean(-1, keepdims=True) + epsilon)
+
+
+def standardized_tensorflow(x: Any, epsilon: float) -> Any:
+    """Returns a tensor less its mean over its deviation, both of the last axis, in a wide type."""
+    import tensorflow as tf
+
+    wide = wide_tensorflow(x)
+    centred = wide - tf.reduce_mean(wide, -1, keepdims=True)
+    variance = tf.reduce_mean(centred * centred, -1, keepdims=True)
+    return centred * tf.math.rsqrt(variance + epsilon)

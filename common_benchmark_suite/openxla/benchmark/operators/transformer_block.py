@@ -1,0 +1,111 @@
+"""transformer_block: attention of 8 heads and an MLP, each after a norm, on [m, 16, k]."""
+
+import math
+from typing import Any
+
+from openxla.benchmark.def_types import DefinitionError
+from openxla.benchmark.models.architectures.base import TensorInit
+from openxla.benchmark.operators.definition import Argument, Layer
+from openxla.benchmark.operators.layer_norm import EPSILON
+
+HEADS, LENGTH, WIDER = 8, 16, 4
+
+
+def _torch(m: int, k: int, n: int) -> Any:
+    import torch
+
+    class Block(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm1 = torch.nn.LayerNorm(k, eps=EPSILON)
+            self.qkv = torch.nn.Linear(k, 3 * k, bias=False)
+            self.proj = torch.nn.Linear(k, k, bias=False)
+            self.norm2 = torch.nn.LayerNorm(k, eps=EPSILON)
+            self.up = torch.nn.Linear(k, WIDER * k, bias=False)
+            self.down = torch.nn.Linear(WIDER * k, k, bias=False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            rows, length, _ = x.shape
+            parts = self.qkv(self.norm1(x)).view(rows, length, 3, HEADS, -1)
+            query, key, value = parts.permute(2, 0, 3, 1, 4)
+            y = torch.nn.functional.scaled_dot_product_attention(query, key, value)
+            x = x + self.proj(y.transpose(1, 2).reshape(rows, length, -1))
+            return x + self.down(torch.nn.functional.gelu(self.up(self.norm2(x))))
+
+    return Block()
+
+
+def _jax(weights: Any, x: Any) -> Any:
+    import jax
+    import jax.numpy as jnp
+
+    from openxla.benchmark.operators.layer_norm import OPERATOR as NORM
+    from openxla.benchmark.operators.precision import wide_jax
+
+    def normal(value: Any, name: str) -> Any:
+        return NORM.jax(value, weights[f"{name}.weight"], weights[f"{name}.bias"])
+
+    rows, length, width = x.shape
+    parts = (normal(x, "norm1") @ weights["qkv.weight"].T).reshape(rows, length, 3, HEADS, -1)
+    query, key, value = parts.transpose(2, 0, 3, 1, 4)
+    scores = jnp.einsum("bhqd,bhkd->bhqk", wide_jax(query), wide_jax(key))
+    shares = jax.nn.softmax(scores / math.sqrt(width // HEADS), axis=-1)
+    y = jnp.einsum("bhqk,bhkd->bqhd", shares, wide_jax(value)).astype(x.dtype)
+    x = x + y.reshape(rows, length, width) @ weights["proj.weight"].T
+    up = normal(x, "norm2") @ weights["up.weight"].T
+    active = jax.nn.gelu(wide_jax(up), approximate=False).astype(x.dtype)
+    return x + active @ weights["down.weight"].T
+
+
+def _tensorflow(weights: Any, x: Any) -> Any:
+    import tensorflow as tf
+
+    from openxla.benchmark.operators.layer_norm import OPERATOR as NORM
+    from openxla.benchmark.operators.precision import wide_tensorflow
+
+    def normal(value: Any, name: str) -> Any:
+        return NORM.tensorflow(value, weights[f"{name}.weight"], weights[f"{name}.bias"])
+
+    def times(value: Any, name: str) -> Any:
+        return tf.einsum("blk,nk->bln", value, weights[f"{name}.weight"])
+
+    rows, length, width = x.shape
+    parts = tf.reshape(times(normal(x, "norm1"), "qkv"), (rows, length, 3, HEADS, -1))
+    query, key, value = map(wide_tensorflow, tf.unstack(tf.transpose(parts, (2, 0, 3, 1, 4))))
+    scores = tf.linalg.matmul(query, key, transpose_b=True) / math.sqrt(width // HEADS)
+    y = tf.transpose(tf.linalg.matmul(tf.nn.softmax(scores), value), (0, 2, 1, 3))
+    x = x + times(tf.cast(tf.reshape(y, (rows, length, width)), x.dtype), "proj")
+    up = wide_tensorflow(times(normal(x, "norm2"), "up"))
+    return x + times(tf.cast(tf.nn.gelu(up, approximate=False), x.dtype), "down")
+
+
+def _weights(m: int, k: int, n: int) -> list[TensorInit]:
+    matrices = {"qkv": (3 * k, k), "proj": (k, k), "up": (WIDER * k, k), "down": (k, WIDER * k)}
+    return [
+        *(
+            TensorInit(f"{name}.weight", size, 0.0, size[1] ** -0.5)
+            for name, size in matrices.items()
+        ),
+        *(TensorInit(f"{name}.weight", (k,), 1.0, 0.02) for name in ("norm1", "norm2")),
+        *(TensorInit(f"{name}.bias", (k,), 0.0, 0.02) for name in ("norm1", "norm2")),
+    ]
+
+
+def _input(m: int, k: int) -> Argument:
+    if k % HEADS:
+        raise DefinitionError(f"transformer_block has {HEADS} heads, which do not divide k = {k}")
+    return Argument(shape=(m, LENGTH, k))
+
+
+OPERATOR = Layer(
+    name="transformer_block",
+    description="attention of 8 heads and an MLP on [m, 16, k]",
+    uses=("m", "k"),
+    arguments=lambda m, k, n: [_input(m, k)],
+    results=lambda m, k, n: [Argument(shape=(m, LENGTH, k))],
+    weights=_weights,
+    flops=lambda m, k, n: m * LENGTH * (2 * (4 + 2 * WIDER) * k * k + 4 * LENGTH * k),
+    torch=_torch,
+    jax=_jax,
+    tensorflow=_tensorflow,
+)

@@ -1,0 +1,284 @@
+"""The YAML of torchao's benchmarking guide, as written in 2025 and in 2026.
+
+Only plain values are read: tags, anchors and aliases are refused, and `torch.bfloat16` is a name
+that is looked up, nothing that is evaluated. What cannot be is told with line and column.
+"""
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import attrs
+import yaml
+
+from comparative_benchmark import recipes
+from comparative_benchmark.micro import shapes
+from comparative_benchmark.micro.shapes import Shape
+from comparative_benchmark.terminal.options import UsageError
+from openxla.benchmark import operators
+from openxla.benchmark.operators.definition import Layer
+
+BASELINE = "baseline"
+_MOST_BYTES = 2**20
+_MODES = ("inference", "training")
+_TYPES: Mapping[str, str] = {
+    f"{prefix}{name}": ours
+    for prefix in ("torch.", "")
+    for name, ours in (
+        *(("bfloat16", "bf16"), ("bf16", "bf16"), ("float16", "fp16"), ("half", "fp16")),
+        *(("fp16", "fp16"), ("float32", "fp32"), ("float", "fp32"), ("fp32", "fp32")),
+    )
+}
+# What Inductor's modes are called as options of our compiler.
+COMPILE_MODES: Mapping[str, str] = {
+    "default": "inductor",
+    "max-autotune": "inductor+max-autotune",
+    "max-autotune-no-cudagraphs": "inductor+max-autotune",
+    "reduce-overhead": "inductor+cuda-graphs",
+}
+DEVICES: Mapping[str, str] = {"cpu": "host-cpu", "cuda": "host-gpu"}
+_KEYS = (
+    *("benchmark_mode", "quantization_config_recipe_names", "sparsity_config_recipe_names"),
+    *("output_dir", "model_params"),
+)
+_MODEL_KEYS = (
+    *("name", "matrix_shapes", "high_precision_dtype", "use_torch_compile", "torch_compile_mode"),
+    *("device", "model_type", "enable_profiler", "enable_memory_profiler"),
+)
+_SHAPE_KEYS = ("name", "shapes", "min_power", "max_power")
+
+
+@attrs.frozen(kw_only=True)
+class ModelEntry:
+    """One of `model_params`.
+
+    Attributes:
+      shapes: each with the name of the set that it is of.
+      compiler: with which the compiled columns are measured; None where the file wants none.
+      device: as `-device` has it.
+    """
+
+    name: str
+    shapes: tuple[tuple[str, Shape], ...]
+    data_type: str
+    compiler: str | None
+    compile_mode: str
+    device: str
+    model_type: str
+    profiler: bool
+    memory_profiler: bool
+
+
+@attrs.frozen(kw_only=True)
+class Config:
+    """A whole file.
+
+    Attributes:
+      quantizations, sparsities: recipes in order, `baseline` among them; no sparsity is None.
+      first_generation: whether it says `use_torch_compile`, as the guide's first version does.
+    """
+
+    mode: str
+    quantizations: tuple[str, ...]
+    sparsities: tuple[str | None, ...]
+    output_dir: str
+    models: tuple[ModelEntry, ...]
+    first_generation: bool
+
+
+def read(path: Path, *, highest: int | None = None) -> Config:
+    """Returns what a file says.
+
+    Args:
+      path: of the file.
+      highest: takes the place of each larger `max_power`.
+
+    Raises:
+      UsageError: it cannot be read, or says what cannot be.
+    """
+    return _Reader(path, highest).read()
+
+
+def data_type_of(name: str) -> str:
+    """Returns our name of a type, e.g. of `torch.bfloat16`.
+
+    Raises:
+      UsageError: layers are not offered in it.
+    """
+    if name not in _TYPES:
+        raise UsageError(f"no type {name!r}; {_near(name, list(_TYPES))}")
+    return _TYPES[name]
+
+
+class _Reader:
+    def __init__(self, path: Path, highest: int | None) -> None:
+        self._path, self._highest = path, highest
+
+    def read(self) -> Config:
+        fields = self._mapping(self._document(), _KEYS, "the file")
+        if "model_params" not in fields:
+            raise UsageError(f"{self._path}: 'model_params' is missing")
+        entries = self._items(fields["model_params"])
+        names = fields.get("quantization_config_recipe_names")
+        quantizations = self._recipes(names) if names else [BASELINE]
+        sparse = fields.get("sparsity_config_recipe_names")
+        models = [self._model(entry) for entry in entries]
+        return Config(
+            mode=self._choice(fields.get("benchmark_mode"), _MODES, "inference"),
+            # What others are compared with is measured whether it is named or not.
+            quantizations=tuple(dict.fromkeys([BASELINE, *quantizations])),
+            sparsities=(None, *(n for n in self._recipes(sparse) if n != BASELINE))
+            if sparse
+            else (None,),
+            output_dir=self._text(fields.get("output_dir"), "benchmarks/microbenchmarks/results"),
+            models=tuple(model for model, _ in models),
+            first_generation=any(first for _, first in models),
+        )
+
+    def _document(self) -> yaml.Node:
+        try:
+            if self._path.stat().st_size > _MOST_BYTES:
+                raise UsageError(f"{self._path} is larger than {_MOST_BYTES} bytes")
+            text = self._path.read_text(encoding="utf-8")
+            for event in yaml.parse(text, yaml.SafeLoader):
+                if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+                    self._fail(event, "anchors and aliases are not read")
+                tag = getattr(event, "tag", None)
+                if tag:
+                    self._fail(event, f"the tag {tag!r} is not read")
+            node = yaml.compose(text, yaml.SafeLoader)
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark
+            where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+            raise UsageError(f"{self._path}{where}: no YAML: {error.problem}") from error
+        except (yaml.YAMLError, UnicodeDecodeError, OSError, RecursionError) as error:
+            raise UsageError(f"{self._path} cannot be read: {error}") from error
+        if node is None:
+            raise UsageError(f"{self._path} is empty")
+        return node
+
+    def _fail(self, node: Any, text: str) -> NoReturn:
+        mark = node.start_mark
+        raise UsageError(f"{self._path}:{mark.line + 1}:{mark.column + 1}: {text}")
+
+    def _mapping(self, node: yaml.Node, known: Sequence[str], what: str) -> dict[str, yaml.Node]:
+        if not isinstance(node, yaml.MappingNode):
+            self._fail(node, f"{what} is to be a mapping of {', '.join(known)}")
+        found: dict[str, yaml.Node] = {}
+        for key, value in node.value:
+            if key.value not in known:
+                self._fail(key, f"unknown key {key.value!r}; {_near(key.value, known)}")
+            if key.value in found:
+                self._fail(key, f"{key.value!r} is there twice")
+            found[key.value] = value
+        return found
+
+    def _items(self, node: yaml.Node) -> list[yaml.Node]:
+        # The guide's first files have one mapping where later ones have a list.
+        return list(node.value) if isinstance(node, yaml.SequenceNode) else [node]
+
+    def _model(self, node: yaml.Node) -> tuple[ModelEntry, bool]:
+        fields = self._mapping(node, _MODEL_KEYS, "a model")
+        if "matrix_shapes" not in fields:
+            self._fail(node, "'matrix_shapes' is missing")
+        layers = [n for n, item in operators.operators().items() if isinstance(item, Layer)]
+        kind = self._text(fields.get("model_type"), "linear")
+        kind = "ln_linear_relu" if kind == "ln_linear" else kind
+        if kind not in layers:
+            self._fail(fields["model_type"], f"no model type {kind!r}; {_near(kind, layers)}")
+        compiles = self._flag(fields.get("use_torch_compile"), default=True)
+        mode = self._choice(fields.get("torch_compile_mode"), COMPILE_MODES, "default")
+        found = ModelEntry(
+            name=self._text(fields.get("name"), kind),
+            shapes=tuple(
+                pair
+                for entry in self._items(fields["matrix_shapes"])
+                for pair in self._shapes(entry)
+            ),
+            data_type=_TYPES[self._choice(fields.get("high_precision_dtype"), _TYPES, "bfloat16")],
+            compiler=COMPILE_MODES[mode] if compiles else None,
+            compile_mode=mode,
+            device=DEVICES[self._choice(fields.get("device"), DEVICES, "cuda")],
+            model_type=kind,
+            profiler=self._flag(fields.get("enable_profiler"), default=False),
+            memory_profiler=self._flag(fields.get("enable_memory_profiler"), default=False),
+        )
+        if not found.shapes:
+            self._fail(fields["matrix_shapes"], "no shape is left")
+        return found, "use_torch_compile" in fields
+
+    def _shapes(self, node: yaml.Node) -> list[tuple[str, Shape]]:
+        fields = self._mapping(node, _SHAPE_KEYS, "an entry of matrix_shapes")
+        if "name" not in fields:
+            self._fail(node, "'name' is missing")
+        name = self._text(fields["name"], "")
+        lowest, highest = (self._number(fields.get(f"{end}_power")) for end in ("min", "max"))
+        if self._highest is not None:
+            highest = min(self._highest, highest if highest is not None else self._highest)
+            # A sweep whose powers lie above keeps its width.
+            lowest = None if lowest is not None and lowest > highest else lowest
+        try:
+            if name != shapes.CUSTOM:
+                return [(name, s) for s in shapes.named(name, lowest=lowest, highest=highest)]
+            given = fields.get("shapes")
+            if given is None:
+                self._fail(node, "'shapes' is missing: [[m, k, n], ...]")
+            rows = given.value if isinstance(given, yaml.SequenceNode) else []
+            return [(name, shapes.of(*map(self._number, self._row(row)))) for row in rows]
+        except UsageError as error:
+            if str(error).startswith(str(self._path)):
+                raise
+            self._fail(node, str(error))
+
+    def _row(self, node: yaml.Node) -> list[yaml.Node]:
+        if not isinstance(node, yaml.SequenceNode):
+            self._fail(node, "a shape is a list of three numbers, [m, k, n]")
+        return list(node.value)
+
+    def _recipes(self, node: yaml.Node) -> list[str]:
+        if not isinstance(node, yaml.SequenceNode):
+            self._fail(node, "a list of recipes is due")
+        found = []
+        for item in node.value:
+            name = self._text(item, BASELINE)
+            if name not in (BASELINE, "None", "null", ""):
+                try:
+                    recipes.parse(name)
+                except recipes.RecipeError as error:
+                    self._fail(item, str(error))
+            found.append(name if name not in ("None", "null", "") else BASELINE)
+        return found
+
+    def _text(self, node: yaml.Node | None, default: str) -> str:
+        if node is None:
+            return default
+        if not isinstance(node, yaml.ScalarNode):
+            self._fail(node, "a text is due")
+        return str(node.value)
+
+    def _choice(self, node: yaml.Node | None, choices: Iterable[str], default: str) -> str:
+        value, known = self._text(node, default), list(choices)
+        if value not in known:
+            self._fail(node, f"{value!r} is none of them; {_near(value, known)}")
+        return value
+
+    def _flag(self, node: yaml.Node | None, *, default: bool) -> bool:
+        if node is None:
+            return default
+        value = self._choice(node, ("true", "True", "false", "False"), "")
+        return value.lower() == "true"
+
+    def _number(self, node: yaml.Node | None) -> int | None:
+        if node is None:
+            return None
+        text = self._text(node, "")
+        if not text.lstrip("-").isdecimal():
+            self._fail(node, f"{text!r} is no whole number")
+        return int(text)
+
+
+def _near(value: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(value, known, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"{hint}choices are {', '.join(known)}"

@@ -1,0 +1,65 @@
+"""Options of `cbs micro`; apart from the command, so that other commands do not load it."""
+
+import argparse
+from pathlib import Path
+
+from comparative_benchmark.terminal.options import add_options, count, spellings
+from comparative_benchmark.terminal.run_options import add_measuring_arguments
+
+DATA_TYPES = ("fp32", "bf16", "fp16")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the subcommands of `cbs micro`."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="list operators, shapes and recipes")
+    add_options(listing, "json")
+    run = actions.add_parser("run", help="race operators over shapes")
+    _add_selection(run)
+    add_measuring_arguments(run, device="host-cpu")
+    # The guide's file says what is raced, and where.
+    run.set_defaults(backend=None, device=None)
+
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="what the YAML of torchao's benchmarking guide asks for, as CSV and JSON beside -o",
+    )
+    what.add_argument(
+        "--op",
+        metavar="NAMES",
+        help="operators, e.g. matmul,softmax; `all` for every one (cbs micro list)",
+    )
+    add(
+        *spellings("--from-model"),
+        metavar="REGEX",
+        help="the products that this case really runs, and how much of its time they explain",
+    )
+    add(
+        "--shapes",
+        default="small_sweep",
+        help="names of shapes, or shapes, e.g. llama,64x128x256 (default small_sweep)",
+    )
+    add(*spellings("--min-power"), type=count(0), metavar="P", help="least power of two")
+    add(
+        *spellings("--max-power"),
+        type=count(0),
+        metavar="P",
+        help="largest power of two of sweeps; larger shapes of others are left out",
+    )
+    add(
+        "--dtype",
+        default="fp32",
+        help=f"types, of {', '.join(DATA_TYPES)} (default fp32)",
+    )
+    add(
+        *spellings("--own-workers"),
+        action="store_true",
+        help="give each shape fresh processes, as `cbs run` does (default: a process of each "
+        "competitor and replicate serves all shapes)",
+    )

@@ -1,0 +1,53 @@
+"""Which compiler loses on which shape, and by how much."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.compare import compare_to_baseline
+from comparative_benchmark.results.comparison import Comparison
+from comparative_benchmark.results.record import Result
+from comparative_benchmark.stats.analysis import Verdict
+
+
+def by_competitor(results: Sequence[Result], baseline: str | None) -> Iterator[str]:
+    """Yields a sentence for each competitor: how many shapes it wins and loses, and the worst.
+
+    Only what has a verdict counts as won or lost; a shape that one of two cannot run is no shape of
+    theirs.
+
+    Args:
+      results: of a sweep.
+      baseline: the competitor that ratios are taken against; None for none.
+    """
+    if baseline is None:
+        return
+    groups: defaultdict[tuple[str, str], list[Comparison]] = defaultdict(list)
+    for found in compare_to_baseline([Case(result=result) for result in results], baseline):
+        if found.ratio is not None:
+            groups[found.competitor, found.framework].append(found)
+    for (competitor, framework), comparisons in groups.items():
+        won, lost = (
+            [found for found in comparisons if found.verdict is verdict]
+            for verdict in (Verdict.FASTER, Verdict.SLOWER)
+        )
+        text = (
+            f"{competitor} ({framework}) against {baseline}: faster on {len(won)}, slower on "
+            f"{len(lost)} of {len(comparisons)} shapes"
+        )
+        extremes = [
+            f"{_told(max(lost, key=_estimate))} at worst" if lost else "",
+            f"{_told(min(won, key=_estimate))} at best" if won else "",
+        ]
+        yield "; ".join(filter(None, (text, *extremes)))
+
+
+def _estimate(found: Comparison) -> float:
+    assert found.ratio is not None
+    return found.ratio.estimate
+
+
+def _told(found: Comparison) -> str:
+    ratio = found.ratio
+    assert ratio is not None
+    return f"{ratio.estimate:.2f} x ({ratio.low:.2f}-{ratio.high:.2f}) at {found.label}"

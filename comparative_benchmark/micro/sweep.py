@@ -1,0 +1,119 @@
+"""`cbs micro run`: operators over shapes, from options to a run and its exit code."""
+
+import argparse
+import platform
+from collections.abc import Callable, Iterable, Sequence
+
+from comparative_benchmark.api import run_command
+from comparative_benchmark.api.measuring import Measured, Selection
+from comparative_benchmark.micro import guide, shapes
+from comparative_benchmark.micro.cases import cases
+from comparative_benchmark.micro.config import read
+from comparative_benchmark.micro.estimate import estimate, why_too_large
+from comparative_benchmark.micro.from_model import explained, products_of
+from comparative_benchmark.micro.options import DATA_TYPES
+from comparative_benchmark.micro.summary import by_competitor
+from comparative_benchmark.results.record import Result
+from comparative_benchmark.terminal.options import EXIT_MISSING, EXIT_OK, UsageError
+from openxla.benchmark import devices, operators
+from openxla.benchmark.def_types import BenchmarkCase, DefinitionError
+from openxla.benchmark.files import write_atomically
+
+ALL = "all"
+
+
+def selected(options: argparse.Namespace) -> list[BenchmarkCase]:
+    """Returns the cases that options ask for.
+
+    Raises:
+      UsageError: there is no such operator, shape or type.
+    """
+    names = list(operators.operators()) if options.op == ALL else options.op.split(",")
+    types = options.dtype.split(",")
+    if unknown := [name for name in types if name not in DATA_TYPES]:
+        raise UsageError(f"--dtype {unknown[0]!r} is not one of {', '.join(DATA_TYPES)}")
+    try:
+        return cases(names, _shapes(options), types)
+    except DefinitionError as error:
+        raise UsageError(str(error)) from error
+
+
+def _shapes(options: argparse.Namespace) -> Sequence[shapes.Shape]:
+    found: list[shapes.Shape] = []
+    for text in options.shapes.split(","):
+        if text[:1].isdigit():
+            found.append(shapes.written(text))
+        else:
+            found += shapes.named(text, lowest=options.min_power, highest=options.max_power)
+    if not found:
+        raise UsageError(f"--shapes {options.shapes} with these powers has no shape")
+    return shapes.distinct(found)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Races what the options say and returns the exit code.
+
+    Raises:
+      UsageError: something that the user typed cannot be.
+    """
+    # What the options of `cbs run` select by, and this command does not have.
+    options.suite = []
+    if options.config is not None:
+        return _run_guide(options)
+    if options.backend is None:
+        raise UsageError("--op needs --backend, e.g. pt_inductor:eager,jax_xla, or `all`")
+    options.device = options.device or devices.HOST_CPU.name
+    if options.from_model is None:
+        return _race(options, selected(options))[0]
+    if options.op not in ("matmul", "linear"):
+        raise UsageError("--from-model has products of matrices: --op matmul or --op linear")
+    found = products_of(options.from_model)
+    chosen = [*cases([options.op], found.counts, [found.data_type]), *found.cases]
+    return _race(options, chosen, lambda results: explained(found, options.op, results))[0]
+
+
+def _race(
+    options: argparse.Namespace,
+    chosen: list[BenchmarkCase],
+    explain: Callable[[Sequence[Result]], Iterable[str]] = lambda _: (),
+) -> tuple[int, list[Result]]:
+    found: list[Result] = []
+
+    def after(measured: Measured) -> list[str]:
+        found.extend(measured.results)
+        lines = by_competitor(measured.results, measured.baseline)
+        return [*lines, *explain(measured.results)]
+
+    code = run_command.run(
+        options,
+        Selection(
+            cases=chosen,
+            share_workers=not options.own_workers,
+            refuse=why_too_large,
+            before=lambda trials, settings: [str(estimate(trials, settings))],
+        ),
+        after,
+    )
+    return code, found
+
+
+def _run_guide(options: argparse.Namespace) -> int:
+    """Races what a file of the guide asks for, and writes the guide's tables beside the results."""
+    config = read(options.config, highest=options.max_power)
+    if config.mode != "inference":
+        raise UsageError(f"{options.config}: benchmark_mode {config.mode!r} is not measured")
+    device, codes, lines = options.device, [], []
+    tables = []
+    for model in config.models:
+        options.device = device or model.device
+        options.backend = ",".join(guide.competitors(config, model))
+        code, results = _race(options, guide.cases_of(model))
+        codes.append(code)
+        tables.append(guide.Table(config, guide.rows(config, model), results))
+    lines = [line for table in tables for line in table.lines()]
+    csv_file, json_file = (options.output.with_suffix(end) for end in (".csv", ".oss.json"))
+    write_atomically(csv_file, guide.csv_text(config, lines))
+    write_atomically(json_file, guide.json_text(lines, arch=platform.processor() or "cpu"))
+    print(f"tables of the guide: {csv_file}, {json_file}")
+    # What torchao cannot do here is a row with its reason, as the guide's users know it.
+    return max(codes) if any(code not in (EXIT_OK, EXIT_MISSING) for code in codes) else EXIT_OK

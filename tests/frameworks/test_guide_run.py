@@ -1,0 +1,95 @@
+"""The command of torchao's guide, run to its end: rows with numbers or with reasons."""
+
+import csv
+import importlib.util
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from agreement_support import need
+
+pytestmark = pytest.mark.frameworks
+
+ROOT = Path(__file__).parents[2]
+CONFIG = """
+quantization_config_recipe_names: [int8wo, float8dq-row]
+sparsity_config_recipe_names: [semi-sparse]
+model_params:
+  - name: small
+    matrix_shapes:
+      - {name: custom, shapes: [[16, 64, 32]]}
+    high_precision_dtype: torch.bfloat16
+    use_torch_compile: false
+    device: cpu
+    model_type: linear
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, environment):
+    need("torch")
+    directory = tmp_path_factory.mktemp("guide")
+    (directory / "c.yml").write_text(CONFIG)
+    done = subprocess.run(
+        [
+            *(sys.executable, ROOT / "benchmarks/dashboard/ci_microbenchmark_runner.py"),
+            *("--config", "c.yml", "--output", "benchmark_results.json", "-w", "1", "-iter", "5"),
+        ],
+        env=environment,
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return directory
+
+
+def test_every_row_has_a_number_or_a_reason(run):
+    rows = list(csv.DictReader(io.StringIO((run / "benchmark_results.results.csv").read_text())))
+    found = {(row["quantization"], row["sparsity"]): row for row in rows}
+    assert len(found) == 6
+    baseline = found["baseline", ""]
+    assert baseline["status"] == "ok"
+    assert float(baseline["baseline_inference_time_in_ms"]) > 0
+    assert baseline["speedup"] == "1.0"
+    has_torchao = importlib.util.find_spec("torchao") is not None
+    quantised = found["int8wo", ""]
+    assert quantised["status"] == ("ok" if has_torchao else "unsupported")
+    assert has_torchao or "common-benchmark-suite[torchao]" in quantised["reason"]
+    for names, row in found.items():
+        assert row["status"] == "ok" or row["reason"], names
+        assert bool(row["speedup"]) == (row["status"] == "ok"), names
+
+
+def test_records_are_those_of_the_guide(run):
+    records = json.loads((run / "benchmark_results.json").read_text())
+    assert {record["model"]["name"] for record in records} == {"16-64-32"}
+    names = {r["metric"]["name"] for r in records if r["benchmark"]["dtype"] == "baseline"}
+    assert names >= {"speedup(wrt bf16)", "Fwd Speedup (x)", "Bfloat16 Fwd Time (ms)"}
+
+
+def test_a_models_products_explain_a_share_of_its_time(tmp_path, environment):
+    need("torch")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "comparative_benchmark", "micro", "run", "--op", "linear"),
+            *("--from-model", "models/BERT_TINY_FP32_PT_32XI32_BATCH4/.+_DEFAULT"),
+            *("--backend", "pt_inductor:eager", "-w", "2", "-iter", "10", "-o", "r.json"),
+        ],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    # Queries, keys, values and output, and two of the MLP, in two layers.
+    told = re.search(r"eager \(pytorch\): (\d+) products take .* alone, (\d+)% of", done.stderr)
+    assert told, done.stderr
+    assert int(told[1]) == 12
+    assert int(told[2]) > 0

@@ -1,0 +1,77 @@
+"""Operators: each is the same function in all three frameworks."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from framework_process import run_script
+
+from openxla.benchmark import operators
+from openxla.benchmark.operators.architecture import ARCHITECTURE
+
+pytestmark = pytest.mark.frameworks
+
+SHAPE = (36, 128, 24)
+RUN = """
+import importlib, json, sys
+import numpy as np
+from openxla.benchmark.operators.architecture import ARCHITECTURE
+
+module, folder, names, shape = sys.argv[1], sys.argv[2], *map(json.loads, sys.argv[3:])
+create_model = importlib.import_module("openxla.benchmark.operators." + module).create_model
+for name in names:
+    parameters = {"model_name": name, "data_type": "fp32", **dict(zip("mkn", shape))}
+    model = create_model(**parameters)
+    inputs = model.preprocess(model.generate_default_inputs())
+    outputs = model.forward(*inputs)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    specs = ARCHITECTURE.output_specs(model.model_parameters)
+    for place, (value, spec) in enumerate(zip(outputs, specs, strict=True)):
+        array = np.asarray(value)
+        assert array.shape == spec.shape, (name, array.shape, spec)
+        assert array.dtype.itemsize == {"f32": 4, "i32": 4, "i8": 1}[spec.dtype], (name, spec)
+        np.save(f"{folder}/{name}-{place}.npy", array)
+"""
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory, environment):
+    """Folder of each framework's outputs."""
+    folders = {}
+    for framework, module in (("pt", "in_torch"), ("jax", "in_jax"), ("tf", "in_tensorflow")):
+        folders[framework] = tmp_path_factory.mktemp(framework)
+        arguments = [str(folders[framework]), json.dumps(list(operators.operators()))]
+        run_script(RUN, [module, *arguments, json.dumps(SHAPE)], environment, framework=framework)
+    return folders
+
+
+@pytest.mark.parametrize("name", sorted(operators.operators()))
+def test_an_operator_is_the_same_in_all_frameworks(outputs, name):
+    parameters = {"model_name": name, "data_type": "fp32", **dict(zip("mkn", SHAPE))}
+    for place in range(len(ARCHITECTURE.output_specs(parameters))):
+        ours, *others = (np.load(folder / f"{name}-{place}.npy") for folder in outputs.values())
+        assert ours.size > 1
+        assert ours.max() > ours.min()
+        for other in others:
+            np.testing.assert_allclose(other, ours, rtol=1e-4, atol=2e-5)
+
+
+GUIDE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import torch
+from benchmarks.microbenchmarks.utils import create_model_and_input_data
+
+for kind, n in (("linear", 24), ("ln_linear", 24), ("transformer_block", 16)):
+    model, data = create_model_and_input_data(
+        kind, 4, 16, n, high_precision_dtype=torch.bfloat16, device="cpu", activation="silu"
+    )
+    assert data.dtype == torch.bfloat16
+    assert {p.dtype for p in model.parameters()} == {torch.bfloat16}
+    assert model(data).shape[-1] == n
+"""
+
+
+def test_models_and_inputs_are_made_as_torchaos_guide_calls_it(environment):
+    run_script(GUIDE, [str(Path(__file__).parents[2])], environment, framework="pt")

@@ -1,0 +1,98 @@
+"""Workers that serve several workloads: fewer processes, the same care."""
+
+import argparse
+
+import pytest
+
+from comparative_benchmark.api.measuring import Selection, measure
+from comparative_benchmark.terminal.options import Parser
+from comparative_benchmark.terminal.run_options import add_run_arguments
+from openxla.benchmark import def_types, testdata
+
+pytestmark = pytest.mark.alone
+
+
+def _case(fault, data):
+    return def_types.BenchmarkCase.build(
+        model=def_types.Model(
+            name=f"TOY_{fault.upper()}",
+            model_impl=def_types.ModelImplementation(
+                name="TOY_model",
+                framework_type=def_types.ModelFrameworkType.PYTORCH,
+                module_path="cbs_test_plugin.model",
+                architecture="cbs_test_plugin.architecture",
+            ),
+            model_parameters={"model_name": "toy", "data_type": "fp32", "fault": fault},
+        ),
+        input_data=data,
+    )
+
+
+class Heard(argparse.Namespace):
+    """An observer that remembers what was said."""
+
+    def __init__(self):
+        super().__init__(lines=[])
+
+    def say(self, line):
+        self.lines.append(line)
+
+    def preparing(self, what): ...
+
+    def race_started(self, trials, position, total): ...
+
+    def trial_finished(self, result, position, total): ...
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("shared")
+    parser = Parser()
+    add_run_arguments(parser)
+    options = parser.parse_args(
+        [
+            *("--backend", "test_numpy", "-device", "host-cpu", "--processes", "3"),
+            *("-o", str(directory / "results.json"), "--root-dir", str(directory / "root")),
+        ]
+    )
+    first, second, third = (
+        testdata.INPUT_DATA_MODEL_DEFAULT,
+        testdata.INPUT_DATA_SHORT,
+        testdata.INPUT_DATA_LONG,
+    )
+    cases = [
+        *(_case("none", first), _case("none", second), _case("raises", second)),
+        _case("none", third),
+    ]
+    heard = Heard()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CBS_ROOT_DIR", str(directory / "root"))
+        measured = measure(
+            options,
+            heard,
+            command=["test"],
+            selection=Selection(cases=cases, share_workers=True),
+        )
+    logs = {path.name for path in directory.glob("results.logs/*/*.log")}
+    return measured.results, heard.lines, logs
+
+
+def test_one_worker_serves_all_workloads_and_replicates_are_still_three(run):
+    results, _, logs = run
+    good = [result for result in results if "NONE" in result.definition.model]
+    assert [result.status.value for result in good] == ["ok"] * 3
+    for result in good:
+        assert len(result.measured.processes) == 3
+        assert result.measured.race.shared_workers
+        assert result.measured.host_memory_peak_mb is None
+    served = {name for name in logs if ".process-" in name}
+    # Of the two that share a workload, each has its own; what raises ends the first of its workers.
+    assert len(served) <= 3 + 3 + 1, sorted(served)
+
+
+def test_what_failed_beside_others_is_run_again_alone(run):
+    results, said, _ = run
+    (failed,) = [result for result in results if "RAISES" in result.definition.model]
+    assert failed.status.value == "failed"
+    assert "this model is tired" in failed.reason
+    assert [line for line in said if "again alone" in line]

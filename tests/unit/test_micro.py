@@ -1,0 +1,295 @@
+"""Operators and shapes: what `cbs micro` selects, and what it says to what it cannot."""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import attrs
+import numpy as np
+import pytest
+
+from comparative_benchmark.api import run_command
+from comparative_benchmark.cli.command import main
+from comparative_benchmark.micro import shapes, summary
+from comparative_benchmark.micro.cases import cases
+from comparative_benchmark.micro.estimate import estimate, needed_bytes, size_bytes, why_too_large
+from comparative_benchmark.results.comparison import Comparison, Fate
+from comparative_benchmark.runs.session import Limits
+from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.runs.trial import Trial, parse_competitors
+from comparative_benchmark.stats.analysis import Interval, Verdict
+from comparative_benchmark.terminal.options import UsageError
+from openxla.benchmark import devices, operators
+from openxla.benchmark.def_types import DefinitionError
+from openxla.benchmark.models import second_input
+from openxla.benchmark.operators.architecture import ARCHITECTURE
+from openxla.benchmark.operators.definition import Layer
+from openxla.benchmark.operators.models import OperatorModel
+from openxla.benchmark.workloads import has_weights, workload_of
+
+ROOT = Path(__file__).parents[2]
+# How many shapes torchao's benchmarks give these names.
+COUNTS = {
+    "llama": 4,
+    "llama4": 6,
+    "deepseek_v3_236b": 4,
+    "deepseek_v3_671b": 4,
+    "qwen3_32b": 4,
+    "gemma3_27b": 4,
+    "pow2": 5,
+    "pow2_extended": 10,
+    "small_sweep": 35,
+    "sweep": 512,
+}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_shapes_by_name(name):
+    found = shapes.named(name)
+    assert len(found) == COUNTS[name]
+
+
+def test_powers_bound_the_shapes():
+    assert len(shapes.named("small_sweep", lowest=10, highest=15)) == 56
+    assert {s.m for s in shapes.named("small_sweep", highest=9)} == {128, 256, 512}
+    assert shapes.named("pow2", lowest=3, highest=3) == [shapes.Shape(8, 8, 8)]
+    assert all(s.m <= s.k <= s.n for s in shapes.named("small_sweep"))
+    assert shapes.named("llama", highest=12) == []
+
+
+@pytest.mark.parametrize(
+    ("ask", "told"),
+    [
+        (lambda: shapes.named("small_swep"), "did you mean small_sweep?"),
+        (lambda: shapes.named("sweep", lowest=9, highest=8), "powers from 9 to 8"),
+        (lambda: shapes.named("pow2", highest=17), "to 16 at most"),
+        (lambda: shapes.written("64x128"), "not three numbers"),
+        (lambda: shapes.written("64x-1x2"), "not three numbers"),
+        (lambda: shapes.of(0, 1, 1), "m of a shape is 0"),
+        (lambda: shapes.of(1, 1, True), "n of a shape is True"),
+        (lambda: shapes.of(1, 1), "has three numbers, m, k and n, not 2"),
+        (lambda: shapes.of(1, "2", 1), "k of a shape is '2'"),
+    ],
+)
+def test_what_is_no_shape_is_told(ask, told):
+    with pytest.raises(UsageError) as error:
+        ask()
+    assert told in str(error.value)
+
+
+def _shape(m, k, n):
+    return [shapes.Shape(m, k, n)]
+
+
+def test_every_operator_is_one_workload_in_all_frameworks():
+    names = list(operators.operators())
+    assert len(names) >= 14
+    found = cases(names, _shape(64, 128, 96), ["fp32", "bf16", "fp16"])
+    assert len(found) == len(names) * 3 * 3
+    assert len({workload_of(case).digest for case in found}) == len(names) * 3
+    layers = {name for name, item in operators.operators().items() if isinstance(item, Layer)}
+    assert len(layers) >= 9
+    assert {c.model.model_parameters["model_name"] for c in found if has_weights(c)} == layers
+
+
+def test_shapes_that_an_operator_cannot_tell_apart_are_one():
+    found = cases(["softmax"], [shapes.Shape(8, 16, n) for n in (1, 2, 3)], ["fp32"])
+    assert [case.model.name for case in found] == [
+        f"SOFTMAX_FP32_{framework}_8X16X1" for framework in ("PT", "JAX", "TF")
+    ]
+    assert workload_of(found[0]).label == "softmax-fp32-8x16"
+
+
+def test_an_unknown_operator_is_told():
+    with pytest.raises(DefinitionError, match="did you mean matmul"):
+        cases(["matmull"], _shape(1, 1, 1), ["fp32"])
+
+
+@pytest.mark.parametrize("data_type", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("name", sorted(operators.operators()))
+def test_inputs_are_as_declared_and_the_second_ones_differ(name, data_type):
+    operator = operators.get(name)
+    m, k, n = operator.shape(64, 128, 96)
+    parameters = {"model_name": name, "data_type": data_type, "m": m, "k": k, "n": n}
+    raw = ARCHITECTURE.default_inputs(parameters)
+    inputs = ARCHITECTURE.preprocess(raw, parameters, None)
+    specs = ARCHITECTURE.input_specs(parameters)
+    assert [value.shape for value in inputs] == [spec.shape for spec in specs]
+    again = ARCHITECTURE.preprocess(ARCHITECTURE.default_inputs(parameters), parameters, None)
+    assert all(map(np.array_equal, inputs, again))
+    model = type("Model", (OperatorModel,), {"forward": None})()
+    model.set_operator(parameters)
+    second = second_input.second_inputs(model, inputs)
+    for argument, first, other in zip(operator.arguments(m, k, n), inputs, second, strict=True):
+        assert other.shape == first.shape
+        if argument.values == "indices":
+            assert min(first.min(), other.min()) >= 0
+            assert max(first.max(), other.max()) < argument.below
+        if argument.values == "distinct":
+            assert all(len(set(row.tolist())) == row.size for row in (*first, *other))
+
+
+def test_a_row_with_too_few_different_numbers_is_refused():
+    parameters = {"model_name": "topk", "data_type": "fp16", "m": 1, "k": 2**15, "n": 1}
+    with pytest.raises(DefinitionError, match="16384 are different"):
+        ARCHITECTURE.default_inputs(parameters)
+
+
+def _trials(found):
+    (competitor,) = parse_competitors("jax_xla", "cpu")
+    return [
+        Trial(
+            case=case,
+            workload=workload_of(case),
+            competitor=competitor,
+            device=devices.HOST_CPU,
+        )
+        for case in found
+    ]
+
+
+def test_a_sweep_is_estimated_before_it_starts():
+    small = _trials(cases(["matmul"], _shape(64, 64, 64), ["fp32"]))
+    large = _trials(cases(["matmul"], _shape(8192, 8192, 8192), ["fp32"]))
+    settings = RunSettings(device=devices.HOST_CPU, threads=2)
+    assert size_bytes(large[0]) == 3 * 4 * 8192**2
+    assert estimate(large, settings).seconds > 20 * estimate(small, settings).seconds
+    assert "3 trials: about " in str(estimate(large, settings))
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_allocated():
+    (small, large), settings = (
+        (
+            _trials(cases(["linear"], shapes.named("pow2", highest=power)[-1:], ["bf16"]))[0]
+            for power in (6, 16)
+        ),
+        RunSettings(device=devices.HOST_CPU, threads=2, limits=Limits(memory_bytes=2**33)),
+    )
+    # Input, matrix and output, each in bf16 twice and in float64.
+    assert needed_bytes(large) == 3 * 2**32 * 12
+    assert why_too_large(small, settings) is None
+    assert "needs some 144.0 GiB of memory with its float64 truth, of 8.0 GiB" in why_too_large(
+        large, settings
+    )
+    refused = [attrs.evolve(large, refused="too large"), small]
+    assert "1 trials: " in str(estimate(refused, settings))
+
+
+def test_the_list_names_operators_shapes_and_recipes(capsys):
+    assert main(["micro", "list", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found["operators"]) == set(operators.operators())
+    assert set(found["shapes"]) == {"custom", *COUNTS}
+    assert "int8wo" in found["recipes"]
+
+
+@pytest.fixture
+def selected(monkeypatch, tmp_path, capsys):
+    """Runs `cbs micro run` up to where cases are known."""
+
+    def select(*arguments):
+        found = []
+        monkeypatch.setattr(
+            run_command, "run", lambda options, *rest: found.append((options, *rest)) or 0
+        )
+        output = ("-o", str(tmp_path / "results.json"))
+        code = main(["micro", "run", "--backend", "jax_xla", *output, *arguments])
+        return code, found[0] if found else None, capsys.readouterr().err
+
+    return select
+
+
+def test_a_sweep_shares_workers_unless_told_otherwise(selected):
+    code, (options, selection, _), _ = selected(
+        "--op", "matmul,softmax", "--shapes", "64x32x16,pow2", "--max-power", "4"
+    )
+    assert code == 0
+    assert isinstance(options, argparse.Namespace)
+    assert options.device == "host-cpu"
+    assert selection.share_workers
+    names = {case.model.name for case in selection.cases}
+    assert len(names) == 3 * 2 * 4
+    assert {"MATMUL_FP32_JAX_64X32X16", "SOFTMAX_FP32_TF_4X4X1"} <= names
+    _, (_, selection, _), _ = selected("--op", "all", "--shapes", "4x4x4", "--own-workers")
+    assert not selection.share_workers
+    assert len(selection.cases) == 3 * len(operators.operators())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--op", "matmull"), "did you mean matmul?"),
+        (("--op", "matmul", "--shapes", "lama"), "did you mean llama?"),
+        (("--op", "matmul", "--shapes", "0x1x1"), "m of a shape is 0"),
+        (("--op", "matmul", "--dtype", "fp64"), "--dtype 'fp64' is not one of fp32, bf16, fp16"),
+        (("--op", "matmul", "--min-power", "9", "--max-power", "8"), "powers from 9 to 8"),
+        (("--op", "matmul", "--shapes", "llama", "--max-power", "3"), "has no shape"),
+    ],
+)
+def test_what_cannot_be_is_told_in_a_sentence(selected, arguments, told):
+    code, found, said = selected(*arguments)
+    assert (code, found) == (1, None)
+    assert told in said
+    assert "Traceback" not in said
+
+
+def test_an_operator_is_added_as_the_document_says(tmp_path):
+    """A package with the file of CONTRIBUTING.md, and the line that registers it."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    (source,) = re.findall(r"```python\n(\"\"\"hardswish.*?)```", text, re.DOTALL)
+    (tmp_path / "hardswish.py").write_text(source)
+    registered = tmp_path / "my_operators-1.dist-info"
+    registered.mkdir()
+    (registered / "METADATA").write_text("Metadata-Version: 2.1\nName: my-operators\nVersion: 1\n")
+    (registered / "entry_points.txt").write_text(
+        "[openxla.benchmark.operators]\nhardswish = hardswish:OPERATOR\n"
+    )
+    listed = subprocess.run(
+        [sys.executable, "-m", "comparative_benchmark", "micro", "list", "--json"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(listed.stdout)["operators"]["hardswish"] == "of each number in [m, k]"
+
+
+def _compared(label, verdict, estimate, competitor="iree:llvm-cpu"):
+    ratio = Interval(
+        estimate=estimate, low=estimate - 0.1, high=estimate + 0.1, level=0.98, processes=3
+    )
+    return Comparison(
+        workload=label,
+        label=label,
+        competitor=competitor,
+        framework="jax",
+        device="host-cpu",
+        fate=Fate.COMPARED,
+        verdict=verdict,
+        reason="",
+        ratio=ratio,
+    )
+
+
+def test_a_sweep_says_who_loses_where(monkeypatch):
+    found = [
+        _compared("a", Verdict.SLOWER, 4.0),
+        _compared("b", Verdict.SLOWER, 1.5),
+        _compared("c", Verdict.UNCLEAR, 9.0),
+        _compared("d", Verdict.FASTER, 0.5),
+        _compared("a", Verdict.UNCLEAR, 1.0, "jax_xla:xla"),
+    ]
+    monkeypatch.setattr(summary, "compare_to_baseline", lambda *_: found)
+    iree, xla = summary.by_competitor([], "pt_inductor:eager")
+    assert iree == (
+        "iree:llvm-cpu (jax) against pt_inductor:eager: faster on 1, slower on 2 of 4 shapes; "
+        "4.00 x (3.90-4.10) at a at worst; 0.50 x (0.40-0.60) at d at best"
+    )
+    assert xla == (
+        "jax_xla:xla (jax) against pt_inductor:eager: faster on 0, slower on 0 of 1 shapes"
+    )
+    assert list(summary.by_competitor([], None)) == []

@@ -1,0 +1,218 @@
+"""The YAML of torchao's guide: what it means, and what is told of what it cannot mean."""
+
+import csv
+import io
+import json
+import textwrap
+from pathlib import Path
+
+import attrs
+import pytest
+
+from comparative_benchmark.micro import guide
+from comparative_benchmark.micro.config import read
+from comparative_benchmark.results.record import Status
+from comparative_benchmark.runs.trial import parse_competitors
+from comparative_benchmark.terminal.options import UsageError
+
+ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "benchmarks/dashboard/microbenchmark_quantization_config.yml"
+LATER = """
+benchmark_mode: inference
+quantization_config_recipe_names: [baseline, int8wo, int8dq]
+sparsity_config_recipe_names: [semi-sparse, block-64]
+model_params:
+  - name: small
+    matrix_shapes:
+      - name: custom
+        shapes: [[64, 128, 64], [32, 64, 32]]
+    high_precision_dtype: torch.bfloat16
+    torch_compile_mode: default
+    device: cpu
+    model_type: ln_linear
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+    def write(text):
+        (tmp_path / "c.yml").write_text(textwrap.dedent(text))
+        return tmp_path / "c.yml"
+
+    return write
+
+
+def test_the_guides_own_file_is_read_as_it_stands():
+    found = read(GUIDE)
+    (model,) = found.models
+    assert len(model.shapes) == 56
+    assert found.first_generation
+    assert found.quantizations[0] == "baseline"
+    assert model.compiler == "inductor+max-autotune"
+    assert (model.device, model.data_type, model.model_type) == ("host-cpu", "bf16", "linear")
+    assert len(guide.rows(found, model)) == 6 * 56
+    competitors = guide.competitors(found, model)
+    assert len(competitors) == 2 * 6
+    assert len(parse_competitors(",".join(competitors), "cpu")) == 12
+    # Bounded: the sweep keeps its width below the bound.
+    assert {shape.m for _, shape in read(GUIDE, highest=8).models[0].shapes} == {64, 128, 256}
+
+
+def test_a_later_file_pairs_sparsities_with_what_torchao_pairs_them_with(config):
+    found = read(config(LATER))
+    (model,) = found.models
+    assert not found.first_generation
+    assert model.model_type == "ln_linear_relu"
+    rows = guide.rows(found, model)
+    assert len(rows) == 3 * 3 * 2
+    by_name = {row.dtype: row for row in rows}
+    assert by_name["baseline-block-64"].recipe == "block-64"
+    assert by_name["baseline"].recipe is None
+    assert "kernels of NVIDIA GPUs" in by_name["int8dq-semi-sparse"].refused
+    assert "does not combine int8wo with block-64" in by_name["int8wo-block-64"].refused
+
+
+def _replaced(old, new):
+    assert old in LATER
+    return LATER.replace(old, new)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            _replaced("benchmark_mode", "benchmark_mod"),
+            ":2:1: unknown key 'benchmark_mod'; did you",
+        ),
+        (_replaced("int8wo,", "int8w,"), ":3:46: no recipe 'int8w'; did you mean int8wo?"),
+        (_replaced("device: cpu", "device: gpu"), ":12:13: 'gpu' is none of them; "),
+        (_replaced("ln_linear", "linar"), ":13:17: no model type 'linar'; did you mean linear?"),
+        (_replaced("bfloat16", "bfloat17"), "'torch.bfloat17' is none of them; did you mean"),
+        (_replaced("[64, 128, 64]", "[64, 128]"), "a shape has three numbers, m, k and n, not 2"),
+        (_replaced("[64, 128, 64]", "[0, 128, 64]"), "m of a shape is 0"),
+        (_replaced("[64, 128, 64]", "[a, 128, 64]"), ":9:19: 'a' is no whole number"),
+        (_replaced("[64, 128, 64]", "!!python/name:os.system x"), "is not read"),
+        (_replaced("name: custom", "name: custm"), "did you mean custom?"),
+        (_replaced("shapes: [[64, 128, 64], [32, 64, 32]]", "min_power: 3"), "'shapes' is missing"),
+        (_replaced("name: small", "name: small\n    name: x"), "'name' is there twice"),
+        ("a: &x [1]\nb: [*x, *x]\n", ":1:4: anchors and aliases are not read"),
+        ("model_params: {matrix_shapes: {name: sweep, min_power: 9, max_power: 8}}", "from 9 to 8"),
+        ("model_params: [", "no YAML"),
+        ("", "is empty"),
+        ("- 1", "is to be a mapping"),
+        ("benchmark_mode: inference", "'model_params' is missing"),
+    ],
+)
+def test_what_cannot_be_is_told_with_its_place(config, text, told):
+    with pytest.raises(UsageError) as error:
+        read(config(text))
+    assert told in str(error.value)
+    assert "c.yml" in str(error.value)
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path):
+    with pytest.raises(UsageError, match=r"nowhere\.yml"):
+        read(tmp_path / "nowhere.yml")
+
+
+def _result(model, compiler, status=Status.OK, median=1.0, recipe=None):
+    """What a results file holds of one trial, as far as the guide's table looks."""
+    notes = {"recipe": {"bytes_after": 2_000_000}} if recipe else {}
+    verification = attrs.make_class("V", ["sqnr_db"])(41.5 if recipe else None)
+    measured = attrs.make_class("M", ["median_latency_ms", "verification", "program"])(
+        median, verification, attrs.make_class("P", ["notes"])(notes)
+    )
+    definition = attrs.make_class("D", ["model", "backend", "compiler", "environment"])(
+        model, "pt_inductor", compiler, None
+    )
+    made = attrs.make_class("R", ["status", "reason", "measured", "definition"])
+    return made(status, "no kernel", measured, definition)
+
+
+def test_a_row_has_a_number_or_a_reason(config, monkeypatch):
+    monkeypatch.setattr(
+        guide.Case,
+        "competitor",
+        property(lambda case: f"pt_inductor:{case.result.definition.compiler}"),
+    )
+    found = read(config(LATER))
+    (model,) = found.models
+    name = "LN_LINEAR_RELU_BF16_PT_64X128X64"
+    results = [
+        _result(name, "eager", median=4.0),
+        _result(name, "eager+int8wo", median=2.0, recipe="int8wo"),
+        _result(name, "inductor", median=1.0),
+        _result(name, "inductor+int8wo", median=2.0, recipe="int8wo"),
+        _result(name, "eager+int8dq", Status.FAILED),
+    ]
+    table = guide.Table(found, guide.rows(found, model), results)
+    lines = [line for line in table.lines() if line["m"] == 64]
+    by_name = {(line["quantization"], line["sparsity"]): line for line in lines}
+    good = by_name["int8wo", None]
+    assert (good["eager speedup on baseline"], good["compile speedup on baseline"]) == (2.0, 0.5)
+    assert (good["status"], good["sqnr_db"], good["memory_stats"]) == ("ok", 41.5, 2.0)
+    assert by_name["int8dq", None]["status"] == "failed"
+    assert by_name["int8dq", None]["reason"] == "no kernel"
+    assert by_name["int8wo", "semi-sparse"]["status"] == "unsupported"
+    assert by_name["int8wo", "semi-sparse"]["compile speedup on baseline"] is None
+    # Of the baseline against itself there is one measurement, and so no ratio to be had of noise.
+    assert by_name["baseline", None]["compile speedup on baseline"] == 1.0
+
+    rows = list(csv.DictReader(io.StringIO(guide.csv_text(found, lines))))
+    assert tuple(rows[0]) == guide.COLUMNS
+    assert "eager vs compile speedup" in rows[0]
+    older = attrs.evolve(found, first_generation=True)
+    (first, *_) = csv.DictReader(io.StringIO(guide.csv_text(older, lines)))
+    assert first["use_torch_compile"] == "True"
+    records = json.loads(guide.json_text(lines, arch="a CPU"))
+    (record, *others) = [r for r in records if r["benchmark"]["dtype"] == "int8wo"]
+    assert record == {
+        "benchmark": {
+            "name": "micro-benchmark api",
+            "mode": "inference",
+            "dtype": "int8wo",
+            "extra_info": {"device": "cpu", "arch": "a CPU"},
+        },
+        "model": {
+            "name": "64-128-64",
+            "type": "micro-benchmark custom layer",
+            "origins": ["torchao"],
+        },
+        "metric": {
+            "name": "speedup(wrt bf16)",
+            "benchmark_values": [0.5],
+            "target_value": 0.0,
+        },
+        "runners": [],
+        "dependencies": {},
+    }
+    assert [r["metric"]["name"] for r in others] == [
+        "Fwd Speedup (x)",
+        "Bfloat16 Fwd Time (ms)",
+        "Quantized Fwd Time (ms)",
+        "Allocated Memory (MB)",
+    ]
+
+
+@pytest.fixture
+def utils(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT)
+    from benchmarks.microbenchmarks import utils
+
+    return utils
+
+
+def test_names_become_configurations_as_the_guide_calls_it(utils):
+    assert utils.string_to_config("baseline", None) is None
+    assert utils.string_to_config(None, None) is None
+    with pytest.raises(LookupError, match="did you mean int8wo"):
+        utils.string_to_config("int8w", None)
+    with pytest.raises(LookupError, match="cannot be applied together"):
+        utils.string_to_config("int8wo", "semi-sparse")
+
+
+def test_a_model_type_without_weights_takes_no_recipe(utils):
+    with pytest.raises(TypeError, match="matmul has no weights"):
+        utils.create_model_and_input_data("matmul", 1, 1, 1)
+    with pytest.raises(UsageError, match=r"did you mean torch\.bfloat16"):
+        utils.create_model_and_input_data("linear", 1, 1, 1, "torch.bfloat17")
