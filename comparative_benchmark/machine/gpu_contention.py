@@ -8,9 +8,12 @@ from comparative_benchmark.machine.gpu_clocks import GpuClocks, used
 
 # As for CPUs: what touches few of the blocks, a median survives.
 BLOCKS_LIMIT = 0.05
-# A clock under load wanders by its steps of 15 MHz, which is less than 1 % of it.
 NOT_KNOWN = "not known whether others use the GPU"
+# A clock under load wanders by its steps of 15 MHz, which is less than 1 % of it.
 CLOCK_FALL_LIMIT = 0.05
+# What no program brings about that runs as it always does; a power cap is the normal state of a
+# program that works hard, and shows in the clock where it comes and goes.
+THROTTLING = frozenset({"hardware slowdown", "heat (software)", "heat (hardware)", "power brake"})
 
 # Whether something disturbed, None where that is not known; and what.
 Finding = tuple[bool | None, str]
@@ -68,18 +71,50 @@ def of_blocks(blocks: Iterable[Ends]) -> list[Finding]:
     ]
 
 
+def why_void(blocks: Iterable[Ends]) -> list[str | None]:
+    """Returns for each block of one program why it counts for nothing; None where it counts.
+
+    That is where heat or the hardware slowed the GPU down, or its clock at the end of the block,
+    where the GPU has just worked, is below that of the program's fastest block.
+    """
+    every = list(blocks)
+    clocks = [_mhz(ends) for ends in every]
+    highest = _highest(clocks)
+    reasons: list[str | None] = []
+    for ends, mhz in zip(every, clocks, strict=True):
+        throttled = sorted(THROTTLING.intersection(_held_back(ends) or ()))
+        if throttled:
+            reasons.append(f"the GPU was throttled: {', '.join(throttled)}")
+        elif _fell(mhz, highest):
+            reasons.append(f"the GPU's clock was at {mhz} MHz, of {highest} MHz in other blocks")
+        else:
+            reasons.append(None)
+    return reasons
+
+
 def _clock_fell(every: Sequence[Ends]) -> Finding:
-    """Judges clocks at the ends of blocks, where the GPU has just worked, by that of the first."""
-    clocks = [gpu.sm_mhz if (gpu := used(ends.end)) else None for ends in every]
-    first = next((mhz for mhz in clocks if mhz is not None), None)
-    limit = (first or 0) * (1 - CLOCK_FALL_LIMIT)
-    fell = [None if mhz is None else mhz < limit for mhz in clocks]
+    """Judges clocks at the ends of blocks by the highest."""
+    clocks = [_mhz(ends) for ends in every]
+    highest = _highest(clocks)
     slowest = min((mhz for mhz in clocks if mhz is not None), default=0)
     return _often(
-        fell,
-        lambda often: f"the GPU's clock fell from {first} to {slowest} MHz in {often}",
+        [_fell(mhz, highest) for mhz in clocks],
+        lambda often: f"the GPU's clock fell from {highest} to {slowest} MHz in {often}",
         "the GPU's clock fell: the driver does not tell it",
     )
+
+
+def _mhz(ends: Ends) -> int | None:
+    gpu = used(ends.end)
+    return gpu.sm_mhz if gpu else None
+
+
+def _highest(clocks: Iterable[int | None]) -> int:
+    return max((mhz for mhz in clocks if mhz is not None), default=0)
+
+
+def _fell(mhz: int | None, highest: int) -> bool | None:
+    return None if mhz is None else mhz < highest * (1 - CLOCK_FALL_LIMIT)
 
 
 def _often(answers: Sequence[bool | None], says: Callable[[str], str], not_known: str) -> Finding:

@@ -5,10 +5,25 @@ say. Blocks that are plainly disturbed are the only ones to be judged then, and 
 would call each run disturbed; so a trial is judged by the sums over its blocks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from comparative_benchmark.machine import conditions
-from comparative_benchmark.results.record import Block, Contention
+import attrs
+
+from comparative_benchmark.machine import conditions, gpu_contention
+from comparative_benchmark.results.record import Block, Contention, Metrics
+
+
+def sound_and_void(blocks: Sequence[Block]) -> tuple[list[Block], list[Block]]:
+    """Returns the blocks of one process that count, and those that do not, with the reason."""
+    every = [
+        gpu_contention.Ends(found.gpus_at_start, found.gpus_at_end)
+        if (found := block.conditions)
+        else gpu_contention.Ends((), ())
+        for block in blocks
+    ]
+    reasons = gpu_contention.why_void(every)
+    judged = [attrs.evolve(block, void=why) for block, why in zip(blocks, reasons, strict=True)]
+    return [b for b in judged if b.void is None], [b for b in judged if b.void is not None]
 
 
 def contention_of(blocks: Sequence[Block]) -> Contention:
@@ -31,6 +46,15 @@ def contention_of(blocks: Sequence[Block]) -> Contention:
         foreign_cpu_share=every.foreign_cpu_share if every else None,
         steal_share=every.steal_share if every else None,
     )
+
+
+def disturbances(trials: Sequence[Metrics]) -> Iterator[str]:
+    """Yields a sentence on blocks that do not count, and one on trials that others disturbed."""
+    processes = [process for metrics in trials for process in metrics.processes or ()]
+    if void := [block for process in processes for block in process.void_blocks]:
+        yield f"{len(void)} blocks do not count: {void[-1].void}"
+    if warning := contention_warning([found.contention or Contention() for found in trials]):
+        yield warning
 
 
 def contention_warning(contentions: Sequence[Contention]) -> str | None:

@@ -20,6 +20,7 @@ from typing import Any, Self
 import attrs
 import msgspec
 
+from comparative_benchmark.backends.outputs import OutputMode
 from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.outcome import ProcessRecord, TrialFacts
 from comparative_benchmark.results.record import ExecutionEnvironment, ResultKey
@@ -34,6 +35,7 @@ class Settings:
 
     Attributes:
       sampling: the sampling rule, with its name as `rule`.
+      outputs: how outputs were to be held.
       joined: interrupted runs that the run goes on from: what it has stored of them is stored.
     """
 
@@ -41,22 +43,37 @@ class Settings:
     device: str
     sampling: dict[str, Any]
     execution_environment: ExecutionEnvironment
+    outputs: OutputMode | None = None
     joined: tuple[str, ...] = ()
 
     @classmethod
     def of(
-        cls, run_id: str, device: str, sampling: object, environment: ExecutionEnvironment
+        cls,
+        run_id: str,
+        device: str,
+        sampling: object,
+        environment: ExecutionEnvironment,
+        outputs: OutputMode | None = None,
     ) -> Self:
         """Returns the settings of a run."""
         rule = {
             "rule": type(sampling).__name__,
             **msgspec.json.decode(msgspec.json.encode(sampling)),
         }
-        return cls(run_id=run_id, device=device, sampling=rule, execution_environment=environment)
+        return cls(
+            run_id=run_id,
+            device=device,
+            sampling=rule,
+            execution_environment=environment,
+            outputs=outputs,
+        )
 
     def differences(self, now: "Settings") -> list[str]:
         """Says what is different now; empty where processes may be joined."""
-        pairs: list[tuple[str, Any, Any]] = [("device", self.device, now.device)]
+        pairs: list[tuple[str, Any, Any]] = [
+            ("device", self.device, now.device),
+            ("outputs", self.outputs, now.outputs),
+        ]
         here, there = self.execution_environment, now.execution_environment
         pairs += [
             (name, getattr(here.host, attribute), getattr(there.host, attribute))

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from msgspec import UNSET
 
 from comparative_benchmark.results.case import Case
-from comparative_benchmark.results.record import Status
+from comparative_benchmark.results.record import CompileProcess, Status
 
 
 def mixture_remarks(cases: Iterable[Case]) -> list[str]:
@@ -24,6 +24,13 @@ def mixture_remarks(cases: Iterable[Case]) -> list[str]:
             f"Outputs go to memory that is there already: {bound}; others allocate theirs in each "
             "iteration."
         )
+    # Stacks that count what their cache lacked write it before they return.
+    compiled = [case for case in good if case.metrics.compile_time_ms]
+    writing = [case for case in compiled if any(p.cache_misses for p in _cold(case))]
+    if writing and len(writing) < len(compiled):
+        found.append(
+            f"Compile times that include writing a cache: {_names(writing)}; others keep none."
+        )
     reasons: dict[str, list[Case]] = {}
     for case in good:
         if case.metrics.without_second is not UNSET:
@@ -31,6 +38,11 @@ def mixture_remarks(cases: Iterable[Case]) -> list[str]:
     for reason, without in reasons.items():
         found.append(f"Verified on one input only: {_names(without)} ({reason}).")
     return found
+
+
+def _cold(case: Case) -> list[CompileProcess]:
+    found = case.metrics.compile
+    return [] if found is UNSET else [process for process in found.processes if process.cold]
 
 
 def _names(cases: Iterable[Case]) -> str:

@@ -52,7 +52,7 @@ class ProcessRecord:
         `second_verification`: of a run on a second input, after that.
       without_second: why there was no run on a second input; None if there was, or might have been.
       steadiness: of the warm-up, with the evidence; None where counts were fixed.
-      blocks: samples, each with its round.
+      blocks: samples, each with its round; `void_blocks`: those that count for nothing.
       generation: of a model that generates, its parts; None if they were not measured.
       program: what its backend told of what it compiled.
       versions: of the packages that the worker had imported.
@@ -77,6 +77,7 @@ class ProcessRecord:
     steadiness: Steadiness | None = None
     warmup_latencies_ms: list[float] = attrs.field(factory=list)
     blocks: list[Block] = attrs.field(factory=list)
+    void_blocks: list[Block] = attrs.field(factory=list)
     generation: GenerationTimes | None = None
     program: Program = attrs.field(factory=Program)
     versions: dict[str, str] = attrs.field(factory=dict)

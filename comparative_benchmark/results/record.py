@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import attrs
 from msgspec import UNSET, Meta, UnsetType
 
+from comparative_benchmark.backends.outputs import OutputMode
 from comparative_benchmark.judge.verification import Verification
 from comparative_benchmark.machine.conditions import Conditions
 from comparative_benchmark.machine.effective import EffectiveSettings
@@ -87,6 +88,7 @@ class Block:
       cpu_wall_ratio: CPU time over wall time; n threads that never wait give n.
       contended: whether others disturbed it; None where that cannot be told.
       conditions: what the machine did meanwhile.
+      void: why it counts for nothing; None where it counts.
     """
 
     round: int | None = None
@@ -98,6 +100,7 @@ class Block:
     cpu_wall_ratio: NonNegative | None = None
     contended: bool | None = None
     conditions: Conditions | None = None
+    void: str | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -105,6 +108,7 @@ class Process:
     """One worker process of a trial: what it measured.
 
     Attributes:
+      void_blocks: measured while the GPU's clock was down; they count for nothing.
       stop_reason: why it was measured for no more rounds.
       timer_ns: smallest step of its clock.
       steadiness: of the warm-up, with the evidence; None where counts were fixed.
@@ -112,6 +116,7 @@ class Process:
     """
 
     blocks: tuple[Block, ...] = ()
+    void_blocks: tuple[Block, ...] = ()
     warmup_iterations: Count = 0
     stop_reason: str | None = None
     timer_ns: NonNegative | None = None
@@ -200,7 +205,7 @@ class Program:
     """What a backend tells about the program that it made; see `backends.api.BackendFacts`."""
 
     weights: Literal["arguments", "parameters", "frozen"] | None = None
-    outputs: Literal["bound", "allocated"] | None = None
+    outputs: OutputMode | None = None
     not_measurable: tuple[str, ...] = ()
     flops: NonNegative | None = None
     bytes_accessed: NonNegative | None = None
@@ -244,6 +249,7 @@ class RaceNote:
 
     Attributes:
       id: shared by the trials of a race whose rounds may be paired; None where they may not.
+      shared_workers: whether its processes had measured other workloads before.
       decidable: relative difference to the baseline that nine of ten such races find, as said after
         the first processes; None if these told nothing, or lay further apart than that.
     """
@@ -251,6 +257,7 @@ class RaceNote:
     interleaved: bool = True
     seed: int | None = None
     id: str | None = None
+    shared_workers: bool = False
     decidable: float | None = None
 
 
@@ -413,6 +420,8 @@ class Definition:
       precision: what was computed in: the data type, or what a compiler quantises to.
       compiler: with its options, e.g. `inductor+freezing`.
       input_source: directory of the arrays that the user gave as inputs.
+      outputs: how outputs were to be held, by `--outputs`; None for the stack's own way. What was
+        done is in `Program.outputs`.
     """
 
     benchmark_name: Text
@@ -432,6 +441,7 @@ class Definition:
     verify_parameters: dict[str, NonNegative]
     input_data: Text
     input_source: str | None = None
+    outputs: OutputMode | None = None
     workload: WorkloadRecord
 
     @property

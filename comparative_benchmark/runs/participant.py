@@ -18,6 +18,7 @@ from comparative_benchmark.backends.api import recorded_packages
 from comparative_benchmark.judge.verification import Verification
 from comparative_benchmark.machine.effective import EffectiveSettings
 from comparative_benchmark.results.codec import converted
+from comparative_benchmark.results.contention import sound_and_void
 from comparative_benchmark.results.outcome import ProcessRecord
 from comparative_benchmark.results.record import (
     Block,
@@ -55,6 +56,7 @@ class ProcessPlan:
       log_file: for what it prints.
       cold: whether the caches are empty.
       track: shows it on the time line.
+      framework: that the model is written in.
       exports: what the trial's first process exported, by type; empty where this one exports.
       compiles_anew: whether the caches are empty although the trial has compiled before.
     """
@@ -65,6 +67,7 @@ class ProcessPlan:
     log_file: Path
     cold: bool
     track: ProcessTrack
+    framework: str
     exports: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
     compiles_anew: bool = False
 
@@ -73,9 +76,10 @@ class ProcessPlan:
 OpenSession = Callable[[RunSettings, Competitor, ProcessPlan], Session | InProcessSession]
 
 
-def _own_session(
+def own_session(
     settings: RunSettings, competitor: Competitor, plan: ProcessPlan
 ) -> Session | InProcessSession:
+    """Returns a worker for this process alone; raises `SessionEnded` if it does not come up."""
     return settings.open_session(
         competitor.backend,
         competitor.environment,
@@ -95,7 +99,7 @@ class Participant:
         artifacts: WorkloadArtifacts,
         settings: RunSettings,
         plan: ProcessPlan,
-        open_session: OpenSession = _own_session,
+        open_session: OpenSession = own_session,
     ) -> None:
         self.trial = trial
         self.plan = plan
@@ -106,6 +110,7 @@ class Participant:
         self.loaded = False
         self._interrupted = False
         self._precision: list[float] = []
+        self._blocks: list[Block] = []
         self._artifacts = artifacts
         self._settings = settings
         self._open_session = open_session
@@ -212,13 +217,17 @@ class Participant:
         wanted = {"device_times": True, "refresh": refresh and self.refreshes}
         note = {"part": "round", "round": round_index}
         if block := self._measure(iterations, wanted, **note):
-            self.record.blocks.append(attrs.evolve(block, round=round_index))
+            self._blocks.append(attrs.evolve(block, round=round_index))
+            # A later block may show that the clock of an earlier one was down.
+            self.record.blocks, self.record.void_blocks = sound_and_void(self._blocks)
 
     def why_enough_rounds(self, rule: SamplingRule) -> str | None:
         """Returns why further rounds of this process are not worth their time; None if they are.
 
         Half of the goal is asked of a process: the spread between processes needs the other half.
         """
+        if len(self.record.blocks) < rule.min_rounds:
+            return None
         samples = self.record.latencies_ms
         self._precision.append(relative_precision(samples))
         if self._precision[-1] <= rule.goal / 2:
@@ -243,6 +252,11 @@ class Participant:
         measured before.
         """
         if self._session is None:
+            return
+        void = self.record.void_blocks
+        if len(void) > len(self.record.blocks):
+            reason = f"{len(void)} of {len(self._blocks)} blocks are void: {void[-1].void}"
+            self._end(SessionEnded(Status.UNSTEADY, "measure", reason))
             return
         try:
             self.resume()
@@ -324,6 +338,14 @@ class Participant:
             self._end(SessionEnded(Status.WRONG_OUTPUT, f"verify_{name}", reason))
         return verdict
 
+    def forget_peaks(self) -> None:
+        """Drops peaks of memory: a worker that has served others tells theirs."""
+        self.record.host_memory_peak_bytes = None
+        self.record.phases = {
+            name: attrs.evolve(phase, host_memory_peak_bytes=None)
+            for name, phase in self.record.phases.items()
+        }
+
     def profile(self, directory: Path) -> ProfileRecord | None:
         """Profiles a worker that has finished; None if it has failed. Its record stays as it is."""
         if self._session is None:
@@ -379,6 +401,7 @@ class Participant:
                 "exported": dict(self.plan.exports)
                 or (self.trial.program.paths if self.trial.program else {}),
                 "kept": bool(self.plan.exports),
+                "outputs": self._settings.outputs,
             },
             "module_path": model.model_impl.module_path,
             "parameters": dict(model.model_parameters),

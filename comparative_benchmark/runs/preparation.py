@@ -31,6 +31,8 @@ from openxla.benchmark.workloads import generated_tokens
 
 # JAX, op by op, compiles each operation for each shape: three quarters of the time of a truth.
 _QUICK_FIRST = (ModelFrameworkType.PYTORCH, ModelFrameworkType.TF_V2, ModelFrameworkType.JAX)
+# What most machines have anyway needs no line.
+_MEMORY_WORTH_TELLING = 4 * 2**30
 
 
 class Preparation:
@@ -160,6 +162,8 @@ class Preparation:
                 answer = self._call(trial, directory, second=False)
                 answer["without_second"] = f"{ended.status.value}: {ended.reason}"
             _check_outputs(case, answer["files"]["reference"])
+            if (peak := answer["host_memory_peak_bytes"] or 0) >= _MEMORY_WORTH_TELLING:
+                self._announce(f"{workload.label} took {peak / 2**30:.1f} GiB of memory at most")
             without_second = answer["without_second"] or _why_not_judged_by(directory, trial)
             return workload_store.publish(
                 directory,

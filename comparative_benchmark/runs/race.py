@@ -35,8 +35,14 @@ from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.journal import Entry, Joined
 from comparative_benchmark.results.outcome import TrialFacts, TrialOutcome
 from comparative_benchmark.results.record import ArtifactSource, RaceNote, ResultKey
-from comparative_benchmark.runs.participant import Participant, ProcessPlan
+from comparative_benchmark.runs.participant import (
+    OpenSession,
+    Participant,
+    ProcessPlan,
+    own_session,
+)
 from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.runs.steady_rounds import judge_rounds
 from comparative_benchmark.runs.sufficiency import undecided, why_enough
 from comparative_benchmark.runs.trace import Timeline
 from comparative_benchmark.runs.trial import Trial
@@ -73,6 +79,7 @@ class Race:
         say: Callable[[str], None] = print,
         finished: Callable[[Entry], None] = lambda _: None,
         profile_dir: Path | None = None,
+        open_session: OpenSession = own_session,
     ) -> None:
         self.outcomes = {
             trial.key: TrialOutcome(facts=facts_of(trial, artifacts)) for trial in trials
@@ -84,6 +91,8 @@ class Race:
         self._say = say
         self._finished = finished
         self._profile_dir = profile_dir
+        self._open_session = open_session
+        self._shares = open_session is not own_session
         self.timeline = Timeline()
         self._interleaved = len(self._trials) > 1 and not settings.in_process
         self._first_round = 0
@@ -160,6 +169,7 @@ class Race:
                     break
                 lacking = [t for t in pending if len(self.outcomes[t.key].processes) <= replicate]
                 self._replicate(rule, replicate, lacking, folder)
+        judge_rounds(self.outcomes, interleaved=self._interleaved)
         self._note_race(rule)
 
     def _pending(self, rule: SamplingRule, replicate: int) -> list[Trial]:
@@ -234,7 +244,9 @@ class Race:
         in a trial's first process, whose times of loading are in the results.
         """
         together = not any(p.plan.cold and not p.plan.compiles_anew for p in waiting)
-        if self._settings.load_together and together and self._fitted >= _keys(waiting):
+        # Workers die with the thread that started them; shared ones outlive the threads of a race.
+        together = together and self._settings.load_together and not self._shares
+        if together and self._fitted >= _keys(waiting):
             for participant in waiting:
                 workers.enter_context(participant)
             self._in_threads(Participant.load, waiting)
@@ -380,10 +392,11 @@ class Race:
             log_file=self._log_file(trial, replicate),
             cold=cold,
             track=self.timeline.process(f"{trial}, process {replicate}"),
+            framework=trial.case.model.model_impl.framework_type.value,
             compiles_anew=anew and replicate > 0,
             exports={} if anew else self._exports.get(trial.key, {}),
         )
-        return Participant(trial, self._artifacts, self._settings, plan)
+        return Participant(trial, self._artifacts, self._settings, plan, self._open_session)
 
     def _keep_ended(self, participants: Sequence[Participant], started: float) -> None:
         """Keeps what failed early as soon as that is known."""
@@ -397,6 +410,8 @@ class Race:
         outcome = self.outcomes[key]
         if any(kept is record for kept in outcome.processes):
             return
+        if self._shares:
+            participant.forget_peaks()
         outcome.add(record, wall_s)
         if self._settings.keep_exports and not isinstance(self._settings.sampling, CompileOnly):
             self._exports.setdefault(key, participant.exports)
@@ -420,6 +435,7 @@ class Race:
                 interleaved=self._interleaved,
                 seed=rule.seed,
                 id=race_id if self._interleaved else None,
+                shared_workers=self._shares,
                 decidable=self._decidable.get(key),
             )
 

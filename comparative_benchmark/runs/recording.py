@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import attrs
 from msgspec import UNSET
 
+from comparative_benchmark.backends.outputs import OutputMode
 from comparative_benchmark.results.contention import contention_of
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import (
@@ -25,12 +27,15 @@ from comparative_benchmark.results.summary import outlier_counts, summarize
 from comparative_benchmark.runs.generation_metrics import generation_metrics
 from comparative_benchmark.runs.trial import Competitor, Trial
 from comparative_benchmark.worker.phase_names import PHASES
+from openxla.benchmark.workloads import has_weights
 
 _Phases = Mapping[str, Phase | Literal["not_measurable"]]
 
 
-def to_result(trial: Trial, outcome: TrialOutcome, *, run_id: str) -> Result:
-    """Returns the result of a finished trial."""
+def to_result(
+    trial: Trial, outcome: TrialOutcome, *, run_id: str, outputs: OutputMode | None = None
+) -> Result:
+    """Returns the result of a finished trial, whose outputs were to be held so."""
     last = outcome.ended_by or outcome.processes[-1]
     metrics = _metrics(trial, outcome, last)
     ended = {}
@@ -38,7 +43,7 @@ def to_result(trial: Trial, outcome: TrialOutcome, *, run_id: str) -> Result:
         ended = {"phase": last.phase, "reason": last.reason, "traceback": last.traceback}
     return Result(
         run_id=run_id,
-        definition=_definition(trial),
+        definition=_definition(trial, outputs),
         status=outcome.status,
         metrics=Levels(**{trial.competitor.level: metrics}),
         wall_s=round(outcome.wall_s, 3),
@@ -53,7 +58,7 @@ def to_result(trial: Trial, outcome: TrialOutcome, *, run_id: str) -> Result:
     )
 
 
-def _definition(trial: Trial) -> Definition:
+def _definition(trial: Trial, outputs: OutputMode | None) -> Definition:
     case, competitor, workload = trial.case, trial.competitor, trial.workload
     return Definition(
         benchmark_name=case.name,
@@ -74,6 +79,7 @@ def _definition(trial: Trial) -> Definition:
         verify_parameters=dict(case.verify_parameters),
         input_data=case.input_data.name,
         input_source=case.input_data.source_url or None,
+        outputs=outputs,
         workload=WorkloadRecord(
             id=workload.id,
             digest=workload.digest,
@@ -132,7 +138,10 @@ def _metrics(trial: Trial, outcome: TrialOutcome, last: ProcessRecord) -> Metric
         second_verification=last.second_verification,
         without_second=last.without_second or UNSET,
         variables=last.variables,
-        program=last.program,
+        # Nothing can be frozen, or be an argument, where there is nothing.
+        program=last.program
+        if has_weights(trial.case)
+        else attrs.evolve(last.program, weights=None),
         workload_cost=outcome.facts.workload_cost,
         artifact_digests=outcome.facts.artifact_digests,
         artifact_source=outcome.facts.artifact_source,
@@ -169,6 +178,7 @@ def _samples(outcome: TrialOutcome, samples: Sequence[float]) -> dict[str, Any]:
 def _process(process: ProcessRecord) -> Process:
     return Process(
         blocks=tuple(process.blocks),
+        void_blocks=tuple(process.void_blocks),
         warmup_iterations=len(process.warmup_latencies_ms),
         stop_reason=process.stop_reason,
         timer_ns=process.timer_ns,

@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
@@ -15,12 +16,13 @@ from comparative_benchmark.results.noise_floor import load_noise_floor
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import ExecutionEnvironment, Result, ResultKey, Status
 from comparative_benchmark.results.store import ResultsFile
-from comparative_benchmark.runs.participant import note_end
+from comparative_benchmark.runs.participant import OpenSession, note_end, own_session
 from comparative_benchmark.runs.preparation import Preparation
 from comparative_benchmark.runs.race import Race, facts_of
 from comparative_benchmark.runs.recording import to_result
 from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.runs.shared_workers import SharedWorkers
 from comparative_benchmark.runs.trial import Competitor, Trial
 from comparative_benchmark.stats.sampling_rule import FixedCounts, SamplingRule
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
@@ -92,24 +94,34 @@ def execute(
       results: where results go.
       observer: is told of progress.
       command: what the user typed, kept with the results.
-      resume: leave out trials that have an `ok` result in the file; those are returned. Go on from
-        the processes that interrupted runs of the same settings have left.
+      resume: leave out trials that have an `ok` result in the file, with outputs held as now; those
+        are returned. Go on from the processes that interrupted runs of the same settings have left.
 
     Raises:
       ResultsFileError: the file or the journal cannot be written.
     """
     old = results.results()
     stored = {(result.run_id, result.key) for result in old}
-    done = {r.key: r for r in old if r.status is Status.OK} if resume else {}
+    done = {
+        r.key: r
+        for r in old
+        if resume and r.status is Status.OK and r.definition.outputs == settings.outputs
+    }
     environment = execution_environment(trials, settings)
     run_id = results.start_run(execution_environment=environment, command=command)
     pending = [trial for trial in trials if trial.key not in done]
-    now = journal.Settings.of(run_id, settings.device.name, settings.sampling, environment)
+    now = journal.Settings.of(
+        run_id, settings.device.name, settings.sampling, environment, settings.outputs
+    )
     earlier = _earlier(results.path, stored, now, observer, resume=resume)
     now = attrs.evolve(now, joined=tuple(run.settings.run_id for run in earlier))
     found: dict[ResultKey, Result] = dict(done)
     _foretell(settings, environment, observer)
-    with journal.Journal(results.path, now, say=observer.say) as kept:
+    with ExitStack() as stack:
+        kept = stack.enter_context(journal.Journal(results.path, now, say=observer.say))
+        shared = None
+        if settings.share_workers and isinstance(settings.sampling, SamplingRule):
+            shared = stack.enter_context(SharedWorkers(settings.log_dir / run_id))
         preparation = Preparation(settings, observer.preparing)
         preparation.run([trial for trial in pending if not _missing(trial, settings)])
         started, position, left = time.monotonic(), 0, len(pending)
@@ -120,9 +132,12 @@ def execute(
                 observer.race_started(racing, position + 1, len(trials))
             rationed = _rationed(settings, time.monotonic() - started, left)
             left -= len(racing)
-            workload = Workload(racing, preparation, rationed, run_id, observer)
+            workload = Workload(racing, preparation, rationed, run_id, observer, shared)
             outcomes = workload.outcomes(earlier, kept.append)
-            ended = [to_result(trial, outcomes[trial.key], run_id=run_id) for trial in racing]
+            ended = [
+                to_result(trial, outcomes[trial.key], run_id=run_id, outputs=settings.outputs)
+                for trial in racing
+            ]
             if ended:
                 results.append(*ended)
                 for run in earlier:
@@ -222,6 +237,7 @@ class Workload:
     settings: RunSettings
     run_id: str
     observer: Observer
+    shared: SharedWorkers | None = None
 
     def outcomes(
         self,
@@ -244,16 +260,8 @@ class Workload:
         if not ready:
             return found
         artifacts = self.preparation.artifacts[ready[0].workload.digest]
-        settings = self.settings
-        race = Race(
-            ready,
-            artifacts,
-            settings,
-            log_file=_log_files(settings.log_dir / self.run_id),
-            say=self.observer.say,
-            finished=finished,
-            profile_dir=settings.profile_dir / self.run_id if settings.profile else None,
-        )
+        shared = self.shared
+        race = self._race(ready, finished, shared.open if shared else own_session)
         joined = journal.joined(earlier, {t.key: facts_of(t, artifacts) for t in ready})
         if joined.others:
             self.observer.say(
@@ -262,7 +270,34 @@ class Workload:
             )
         race.join(joined)
         race.run()
-        return found | race.outcomes
+        found |= race.outcomes
+        for trial in ready:
+            framework = trial.case.model.model_impl.framework_type.value
+            status = found[trial.key].status
+            if shared and shared.may_have_failed(trial.competitor, framework, status):
+                self.observer.say(f"{trial} failed in a worker that had served others: again alone")
+                again = self._race([trial], finished, own_session)
+                again.run()
+                found |= again.outcomes
+        return found
+
+    def _race(
+        self,
+        trials: Sequence[Trial],
+        finished: Callable[[journal.Entry], None],
+        open_session: OpenSession,
+    ) -> Race:
+        settings = self.settings
+        return Race(
+            trials,
+            self.preparation.artifacts[trials[0].workload.digest],
+            settings,
+            log_file=_log_files(settings.log_dir / self.run_id),
+            say=self.observer.say,
+            finished=finished,
+            profile_dir=settings.profile_dir / self.run_id if settings.profile else None,
+            open_session=open_session,
+        )
 
     def _ready(self, trial: Trial) -> Trial:
         """Returns a trial with the program that it starts from, if it does from one.
@@ -286,7 +321,9 @@ def _log_files(directory: Path) -> Callable[[Trial, int], Path]:
 
 
 def _missing(trial: Trial, settings: RunSettings) -> SessionEnded | None:
-    """Says what is not installed that a trial needs."""
+    """Says why a trial is not tried: it is refused, or something that it needs is not installed."""
+    if trial.refused is not None:
+        return SessionEnded(Status.UNSUPPORTED, "prepare", trial.refused)
     backend = trial.competitor.backend
     missing = trial.competitor.missing_modules(
         trial.case.model.model_impl.framework_type, from_program=settings.exported_programs

@@ -31,6 +31,7 @@ class SharedSession(Session):
 
     def __init__(self, **arguments: Any) -> None:
         self.usable = True
+        self.busy = False
         self.served = 0
         self._first_bytes: int | None = None
         super().__init__(**arguments)
@@ -51,6 +52,8 @@ class SharedSession(Session):
     ) -> None:
         """Ends a model's turn: the worker lets go of it, or ends if it is not to be trusted."""
         self.served += 1
+        self.busy = False
+        self.resume()
         if kind is not None:
             self.usable = False
         if self.usable:
@@ -83,12 +86,14 @@ class SessionPool:
       folder: where folders of workers are made; each goes when its worker does.
       log_dir: where logs go.
       label: what tells its logs from those of other pools.
+      cache_dir: for compile caches; None for one in the folder of each worker.
       stopped: whether `stop` was called; no further worker is started then.
     """
 
     folder: Path
     log_dir: Path
     label: str = ""
+    cache_dir: Path | None = None
     stopped: bool = attrs.field(default=False, init=False)
     _session: SharedSession | InProcessSession | None = attrs.field(default=None, init=False)
     _name: str = attrs.field(default="", init=False)
@@ -140,7 +145,7 @@ class SessionPool:
                 backend,
                 environment,
                 work_dir=directory,
-                cache_dir=directory / "cache",
+                cache_dir=self.cache_dir or directory / "cache",
                 log_file=log_file,
                 track=track,
                 kind=SharedSession,
@@ -153,6 +158,16 @@ class SessionPool:
         """Tells whether the next worker of that name has served another model before."""
         session = self._usable(name)
         return session is not None and session.served > 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether a model is being served."""
+        return isinstance(self._session, SharedSession) and self._session.busy
+
+    @property
+    def served(self) -> int:
+        """How many models the last worker has served, also if it is not to be used again."""
+        return self._session.served if self._session else 0
 
     def log_file(self, name: str) -> Path:
         """Returns the log of the worker that `get` will return."""

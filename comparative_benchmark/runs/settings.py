@@ -9,6 +9,7 @@ from typing import Self, TypeVar
 import attrs
 
 from comparative_benchmark.backends.api import BackendInfo
+from comparative_benchmark.backends.outputs import OutputMode
 from comparative_benchmark.machine.host import default_threads
 from comparative_benchmark.machine.variables import for_worker
 from comparative_benchmark.runs.environments import Environment
@@ -44,7 +45,9 @@ class RunSettings:
       exported_programs: start backends that can from published programs.
       in_process: no worker processes, for debugging.
       keep_exports: start the further processes of a trial from what the first one exported.
+      share_workers: let the n-th process of a competitor be the same for all workloads.
       load_together: have several workers load at the same time, while nothing is measured.
+      outputs: how outputs are to be held; None for what each stack's own users have.
       inherit_environment: give workers all variables of this process's environment, and not only
         those of `machine.variables.for_worker`.
     """
@@ -65,7 +68,9 @@ class RunSettings:
     exported_programs: bool = False
     in_process: bool = False
     keep_exports: bool = True
+    share_workers: bool = False
     load_together: bool = True
+    outputs: OutputMode | None = None
     inherit_environment: bool = False
 
     def environment(self, backend: BackendInfo, work_dir: Path, cache_dir: Path) -> dict[str, str]:

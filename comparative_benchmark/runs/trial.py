@@ -13,6 +13,7 @@ from comparative_benchmark.backends.api import (
     get_backend,
 )
 from comparative_benchmark.judge import quantized_verification
+from comparative_benchmark.recipes import Chosen, RecipeError, chosen_among, parse
 from comparative_benchmark.results.record import ResultKey
 from comparative_benchmark.runs.environments import Environment
 from comparative_benchmark.runs.published_program import Program
@@ -46,6 +47,16 @@ class Competitor:
         return f"{self.backend.name}:{self.compiler_label}{where}"
 
     @property
+    def recipe(self) -> Chosen | None:
+        """The recipe among its options."""
+        return chosen_among(self.options) if self.compiler.takes_recipes else None
+
+    @property
+    def precision(self) -> str | None:
+        """What it quantises models to; None where it keeps their data type."""
+        return self.recipe.label if self.recipe else self.compiler.precision
+
+    @property
     def is_installed(self) -> bool:
         """Whether it can run the models of one framework at least."""
         return not all(map(self.missing_modules, self.backend.modules))
@@ -70,7 +81,9 @@ class Competitor:
 class Trial:
     """One case by one competitor on one device.
 
-    `program` is the published program that it starts from, None where the backend exports.
+    Attributes:
+      program: the published program that it starts from, None where the backend exports.
+      refused: why it is not even tried; None if it is.
     """
 
     case: BenchmarkCase
@@ -78,6 +91,7 @@ class Trial:
     competitor: Competitor
     device: DeviceSpec
     program: Program | None = attrs.field(default=None, eq=False)
+    refused: str | None = attrs.field(default=None, eq=False)
 
     @property
     def key(self) -> ResultKey:
@@ -93,11 +107,13 @@ class Trial:
     @property
     def precision(self) -> str | None:
         """What it computes in: the data type, unless the compiler or the case quantises."""
-        return self.competitor.compiler.precision or self.workload.data_type or self.case.data_type
+        return self.competitor.precision or self.workload.data_type or self.case.data_type
 
     @property
     def verify_parameters(self) -> dict[str, float]:
         """Those of the case, with the limits of a quantised precision."""
+        if recipe := self.competitor.recipe:
+            return {quantized_verification.MIN_SQNR: recipe.min_sqnr_db}
         return quantized_verification.parameters_for(
             self.competitor.compiler.precision,
             self.workload.data_type,
@@ -191,8 +207,26 @@ def _competitor(backend: BackendInfo, text: str) -> Competitor:
     compiler = backend.compiler(name)
     for option in options:
         if option not in compiler.options:
-            known = ", ".join(compiler.options) or "none"
-            raise UnknownBackendError(
-                f"{backend.name}:{name} has no option {option!r}; choices are {known}"
-            )
-    return Competitor(backend=backend, compiler=compiler, options=tuple(sorted(set(options))))
+            _check_recipe(backend, compiler, option)
+    found = Competitor(backend=backend, compiler=compiler, options=tuple(sorted(set(options))))
+    try:
+        found.recipe  # noqa: B018  # two of them are no competitor
+    except RecipeError as error:
+        raise UnknownBackendError(f"{backend.name}:{text}: {error}") from error
+    return found
+
+
+def _check_recipe(backend: BackendInfo, compiler: CompilerInfo, option: str) -> None:
+    """Raises UnknownBackendError unless an option is a recipe that the compiler takes."""
+    known = ", ".join(compiler.options) or "none"
+    if not compiler.takes_recipes:
+        raise UnknownBackendError(
+            f"{backend.name}:{compiler.name} has no option {option!r}; choices are {known}"
+        )
+    try:
+        parse(option).apply_in(backend.name)
+    except RecipeError as error:
+        raise UnknownBackendError(
+            f"{backend.name}:{compiler.name} has no option {option!r}; choices are {known} and "
+            f"recipes: {error}"
+        ) from error

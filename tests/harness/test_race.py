@@ -8,8 +8,10 @@ from types import SimpleNamespace
 import pytest
 from tests_support import run_cbs
 
+import comparative_benchmark as cb
 from comparative_benchmark.machine import memory
 from comparative_benchmark.runs.race import Race
+from comparative_benchmark.stats.analysis import Verdict
 
 pytestmark = pytest.mark.alone
 
@@ -123,7 +125,10 @@ def test_an_unsteady_competitor_keeps_its_evidence(race):
 def test_one_competitor_alone_is_no_race_but_is_sampled_alike(cbs_run):
     run = cbs_run(*TOYS, "-name", "models/TOY_NONE/.+", "--processes", "3")
     metrics = _metrics(run, "TOY_NONE")
-    assert metrics["race"] == {"interleaved": False, "seed": 0, "id": None, "decidable": None}
+    assert metrics["race"] == {
+        **{"interleaved": False, "seed": 0, "id": None},
+        **{"decidable": None, "shared_workers": False},
+    }
     assert len(metrics["processes"]) == 3
 
 
@@ -166,6 +171,58 @@ def test_a_compiler_that_chooses_by_measuring_compiles_anew_in_each_process(cbs_
     assert [len(found["compile"]["cold_ms"]) for found in (usual, gambling)] == [1, 3]
     assert [found["autotuning_enabled"] for found in (usual, gambling)] == [False, True]
     assert [process["cache_hits"] for process in gambling["processes"]] == [0, 0, 0]
+
+
+def test_a_program_that_becomes_slower_while_it_is_measured_is_unsteady(cbs_run):
+    run = cbs_run(
+        *("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy,test_numpy:direct+tires"),
+        *("-name", "models/TOY_BUSY/.+", "--processes", "3"),
+    )
+    steady, tired = run.document["benchmarks"]
+    assert steady["status"] == "ok", steady["reason"]
+    assert (tired["status"], tired["phase"]) == ("unsteady", "measure")
+    assert "of the rounds are +" in tired["reason"]
+    assert "against its rivals" in tired["reason"]
+    assert tired["metrics"]["framework_level"].get("median_latency_ms") is None
+
+
+def test_blocks_of_a_gpu_whose_clock_is_down_count_for_nothing(cbs_run):
+    run = cbs_run(
+        *("--suite", "cbs_test_plugin.suite", "-name", "models/TOY_BUSY/.+", "--processes", "3"),
+        *("--backend", "test_numpy,test_numpy:direct+throttles"),
+    )
+    results = run.document["benchmarks"]
+    assert [result["status"] for result in results] == ["ok", "ok"]
+    throttled = results[1]["metrics"]["framework_level"]
+    for process in throttled["processes"]:
+        void = process["void_blocks"]
+        sound = {block["round"] for block in process["blocks"]}
+        assert len(void) >= 2
+        assert len(sound) >= 10
+        assert not sound & {block["round"] for block in void}
+        for block in void:
+            assert block["void"] == "the GPU's clock was at 1200 MHz, of 1980 MHz in other blocks"
+            assert min(block["latencies_ms"]) > 1.2 * throttled["median_latency_ms"]
+    assert throttled["p99_latency_ms"] < 1.2 * throttled["median_latency_ms"] + 1
+    (comparison,) = cb.load(run.output).verdicts("test_numpy:direct")
+    assert comparison.verdict not in (Verdict.FASTER, Verdict.SLOWER)
+    assert "do not count: the GPU's clock" in run.out
+
+
+def test_of_ten_races_of_compilers_that_gamble_two_may_be_decided(cbs_run):
+    """A rule that is wrong in 2 % is wrong three times in ten with a probability below 0.001."""
+    decided = 0
+    for number in range(10):
+        run = cbs_run(
+            *("--suite", "cbs_test_plugin.suite", "-name", "models/TOY_BUSY/.+"),
+            *("--backend", "test_numpy:direct+gambles,test_numpy:direct+gambles-too"),
+            *("--processes", "3", "--seed", str(number)),
+        )
+        assert run.code == 0, run.err
+        (comparison,) = cb.load(run.output).verdicts("test_numpy:direct+gambles")
+        run.output.unlink()
+        decided += comparison.verdict in (Verdict.FASTER, Verdict.SLOWER)
+    assert decided <= 2
 
 
 def test_a_cold_compile_that_found_a_cache_is_refused(cbs_run):

@@ -6,9 +6,9 @@ import attrs
 import pytest
 
 from comparative_benchmark.machine.gpu_clocks import UNKNOWN, GpuClocks
-from comparative_benchmark.machine.gpu_contention import Ends, of_block, of_blocks
+from comparative_benchmark.machine.gpu_contention import Ends, of_block, of_blocks, why_void
 from comparative_benchmark.results.codec import converted
-from comparative_benchmark.results.contention import contention_of
+from comparative_benchmark.results.contention import contention_of, sound_and_void
 from comparative_benchmark.results.record import Block
 
 QUIET = GpuClocks(index=0, sm_mhz=1980, held_back_by=(), used=True, foreign_pids=())
@@ -89,7 +89,7 @@ def test_a_series_says_how_often():
         ((1980, 1980, 1965), False),
         ((1980, 1890, 1890), False),
         ((1980, 1200, 1980), True),
-        ((345, 1980, 1980), False),  # had not woken up yet
+        ((1200, 1980, 1980), True),  # was throttled from the start
         ((None, 1980, 1200), True),
         ((1980,), False),
     ],
@@ -102,6 +102,24 @@ def test_a_clock_that_falls_under_load(clocks, fell):
     if fell:
         text = f"the GPU's clock fell from 1980 to 1200 MHz in 1 of {len(clocks)} blocks"
         assert findings[-1] == (True, text)
+
+
+@pytest.mark.parametrize("slow", [0, 3, 9])
+def test_a_block_with_a_slow_clock_is_void_wherever_it_is(slow):
+    series = [ends(end={"sm_mhz": 1200 if index == slow else 1980}) for index in range(10)]
+    reasons = why_void(series)
+    assert [index for index, why in enumerate(reasons) if why] == [slow]
+    assert reasons[slow] == "the GPU's clock was at 1200 MHz, of 1980 MHz in other blocks"
+
+
+def test_what_voids_a_block_and_what_does_not():
+    hot = ends(end={"held_back_by": ("heat (hardware)", "power cap")})
+    capped = ends(end={"held_back_by": ("power cap",)})
+    unknown = ends(sm_mhz=None, held_back_by=None)
+    steps = ends(end={"sm_mhz": 1905})
+    assert why_void([hot]) == ["the GPU was throttled: heat (hardware)"]
+    assert why_void([ends(), capped, unknown, steps, Ends((), ())]) == [None] * 5
+    assert why_void([]) == []
 
 
 def block(found, **conditions):
@@ -151,6 +169,15 @@ def test_a_trial_is_judged_by_its_blocks_as_files_hold_them():
     assert found.reasons == ("another process (pid 7) uses the GPU in 1 of 2 blocks",)
     found = judged(block(ends()), block(ends(end={"sm_mhz": 1000})))
     assert found.reasons == ("the GPU's clock fell from 1980 to 1000 MHz in 1 of 2 blocks",)
+
+
+def test_void_blocks_are_set_apart_with_their_reason():
+    blocks = [converted(block(ends(sm_mhz=mhz)), Block) for mhz in (1980, 1000, 1980)]
+    sound, void = sound_and_void([*blocks, Block(latencies_ms=(1.0,))])
+    assert (len(sound), [found.void for found in sound]) == (3, [None] * 3)
+    assert [found.void for found in void] == [
+        "the GPU's clock was at 1000 MHz, of 1980 MHz in other blocks"
+    ]
 
 
 def test_files_of_before_the_users_of_a_gpu_were_told_are_still_read():

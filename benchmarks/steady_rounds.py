@@ -1,0 +1,85 @@
+"""How often a race calls steady programs unsteady, and finds those that are not.
+
+Pairs of two programs are raced on simulated noise and stopped by the code of `cbs run` (three to
+ten processes), and each is judged by `why_not_steady`, beside its rival and as if alone. Then one
+of them becomes slower by 5 % in the middle of the rounds of each process, or after three of ten.
+What the simulation leaves out: rounds beyond the fewest. Shares have their exact 95 % interval.
+
+    python benchmarks/steady_rounds.py [--pairs 4000] [--seed 1] [--quick]
+"""
+
+import argparse
+import math
+
+import numpy as np
+from _binomial import share_interval
+from _simulated_noise import BLOCK_SD, KINDS, PROCESSES, ROUNDS, Array
+from _simulated_races import medians_of, stopped_after, why_enough_rule
+from _timing import print_goal, print_table
+
+from comparative_benchmark.stats.rounds import Rounds, why_not_steady
+from comparative_benchmark.stats.sampling_rule import SamplingRule
+
+FALSE_GOAL, FOUND_GOAL = 0.01, 0.9
+STEP = math.log1p(0.05)
+RULE = SamplingRule()
+HOW = ("raced", "alone")
+# Noise of rounds that is larger than that of the goal.
+NOISIER = ("spikes", "autocorrelated")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--pairs", type=int, default=4000, help="of each kind (default 4000)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--quick", action="store_true", help="300 pairs, to try the script")
+    options = parser.parse_args()
+    pairs = 300 if options.quick else options.pairs
+    rows, false, found = [], [], []
+    for name, noise in KINDS.items():
+        counts = _counts(*noise.sides(np.random.default_rng(options.seed), pairs))
+        rows.append([name, *(_share(count, pairs) for count in counts)])
+        false += counts[:2]
+        found += [] if name in NOISIER else counts[2:]
+    columns = [f"{what}, {how}" for what in ("false", "found", "early") for how in HOW]
+    print_table(["noise", *columns], rows)
+    print_goal(
+        "a steady program is called unsteady at most in 1 %",
+        met=max(false) / pairs <= FALSE_GOAL,
+        found=_share(max(false), pairs),
+    )
+    print_goal(
+        f"a step of 5 % in noise of {BLOCK_SD:.0%} is found in 90 %",
+        met=min(found) / pairs >= FOUND_GOAL,
+        found=_share(min(found), pairs),
+    )
+
+
+def _counts(candidate: Array, baseline: Array) -> list[int]:
+    """Returns how many are unsteady: raced, alone, and the same with a step, and an early one."""
+    stop = why_enough_rule(RULE)
+    totals = [0] * 6
+    step, early = (STEP * (np.arange(ROUNDS) >= first) for first in (ROUNDS // 2, 3))
+    for place, shift in ((0, 0.0), (2, step), (4, early)):
+        sides = (candidate + shift, baseline)
+        processes = stopped_after(
+            medians_of(sides), stop, fewest=RULE.min_processes, most=PROCESSES
+        )
+        for pair, count in enumerate(processes):
+            own, rival = (_rounds(side[pair, : int(count)]) for side in sides)
+            totals[place] += why_not_steady(own, [[process] for process in rival]) is not None
+            totals[place + 1] += why_not_steady(own) is not None
+    return totals
+
+
+def _rounds(values: Array) -> list[Rounds]:
+    return [dict(enumerate(map(float, process))) for process in values]
+
+
+def _share(count: int, total: int) -> str:
+    low, high = share_interval(count, total)
+    return f"{count / total:.2%} [{100 * low:.2f}, {100 * high:.2f}]"
+
+
+if __name__ == "__main__":
+    main()
