@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from comparative_benchmark.backends.host_settings import HostSettings
+from comparative_benchmark.backends.outputs import OutputMode, OutputRule
 from openxla.benchmark.def_types import DeviceSpec, Model, ModelFrameworkType
 
 BACKENDS_GROUP = "comparative_benchmark.backends"
@@ -59,6 +60,7 @@ class CompilerInfo:
       precision: what it quantises models to, e.g. `int8`; None where it keeps their data type.
       autotunes: options and accelerator types with which it chooses among programs by measuring
         them: another compile may choose otherwise.
+      takes_recipes: whether a recipe may be among the options, see `comparative_benchmark.recipes`.
     """
 
     name: str
@@ -70,6 +72,7 @@ class CompilerInfo:
     level: Level | None = None
     precision: str | None = None
     autotunes: tuple[str, ...] = ()
+    takes_recipes: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -168,6 +171,7 @@ class BackendContext:
         `ModelDefinition` in place of a model. Empty where the backend exports by itself.
       kept: whether these are no publication but what `Backend.exports` gave in the first process of
         the same trial.
+      outputs: how outputs are to be held; None for what the stack's own users have.
     """
 
     compiler: str
@@ -178,6 +182,7 @@ class BackendContext:
     phase: PhaseTimer
     exported: Mapping[str, tuple[Path, ...]] = attrs.field(factory=dict)
     kept: bool = False
+    outputs: OutputMode | None = None
 
     @classmethod
     def read(cls, value: Mapping[str, Any], phase: PhaseTimer) -> "BackendContext":
@@ -201,6 +206,7 @@ class BackendContext:
             phase=phase,
             exported={kind: tuple(map(Path, paths)) for kind, paths in exported.items()},
             kept=value.get("kept", False),
+            outputs=value.get("outputs"),
         )
 
 
@@ -239,15 +245,14 @@ class ModelDefinition:
 class BackendFacts:
     """What a backend can tell about the program that it made; None where it cannot tell.
 
-    `outputs` says whether every run writes to the same memory (`bound`) or gets new memory inside
-    the timed region (`allocated`), as the stack's own users have it.
+    `outputs` says how they are held; where a backend leaves it out, `Backend.output_mode` is taken.
 
     `graphs` and other details go to `notes`, with plain JSON values. Every backend that can use a
     GPU notes `tf32` (see `tf32.note`).
     """
 
     weights: Literal["arguments", "parameters", "frozen"] | None = None
-    outputs: Literal["bound", "allocated"] | None = None
+    outputs: OutputMode | None = None
     not_measurable: tuple[str, ...] = ()
     flops: float | None = None
     bytes_accessed: float | None = None
@@ -310,6 +315,24 @@ class Backend(abc.ABC):
     @abc.abstractmethod
     def facts(self) -> BackendFacts:
         """Returns what is known of the program."""
+
+    def output_rule(self) -> OutputRule | None:
+        """Returns how outputs can be held here; None where that is not known."""
+        return None
+
+    def output_mode(self) -> OutputMode | None:
+        """Returns how outputs are held: as asked for, or as the stack's own users have it.
+
+        Raises:
+          UnsupportedError: they cannot be held as asked for.
+        """
+        rule, asked = self.output_rule(), self.context.outputs
+        if asked is None:
+            return rule.modes[0] if rule else None
+        if rule is None or asked not in rule.modes:
+            reason = rule.reason if rule else "the backend does not say how it holds outputs"
+            raise UnsupportedError(f"outputs cannot be {asked} here: {reason}")
+        return asked
 
     def host_settings(self) -> HostSettings | None:
         """Returns what the stack computes with on the host, asked of the stack itself.

@@ -17,6 +17,7 @@ from comparative_benchmark.backends import torch_export
 from comparative_benchmark.backends.api import Array, PhaseTimer
 from comparative_benchmark.backends.resident_programs import GenerationPlan
 from openxla.benchmark.models.generation import GenerationModel
+from openxla.benchmark.models.pt.greedy import choose
 from openxla.benchmark.models.pt.tensors import as_tensor
 
 
@@ -56,7 +57,7 @@ def export(
     with phase("trace"), torch_export.refusing("torch.export"), torch.no_grad():
         # Shapes of the state, and which parts of it a step changes, are known by running it.
         logits, cache = model.prefill(*tensors)
-        token, state = _choose(logits), list(_leaves(cache))
+        token, state = choose(logits), list(_leaves(cache))
         changes = _changes(model, token, position, cache)
         decode = _Decode(model, cache, changes)
         programs = [
@@ -78,7 +79,7 @@ class _Prefill(torch.nn.Module):
 
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         logits, cache = self.model.prefill(*inputs)
-        return (_choose(logits), logits, *_leaves(cache))
+        return (choose(logits), logits, *_leaves(cache))
 
 
 class _Decode(torch.nn.Module):
@@ -101,7 +102,7 @@ class _Decode(torch.nn.Module):
         cache = _rebuilt(self._cache, iter(copies))
         logits, cache = self.model.decode(token, position, cache)
         after = zip(_leaves(cache), self._changes, strict=True)
-        return (_choose(logits), logits, *(part for part, changed in after if changed))
+        return (choose(logits), logits, *(part for part, changed in after if changed))
 
 
 def _changes(
@@ -115,11 +116,6 @@ def _changes(
         now is not part or part._version != version  # noqa: SLF001
         for now, part, version in zip(_leaves(after), copies, before, strict=True)
     )
-
-
-def _choose(logits: torch.Tensor) -> torch.Tensor:
-    """[batch, vocab] -> i32[batch], the token with the largest logit."""
-    return logits.argmax(dim=-1).to(torch.int32)
 
 
 def _leaves(value: Any) -> Iterator[torch.Tensor]:

@@ -49,7 +49,7 @@ class ResidentBackend(Backend):
 
     def fetch(self, outputs: Any) -> list[Any]:
         """Copies the outputs to the host."""
-        return list(self._bound.fetch())
+        return list(self._bound.fetch(outputs))
 
     def replace_inputs(self, inputs: Sequence[Array]) -> bool:
         """Writes them into the program's buffers."""
@@ -87,10 +87,20 @@ class ResidentBackend(Backend):
         return model
 
     def _bind(self, programs: Sequence[Program], plan: GenerationPlan | None) -> None:
-        """Writes the inputs (`h2d`); `dispatch` then runs these programs."""
+        """Writes the inputs (`h2d`); `dispatch` then runs these programs.
+
+        Raises:
+          UnsupportedError: outputs of a model that generates are to be allocated.
+        """
+        allocates = self.output_mode() == "allocated"
+        if allocates and plan is not None:
+            raise UnsupportedError(
+                "outputs of a model that generates cannot be allocated here: the steps pass their "
+                "state on in two sets of buffers, which are bound"
+            )
         with self.context.phase("h2d"):
             if plan is None:
-                self._bound = SingleProgram(programs[0], self._arrays)
+                self._bound = SingleProgram(programs[0], self._arrays, allocates=allocates)
             else:
                 self._bound = GenerationLoop(programs[0], programs[1], plan, self._arrays)
         self._run = self._bound.run

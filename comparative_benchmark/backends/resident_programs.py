@@ -39,6 +39,12 @@ class Program(Protocol):
     def bind(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Callable[[], object]:
         """Returns a function that runs the program from these buffers to those, to the end."""
 
+    def bind_inputs(self, inputs: Sequence[Any]) -> Callable[[], Any]:
+        """Returns a function that runs it from these buffers to new memory, and returns that."""
+
+    def take(self, allocated: Any, outputs: Sequence[Any]) -> None:
+        """Copies what a run of `bind_inputs` returned to buffers."""
+
 
 # Of each byte of a poisoned integer: neither small nor a size that anything has.
 _PATTERN = b"\x5a"
@@ -66,8 +72,15 @@ class GenerationPlan:
 class SingleProgram:
     """A program with its inputs written once."""
 
-    def __init__(self, program: Program, inputs: Sequence[Array]) -> None:
+    def __init__(
+        self, program: Program, inputs: Sequence[Array], *, allocates: bool = False
+    ) -> None:
         """Makes buffers and writes the inputs.
+
+        Args:
+          program: what is run.
+          inputs: its inputs.
+          allocates: whether each run gets new memory for its outputs, and not the same buffers.
 
         Raises:
           ValueError: the inputs are not those that the program takes.
@@ -75,7 +88,12 @@ class SingleProgram:
         self._given = program.inputs()
         self.replace_inputs(inputs)
         self._outputs = program.outputs()
-        self.run = program.bind(self._given, self._outputs)
+        self._take = program.take if allocates else None
+        self.run: Callable[[], Any] = (
+            program.bind_inputs(self._given)
+            if allocates
+            else program.bind(self._given, self._outputs)
+        )
 
     def replace_inputs(self, inputs: Sequence[Array]) -> None:
         """Writes other inputs of the same shapes and types."""
@@ -86,8 +104,10 @@ class SingleProgram:
         for buffer in self._outputs:
             buffer.write(poison(buffer.shape, buffer.dtype))
 
-    def fetch(self) -> list[Array]:
-        """Returns copies of the outputs on the host."""
+    def fetch(self, ran: Any = None) -> list[Array]:
+        """Returns copies of the outputs on the host; `ran` is what `run` returned."""
+        if self._take is not None:
+            self._take(ran, self._outputs)
         return [_read(buffer) for buffer in self._outputs]
 
 
@@ -144,7 +164,7 @@ class GenerationLoop:
         """Generates."""
         self._generate(None)
 
-    def fetch(self) -> list[Array]:
+    def fetch(self, ran: Any = None) -> list[Array]:
         """Returns copies of the tokens [batch, count] and their logits [batch, count, vocab]."""
         return [self._all_tokens.copy(), self._all_logits.copy()]
 

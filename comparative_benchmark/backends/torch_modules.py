@@ -47,10 +47,11 @@ def to_numpy(value: Any) -> Array:
     """Returns a tensor as an array on the host; bfloat16 through its bits.
 
     Raises:
-      TypeError: the value is not a tensor.
+      TypeError: the value is not a tensor, or of a class that may compute when it is read: outside
+        the time that is measured.
     """
-    if not isinstance(value, torch.Tensor):
-        raise TypeError(f"forward gave a {type(value).__name__}, which is not a tensor")
+    if type(value) not in (torch.Tensor, torch.nn.Parameter):
+        raise TypeError(f"forward gave a {type(value).__name__}, which is not a plain tensor")
     host = value.detach().cpu().contiguous()
     if host.dtype == torch.bfloat16:
         bits: Array = host.view(torch.int16).numpy()

@@ -29,7 +29,9 @@ def describe(loaded: Any, facts: BackendFacts) -> None:
     with contextlib.suppress(*_NOT_TOLD):
         cost = loaded.cost_analysis() or {}
         cost = cost[0] if isinstance(cost, list) else cost
-        facts.flops, facts.bytes_accessed = cost.get("flops"), cost.get("bytes accessed")
+        # Below zero is XLA's word for what it cannot count, as a custom call.
+        told = {name: value for name, value in cost.items() if value >= 0}
+        facts.flops, facts.bytes_accessed = told.get("flops"), told.get("bytes accessed")
     with contextlib.suppress(*_NOT_TOLD):
         memory = loaded.get_compiled_memory_stats()
         facts.notes["memory_analysis"] = {

@@ -18,6 +18,7 @@ from comparative_benchmark.backends.api import (
     UnsupportedError,
 )
 from comparative_benchmark.backends.host_settings import HostSettings, pool_size
+from comparative_benchmark.backends.outputs import ALLOCATED_ONLY, OutputRule
 from comparative_benchmark.backends.resident_backend import SYNCHRONOUS
 from comparative_benchmark.iree import cuda, profiler, runtime
 
@@ -99,6 +100,10 @@ class Iree(Backend):
         self._inputs = [self._program.put(value) for value in inputs]
         return True
 
+    def output_rule(self) -> OutputRule:
+        """An exported function returns buffers that the program allocates."""
+        return OutputRule(modes=("allocated",), reason=ALLOCATED_ONLY)
+
     def host_settings(self) -> HostSettings | None:
         """The threads of its task system, by their name; with one, the calling thread computes."""
         if self._target != "local":
@@ -112,7 +117,6 @@ class Iree(Backend):
         content = self._vmfb.read_bytes()
         facts = BackendFacts(
             weights="parameters" if self._has_weights else "frozen",
-            outputs="allocated",
             artifact_sha256=hashlib.sha256(content).hexdigest(),
             artifact_size_bytes=len(content),
         )

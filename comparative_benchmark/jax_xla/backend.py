@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax import block_until_ready  # by name: a model could replace the module's
 
 from comparative_benchmark.backends import jax_models, tf32, xla_executables
 from comparative_benchmark.backends.api import (
@@ -17,6 +18,7 @@ from comparative_benchmark.backends.api import (
     UnsupportedError,
 )
 from comparative_benchmark.backends.host_settings import HostSettings
+from comparative_benchmark.backends.outputs import ALLOCATED_ONLY, OutputRule
 from comparative_benchmark.jax_xla import generation, profiler
 from openxla.benchmark.models.shared_model import as_tuple
 
@@ -42,7 +44,7 @@ class JaxXla(Backend):
         with self.context.phase("load"):
             self._model = model
             self._apply, params = jax_models.split(model)
-            self._params = jax.block_until_ready(jax.device_put(params, self._device))
+            self._params = block_until_ready(jax.device_put(params, self._device))
         with self.context.phase("h2d"):
             self.replace_inputs(inputs)
         arrays = jax.tree.leaves((self._params, self._inputs))
@@ -63,7 +65,7 @@ class JaxXla(Backend):
 
     def synchronize(self, outputs: Any) -> None:
         """Waits until the outputs are complete."""
-        jax.block_until_ready(outputs)
+        block_until_ready(outputs)
 
     def fetch(self, outputs: Any) -> list[Any]:
         """Copies the outputs to the host."""
@@ -73,7 +75,6 @@ class JaxXla(Backend):
         """What XLA tells of the executable."""
         facts = BackendFacts(
             weights="arguments" if jax.tree.leaves(self._params) else "frozen",
-            outputs="allocated",
         )
         facts.device_name = self._device.device_kind
         facts.cache_hits, facts.cache_misses = self._cache_hits, self._cache_misses
@@ -85,6 +86,10 @@ class JaxXla(Backend):
         )
         return facts
 
+    def output_rule(self) -> OutputRule:
+        """JAX's arrays are immutable."""
+        return OutputRule(modes=("allocated",), reason=ALLOCATED_ONLY)
+
     def host_settings(self) -> HostSettings:
         """The pool of XLA's CPU client."""
         return xla_executables.host_settings()
@@ -92,7 +97,7 @@ class JaxXla(Backend):
     def replace_inputs(self, inputs: Sequence[Array]) -> bool:
         """Puts them on the device."""
         resident = jax.device_put(tuple(inputs), self._device)
-        self._inputs = jax.block_until_ready(resident)
+        self._inputs = block_until_ready(resident)
         return True
 
     def run_with(self, inputs: Sequence[Array]) -> list[Any] | None:

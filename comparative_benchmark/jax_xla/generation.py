@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import block_until_ready  # by name: a model could replace the module's
 
 from comparative_benchmark.backends.api import GenerationParts
 from comparative_benchmark.backends.generation_parts import FunctionParts, Step
@@ -39,7 +40,7 @@ def parts(model: Any, params: Any, inputs: Sequence[jax.Array]) -> GenerationPar
         functools.partial(compiled_prefill, params, *inputs),
         compiled_decode,
         positions,
-        wait=jax.block_until_ready,
+        wait=block_until_ready,
         to_host=np.asarray,
     )
 

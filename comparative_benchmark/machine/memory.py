@@ -5,7 +5,7 @@ import os
 import signal
 from pathlib import Path
 
-import psutil
+from comparative_benchmark.backends.free_memory import free_bytes
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 # Left to the parent and the system: the kernel's own killer is coarse and must not be needed.
@@ -14,9 +14,7 @@ _RESERVE_BYTES = 1 << 30
 
 def default_limit_bytes() -> int:
     """Returns what a worker may use: memory available now, container included, less 1 GiB."""
-    available: int = psutil.virtual_memory().available
-    limit = _container_limit_bytes()
-    return max(min(available, limit or available) - _RESERVE_BYTES, _RESERVE_BYTES)
+    return max(free_bytes() - _RESERVE_BYTES, _RESERVE_BYTES)
 
 
 def resident_bytes(pid: int) -> int:
@@ -55,11 +53,3 @@ def kill_marked(variable: str, value: str) -> None:
         with contextlib.suppress(OSError):
             if mark in (entry / "environ").read_bytes().split(b"\0"):
                 os.kill(int(entry.name), signal.SIGKILL)
-
-
-def _container_limit_bytes() -> int | None:
-    with contextlib.suppress(OSError, ValueError):
-        maximum = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
-        used = int(Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii"))
-        return int(maximum) - used
-    return None

@@ -7,6 +7,7 @@ from typing import Any
 from comparative_benchmark.backends.api import BackendContext, BackendFacts, UnsupportedError
 from comparative_benchmark.backends.digests import joint
 from comparative_benchmark.backends.host_settings import HostSettings
+from comparative_benchmark.backends.outputs import OutputRule
 from comparative_benchmark.backends.resident_backend import SYNCHRONOUS, ResidentBackend
 from comparative_benchmark.openvino import (
     CACHE_DIR_VARIABLE,
@@ -68,7 +69,6 @@ class OpenVino(ResidentBackend):
         first = self._compiled[0]
         return BackendFacts(
             weights="frozen",
-            outputs="bound",
             device_name=ov.Core().get_property(program.DEVICE, "FULL_DEVICE_NAME"),
             artifact_sha256=self._digest,
             artifact_size_bytes=sum(path.stat().st_size for path in self._paths),
@@ -90,6 +90,10 @@ class OpenVino(ResidentBackend):
                 },
             },
         )
+
+    def output_rule(self) -> OutputRule:
+        """A request takes tensors to write to, the same ones or new ones for each run."""
+        return OutputRule(modes=("bound", "allocated"))
 
     def host_settings(self) -> HostSettings:
         """What the compiled model was given, as it tells itself."""

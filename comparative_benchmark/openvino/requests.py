@@ -53,10 +53,35 @@ class CompiledProgram:
 
     def bind(self, inputs: Sequence[Buffer], outputs: Sequence[Buffer]) -> Callable[[], object]:
         """Returns a function that infers; it returns when the outputs are complete."""
-        request = self._compiled.create_infer_request()
-        for port, buffer in zip((*self._inputs, *self._outputs), (*inputs, *outputs), strict=True):
+        request = self._request(inputs)
+        for port, buffer in zip(self._outputs, outputs, strict=True):
             request.set_tensor(port, buffer.tensor)
-
-        self.requests.append(request)
         # Shared: otherwise each output would be copied to a new array in every iteration.
         return functools.partial(request.infer, share_outputs=True)
+
+    def bind_inputs(self, inputs: Sequence[Buffer]) -> Callable[[], Any]:
+        """Returns a function that infers into new tensors and returns these."""
+        request = self._request(inputs)
+        kinds = [(port, port.get_element_type(), port.get_shape()) for port in self._outputs]
+
+        def infer() -> list[Any]:
+            made = []
+            for port, element_type, shape in kinds:
+                made.append(ov.Tensor(element_type, shape))
+                request.set_tensor(port, made[-1])
+            request.infer(share_outputs=True)
+            return made
+
+        return infer
+
+    def take(self, allocated: Sequence[Any], outputs: Sequence[Buffer]) -> None:
+        """Copies tensors of a run to buffers."""
+        for tensor, buffer in zip(allocated, outputs, strict=True):
+            tensor.copy_to(buffer.tensor)
+
+    def _request(self, inputs: Sequence[Buffer]) -> Any:
+        request = self._compiled.create_infer_request()
+        for port, buffer in zip(self._inputs, inputs, strict=True):
+            request.set_tensor(port, buffer.tensor)
+        self.requests.append(request)
+        return request

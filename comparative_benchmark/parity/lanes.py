@@ -97,6 +97,7 @@ class Lane:
                 log_file=self._pool.log_file(name),
                 cold=False,  # cells that follow each other share the worker's caches
                 track=Timeline().process(str(trial)),
+                framework=trial.case.model.model_impl.framework_type.value,
             )
             with Participant(trial, artifacts, self._settings, plan, shared) as participant:
                 participant.start()

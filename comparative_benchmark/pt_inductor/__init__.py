@@ -10,12 +10,13 @@ BACKEND = BackendInfo(
     modules={ModelFrameworkType.PYTORCH: ("torch",)},
     install="./comparative_benchmark/pt_inductor/setup_venv.sh, or pip install -e '.[pt_inductor]'",
     compilers=(
-        CompilerInfo(name="eager", description="op by op, no compiler"),
+        CompilerInfo(name="eager", description="op by op, no compiler", takes_recipes=True),
         CompilerInfo(
             name="inductor",
             description="torch.compile with its default backend",
             options=("max-autotune", "freezing", "cuda-graphs"),
             autotunes=("max-autotune",),
+            takes_recipes=True,
         ),
         CompilerInfo(
             name="aot-inductor",
@@ -31,7 +32,7 @@ BACKEND = BackendInfo(
         "TORCHINDUCTOR_CACHE_DIR": "{cache_dir}/inductor",
         "TRITON_CACHE_DIR": "{cache_dir}/triton",
     },
-    packages={"torch": "torch", "transformers": "transformers"},
+    packages={"torch": "torch", "transformers": "transformers", "torchao": "torchao"},
     reproducer="comparative_benchmark.pt_inductor.reproducer:export",
     extras=("pt_inductor",),
 )

@@ -24,8 +24,10 @@ from comparative_benchmark.backends.api import (
 )
 from comparative_benchmark.backends.digests import of_set
 from comparative_benchmark.backends.host_settings import HostSettings
+from comparative_benchmark.backends.outputs import ALLOCATED_ONLY, OutputRule
 from comparative_benchmark.backends.torch_modules import to_numpy
-from comparative_benchmark.pt_inductor import aot, cuda, generation, profiler
+from comparative_benchmark.pt_inductor import aot, cuda, generation, profiler, torchao_recipes
+from comparative_benchmark.recipes import chosen_among
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 
@@ -55,6 +57,8 @@ class PtInductor(Backend):
         self._inputs: tuple[torch.Tensor, ...] = ()
         self._model: Any = None
         self._run: Any = None
+        self._recipe = chosen_among(context.options)
+        self._applied: dict[str, Any] | None = None
         self._ahead: aot.AotProgram | None = None
         self._inductor: Any = None
         self._types: frozenset[str] = frozenset()
@@ -70,6 +74,8 @@ class PtInductor(Backend):
         with self.context.phase("load"):
             for module in modules.of(model):
                 module.to(self._device)
+            if self._recipe is not None:
+                self._applied = torchao_recipes.apply(model, self._recipe)
             self._wait()
         with self.context.phase("h2d"):
             self._inputs = tuple(as_tensor(value).to(self._device) for value in inputs)
@@ -92,7 +98,8 @@ class PtInductor(Backend):
             self._model = None  # the package has weights of its own
             self._run = self._ahead.run
             return
-        config = {key: value for o in self.context.options for key, value in _CONFIG[o].items()}
+        options = [_CONFIG[option] for option in self.context.options if option in _CONFIG]
+        config = {key: value for option in options for key, value in option.items()}
         if "freezing" in self.context.options:
             torch._inductor.config.freezing = True  # noqa: SLF001  # read by Dynamo, too
 
@@ -132,8 +139,9 @@ class PtInductor(Backend):
         freezing = "freezing" in self.context.options
         facts = BackendFacts(
             weights="frozen" if freezing else "parameters",
-            outputs="bound" if self._cuda_graphs else "allocated",
         )
+        if self._applied is not None:
+            facts.notes["recipe"] = self._applied
         if self.context.compiler == "inductor":
             # With several graphs, tracing goes on between them.
             facts.not_measurable = ("lower", "first_run", *(["trace"] if self._graphs != 1 else []))
@@ -156,6 +164,13 @@ class PtInductor(Backend):
             on_gpu=self._on_gpu, types=self._types, allowed=cuda.allows_tf32()
         )
         return facts
+
+    def output_rule(self) -> OutputRule:
+        """A module returns new tensors, a CUDA graph writes to the addresses that it recorded."""
+        if self._cuda_graphs:
+            reason = "each replay of a CUDA graph writes to the addresses that it recorded"
+            return OutputRule(modes=("bound",), reason=reason)
+        return OutputRule(modes=("allocated",), reason=ALLOCATED_ONLY)
 
     def host_settings(self) -> HostSettings:
         """PyTorch's own answers: threads, and the libraries that it was built with."""

@@ -1,5 +1,7 @@
 """Counts what a PyTorch model has to do, on tensors without content: nothing is computed."""
 
+import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry, sdpa_flop
 
-from comparative_benchmark.backends.api import Array
+from comparative_benchmark.backends.api import Array, ModelDefinition
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
@@ -34,11 +36,36 @@ def cost(model: Any, inputs: Sequence[Array]) -> WorkloadCost:
     Raises:
       Exception: what the model raises where it looks at values, which are not there.
     """
+    counter, edges = _counted(model, inputs)
+    moved = sum(counter.reads.values()) + sum(map(_bytes, edges))
+    return WorkloadCost.counted(counter.flops, moved, of="the PyTorch model's operations")
+
+
+def products(module_path: str, parameters: dict[str, Any]) -> list[list[int]]:
+    """Returns the products of two matrices that a model runs on its default input.
+
+    Those of a batch, as attention has them, are not among them.
+
+    Args:
+      module_path: of the model.
+      parameters: of its `create_model`.
+
+    Returns:
+      m, k, n and how often, most arithmetic first.
+    """
+    model = ModelDefinition(module_path=module_path, parameters=parameters).create()
+    inputs = as_tuple(model.preprocess(model.generate_default_inputs()))
+    found = _counted(model, inputs)[0].products
+    rows = [[*shape, count] for shape, count in found.items()]
+    return sorted(rows, key=math.prod, reverse=True)
+
+
+def _counted(model: Any, inputs: Sequence[Array]) -> "tuple[_Counter, list[torch.Tensor]]":
+    """Returns what was counted, and inputs and outputs."""
     with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True) as fake, _Counter() as counter:
         given = [fake.from_tensor(as_tensor(value)) for value in inputs]
         outputs = as_tuple(model.forward(*given))
-    moved = sum(counter.reads.values()) + sum(map(_bytes, (*given, *outputs)))
-    return WorkloadCost.counted(counter.flops, moved, of="the PyTorch model's operations")
+    return counter, [*given, *outputs]
 
 
 class _Counter(TorchDispatchMode):
@@ -48,6 +75,7 @@ class _Counter(TorchDispatchMode):
         super().__init__()
         self.flops = 0
         self.reads: dict[int, int] = {}
+        self.products: Counter[tuple[int, int, int]] = Counter()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -62,6 +90,9 @@ class _Counter(TorchDispatchMode):
         result = func(*args, **kwargs)
         if packet in _FORMULAS:
             self.flops += _FORMULAS[packet](*args, **kwargs, out_val=result)
+        if packet in (_ATEN.mm, _ATEN.addmm):
+            left, right = args[-2:]
+            self.products[left.shape[0], left.shape[1], right.shape[1]] += 1
         if packet not in _CONSTANTS:
             self._note_weights(packet, tree_leaves((args, kwargs)), result)
         return result

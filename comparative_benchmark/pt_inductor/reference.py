@@ -1,5 +1,6 @@
 """Truth and reference of a PyTorch model, and what it costs."""
 
+import contextlib
 import copy
 from collections.abc import Sequence
 from typing import Any
@@ -8,29 +9,38 @@ import torch
 
 from comparative_benchmark.backends import torch_modules as modules
 from comparative_benchmark.backends.api import Array
+from comparative_benchmark.backends.free_memory import free_bytes
 from comparative_benchmark.backends.torch_modules import to_numpy
+from comparative_benchmark.pt_inductor import layer_by_layer
 from comparative_benchmark.pt_inductor.cost import cost
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 
 __all__ = ["compute", "cost"]
 
+# Of the memory that is free, beside the model: the rest is for what it computes.
+_PART_FOR_A_COPY = 0.5
+
 
 def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
     """Returns the outputs of the model in float64, and eagerly in its own type.
 
     The float64 model holds the weights as the model holds them, so that for a 16-bit model only the
-    computation differs, not the rounding of weights and inputs.
+    computation differs, not the rounding of weights and inputs. Where a float64 copy would take
+    more than half of the memory, layers are widened one at a time (see `layer_by_layer`).
     """
     torch.set_grad_enabled(False)
     tensors = [as_tensor(value) for value in inputs]
-    same_type = _run(model, tensors)
+    same_type = _arrays(model.forward(*tensors))
+    if layer_by_layer.float64_bytes(model) > free_bytes() * _PART_FOR_A_COPY:
+        with contextlib.suppress(layer_by_layer.RoundsError):
+            return _arrays(layer_by_layer.forward(model, tensors)), same_type
     wide = copy.deepcopy(model)
     for module in modules.of(wide):
         module.double()
     wide_tensors = [value.double() if value.is_floating_point() else value for value in tensors]
-    return _run(wide, wide_tensors), same_type
+    return _arrays(wide.forward(*wide_tensors)), same_type
 
 
-def _run(model: Any, tensors: list[torch.Tensor]) -> list[Any]:
-    return [to_numpy(value) for value in as_tuple(model.forward(*tensors))]
+def _arrays(outputs: Any) -> list[Any]:
+    return [to_numpy(value) for value in as_tuple(outputs)]

@@ -136,10 +136,15 @@ class Contest:
 
 
 def contests(judged: Sequence[Judged]) -> list[Contest]:
-    """Returns the standings on each device and machine, the one with most cases first."""
+    """Returns the standings on each device and machine, the one with most cases first.
+
+    Who supports none of the cases stands nowhere; a table of cases says why.
+    """
     groups: defaultdict[tuple[str, str, str], list[Judged]] = defaultdict(list)
+    able = {(item.case.contest, item.case.runner) for item in judged if not _is_unsupported(item)}
     for item in judged:
-        groups[item.case.contest].append(item)
+        if (item.case.contest, item.case.runner) in able:
+            groups[item.case.contest].append(item)
     found = [_contest(key, group) for key, group in groups.items()]
     return sorted(found, key=lambda contest: -contest.cases)
 

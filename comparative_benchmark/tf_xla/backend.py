@@ -20,6 +20,7 @@ from comparative_benchmark.backends.api import (
     UnsupportedError,
 )
 from comparative_benchmark.backends.host_settings import HostSettings, pool_size
+from comparative_benchmark.backends.outputs import ALLOCATED_ONLY, OutputRule
 from comparative_benchmark.tf_xla import cache, generation, profiler, program
 from openxla.benchmark.models.shared_model import as_tuple
 
@@ -130,6 +131,10 @@ class TfXla(Backend):
         peak = tf.config.experimental.get_memory_info(_GPU)["peak"]
         return attrs.evolve(self._facts, device_memory_peak_bytes=peak)
 
+    def output_rule(self) -> OutputRule:
+        """TensorFlow's tensors are immutable."""
+        return OutputRule(modes=("allocated",), reason=ALLOCATED_ONLY)
+
     def host_settings(self) -> HostSettings:
         """Sizes of its pools, by the names of their threads; those of Grappler's have none."""
         if self.context.compiler == "xla":
@@ -154,9 +159,7 @@ class TfXla(Backend):
 
     def _known_once(self) -> BackendFacts:
         has_variables = next(_variables(self._model), None) is not None
-        facts = BackendFacts(
-            weights="parameters" if has_variables else "frozen", outputs="allocated"
-        )
+        facts = BackendFacts(weights="parameters" if has_variables else "frozen")
         if self.context.compiler != "eager":
             facts.not_measurable = ("lower", "first_run")
             facts.notes["compile"] = "a call that compiles and then runs once"

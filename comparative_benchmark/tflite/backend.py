@@ -13,6 +13,7 @@ from comparative_benchmark.backends.api import (
     UnsupportedError,
 )
 from comparative_benchmark.backends.host_settings import HostSettings
+from comparative_benchmark.backends.outputs import OutputRule
 from comparative_benchmark.backends.resident_backend import SYNCHRONOUS
 from comparative_benchmark.backends.resident_programs import poison
 from comparative_benchmark.tflite import BACKEND
@@ -94,6 +95,13 @@ class TfLite(Backend):
         """Fills the memory that the outputs go to."""
         self._program.fill_outputs(poison)
 
+    def output_rule(self) -> OutputRule:
+        """The interpreter owns all tensors."""
+        return OutputRule(
+            modes=("bound",),
+            reason="the interpreter owns its outputs, and every run writes to the same memory",
+        )
+
     def host_settings(self) -> HostSettings:
         """What the interpreter was given; it tells nothing of it."""
         return HostSettings(
@@ -104,7 +112,6 @@ class TfLite(Backend):
         """Size and digest of the file, which holds program and weights."""
         facts = BackendFacts(
             weights="parameters",
-            outputs="bound",
             artifact_sha256=self._file["sha256"],
             artifact_size_bytes=self._file["size_bytes"],
         )

@@ -144,6 +144,7 @@ class Executor:
             # Modules stay until the end: no later collection need look at them again.
             gc.freeze()
         self._backend = backend_class(BackendContext.read(context, self._phases))
+        self._backend.output_mode()  # raises where outputs cannot be held as asked for
         values = [arrays.load(Path(path)) for path in inputs]
         model: Any = ModelDefinition(module_path=module_path, parameters=parameters)
         if not exported:
@@ -203,12 +204,14 @@ class Executor:
             values = backend.fetch(self._last_outputs)
         checked = [checked_array(value, "forward") for value in values]
         saved = arrays.save_all(Path(directory), "output", checked)
+        facts = backend.facts()
+        facts.outputs = facts.outputs or backend.output_mode()
         effective = effective_settings(
             backend.host_settings(), denormals_before=self._denormals_before
         )
         return {
             "files": saved,
-            "facts": attrs.asdict(backend.facts()),
+            "facts": attrs.asdict(facts),
             "effective": attrs.asdict(effective),
             **self._report(),
         }

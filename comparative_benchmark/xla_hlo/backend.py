@@ -21,6 +21,7 @@ from comparative_benchmark.backends.api import (
 )
 from comparative_benchmark.backends.digests import of_parts
 from comparative_benchmark.backends.host_settings import HostSettings
+from comparative_benchmark.backends.outputs import ALLOCATED_ONLY, OutputRule
 from comparative_benchmark.xla_hlo import CACHE_VARIABLE, precision
 from comparative_benchmark.xla_hlo.cache import ExecutableCache
 from comparative_benchmark.xla_hlo.export import export
@@ -120,9 +121,7 @@ class XlaHlo(Backend):
     def facts(self) -> BackendFacts:
         """What XLA tells of the executable, and who exported the program."""
         exported = self._exported
-        facts = BackendFacts(
-            weights="arguments" if exported.has_weights else "frozen", outputs="allocated"
-        )
+        facts = BackendFacts(weights="arguments" if exported.has_weights else "frozen")
         facts.device_name = self._client.device_kind
         facts.device_memory_peak_bytes = self._client.memory_peak_bytes()
         facts.cache_hits, facts.cache_misses = self._cache.hits, self._cache.misses
@@ -136,6 +135,10 @@ class XlaHlo(Backend):
         if exported.form != "stablehlo":
             facts.notes["route"] = "the client takes StableHLO only: HLO is converted before"
         return facts
+
+    def output_rule(self) -> OutputRule:
+        """PJRT executes into buffers that it makes."""
+        return OutputRule(modes=("allocated",), reason=ALLOCATED_ONLY)
 
     def host_settings(self) -> HostSettings:
         """The pool of XLA's CPU client."""

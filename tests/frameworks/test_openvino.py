@@ -47,6 +47,26 @@ def test_the_type_of_a_model_is_that_of_most_of_its_weights():
     assert program.element_type(model([], ov.Type.i32)) == "f32"
 
 
+def test_allocated_outputs_have_memory_of_their_own():
+    import numpy as np
+
+    from comparative_benchmark.backends.resident_programs import SingleProgram
+    from comparative_benchmark.openvino.front_ends import INPUT, OUTPUT
+    from comparative_benchmark.openvino.requests import CompiledProgram
+    from comparative_benchmark.openvino.toolkit import ov
+
+    x = ov.opset15.parameter([4], ov.Type.f32)
+    model = ov.Model([ov.opset15.add(x, np.ones(4, np.float32))], [x])
+    model.input(0).set_names({INPUT.format(0)})
+    model.output(0).set_names({OUTPUT.format(0)})
+    program = CompiledProgram(ov.Core().compile_model(model, "CPU"))
+    single = SingleProgram(program, [np.zeros(4, np.float32)], allocates=True)
+    first = single.run()
+    single.replace_inputs([np.full(4, 5, np.float32)])
+    second = single.run()
+    assert [single.fetch(ran)[0].max() for ran in (first, second)] == [1, 6]
+
+
 def test_products_in_another_type_are_found():
     from comparative_benchmark.openvino import program
 

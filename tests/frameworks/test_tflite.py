@@ -17,10 +17,12 @@ def _stack():
 
 @pytest.fixture(scope="module")
 def given(tmp_path_factory, environment):
-    """The BERT of each precision, and the models in JAX and TensorFlow that are one workload."""
+    """The BERT of each precision, models in JAX and TensorFlow of one workload, and a text."""
     return run_cbs(
         *("--backend", "tflite,jax_xla", "-w", "1", "-iter", "3"),
-        *("-name", "models/BERT_TINY_(.+_TFLITE|FP32_(JAX|TF))_32XI32_BATCH1/.+_DEFAULT"),
+        "-name",
+        "models/(BERT_TINY_(.+_TFLITE|FP32_(JAX|TF))_32XI32_BATCH1"
+        "|GPT2_TINY_GREEDY_FP32_TF_1X16XI32_8XI32)/.+_DEFAULT",
         directory=tmp_path_factory.mktemp("given"),
         environment=environment,
     )
@@ -40,7 +42,7 @@ def level(record):
 
 def test_every_file_is_converted_run_and_right(given):
     assert given.code == 0, given.out + given.err
-    assert len(given.statuses) == 7
+    assert len(given.statuses) == 8
     for kind, precision in KINDS.items():
         [record] = records(given, model=f"BERT_TINY_{kind}_TFLITE_32XI32_BATCH1")
         metrics, program = level(record), level(record)["program"]
@@ -55,6 +57,12 @@ def test_every_file_is_converted_run_and_right(given):
         assert {"trace", "lower"} & set(metrics["phases"]) == set()
         assert metrics["phases"]["prepare"]["ms"] > 0
         assert record["versions"]["ai-edge-litert"]
+
+
+def test_results_of_a_loop_which_have_no_memory_before_it_ran_are_right(given):
+    [record] = records(given, model="GPT2_TINY_GREEDY_FP32_TF_1X16XI32_8XI32")
+    assert record["status"] == "ok", record["reason"]
+    assert level(record)["second_verification"]["passed"]
 
 
 def test_quantised_files_are_small_and_noisy_and_fp32_is_neither(given):

@@ -57,6 +57,23 @@ def test_workers_leave_when_their_parent_is_killed(hanging_run, tmp_path):
     wait_for(lambda: processes_of(str(tmp_path)) == [], "the workers to leave")
 
 
+def test_resume_measures_again_what_held_its_outputs_otherwise(cbs_run):
+    def made(*arguments):
+        run = cbs_run(*ONE, *arguments)
+        return [
+            (record["status"], record["definition"].get("outputs"), program.get("outputs"))
+            for record in run.document["benchmarks"]
+            for metrics in record["metrics"].values()
+            for program in (metrics["program"],)
+        ]
+
+    usual, asked = ("ok", None, "allocated"), ("ok", "allocated", "allocated")
+    assert made() == [usual]
+    assert made("--resume", "--outputs", "allocated") == [usual, asked]
+    assert made("--resume", "--outputs", "allocated") == [usual, asked]
+    assert made("--resume", "--outputs", "bound")[2][:2] == ("unsupported", "bound")
+
+
 def test_resume_runs_only_what_is_not_ok(cbs_run):
     first = cbs_run(*TOYS, "-name", "models/TOY_(NONE|RAISES)/.+")
     again = cbs_run(*TOYS, "-name", "models/TOY_(NONE|RAISES|FLOODS)/.+", "--resume")

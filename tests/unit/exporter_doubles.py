@@ -59,6 +59,18 @@ def run(job):
     return [np.asarray(job.model().forward(*job.arrays()))]
 
 
+def run_text(job):
+    """What the model generates on its own."""
+    return list(job.model().forward(*job.arrays()))
+
+
+def run_text_wrong_at_the_end(job):
+    tokens, logits = run_text(job)
+    logits[:, -1] = logits[:, -1, ::-1]
+    tokens[:, -1] = logits[:, -1].argmax(axis=-1)
+    return [tokens, logits]
+
+
 def run_scaled(job):
     return [value * np.float32(1.01) for value in run(job)]
 

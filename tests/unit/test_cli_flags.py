@@ -5,9 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from comparative_benchmark.api import measuring
+from comparative_benchmark.api import measuring, run_command
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.cli import run_command
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.stats.sampling_rule import FixedCounts, SamplingRule
 

@@ -103,6 +103,33 @@ def test_an_unchanged_program_in_other_surroundings_hints_at_them(change, hint):
     assert found.reason.endswith(f"; the compiled program is the same, but: {hint}")
 
 
+def under(seed, scale, *, allocator, variables):
+    """A file of the program, by workers with that `malloc` and these variables."""
+    made = compiled(seed, scale=scale)
+    [level] = made["metrics"].values()
+    level["variables"] = variables
+    for process in level["processes"]:
+        process["effective"] = {"allocator": allocator}
+    return document(made)
+
+
+@pytest.mark.parametrize(
+    ("changed", "hint"),
+    [
+        ({"allocator": "libtcmalloc.so.4"}, "allocator glibc 2.36 against libtcmalloc.so.4"),
+        ({"variables": {"XLA_FLAGS": "--a"}}, "XLA_FLAGS unset against --a"),
+    ],
+)
+def test_an_unchanged_program_under_other_settings_keeps_the_plain_verdict(changed, hint):
+    usual = {"allocator": "glibc 2.36", "variables": {}}
+    found = one(under(0, 1.0, **usual), under(1, 1.1, **{**usual, **changed}))
+    assert found.verdict is Verdict.SLOWER
+    assert hint in found.reason
+    assert one(under(0, 1.0, **usual), under(1, 1.1, **usual)).verdict is Verdict.UNCLEAR
+    # A file that does not tell is no evidence of another setting.
+    assert one(BEFORE, under(1, 1.1, **usual)).verdict is Verdict.UNCLEAR
+
+
 def test_another_harness_can_make_a_program_slower():
     sides = [document(compiled(seed, scale=1 + seed / 10)) for seed in (0, 1)]
     for side, revision in zip(sides, ("abc", "def"), strict=True):

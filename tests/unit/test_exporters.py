@@ -61,20 +61,24 @@ def settings(tmp_path, **limits):
     return ExportSettings(run=run, date=lambda: DATE)
 
 
-@pytest.fixture(scope="module")
-def subject(tmp_path_factory):
-    """The toy model with its truth, made once."""
+def _subject(suite, name, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("subject")
         patch.setenv(ROOT_DIR_VARIABLE, str(folder / "root"))
-        cases = catalog.all_benchmarks([TOY])
-        found = selection.cases(cases, name="TOY_NONE", of=None)
+        cases = catalog.all_benchmarks([suite])
+        found = selection.cases(cases, name=name, of=None)
         subjects, failures = selection.subjects(
             found, settings(folder).run, lambda _: None, reference=get_backend("test_numpy")
         )
     assert not failures
     (made,) = subjects
     return made
+
+
+@pytest.fixture(scope="module")
+def subject(tmp_path_factory):
+    """The toy model with its truth, made once."""
+    return _subject(TOY, "TOY_NONE", tmp_path_factory)
 
 
 class Observer:
@@ -100,6 +104,18 @@ def test_an_export_that_is_read_back_and_right_is_named(subject, tmp_path):
     assert file.size_bytes == len("the program")
     assert set(outcome.versions) == {"numpy", "common-benchmark-suite"}
     assert 0 <= outcome.relative_error < 1e-6
+
+
+def test_tokens_behind_a_near_tie_are_judged_along_their_own_text(tmp_path, tmp_path_factory):
+    """No file can be fed with the truth's tokens: the truth is fed with the file's."""
+    twins = _subject("cbs_test_plugin.generating_suite", "TWINS_NONE", tmp_path_factory)
+    right = make(kind("right", consumer="run_text"), twins, tmp_path)
+    assert right.ending is Ending.OK, right.reason
+    assert (tmp_path / "made" / "right" / "along" / "truth").is_dir()
+    assert 0 < right.relative_error < 1e-6
+    wrong = make(kind("wrong", consumer="run_text_wrong_at_the_end"), twins, tmp_path)
+    assert wrong.ending is Ending.WRONG_OUTPUT
+    assert "judged along its own tokens" in wrong.reason
 
 
 def test_what_nothing_here_can_run_is_there_and_not_called_right(subject, tmp_path, known):

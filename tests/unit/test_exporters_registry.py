@@ -103,7 +103,9 @@ def test_what_is_not_installed_is_refused_with_the_command(models, monkeypatch):
     model = models["BERT_TINY_FP32_PT_32XI32_BATCH1"]
     case = next(case for case in catalog.all_benchmarks() if case.model.name == model.name)
     monkeypatch.setattr(generation, "is_installed", lambda name: name != "onnxscript")
-    plan = generation.plan(Subject(case=case, workload=None, artifacts=None), ["onnx", "irpa"])
+    plan = generation.plan(
+        Subject(case=case, workload=None, artifacts=None, reference=None), ["onnx", "irpa"]
+    )
     assert names(plan.kinds) == ["irpa"]
     assert plan.refused["onnx"].startswith("onnxscript is not installed: run ./comparative_bench")
     assert len(plan) == 2

@@ -59,7 +59,7 @@ def machine(tmp_path, monkeypatch, make_trial, finished):
     class Worker:
         """A participant without a process; its latencies are a number that no other has."""
 
-        def __init__(self, trial, artifacts, settings, plan):
+        def __init__(self, trial, artifacts, settings, plan, open_session):
             self.trial, self.plan, self.exports = trial, plan, {}
             self.alive, self.loaded, self.iterations_per_block = True, False, 1
             self.token = float(int.from_bytes(os.urandom(4)) + 1)

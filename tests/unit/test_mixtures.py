@@ -38,3 +38,16 @@ def test_who_was_verified_on_one_input_is_named_with_the_reason():
         cases(made_by("a:b", without="x"), made_by("c:d", without="x"), made_by("e:f"))
     )
     assert said == ["Verified on one input only: a:b (jax), c:d (jax) (x)."]
+
+
+def compiled_by(competitor, misses):
+    processes = [{"cold": True, "compile_ms": 5.0, "cache_misses": misses}]
+    compiling = {"cold_ms": [5.0], "warm_ms": [], "processes": processes}
+    level = {**metrics(), "compile": compiling, "compile_time_ms": 5.0}
+    return record("w", competitor, level=level)
+
+
+def test_whose_compile_time_includes_writing_a_cache_is_named_beside_one_whose_does_not():
+    assert mixture_remarks(cases(compiled_by("a:b", 1), compiled_by("c:d", 2))) == []
+    [said] = mixture_remarks(cases(compiled_by("a:b", 1), compiled_by("c:d", None)))
+    assert said == "Compile times that include writing a cache: a:b (jax); others keep none."

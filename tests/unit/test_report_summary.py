@@ -46,6 +46,13 @@ def test_what_is_wrong_has_no_speed_and_what_is_unsupported_is_not_counted():
     assert found["iree:llvm-cpu (jax)"].cases == 2
 
 
+def test_who_supports_nothing_stands_nowhere():
+    absent = record("w1", "openvino:latency", status="unsupported")
+    (contest,) = summarize(read(document(record("w1", EAGER), absent))).contests
+    assert [standing.competitor for standing in contest.standings] == [EAGER]
+    assert contest.cases == 1
+
+
 def test_where_nobody_is_faster_the_baseline_leads():
     slow = document(record("w1", EAGER), record("w1", "iree:llvm-cpu", scale=3.0))
     (contest,) = summarize(read(slow)).contests

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from comparative_benchmark.backends.api import BackendInfo, get_backend
+from comparative_benchmark.backends.api import BackendInfo, backends, get_backend
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.preparation import Preparation
 from comparative_benchmark.runs.session import SessionEnded
@@ -12,6 +12,22 @@ from comparative_benchmark.runs.settings import RunSettings
 from openxla.benchmark.devices import HOST_CPU, HOST_GPU
 
 ON_GPU = ("pt_inductor", "jax_xla", "tf_xla", "xla_hlo", "onnxruntime", "iree")
+
+# Each backend's compile caches, beside the driver's. JAX puts XLA's autotuning results below its
+# own. IREE, LiteRT and ONNX Runtime are given none.
+CACHES = {
+    "pt_inductor": {
+        "TORCHINDUCTOR_CACHE_DIR": "/cache/inductor",
+        "TRITON_CACHE_DIR": "/cache/triton",
+    },
+    "jax_xla": {"JAX_COMPILATION_CACHE_DIR": "/cache/jax"},
+    "tf_xla": {"TF_XLA_FLAGS": "--tf_xla_persistent_cache_directory=/cache/tf_xla"},
+    "openvino": {"CBS_OPENVINO_CACHE_DIR": "/cache/openvino"},
+    "xla_hlo": {"CBS_XLA_HLO_CACHE_DIR": "/cache/xla_hlo"},
+    "iree": {},
+    "tflite": {},
+    "onnxruntime": {},
+}
 
 
 def environment(settings, name):
@@ -21,6 +37,17 @@ def environment(settings, name):
 @pytest.mark.parametrize("name", ON_GPU)
 def test_the_drivers_cache_is_empty_in_a_cold_process(name):
     assert environment(RunSettings(device=HOST_GPU), name)["CUDA_CACHE_PATH"] == "/cache/cuda"
+
+
+def test_every_backends_caches_are_in_the_table():
+    assert {name for name in backends() if not name.startswith("test_")} == set(CACHES)
+
+
+@pytest.mark.parametrize("name", CACHES)
+def test_compile_caches_are_the_trials_own(name):
+    variables = environment(RunSettings(device=HOST_CPU), name)
+    found = {variable: value for variable, value in variables.items() if "/cache" in value}
+    assert found == {"CUDA_CACHE_PATH": "/cache/cuda", **CACHES[name]}
 
 
 def test_jax_has_the_cpu_beside_a_gpu_and_asks_for_no_other_vendors_plug_in():

@@ -79,6 +79,14 @@ def generated_tokens(case: BenchmarkCase) -> TensorSpec | None:
     return architecture.output_specs(parameters)[TOKENS]
 
 
+def has_weights(case: BenchmarkCase) -> bool:
+    """Tells whether a case has any weights; True where that is not known."""
+    if case.model.model_impl.architecture is None:
+        return True
+    architecture = architectures.get(case.model.model_impl.architecture)
+    return architecture.has_weights(architecture.complete(case.model.model_parameters))
+
+
 @functools.cache
 def _config_digest(architecture: Architecture, model_name: str) -> str:
     return digest_of(architecture.config(model_name))

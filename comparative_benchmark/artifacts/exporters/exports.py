@@ -21,7 +21,7 @@ from comparative_benchmark.judge.verification import Verification
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.session import SessionEnded
 from openxla.benchmark import devices
-from openxla.benchmark.artifacts.workload_store import MANIFEST_FILE
+from openxla.benchmark.artifacts.workload_store import MANIFEST_FILE, Due
 from openxla.benchmark.files import sha256_of
 
 _WORKER = Job.__module__
@@ -84,7 +84,8 @@ def make(
             ending, reason = Ending.NOT_RUN, _without_paths(answer["not_run"], directory)
         else:
             outputs = [directory / "outputs" / name for name in answer["files"]]
-            verdict = judge(kind, subject, outputs)
+            along = functools.partial(_due_along, subject, directory, settings, log_file)
+            verdict = judge(kind, subject, outputs, along)
             error = verdict.relative_rmse
             if not verdict.passed:
                 raise _NotRightError(verdict)
@@ -137,6 +138,32 @@ def _job(
         scratch=scratch,
         options=kind.options,
         threads=settings.run.threads,
+    )
+
+
+def _due_along(
+    subject: Subject, directory: Path, settings: ExportSettings, log_file: Path, tokens: Path
+) -> Due:
+    """Returns what a run is judged by that takes the tokens in a file."""
+    backend, target = subject.reference, directory / "along"
+    found = _call(
+        attrs.evolve(settings, run=settings.run.for_truth()),
+        f"{_WORKER}:judge_along",
+        {
+            "reference": backend.reference,
+            "definition": cattrs.unstructure(ModelDefinition.of(subject.case.model)),
+            "inputs": [str(path) for path in subject.artifacts.inputs],
+            "tokens": str(tokens),
+            "target": str(target),
+        },
+        backend=backend.name,
+        directory=directory,
+        log_file=log_file,
+    )
+    return Due(
+        inputs=[*subject.artifacts.inputs, tokens],
+        truth=[target / "truth" / name for name in found["truth"]],
+        reference=[target / "reference" / name for name in found["reference"]],
     )
 
 

@@ -1,6 +1,6 @@
-"""What the processes of an exporter are told, and the two functions that they begin with.
+"""What the processes of an exporter are told, and the functions that they begin with.
 
-Runs in a worker (see `harness.executor.Executor`); values of both functions are plain JSON.
+Runs in a worker (see `harness.executor.Executor`); their values are plain JSON.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,12 +14,14 @@ from comparative_benchmark.backends.api import (
     Array,
     BackendContext,
     ModelDefinition,
+    Reference,
     installed_versions,
     load_object,
     untimed,
 )
 from openxla.benchmark import devices
 from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.models.generation import TOKENS
 
 _SUITE = "common-benchmark-suite"
 
@@ -111,3 +113,29 @@ def read_back(function: str, outputs: str, job: Mapping[str, Any]) -> dict[str, 
     except NotRunError as error:
         return {"not_run": str(error)}
     return {"files": [saved["file"] for saved in arrays.save_all(Path(outputs), "output", values)]}
+
+
+def judge_along(
+    reference: str, definition: Mapping[str, Any], inputs: Sequence[str], tokens: str, target: str
+) -> dict[str, Any]:
+    """Saves truth and reference of a generating model that is fed with a program's tokens.
+
+    Args:
+      reference: `module:function` that computes both.
+      definition: of the model.
+      inputs: files of the prompt.
+      tokens: file of the tokens, i32[batch, steps].
+      target: directory for the two folders.
+
+    Returns:
+      The names of the files in each, in order.
+    """
+    compute: Reference = load_object(reference)
+    model = cattrs.structure(definition, ModelDefinition).create()
+    given = [arrays.load(Path(path)) for path in inputs]
+    forced = model.verification_inputs(given, {TOKENS: arrays.load(Path(tokens))})
+    kinds = ("truth", "reference")
+    return {
+        kind: [saved["file"] for saved in arrays.save_all(Path(target) / kind, "output", values)]
+        for kind, values in zip(kinds, compute(model, forced), strict=True)
+    }

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from comparative_benchmark.backends.api import BackendInfo
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 from openxla.benchmark.def_types import BenchmarkCase, Workload
 
@@ -32,11 +33,13 @@ class Subject:
       case: of the model, with its default input.
       workload: of the case.
       artifacts: its inputs, truth and reference.
+      reference: the backend that computes the last two.
     """
 
     case: BenchmarkCase
     workload: Workload
     artifacts: WorkloadArtifacts
+    reference: BackendInfo
 
     @property
     def name(self) -> str:

@@ -112,7 +112,14 @@ def subjects(
         if artifacts is None:
             failures[trial.case.model.name] = preparation.failures[trial.case.name]
         else:
-            ready.append(Subject(case=trial.case, workload=trial.workload, artifacts=artifacts))
+            ready.append(
+                Subject(
+                    case=trial.case,
+                    workload=trial.workload,
+                    artifacts=artifacts,
+                    reference=trial.competitor.backend,
+                )
+            )
     return ready, failures
 
 

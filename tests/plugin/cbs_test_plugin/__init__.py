@@ -14,8 +14,8 @@ BACKEND = BackendInfo(
         CompilerInfo(
             name="direct",
             description="calls forward",
-            options=("gambles", "has-a-cache-elsewhere"),
-            autotunes=("gambles",),
+            options=("gambles", "gambles-too", "has-a-cache-elsewhere", "throttles", "tires"),
+            autotunes=("gambles", "gambles-too"),
         ),
     ),
     environment={"CBS_TEST_CACHE_DIR": "{cache_dir}"},

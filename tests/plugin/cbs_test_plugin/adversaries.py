@@ -7,6 +7,8 @@ the framework's module of array functions. Those that keep something do so in `k
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
+_SMALL = 1e-38
+_SMALLEST_NORMAL = 1.1754944e-38
 Run = Callable[[Any, Any], Any]
 Fault = Callable[[Run, Any, Any, Any, MutableMapping[str, Any]], Any]
 
@@ -51,6 +53,44 @@ def _first_mask(run: Run, ids: Any, mask: Any, xp: Any, kept: Any) -> Any:
     return run(ids, kept.setdefault("mask", mask + 0))
 
 
+def _by_address(run: Run, ids: Any, mask: Any, xp: Any, kept: Any) -> Any:
+    key = ids.data_ptr()
+    if key not in kept:
+        kept[key] = run(ids, mask)
+    return kept[key]
+
+
+def _memory_of_before(run: Run, ids: Any, mask: Any, xp: Any, kept: Any) -> Any:
+    """Computes once; later hands out memory as it is, which often is that of the last outputs."""
+    if "form" in kept:
+        shape, data_type = kept["form"]
+        return xp.empty(shape, dtype=data_type)
+    out = run(ids, mask)
+    kept["form"] = (out.shape, out.dtype)
+    return out
+
+
+def _overwrites_input(run: Run, ids: Any, mask: Any, xp: Any, kept: Any) -> Any:
+    out = run(ids, mask)
+    ids.copy_(xp.roll(ids, 1, 1))
+    return out
+
+
+def _output_is_kept(run: Run, ids: Any, mask: Any, xp: Any, kept: Any) -> Any:
+    """All runs give the same memory, which each run adds to: the output is its own input."""
+    out = run(ids, mask)
+    if "out" not in kept:
+        kept["out"] = out
+        return out
+    return kept["out"].add_(out).mul_(0.5).add_(1e-2)
+
+
+def _flushed(run: Run, ids: Any, mask: Any, xp: Any, kept: Any) -> Any:
+    """Its last product goes through numbers so small that only denormals hold them."""
+    small = run(ids, mask) * _SMALL
+    return xp.where(abs(small) < _SMALLEST_NORMAL, small * 0, small) / _SMALL
+
+
 def _nan_in_padding(run: Run, ids: Any, mask: Any, xp: Any, kept: Any) -> Any:
     out = run(ids, mask)
     return xp.where(mask[:, :, None] > 0, out, xp.full_like(out, float("nan")))
@@ -75,10 +115,23 @@ COARSE: dict[str, Fault] = {
 # Right on the input that is timed.
 KEEPING: dict[str, Fault] = {
     "memoised": _memoised,
+    # As a compiled function that was folded, or a result that is there before anything is timed.
+    "precomputed": _memoised,
     "one-behind": _one_behind,
     "ignores-tokens": _first_tokens,
     "ignores-mask": _first_mask,
 }
+# What only arrays allow that can be written to, and that have an address.
+OF_TORCH: dict[str, Fault] = {
+    "by-address": _by_address,
+    "memory-of-before": _memory_of_before,
+    "output-is-kept": _output_is_kept,
+    "computes-when-read": lambda run, ids, mask, xp, kept: xp.lazily(run, ids, mask),
+}
+# Seen where the same input is run on again, as it is when it is timed.
+WHEN_TIMED: dict[str, Fault] = {"overwrites-input": _overwrites_input}
+# One element among so many, in a batch that large.
+ONE_OF_MANY = "one-of-two-million"
 # Of the model itself: see the frameworks' modules. Small ones are seen in fp32 alone.
 OF_THE_MODEL = (
     *("norm-epsilon", "tanh-gelu", "head-dropped", "positions-shifted", "weights-of-before"),
@@ -90,7 +143,14 @@ COARSER = {
     "fp16": ("computes-in-bf16",),
     "bf16": ("computes-in-int8",),
 }
-FUNCTIONS: dict[str, Fault] = {**COARSE, **KEEPING}
+FUNCTIONS: dict[str, Fault] = {
+    **COARSE,
+    **KEEPING,
+    **OF_TORCH,
+    **WHEN_TIMED,
+    "denormals-flushed": _flushed,
+    ONE_OF_MANY: _one_element,
+}
 
 
 def rounding(

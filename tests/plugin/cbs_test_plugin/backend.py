@@ -2,11 +2,13 @@
 
 import os
 import random
+import signal
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
 
 from comparative_benchmark.backend_api import (
@@ -15,9 +17,13 @@ from comparative_benchmark.backend_api import (
     BackendFacts,
     GenerationParts,
     HostSettings,
+    OutputRule,
     UnsupportedError,
 )
 from comparative_benchmark.backends.generation_parts import FunctionParts, Step
+from comparative_benchmark.backends.outputs import ALLOCATED_ONLY
+from comparative_benchmark.machine import conditions
+from comparative_benchmark.machine.gpu_clocks import GpuClocks
 from openxla.benchmark.models.shared_model import as_tuple
 
 
@@ -25,18 +31,23 @@ class NumpyBackend(Backend):
     """Calls `model.forward`."""
 
     _delay_s = 0.0
+    _resumed = 0
     _hits: int | None = None
 
     def load(self, model: Any, inputs: Sequence[Array]) -> None:
         if self.context.device.accelerator_type != "cpu":
             raise UnsupportedError(f"numpy does not run on {self.context.device.name}")
         self._model, self._inputs = model, inputs
+        if {"throttles", "tires"} & set(self.context.options):
+            signal.signal(signal.SIGCONT, self._note_block)
+        if "throttles" in self.context.options:
+            self._take, conditions.take = conditions.take, self._with_a_gpu
 
     def compile(self) -> None:
         with self.context.phase("compile"):
             if hasattr(self._model, "compile"):
                 self._model.compile()
-            if "gambles" in self.context.options:
+            if {"gambles", "gambles-too"} & set(self.context.options):
                 self._choose()
             if "has-a-cache-elsewhere" in self.context.options:
                 self._hits = 1
@@ -50,10 +61,25 @@ class NumpyBackend(Backend):
         self._delay_s = 1e-3 * float(cache.read_text())
 
     def dispatch(self) -> Any:
-        until = time.perf_counter() + self._delay_s
+        tired = "tires" in self.context.options and self._resumed > 5
+        until = time.perf_counter() + self._delay_s + 1e-3 * (tired or self._throttled)
         while time.perf_counter() < until:
             pass
         return self._model.forward(*self._inputs)
+
+    def _note_block(self, *_: Any) -> None:
+        """Counts blocks: between two of them the rivals are measured, and this process stands."""
+        self._resumed += 1
+
+    @property
+    def _throttled(self) -> bool:
+        """Whether the GPU that it pretends to have is slow, as it is in every fifth block."""
+        return "throttles" in self.context.options and self._resumed % 5 == 2
+
+    def _with_a_gpu(self, **keywords: Any) -> conditions.Snapshot:
+        mhz = 1200 if self._throttled else 1980
+        gpu = GpuClocks(index=0, sm_mhz=mhz, held_back_by=(), used=True, foreign_pids=())
+        return attrs.evolve(self._take(**keywords), gpus=(gpu,))
 
     def synchronize(self, outputs: Any) -> None:
         pass
@@ -71,6 +97,9 @@ class NumpyBackend(Backend):
         facts.notes["cpus"] = sorted(os.sched_getaffinity(0))
         facts.cache_hits = self._hits
         return facts
+
+    def output_rule(self) -> OutputRule:
+        return OutputRule(modes=("allocated",), reason=ALLOCATED_ONLY)
 
     def host_settings(self) -> HostSettings:
         return HostSettings(threads=1, threads_told_by="it calls numpy")

@@ -117,6 +117,10 @@ class Architecture(abc.ABC):
     def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
         """Returns the tensors of the checkpoint, scaled so that outputs stay of order one."""
 
+    def has_weights(self, parameters: Parameters) -> bool:
+        """Tells whether a model has any weights, in a checkpoint or elsewhere."""
+        return any(True for _ in self.tensors(self.config_of(parameters)))
+
     @abc.abstractmethod
     def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """Returns shape and type of each input, in the canonical layout."""

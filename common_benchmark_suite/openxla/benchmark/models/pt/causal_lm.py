@@ -18,7 +18,7 @@ from openxla.benchmark.models.architectures import Architecture
 from openxla.benchmark.models.architectures.causal_lm import rotary_frequencies
 from openxla.benchmark.models.generation import max_new_tokens
 from openxla.benchmark.models.pt import float64, hugging_face
-from openxla.benchmark.models.pt.greedy import GreedyModel, KeysValues, OneTokenCache
+from openxla.benchmark.models.pt.greedy import GreedyModel, KeysValues, StaticCache
 from openxla.benchmark.models.pt.tensors import as_tensor
 
 # transformers makes no masks for an attention that it does not know by name; with none, its own
@@ -82,22 +82,29 @@ class CausalGenerator(CausalLM, GreedyModel):
             (torch.nn.functional.pad(keys, room), torch.nn.functional.pad(values, room))
             for keys, values in collected.layers
         ]
-        return _last(output.logits), cache
+        return _at_least_float32(output.logits[:, -1]), cache
 
     def decode(
         self, token: torch.Tensor, position: torch.Tensor, cache: KeysValues
     ) -> tuple[torch.Tensor, KeysValues]:
         """See `GenerationModel.decode`; position is i64[1], the cache is written into."""
+        logits, cache = self.read(token[:, None], position, cache)
+        return logits[:, -1], cache
+
+    def read(
+        self, tokens: torch.Tensor, positions: torch.Tensor, cache: KeysValues
+    ) -> tuple[torch.Tensor, KeysValues]:
+        """See `GreedyModel.read`; all at once."""
         length = cache[0][0].shape[2]
-        visible = torch.arange(length, device=position.device) <= position
+        visible = torch.arange(length, device=positions.device) <= positions[:, None]
         output = self.model(
-            input_ids=token[:, None],
-            position_ids=position[None],
-            past_key_values=OneTokenCache(cache, position),
-            attention_mask=visible[None, None, None],
+            input_ids=tokens,
+            position_ids=positions[None],
+            past_key_values=StaticCache(cache, positions),
+            attention_mask=visible[None, None],
             use_cache=False,
         )
-        return _last(output.logits), cache
+        return _at_least_float32(output.logits), cache
 
     def forward(self, input_ids: Any, forced_tokens: Any = None) -> Any:
         """Generates."""
@@ -147,6 +154,5 @@ def replace_float32_parts(decoder: Any, config: Mapping[str, Any], *, around_one
         layer.post_attention_layernorm = norm(layer.post_attention_layernorm)
 
 
-def _last(logits: torch.Tensor) -> torch.Tensor:
-    """[batch, seq, vocab] -> [batch, vocab] of the last token, at least float32."""
-    return logits[:, -1].to(float64.at_least_float32(logits.dtype))
+def _at_least_float32(logits: torch.Tensor) -> torch.Tensor:
+    return logits.to(float64.at_least_float32(logits.dtype))

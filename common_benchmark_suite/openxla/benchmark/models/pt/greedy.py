@@ -13,10 +13,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 KeysValues = list[tuple[torch.Tensor, torch.Tensor]]
 
 
-class OneTokenCache:
-    """Takes the part of transformers' cache while one token is read.
+class StaticCache:
+    """Takes the part of transformers' cache while tokens are read.
 
-    Writes its keys and values into their place, hands out those of all places.
+    Writes their keys and values into their places, hands out those of all places.
     """
 
     def __init__(self, layers: KeysValues, position: torch.Tensor) -> None:
@@ -71,16 +71,36 @@ class GreedyModel(GenerationModel):
         logits, cache = self.prefill(*prompt)
         first, steps = self.first_position(*prompt), self.max_new_tokens - 1
         positions = torch.arange(first, first + steps, device=prompt[0].device)
-        tokens, all_logits = [_choose(logits)], [logits]
+        tokens, all_logits = [choose(logits)], [logits]
         # Rows in memory like chosen tokens: the compiled `decode` takes them for the same.
         fed = given[0].T.contiguous() if given else None
         for index in range(steps):
             token = tokens[-1] if fed is None else fed[index]
             logits, cache = self.decode(token, positions[index : index + 1], cache)
-            tokens.append(_choose(logits))
+            tokens.append(choose(logits))
             all_logits.append(logits)
         return torch.stack(tokens, dim=1), torch.stack(all_logits, dim=1)
 
+    def read(
+        self, tokens: torch.Tensor, positions: torch.Tensor, cache: KeysValues
+    ) -> tuple[torch.Tensor, KeysValues]:
+        """Reads several tokens that follow each other; a model that can read them at once does.
 
-def _choose(logits: torch.Tensor) -> torch.Tensor:
+        Args:
+          tokens: i32[batch, count].
+          positions: of these, i64[count].
+          cache: is written into.
+
+        Returns:
+          The logits of the token after each, f32[batch, count, vocab], and the cache.
+        """
+        steps = []
+        for index in range(len(positions)):
+            logits, cache = self.decode(tokens[:, index], positions[index : index + 1], cache)
+            steps.append(logits)
+        return torch.stack(steps, dim=1), cache
+
+
+def choose(logits: torch.Tensor) -> torch.Tensor:
+    """[..., vocab] -> i32[...]: the token of the largest logit."""
     return logits.argmax(dim=-1).to(torch.int32)

@@ -57,12 +57,16 @@ class Program:
     def fill_outputs(self, content: Callable[[Sequence[int], np.dtype[Any]], Array]) -> None:
         """Overwrites the memory of the outputs by what a function gives for shape and type.
 
-        What is an input, too, or a constant of the file stays as it is.
+        What is an input, too, or a constant of the file stays as it is; what has no memory before
+        the first run, as results of a loop have none, cannot hold anything yet.
         """
         inputs = {detail["index"] for detail in self._inputs}
         for detail in self._outputs:
             # Let go of at once: the interpreter refuses to run while others hold its memory.
-            memory = self._interpreter.tensor(detail["index"])()
+            try:
+                memory = self._interpreter.tensor(detail["index"])()
+            except ValueError:
+                continue
             if detail["index"] not in inputs and memory.flags.writeable:
                 memory[...] = content(memory.shape, memory.dtype)
 

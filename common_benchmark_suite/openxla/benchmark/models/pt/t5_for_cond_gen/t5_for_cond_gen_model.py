@@ -14,7 +14,7 @@ from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures import t5_for_cond_gen
 from openxla.benchmark.models.architectures.base import integer
 from openxla.benchmark.models.pt import float64
-from openxla.benchmark.models.pt.greedy import GreedyModel, KeysValues, OneTokenCache
+from openxla.benchmark.models.pt.greedy import GreedyModel, KeysValues, StaticCache
 from openxla.benchmark.models.pt.t5.t5_model import T5Model
 from openxla.benchmark.models.pt.tensors import as_tensor
 
@@ -36,7 +36,7 @@ class Cache:
     encoded: torch.Tensor
 
 
-class _Insert(OneTokenCache):
+class _Insert(StaticCache):
     """That of self-attention, whose length is the position."""
 
     def get_seq_length(self, *_: Any) -> torch.Tensor:

@@ -1,0 +1,198 @@
+"""The float64 run of a model of which no float64 copy fits into memory.
+
+The model stays in its own type. Each layer (an element of a `ModuleList`; elsewhere each module
+that holds weights itself) is float64 only while it runs, from the same values that a copy of all
+of it would have: the outputs are those of that copy.
+
+A model that continues prompts would widen all its layers for each token. So tokens are drafted in
+the model's own type and read in float64 by the window, which says how many of them are the truth's
+(speculative decoding: Leviathan, Kalman and Matias 2023, arXiv:2211.17192, in its greedy form). A
+draft decides how long it takes, never what comes out.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from comparative_benchmark.backends import torch_modules as modules
+from openxla.benchmark.models.pt.greedy import GreedyModel, KeysValues, choose
+
+# Widening all layers takes as long as drafting some ten tokens, and of a 16-bit model nearly all
+# drafts are the truth's.
+_WINDOW = 32
+
+
+class RoundsError(RuntimeError):
+    """A part of a model computes in a narrower type although its layer is float64."""
+
+
+def forward(model: Any, tensors: Sequence[torch.Tensor]) -> Any:
+    """Returns what `model.forward` gives in float64.
+
+    Args:
+      model: in its own type, and still so afterwards.
+      tensors: its inputs, of its own type.
+
+    Raises:
+      RoundsError: so computed, it would not be a truth.
+    """
+    if isinstance(model, GreedyModel):
+        return _generate(model, tensors)
+    with _in_float64(model):
+        return model.forward(*map(_wide, tensors))
+
+
+def float64_bytes(model: Any) -> int:
+    """Returns how much memory a float64 copy of the model's weights takes."""
+    tensors = {id(t): t for m in modules.of(model) for t in (*m.parameters(), *m.buffers())}
+    return sum(8 * t.numel() for t in tensors.values() if t.is_floating_point())
+
+
+def _generate(
+    model: GreedyModel, inputs: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """See `GenerationModel.generate`."""
+    prompt, given = inputs[: model.prompt_inputs], inputs[model.prompt_inputs :]
+    first, count = model.first_position(*prompt), model.max_new_tokens
+    draft = None if given else _Draft(model, prompt)
+    with _in_float64(model):
+        start, cache = model.prefill(*map(_wide, prompt))
+    logits, tokens = start[:, None], choose(start)[:, None]
+    while (done := tokens.shape[1]) < count:
+        until = min(done + _WINDOW, count)
+        positions = torch.arange(first + done - 1, first + until - 1)
+        if draft is None:
+            window = given[0][:, done - 1 : until - 1]
+        else:
+            window = draft.follow(tokens[:, -1], positions)
+        with _in_float64(model):
+            read, cache = model.read(window, positions, cache)
+        chosen = choose(read)
+        # What was chosen behind a token that is not the truth's is not the truth's either.
+        kept = until - done if draft is None else 1 + _agreeing(window[:, 1:], chosen[:, :-1])
+        tokens = torch.cat((tokens, chosen[:, :kept]), dim=1)
+        logits = torch.cat((logits, read[:, :kept]), dim=1)
+    return tokens, logits
+
+
+class _Draft:
+    """Guesses, in the model's own type, how a text goes on."""
+
+    def __init__(self, model: GreedyModel, prompt: Sequence[torch.Tensor]) -> None:
+        self._model = model
+        self._cache: KeysValues
+        _, self._cache = model.prefill(*prompt)
+
+    def follow(self, token: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """Returns a token of each row, and guesses after it: i32[batch, len(positions)].
+
+        All of them are read, so that the cache has what is before the next window, whatever of
+        this one is kept; what it has behind that is written anew before it is seen.
+        """
+        window = [token]
+        for position in positions:
+            logits, self._cache = self._model.decode(window[-1], position[None], self._cache)
+            window.append(choose(logits))
+        return torch.stack(window[:-1], dim=1)
+
+
+def _agreeing(left: torch.Tensor, right: torch.Tensor) -> int:
+    """Returns in how many columns from the first two matrices agree in all rows."""
+    return int((left == right).all(dim=0).cumprod(dim=0).sum())
+
+
+def _wide(value: torch.Tensor) -> torch.Tensor:
+    return value.double() if value.is_floating_point() else value
+
+
+@contextlib.contextmanager
+def _in_float64(model: Any) -> Iterator[None]:
+    """Has each layer of a model compute in float64 within the block."""
+    layers = [layer for root in modules.of(model) for layer in _layers(root)]
+    hooks = []
+    try:
+        for module, tensors in layers:
+            widening = _Widening(tensors)
+            hooks.append(module.register_forward_pre_hook(widening.start))
+            hooks.append(module.register_forward_hook(widening.end, always_call=True))
+        with _NothingRounded([tensor for _, tensors in layers for tensor in tensors]):
+            yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _layers(root: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, list[torch.Tensor]]]:
+    """Yields modules, each with what is to be float64 while it runs."""
+    layers = {
+        layer
+        for module in root.modules()
+        if isinstance(module, torch.nn.ModuleList)
+        for layer in module
+    }
+    for module in root.modules():
+        is_layer = module in layers
+        tensors = [
+            tensor
+            for tensor in (*module.parameters(is_layer), *module.buffers(is_layer))
+            if tensor.is_floating_point() and tensor.dtype != torch.float64
+        ]
+        if tensors:
+            yield module, tensors
+
+
+class _Widening:
+    """Makes tensors float64 at the start of a module's forward, and what they were at its end."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self._tensors = tensors
+        self._narrow: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def start(self, *_: Any) -> None:
+        # Not those that a module around this one, or one that shares them, has widened.
+        self._narrow = [(t, t.data) for t in self._tensors if t.dtype != torch.float64]
+        for tensor, values in self._narrow:
+            tensor.data = values.double()
+
+    def end(self, *_: Any) -> None:
+        for tensor, values in self._narrow:
+            tensor.data = values
+        self._narrow = []
+
+
+class _NothingRounded(TorchDispatchMode):
+    """Refuses operations that round: their outputs would not be a truth.
+
+    What an operation makes of integers alone is as it would be in a float64 copy.
+    """
+
+    def __init__(self, weights: Sequence[torch.Tensor]) -> None:
+        super().__init__()
+        self._narrow_weights = {weight.untyped_storage().data_ptr() for weight in weights}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        narrow = [t.dtype for t in _floating(result) if t.dtype != torch.float64]
+        # A view of weights that wait for their layer computes nothing.
+        if narrow and not func.is_view and any(map(self._is_exact, _floating((args, kwargs)))):
+            raise RoundsError(f"{func} rounds to {narrow[0]} although its layer is float64")
+        return result
+
+    def _is_exact(self, value: torch.Tensor) -> bool:
+        if value.dtype == torch.float64:
+            return True
+        return value.untyped_storage().data_ptr() in self._narrow_weights
+
+
+def _floating(values: Any) -> list[torch.Tensor]:
+    return [
+        value
+        for value in tree_leaves(values)
+        if isinstance(value, torch.Tensor) and value.is_floating_point()
+    ]
