@@ -126,8 +126,11 @@ def test_one_competitor_alone_is_no_race_but_is_sampled_alike(cbs_run):
     run = cbs_run(*TOYS, "-name", "models/TOY_NONE/.+", "--processes", "3")
     metrics = _metrics(run, "TOY_NONE")
     assert metrics["race"] == {
-        **{"interleaved": False, "seed": 0, "id": None},
-        **{"decidable": None, "shared_workers": False},
+        "interleaved": False,
+        "seed": 0,
+        "id": None,
+        "decidable": None,
+        "shared_workers": False,
     }
     assert len(metrics["processes"]) == 3
 
