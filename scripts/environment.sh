@@ -1,6 +1,7 @@
 # Sourced by the other scripts: makes or reuses a virtual environment.
 #
 #   ensure_environment DIR LOCK...    installs the locks and this checkout into DIR
+#   ensure_packages DIR LOCK          puts packages into DIR, for whoever has it on PYTHONPATH
 #
 # PYTHON chooses the interpreter (default: the first of python3.11, 3.12, 3.13, python3 that is
 # supported). uv is used where it is on the path, pip otherwise; CBS_USE_UV=0 forbids uv.
@@ -75,4 +76,18 @@ ensure_environment() {
   install "${venv}" "${locks[@]}" || return 1
   install "${venv}" --no-deps --editable "${CBS_ROOT}" || return 1
   echo "${wanted}" > "${stamp}"
+}
+
+# Apart from .venv what would change every measurement there: transformers imports torchao wherever
+# it finds it. The lock holds all that .venv lacks, so nothing else is installed.
+ensure_packages() {
+  local folder="$1" lock="$2" wanted
+  FOUND_PYTHON="$(find_python)" || return 1
+  wanted="$(fingerprint "${lock}")"
+  if [[ -f "${folder}/.cbs-stamp" && "$(cat "${folder}/.cbs-stamp")" == "${wanted}" ]]; then
+    return 0
+  fi
+  rm -rf "${folder}"
+  install .venv --no-deps --target "${folder}" --requirement "${lock}" || return 1
+  echo "${wanted}" > "${folder}/.cbs-stamp"
 }

@@ -3,7 +3,9 @@
 
 One environment holds all backends, so the locks agree with each other: install the extras of
 pyproject.toml in the wanted versions, run the tests, then run this. Local version labels (`+cpu`)
-are left out, so that each machine may take the build that suits it.
+are left out, so that each machine may take the build that suits it. The packages of recipes are
+in a folder of their own (`pip install --target .recipes.venv`), and their lock holds what is not
+in the others.
 """
 
 import sys
@@ -28,6 +30,8 @@ LOCKS = {
     "requirements/dev.txt": ["dev"],
     "requirements/gcs.txt": ["gcs"],
 }
+RECIPES = "requirements/recipes.txt"
+APART = ROOT / ".recipes.venv"
 
 
 def closure(requirements: Iterable[Requirement]) -> dict[str, str]:
@@ -62,19 +66,30 @@ def applicable(texts: Iterable[str], extras: Iterable[str]) -> list[Requirement]
 
 def main() -> int:
     """Writes all locks; with `--check`, only tells whether they are up to date."""
+    sys.path.append(str(APART))
+    locks = {name: locked(extras) for name, extras in LOCKS.items()}
+    there = {package for packages in locks.values() for package in packages}
+    recipes = locked(["recipes"])
+    locks[RECIPES] = {name: recipes[name] for name in recipes.keys() - there}
     stale = []
-    for name, extras in LOCKS.items():
-        packages = closure([Requirement(f"{PROJECT}[{','.join(extras)}]")])
-        packages.pop(PROJECT)
+    for name, packages in locks.items():
         lines = [f"{package}=={packages[package]}" for package in sorted(packages)]
-        text = "\n".join([f"# {', '.join(extras)}; written by scripts/lock.py", *lines, ""])
+        extras = ", ".join(LOCKS.get(name, ["what recipes need beside the other locks"]))
+        text = "\n".join([f"# {extras}; written by scripts/lock.py", *lines, ""])
         path = ROOT / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             stale.append(name)
             if "--check" not in sys.argv:
                 path.write_text(text, encoding="utf-8")
-    print(f"{len(LOCKS)} locks, {'stale' if '--check' in sys.argv else 'rewritten'}: {stale}")
+    print(f"{len(locks)} locks, {'stale' if '--check' in sys.argv else 'rewritten'}: {stale}")
     return 1 if stale and "--check" in sys.argv else 0
+
+
+def locked(extras: Iterable[str]) -> dict[str, str]:
+    """Returns name and version of all that extras of the project require, without itself."""
+    packages = closure([Requirement(f"{PROJECT}[{','.join(extras)}]")])
+    packages.pop(PROJECT)
+    return packages
 
 
 if __name__ == "__main__":

@@ -32,6 +32,16 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {**os.environ, ROOT_DIR_VARIABLE: str(root), "COLUMNS": "200"}
 
 
+@pytest.fixture(scope="session")
+def recipes_environment(environment: dict[str, str]) -> dict[str, str]:
+    """Variables of a `cbs` process that finds the packages of recipes."""
+    packages = Path(__file__).parents[1] / ".recipes.venv"
+    if not packages.is_dir():
+        pytest.skip(f"{packages.name} is not there: ./scripts/test.sh makes it")
+    given = [environment["PYTHONPATH"]] if "PYTHONPATH" in environment else []
+    return {**environment, "PYTHONPATH": os.pathsep.join([*given, str(packages)])}
+
+
 @pytest.fixture
 def cbs_run(tmp_path: Path, environment: dict[str, str]) -> Callable[..., Run]:
     """Runs `cbs run` to its end, in the test's own folder."""

@@ -9,7 +9,7 @@ BACKEND = BackendInfo(
     level="framework_level",
     modules={ModelFrameworkType.JAX: ("jax", "flax")},
     install="./comparative_benchmark/jax_xla/setup_venv.sh, or pip install -e '.[jax_xla]'",
-    compilers=(CompilerInfo(name="xla", description="jax.jit, ahead of time"),),
+    compilers=(CompilerInfo(name="xla", description="jax.jit, ahead of time", takes_recipes=True),),
     reference="comparative_benchmark.jax_xla.reference:compute",
     environment={
         "JAX_PLATFORMS": "{jax_platforms}",
@@ -21,7 +21,7 @@ BACKEND = BackendInfo(
         # The peak that XLA reports would otherwise be that of its own reservation.
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     },
-    packages={"jax": "jax", "jaxlib": "jaxlib", "flax": "flax"},
+    packages={"jax": "jax", "jaxlib": "jaxlib", "flax": "flax", "qwix": "qwix"},
     reproducer="comparative_benchmark.jax_xla.reproducer:export",
     extras=("jax_xla",),
 )

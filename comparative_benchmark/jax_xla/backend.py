@@ -20,6 +20,7 @@ from comparative_benchmark.backends.api import (
 from comparative_benchmark.backends.host_settings import HostSettings
 from comparative_benchmark.backends.outputs import ALLOCATED_ONLY, OutputRule
 from comparative_benchmark.jax_xla import generation, profiler
+from comparative_benchmark.recipes import chosen_among
 from openxla.benchmark.models.shared_model import as_tuple
 
 
@@ -36,6 +37,8 @@ class JaxXla(Backend):
         self._inputs: tuple[Any, ...] = ()
         self._compiled: Any = None
         self._types: frozenset[str] = frozenset()
+        self._recipe = chosen_among(context.options)
+        self._applied: dict[str, Any] | None = None
         self._cache_hits = self._cache_misses = 0
         jax.monitoring.register_event_listener(self._count_cache_event)
 
@@ -49,6 +52,17 @@ class JaxXla(Backend):
             self.replace_inputs(inputs)
         arrays = jax.tree.leaves((self._params, self._inputs))
         self._types = frozenset(str(leaf.dtype) for leaf in arrays)
+        if self._recipe is not None:
+            from comparative_benchmark.jax_xla import qwix_recipes
+
+            with self.context.phase("load"), self._precision():
+                self._apply, params, self._applied = qwix_recipes.apply(
+                    model, self._inputs, self._recipe
+                )
+                # They were made on the device. Putting them there gives numbers of four bits a
+                # layout that the compiler does not take.
+                self._params = block_until_ready(params)
+            self._model = None  # it holds the weights before
 
     def compile(self) -> None:
         """Traces to a jaxpr, lowers to StableHLO, compiles with XLA: JAX tells them apart."""
@@ -81,6 +95,8 @@ class JaxXla(Backend):
         xla_executables.describe(self._compiled.runtime_executable(), facts)
         if statistics := self._device.memory_stats():
             facts.device_memory_peak_bytes = statistics.get("peak_bytes_in_use")
+        if self._applied is not None:
+            facts.notes["recipe"] = self._applied
         facts.notes["tf32"] = tf32.note(
             on_gpu=self._on_gpu, types=self._types, allowed=not tf32.is_float32(self._types)
         )

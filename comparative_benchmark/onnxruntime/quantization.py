@@ -11,13 +11,9 @@ from typing import Any
 
 from comparative_benchmark.backends import child_process
 from comparative_benchmark.backends.api import PhaseTimer, UnsupportedError, load_object
-from comparative_benchmark.recipes import Chosen, parse
+from comparative_benchmark.recipes import Chosen, NotAppliedError, parse
 
 _PRODUCTS = frozenset({"MatMul", "Gemm"})
-
-
-class NotAppliedError(RuntimeError):
-    """A recipe was accepted and changed nothing."""
 
 
 def apply(

@@ -25,6 +25,7 @@ BACKEND = BackendInfo(
             description="one stream, in the model's own type",
             options=(DEFAULT_PRECISION, WIDENED),
             accelerator="cpu",
+            takes_recipes=True,
         ),
     ),
     environment={

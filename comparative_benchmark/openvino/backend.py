@@ -16,9 +16,11 @@ from comparative_benchmark.openvino import (
     front_ends,
     profiler,
     program,
+    quantization,
 )
 from comparative_benchmark.openvino.requests import CompiledProgram
 from comparative_benchmark.openvino.toolkit import VERSION, ov
+from comparative_benchmark.recipes import chosen_among
 
 
 class OpenVino(ResidentBackend):
@@ -31,6 +33,8 @@ class OpenVino(ResidentBackend):
                 f"{WIDENED} asks for float32, {DEFAULT_PRECISION} for what OpenVINO likes best: "
                 "choose one"
             )
+        self._recipe = chosen_among(context.options)
+        self._applied: dict[str, Any] | None = None
         self._compiled: list[Any] = []
         self._properties: dict[str, Any] = {}
         self._element_type = ""
@@ -52,6 +56,11 @@ class OpenVino(ResidentBackend):
             precision=program.chosen_precision(self.context.options, self._element_type),
             cache_dir=os.environ.get(CACHE_DIR_VARIABLE),
         )
+        if self._recipe is not None:
+            self._paths, self._applied = quantization.apply(
+                self._paths, self._recipe, self.context.phase
+            )
+            self._properties |= self._applied["properties"]
         with self.context.phase("load"):
             read = [core.read_model(path) for path in self._paths]
         with self.context.phase("compile"):
@@ -67,6 +76,7 @@ class OpenVino(ResidentBackend):
         cached = [bool(item.get_property("LOADED_FROM_CACHE")) for item in self._compiled]
         has_cache = "CACHE_DIR" in self._properties
         first = self._compiled[0]
+        applied = {} if self._applied is None else {"recipe": self._applied}
         return BackendFacts(
             weights="frozen",
             device_name=ov.Core().get_property(program.DEVICE, "FULL_DEVICE_NAME"),
@@ -75,6 +85,7 @@ class OpenVino(ResidentBackend):
             cache_hits=cached.count(True) if has_cache else None,
             cache_misses=cached.count(False) if has_cache else None,
             notes={
+                **applied,
                 "weights": "constants, which the plug-in folds and packs",
                 "parameters_size_bytes": sum(
                     program.weights_of(path).stat().st_size for path in self._paths

@@ -12,11 +12,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from comparative_benchmark.backends import torch_modules as modules
 from comparative_benchmark.backends.api import UnsupportedError, load_object
-from comparative_benchmark.recipes import Chosen
-
-
-class NotAppliedError(RuntimeError):
-    """A recipe was accepted and changed nothing."""
+from comparative_benchmark.recipes import Chosen, NotAppliedError
 
 
 def apply(model: Any, recipe: Chosen) -> dict[str, Any]:
@@ -34,7 +30,7 @@ def apply(model: Any, recipe: Chosen) -> dict[str, Any]:
         from torchao.quantization import quantize_
     except ImportError as error:
         raise UnsupportedError(
-            "recipes need torchao: pip install 'common-benchmark-suite[torchao]'"
+            "recipes need torchao: pip install 'common-benchmark-suite[recipes]'"
         ) from error
     for module in modules.of(model):
         _as_linear(module)

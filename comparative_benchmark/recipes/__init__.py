@@ -8,6 +8,7 @@ itself without it. Nothing here imports a framework: that is done where a recipe
 
 from comparative_benchmark.recipes.registry import (
     Chosen,
+    NotAppliedError,
     Parameter,
     Recipe,
     RecipeError,
@@ -16,4 +17,13 @@ from comparative_benchmark.recipes.registry import (
     recipes,
 )
 
-__all__ = ["Chosen", "Parameter", "Recipe", "RecipeError", "chosen_among", "parse", "recipes"]
+__all__ = [
+    "Chosen",
+    "NotAppliedError",
+    "Parameter",
+    "Recipe",
+    "RecipeError",
+    "chosen_among",
+    "parse",
+    "recipes",
+]

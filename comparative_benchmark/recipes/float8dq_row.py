@@ -8,7 +8,10 @@ RECIPE = Recipe(
     name="float8dq-row",
     description="weights and, as they come, activations in float8 (e4m3), a scale for each row",
     min_sqnr_db=lambda _: 18.0,
-    by_backend={"pt_inductor": f"{__name__}:with_torchao"},
+    by_backend={
+        "pt_inductor": f"{__name__}:with_torchao",
+        "jax_xla": f"{__name__}:with_qwix",
+    },
 )
 
 
@@ -20,3 +23,8 @@ def with_torchao() -> tuple[Any, str]:
         granularity=PerRow(), set_inductor_config=False
     )
     return config, "Float8Tensor"
+
+
+def with_qwix() -> dict[str, Any]:
+    """Returns the settings of Qwix's rule."""
+    return {"weight_qtype": "float8_e4m3fn", "act_qtype": "float8_e4m3fn"}

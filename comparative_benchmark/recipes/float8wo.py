@@ -8,7 +8,10 @@ RECIPE = Recipe(
     name="float8wo",
     description="weights in float8 (e4m3), a scale for each output; products in the model's type",
     min_sqnr_db=lambda _: 20.0,
-    by_backend={"pt_inductor": f"{__name__}:with_torchao"},
+    by_backend={
+        "pt_inductor": f"{__name__}:with_torchao",
+        "jax_xla": f"{__name__}:with_qwix",
+    },
 )
 
 
@@ -17,3 +20,8 @@ def with_torchao() -> tuple[Any, str]:
     from torchao.quantization import Float8WeightOnlyConfig
 
     return Float8WeightOnlyConfig(set_inductor_config=False), "Float8Tensor"
+
+
+def with_qwix() -> dict[str, Any]:
+    """Returns the settings of Qwix's rule."""
+    return {"weight_qtype": "float8_e4m3fn"}

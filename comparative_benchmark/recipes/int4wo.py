@@ -13,6 +13,8 @@ RECIPE = Recipe(
     by_backend={
         "pt_inductor": f"{__name__}:with_torchao",
         "onnxruntime": f"{__name__}:with_onnxruntime",
+        "jax_xla": f"{__name__}:with_qwix",
+        "openvino": f"{__name__}:with_nncf",
     },
 )
 
@@ -37,5 +39,17 @@ def with_torchao(group: int) -> tuple[Any, str]:
 def with_onnxruntime(group: int) -> tuple[Callable[[str, str], None], str]:
     """Returns what quantises a file into another, and the operator that it makes of products."""
     from comparative_benchmark.recipes.intx import with_onnxruntime as in_bits
+
+    return in_bits(4, group)
+
+
+def with_qwix(group: int) -> dict[str, Any]:
+    """Returns the settings of Qwix's rule."""
+    return {"weight_qtype": "int4", "tile_size": group}
+
+
+def with_nncf(group: int) -> tuple[dict[str, Any], str, dict[str, Any]]:
+    """Returns NNCF's settings, the type of weights that they make, and the plug-in's properties."""
+    from comparative_benchmark.recipes.intx import with_nncf as in_bits
 
     return in_bits(4, group)

@@ -8,7 +8,10 @@ RECIPE = Recipe(
     name="int8dq",
     description="weights and, as they come, activations in int8; a scale for each row of both",
     min_sqnr_db=lambda _: 25.0,
-    by_backend={"pt_inductor": f"{__name__}:with_torchao"},
+    by_backend={
+        "pt_inductor": f"{__name__}:with_torchao",
+        "jax_xla": f"{__name__}:with_qwix",
+    },
 )
 
 
@@ -17,3 +20,8 @@ def with_torchao() -> tuple[Any, str]:
     from torchao.quantization import Int8DynamicActivationInt8WeightConfig
 
     return Int8DynamicActivationInt8WeightConfig(set_inductor_config=False), "Int8Tensor"
+
+
+def with_qwix() -> dict[str, Any]:
+    """Returns the settings of Qwix's rule."""
+    return {"weight_qtype": "int8", "act_qtype": "int8"}

@@ -20,6 +20,8 @@ RECIPE = Recipe(
     by_backend={
         "pt_inductor": f"{__name__}:with_torchao",
         "onnxruntime": f"{__name__}:with_onnxruntime",
+        "jax_xla": f"{__name__}:with_qwix",
+        "openvino": f"{__name__}:with_nncf",
     },
 )
 
@@ -57,3 +59,29 @@ def _pack(bits: int, group: int, source: str, target: str) -> None:
     )
     quantizer.process()
     quantizer.model.save_model_to_file(target, use_external_data_format=True)
+
+
+def with_qwix(bits: int, group: int) -> dict[str, Any]:
+    """Returns the settings of Qwix's rule.
+
+    Raises:
+      NotImplementedError: it has no such integers.
+    """
+    if bits == 1:
+        raise NotImplementedError("it has integers from 2 bits on")
+    return {"weight_qtype": f"int{bits}", "tile_size": group}
+
+
+def with_nncf(bits: int, group: int) -> tuple[dict[str, Any], str, dict[str, Any]]:
+    """Returns NNCF's settings, the type of weights that they make, and the plug-in's properties.
+
+    Raises:
+      NotImplementedError: the plug-in has no such weights.
+    """
+    if bits != 4:
+        raise NotImplementedError("it has weights with a scale for each group in 4 bits alone")
+    from nncf import CompressWeightsMode
+
+    settings = {"mode": CompressWeightsMode.INT4_SYM, "group_size": group}
+    whole = {"ratio": 1.0, "all_layers": True}
+    return {**settings, **whole}, "i4", {"DYNAMIC_QUANTIZATION_GROUP_SIZE": 0}

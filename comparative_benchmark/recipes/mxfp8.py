@@ -8,7 +8,10 @@ RECIPE = Recipe(
     name="mxfp8",
     description="weights and activations in float8 (e4m3), a power of two for each 32 (OCP MX 1.0)",
     min_sqnr_db=lambda _: 16.0,
-    by_backend={"pt_inductor": f"{__name__}:with_torchao"},
+    by_backend={
+        "pt_inductor": f"{__name__}:with_torchao",
+        "jax_xla": f"{__name__}:with_qwix",
+    },
 )
 
 
@@ -24,3 +27,8 @@ def with_torchao() -> tuple[Any, str]:
     able = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (10, 0)
     kernel = KernelPreference.AUTO if able else KernelPreference.EMULATED
     return MXDynamicActivationMXWeightConfig(kernel_preference=kernel), "MXTensor"
+
+
+def with_qwix() -> dict[str, Any]:
+    """Returns the settings of Qwix's rule."""
+    return {"weight_qtype": "mxfp8", "act_qtype": "mxfp8", "tile_size": 32}

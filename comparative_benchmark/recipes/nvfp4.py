@@ -8,7 +8,10 @@ RECIPE = Recipe(
     name="nvfp4",
     description="weights in float4 (e2m1), a float8 scale for each 16 of them; products as before",
     min_sqnr_db=lambda _: 8.0,
-    by_backend={"pt_inductor": f"{__name__}:with_torchao"},
+    by_backend={
+        "pt_inductor": f"{__name__}:with_torchao",
+        "jax_xla": f"{__name__}:with_qwix",
+    },
 )
 
 
@@ -17,3 +20,8 @@ def with_torchao() -> tuple[Any, str]:
     from torchao.prototype.mx_formats import NVFP4WeightOnlyConfig
 
     return NVFP4WeightOnlyConfig(), "NVFP4Tensor"
+
+
+def with_qwix() -> dict[str, Any]:
+    """Returns the settings of Qwix's rule."""
+    return {"weight_qtype": "nvfp4", "tile_size": 16}

@@ -15,6 +15,10 @@ class RecipeError(LookupError):
     """No such recipe, or it does not take such parameters; the message gives the choices."""
 
 
+class NotAppliedError(RuntimeError):
+    """A recipe was accepted and changed nothing."""
+
+
 @attrs.frozen(kw_only=True)
 class Parameter:
     """A number that follows the name of a recipe, as the 4 in `intx-4-64`.

@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 import pytest
-from agreement_support import need
 from framework_process import run_script
 
 pytestmark = pytest.mark.frameworks
@@ -81,23 +80,26 @@ for name, reason in refused.items():
 PARAMETERS = {"model_name": "bert-tiny", "data_type": "bf16", "batch_size": 4, "seq_len": 32}
 
 
-def _with_bert(script, recipes, environment):
-    need("torchao")
-    run_script(script, [json.dumps(recipes), json.dumps(PARAMETERS)], environment, framework="pt")
+def _with_bert(script, recipes, recipes_environment):
+    run_script(
+        script,
+        [json.dumps(recipes), json.dumps(PARAMETERS)],
+        recipes_environment,
+        framework="pt with recipes",
+    )
 
 
-def test_they_take_effect_and_keep_their_signal(environment):
-    _with_bert(APPLIED, WORKING, environment)
+def test_they_take_effect_and_keep_their_signal(recipes_environment):
+    _with_bert(APPLIED, WORKING, recipes_environment)
 
 
-def test_what_cannot_be_applied_here_says_why(environment):
-    _with_bert(REFUSING, REFUSED, environment)
+def test_what_cannot_be_applied_here_says_why(recipes_environment):
+    _with_bert(REFUSING, REFUSED, recipes_environment)
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory, environment):
+def results(tmp_path_factory, recipes_environment):
     """Results of tiny BERT in bf16, by the compiler with its recipe."""
-    need("torchao")
     directory = tmp_path_factory.mktemp("recipes")
     subprocess.run(
         [
@@ -113,7 +115,7 @@ def results(tmp_path_factory, environment):
             *("--backend", ",".join(f"pt_inductor:{name}" for name in RACED)),
             *("-o", directory / "results.json"),
         ],
-        env=environment,
+        env=recipes_environment,
         cwd=directory,
         capture_output=True,
         check=False,
@@ -163,9 +165,8 @@ assert told == (
 """
 
 
-def test_a_recipe_that_changes_nothing_is_an_error(environment):
-    need("torchao")
-    run_script(UNAPPLIED, [], environment, framework="pt")
+def test_a_recipe_that_changes_nothing_is_an_error(recipes_environment):
+    run_script(UNAPPLIED, [], recipes_environment, framework="pt with recipes")
 
 
 ABSENT = """
@@ -180,11 +181,11 @@ with mock.patch.dict(sys.modules, {"torchao": None, "torchao.quantization": None
     try:
         torchao_recipes.apply(torch.nn.Linear(64, 64), recipes.parse("int8wo"))
     except UnsupportedError as error:
-        assert "pip install 'common-benchmark-suite[torchao]'" in str(error)
+        assert "pip install 'common-benchmark-suite[recipes]'" in str(error)
     else:
         raise AssertionError("applied")
 """
 
 
-def test_without_torchao_it_says_what_to_install(environment):
-    run_script(ABSENT, [], environment, framework="pt")
+def test_without_torchao_it_says_what_to_install(recipes_environment):
+    run_script(ABSENT, [], recipes_environment, framework="pt with recipes")

@@ -15,7 +15,9 @@ def _torch(m: int, k: int, n: int) -> Any:
 
 
 def _jax(weights: Any, x: Any) -> Any:
-    return x @ weights[WEIGHT].T
+    from openxla.benchmark.operators.precision import linear_jax
+
+    return linear_jax(x, weights[WEIGHT])
 
 
 def _tensorflow(weights: Any, x: Any) -> Any:

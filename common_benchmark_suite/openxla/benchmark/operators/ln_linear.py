@@ -33,9 +33,9 @@ def _torch(activation: str, m: int, k: int, n: int) -> Any:
 def _jax(activation: str, weights: Any, x: Any) -> Any:
     import jax
 
-    from openxla.benchmark.operators.precision import standardized_jax, wide_jax
+    from openxla.benchmark.operators.precision import linear_jax, standardized_jax, wide_jax
 
-    y = standardized_jax(x, EPSILON).astype(x.dtype) @ weights[WEIGHT].T
+    y = linear_jax(standardized_jax(x, EPSILON).astype(x.dtype), weights[WEIGHT])
     options = {"approximate": False} if activation == "gelu" else {}
     return getattr(jax.nn, ACTIVATIONS[activation][1])(wide_jax(y), **options).astype(x.dtype)
 

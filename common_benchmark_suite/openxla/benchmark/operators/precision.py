@@ -34,3 +34,13 @@ def standardized_tensorflow(x: Any, epsilon: float) -> Any:
     centred = wide - tf.reduce_mean(wide, -1, keepdims=True)
     variance = tf.reduce_mean(centred * centred, -1, keepdims=True)
     return centred * tf.math.rsqrt(variance + epsilon)
+
+
+def linear_jax(x: Any, weight: Any) -> Any:
+    """Returns [..., k] times a matrix [n, k], in the type of both.
+
+    By the operation itself: `@` hides it in a function of its own, where Qwix does not find it.
+    """
+    import jax
+
+    return jax.lax.dot_general(x, weight, (((x.ndim - 1,), (1,)), ((), ())))

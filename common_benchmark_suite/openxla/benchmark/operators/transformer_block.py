@@ -40,21 +40,23 @@ def _jax(weights: Any, x: Any) -> Any:
     import jax.numpy as jnp
 
     from openxla.benchmark.operators.layer_norm import OPERATOR as NORM
-    from openxla.benchmark.operators.precision import wide_jax
+    from openxla.benchmark.operators.precision import linear_jax, wide_jax
 
     def normal(value: Any, name: str) -> Any:
         return NORM.jax(value, weights[f"{name}.weight"], weights[f"{name}.bias"])
 
     rows, length, width = x.shape
-    parts = (normal(x, "norm1") @ weights["qkv.weight"].T).reshape(rows, length, 3, HEADS, -1)
+    parts = linear_jax(normal(x, "norm1"), weights["qkv.weight"]).reshape(
+        rows, length, 3, HEADS, -1
+    )
     query, key, value = parts.transpose(2, 0, 3, 1, 4)
     scores = jnp.einsum("bhqd,bhkd->bhqk", wide_jax(query), wide_jax(key))
     shares = jax.nn.softmax(scores / math.sqrt(width // HEADS), axis=-1)
     y = jnp.einsum("bhqk,bhkd->bqhd", shares, wide_jax(value)).astype(x.dtype)
-    x = x + y.reshape(rows, length, width) @ weights["proj.weight"].T
-    up = normal(x, "norm2") @ weights["up.weight"].T
+    x = x + linear_jax(y.reshape(rows, length, width), weights["proj.weight"])
+    up = linear_jax(normal(x, "norm2"), weights["up.weight"])
     active = jax.nn.gelu(wide_jax(up), approximate=False).astype(x.dtype)
-    return x + active @ weights["down.weight"].T
+    return x + linear_jax(active, weights["down.weight"])
 
 
 def _tensorflow(weights: Any, x: Any) -> Any:
@@ -67,7 +69,7 @@ def _tensorflow(weights: Any, x: Any) -> Any:
         return NORM.tensorflow(value, weights[f"{name}.weight"], weights[f"{name}.bias"])
 
     def times(value: Any, name: str) -> Any:
-        return tf.einsum("blk,nk->bln", value, weights[f"{name}.weight"])
+        return tf.linalg.matmul(value, weights[f"{name}.weight"], transpose_b=True)
 
     rows, length, width = x.shape
     parts = tf.reshape(times(normal(x, "norm1"), "qkv"), (rows, length, 3, HEADS, -1))
