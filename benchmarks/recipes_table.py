@@ -1,10 +1,10 @@
 """Which recipes work in which backend, and why not where they do not; for docs/recipes.md.
 
 Runs tiny BERT with every recipe through every compiler that takes some, once each, and writes what
-came of it: layers changed, share of the bytes left, signal-to-quantisation-noise ratio. Recipes of
-PyTorch need torchao in the environment.
+came of it: layers changed, share of the bytes left, signal-to-quantisation-noise ratio. The
+packages of recipes must be found.
 
-    python benchmarks/recipes_table.py [--table docs/recipes.md]
+    PYTHONPATH=.recipes.venv .venv/bin/python benchmarks/recipes_table.py [--table docs/recipes.md]
 """
 
 import argparse
@@ -19,9 +19,11 @@ from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Status
 
 CASES = {
-    "fp32": "models/BERT_TINY_FP32_PT_32XI32_BATCH4/.+_DEFAULT",
-    "bf16": "models/BERT_TINY_BF16_PT_32XI32_BATCH4/.+_DEFAULT",
+    "fp32": "models/BERT_TINY_FP32_(PT|JAX)_32XI32_BATCH4/.+_DEFAULT",
+    "bf16": "models/BERT_TINY_BF16_(PT|JAX)_32XI32_BATCH4/.+_DEFAULT",
 }
+# What LiteRT's converter does is a compiler there, under a name of its own.
+CONVERTED = "models/BERT_TINY_FP32_(JAX|TF)_32XI32_BATCH4/.+_DEFAULT"
 # What stands for the parameters of a recipe.
 SAMPLES = {"bits": "4", "group": "32", "size": "64"}
 HEAD = """# Recipes by backend
@@ -30,15 +32,27 @@ Made by `benchmarks/recipes_table.py --table docs/recipes.md`: tiny BERT (batch 
 in each compiler that takes recipes; layers that it changed, share of the weights' bytes that is
 left (embeddings stay), and signal to quantisation noise against the unquantised float64 run. `-`
 is no way to apply it. One name is one arithmetic in all backends; what a backend does otherwise has
-a name of its own. LiteRT's own precisions are compilers: `tflite:fp16`, `dynamic-range`, `int8`.
+a name of its own: `int8dq` has a scale for each row of the activations, ONNX Runtime's
+`int8dq-tensor` one for all of them. What the bytes do not show: JAX holds 4 bits in a byte each,
+and where OpenVINO computes in bf16 it makes wide weights of narrow ones in each run.
 """
+LITERT = """
+## LiteRT
+
+Its converter's precisions are compilers. `dynamic-range` is nearest to `int8dq-tensor`: int8
+weights with a scale for each output, activations in int8 as they come; layers that have no such
+kernel stay as they are. `int8` has scales for activations that were calibrated on inputs beside
+those measured. Size is that of the file over the one in fp32.
+
+| compiler | from JAX | from TensorFlow |
+|---|---|---|"""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--table", type=Path, help="the document to be written")
     options = parser.parse_args()
-    text = "\n".join([HEAD, *_tables()]) + "\n"
+    text = "\n".join([HEAD, *_tables(), LITERT, *_converted()]) + "\n"
     print(text)
     if options.table:
         options.table.write_text(text, encoding="utf-8")
@@ -66,6 +80,25 @@ def _tables() -> Iterator[str]:
             yield f"| `{label}` | " + " | ".join(cells) + " |"
 
 
+def _converted() -> Iterator[str]:
+    """Yields the rows of what LiteRT's converter does."""
+    precisions = ("native", "fp16", "dynamic-range", "int8")
+    found = {
+        (case.framework, case.competitor): case
+        for case in _cases(CONVERTED, [f"tflite:{precision}" for precision in precisions])
+    }
+    for precision in precisions[1:]:
+        cells = []
+        for framework in ("jax", "tf_v2"):
+            case, whole = (found[framework, f"tflite:{p}"] for p in (precision, "native"))
+            if case.status is not Status.OK:
+                cells.append(_ending(case))
+                continue
+            sizes = [c.metrics.program.artifact_size_bytes for c in (case, whole)]
+            cells.append(f"{sizes[0] / sizes[1]:.2f} of the size, {_noise(case)}")
+        yield f"| `tflite:{precision}` | " + " | ".join(cells) + " |"
+
+
 def _labels() -> Iterator[tuple[str, recipes.Recipe]]:
     for recipe in recipes.recipes().values():
         yield "-".join([recipe.name, *(SAMPLES[p.name] for p in recipe.parameters)]), recipe
@@ -79,21 +112,34 @@ def _found(name: str, columns: Sequence[tuple[str, str]]) -> dict[str, str]:
         for label, recipe in _labels()
         if backend in recipe.by_backend
     ]
+    return {case.competitor: _cell(case) for case in _cases(name, competitors)}
+
+
+def _cases(name: str, competitors: Sequence[str]) -> list[Case]:
+    """Returns how each competitor ended that takes the framework of a case."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "results.json"
         arguments = ["-name", name, "-device", "host-cpu", "-w", "0", "-iter", "1"]
         cbs(["run", "--backend", ",".join(competitors), *arguments, "-o", str(output)])
-        return {case.competitor: _cell(case) for case in load(output)}
+        return list(load(output))
 
 
 def _cell(case: Case) -> str:
     if case.status is not Status.OK:
-        return f"{case.status.value}: {' '.join(str(case.result.reason).split())[:160]}"
-    notes, verification = case.metrics.program.notes, case.metrics.verification
-    applied = notes["recipe"]
+        return _ending(case)
+    applied = case.metrics.program.notes["recipe"]
     left = applied["bytes_after"] / applied["bytes_before"]
-    noise = f"{verification.sqnr_db:.0f} dB" if verification and verification.sqnr_db else "?"
-    return f"{applied['layers']} of {applied['linear']} layers, {left:.2f} of the bytes, {noise}"
+    layers = f"{applied['layers']} of {applied['linear']} layers"
+    return f"{layers}, {left:.2f} of the bytes, {_noise(case)}"
+
+
+def _ending(case: Case) -> str:
+    return f"{case.status.value}: {' '.join(str(case.result.reason).split())[:160]}"
+
+
+def _noise(case: Case) -> str:
+    found = case.metrics.verification
+    return f"{found.sqnr_db:.0f} dB" if found and found.sqnr_db else "?"
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from comparative_benchmark.recipes import Chosen, NotAppliedError, parse
 
 # By what a weight comes to its product.
 _BETWEEN = frozenset({"Convert", "Multiply", "Subtract", "Reshape", "Transpose"})
-_PRODUCTS, _CONSTANT = ("MatMul", "Einsum"), "Constant"
+_PRODUCTS, _CONSTANT = ("MatMul", "Einsum", "Convolution", "GroupConvolution"), "Constant"
 # Embeddings are looked up, not multiplied; recipes leave them as they are.
 _LOOKUPS = ("Gather",)
 

@@ -1,5 +1,6 @@
 """Operators: each is the same function in all three frameworks."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from framework_process import run_script
 
 from openxla.benchmark import operators
 from openxla.benchmark.operators.architecture import ARCHITECTURE
+from openxla.benchmark.operators.models import OperatorModel
 
 pytestmark = pytest.mark.frameworks
 
@@ -75,3 +77,17 @@ for kind, n in (("linear", 24), ("ln_linear", 24), ("transformer_block", 16)):
 
 def test_models_and_inputs_are_made_as_torchaos_guide_calls_it(environment):
     run_script(GUIDE, [str(Path(__file__).parents[2])], environment, framework="pt")
+
+
+def test_calibration_has_other_draws_than_what_is_measured():
+    class Model(OperatorModel):
+        def forward(self, *inputs):
+            raise NotImplementedError
+
+    model = Model()
+    model.set_operator({"model_name": "linear", "data_type": "fp32", "m": 4, "k": 8, "n": 2})
+    (default,) = model.preprocess(model.generate_default_inputs())
+    draws = [draw for (draw,) in model.calibration_inputs(3)]
+    assert [draw.shape for draw in draws] == [default.shape] * 3
+    seen = [default, *draws]
+    assert all(not np.allclose(a, b) for a, b in itertools.combinations(seen, 2))

@@ -1,5 +1,9 @@
 """Recipes beside PyTorch's: they take effect, keep their signal, and say why where they cannot."""
 
+import os
+import re
+from pathlib import Path
+
 import pytest
 from agreement_support import need
 from framework_process import run_script
@@ -33,6 +37,7 @@ REFUSED = {
     "jax_xla:xla+intx-4-48": "cannot be tiled",
 }
 LINEAR = 12
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +83,32 @@ def test_results_say_with_which_version_it_was_made(results):
     (metrics,) = results["openvino:latency+int8wo"]["metrics"].values()
     assert metrics["program"]["notes"]["recipe"]["versions"]["nncf"]
     assert results["jax_xla:xla+int8wo"]["versions"]["qwix"]
+
+
+def test_a_recipe_is_added_as_the_document_says(tmp_path, recipes_environment):
+    """A package with the file of CONTRIBUTING.md, and the line that registers it."""
+    need("openvino")
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    (source,) = re.findall(r"```python\n(\"\"\"int8wo-asym.*?)```", text, re.DOTALL)
+    (tmp_path / "asymmetric.py").write_text(source)
+    registered = tmp_path / "my_recipes-1.dist-info"
+    registered.mkdir()
+    (registered / "METADATA").write_text("Metadata-Version: 2.1\nName: my-recipes\nVersion: 1\n")
+    (registered / "entry_points.txt").write_text(
+        "[comparative_benchmark.recipes]\nint8wo-asym = asymmetric:RECIPE\n"
+    )
+    paths = [str(tmp_path), recipes_environment["PYTHONPATH"]]
+    run = run_cbs(
+        *("--backend", "openvino:latency+int8wo-asym", "-w", "0", "-iter", "1"),
+        *("-name", "models/BERT_TINY_FP32_PT_32XI32_BATCH1/.+_DEFAULT"),
+        directory=tmp_path,
+        environment={**recipes_environment, "PYTHONPATH": os.pathsep.join(paths)},
+    )
+    (result,) = run.document["benchmarks"]
+    assert result["status"] == "ok", result["reason"]
+    (metrics,) = result["metrics"].values()
+    assert metrics["program"]["notes"]["recipe"]["weight_class"] == "u8"
+    assert metrics["program"]["notes"]["recipe"]["layers"] == LINEAR
 
 
 UNAPPLIED = """

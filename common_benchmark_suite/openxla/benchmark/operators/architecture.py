@@ -61,10 +61,14 @@ class OperatorArchitecture(Architecture):
 
     def default_inputs(self, parameters: Parameters) -> Any:
         """Returns the arrays of each argument: normal numbers are f32[...], of variance 1."""
+        return self.drawn_inputs(parameters, "")
+
+    def drawn_inputs(self, parameters: Parameters, draw: str) -> Any:
+        """Returns the arrays of another draw of the same kind; `""` draws the default ones."""
         operator = operator_of(parameters)
         return [
             _values(
-                f"{operator.name}/{place}/{shape_of(parameters)}",
+                f"{operator.name}/{place}/{shape_of(parameters)}{draw}",
                 argument,
                 str(parameters["data_type"]),
             )

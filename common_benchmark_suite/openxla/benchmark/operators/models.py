@@ -1,6 +1,6 @@
 """What the models of operators share: their inputs, and the weights of layers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,6 +30,12 @@ class OperatorModel(shared_model.ArchitectureModel):
         """Returns the weights of a layer in the model's type; none of an operator."""
         dtype = numpy_dtype(element_type(self.model_parameters["data_type"]))
         return {name: v.astype(dtype) for name, v in weights_of(self.model_parameters).items()}
+
+    def calibration_inputs(self, count: int) -> Iterator[Any]:
+        """Yields other draws than the default input, to calibrate a quantisation with."""
+        for index in range(1, count + 1):
+            drawn = ARCHITECTURE.drawn_inputs(self.model_parameters, f"/{index}")
+            yield self.preprocess(drawn)
 
     def second_inputs(self, *inputs: Any) -> Any:
         """Returns the operator's own second input, or that of the usual rule."""

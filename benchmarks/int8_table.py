@@ -1,0 +1,102 @@
+"""int8 by five stacks in one table, each against itself in fp32; for docs/int8.md.
+
+Races tiny BERT, GPT-2 and ResNet, in fp32 and with what each stack makes of int8, interleaved in
+three processes each, and writes speed over the same stack's fp32 (with the interval and what it
+proves), share of the bytes left and signal-to-quantisation-noise ratio. Where a stack has no int8
+for convolutions, its row says how many products were changed. The packages of recipes must be
+found; some 20 minutes on two quiet cores.
+
+    PYTHONPATH=.recipes.venv .venv/bin/python benchmarks/int8_table.py [--table docs/int8.md]
+"""
+
+import argparse
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import comparative_benchmark as cb
+from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.record import Status
+
+MODELS = {
+    "BERT": "models/BERT_TINY_FP32_(PT|JAX|TF)_32XI32_BATCH4/.+_DEFAULT",
+    "GPT-2": "models/GPT2LMHEAD_TINY_FP32_(PT|JAX|TF)_32XI32_BATCH4/.+_DEFAULT",
+    "ResNet": "models/RESNET_TINY_FP32_(PT|JAX|TF)_3X32X32XF32_BATCH4/.+_DEFAULT",
+}
+# Each stack, and what it makes of int8.
+STACKS = {
+    "pt_inductor:inductor": ("+int8dq", "+int8wo"),
+    "jax_xla:xla": ("+int8dq", "+int8wo"),
+    "onnxruntime:default": ("+int8dq-tensor",),
+    "openvino:latency": ("+int8wo",),
+    "tflite:native": (":dynamic-range", ":int8"),
+}
+HEAD = """# int8, stack by stack
+
+Made by `benchmarks/int8_table.py --table docs/int8.md`: tiny models at batch 4, raced together,
+three processes of each. Speed is over the same stack's fp32, from the same weights (98 % interval,
+and what it proves); bytes are those of the weights, of LiteRT those of its file; signal is that of
+the outputs against the unquantised float64 run. What the names mean: [recipes](recipes.md). Tiny
+layers favour whoever quantises activations cheaply; for a model of yours, run it on that.
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--table", type=Path, help="the document to be written")
+    options = parser.parse_args()
+    text = "\n".join([HEAD, *(line for model in MODELS for line in _section(model))]) + "\n"
+    print(text)
+    if options.table:
+        options.table.write_text(text, encoding="utf-8")
+
+
+def _section(model: str) -> Iterator[str]:
+    competitors = [name for base in STACKS for name in (base, *_quantized(base))]
+    results = cb.run(
+        MODELS[model],
+        backends=",".join(competitors),
+        progress=lambda event: print(event.text, flush=True),
+    )
+    cases = {(case.framework, case.competitor): case for case in results}
+    yield f"\n## {model}\n"
+    yield "| stack | from | fp32, ms | int8 | speed | bytes left | signal | products changed |"
+    yield "|---" * 8 + "|"
+    for base in STACKS:
+        found = {(v.framework, v.competitor): v for v in results.verdicts(baseline=base)}
+        for (framework, competitor), whole in cases.items():
+            if competitor == base and whole.status is Status.OK:
+                for name in _quantized(base):
+                    key = (framework, name)
+                    yield _row(whole, cases[key], found.get(key))
+
+
+def _quantized(base: str) -> list[str]:
+    backend = base.partition(":")[0]
+    return [f"{backend}{kind}" if kind[0] == ":" else base + kind for kind in STACKS[base]]
+
+
+def _row(whole: Case, case: Case, verdict: Any) -> str:
+    median = whole.metrics.median_latency_ms
+    cells = [f"`{whole.competitor}`", case.framework, f"{median:.3g}"]
+    cells.append(f"`{case.competitor.removeprefix(whole.competitor)}`")
+    if case.status is not Status.OK:
+        return f"| {' | '.join([*cells, ' '.join(case.why.split())[:160], '', '', ''])} |"
+    ratio = verdict.ratio
+    # Of times; a speed is its inverse.
+    low, high = 1 / ratio.high, 1 / ratio.low
+    speed = f"{1 / ratio.estimate:.2f} ({low:.2f}-{high:.2f}), {verdict.verdict.value}"
+    applied = case.metrics.program.notes.get("recipe")
+    if isinstance(applied, Mapping):
+        left = applied["bytes_after"] / applied["bytes_before"]
+        changed = f"{applied['layers']} of {applied['linear']}"
+    else:
+        sizes = [c.metrics.program.artifact_size_bytes or 0 for c in (case, whole)]
+        left, changed = sizes[0] / sizes[1], "as its converter chose"
+    check = case.metrics.verification
+    noise = f"{check.sqnr_db:.0f} dB" if check and check.sqnr_db else "?"
+    return f"| {' | '.join([*cells, speed, f'{left:.2f}', noise, changed])} |"
+
+
+if __name__ == "__main__":
+    main()
