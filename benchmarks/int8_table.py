@@ -31,6 +31,7 @@ STACKS = {
     "openvino:latency": ("+int8wo",),
     "tflite:native": (":dynamic-range", ":int8"),
 }
+_SECONDS_EACH = 12
 HEAD = """# int8, stack by stack
 
 Made by `benchmarks/int8_table.py --table docs/int8.md`: tiny models at batch 4, raced together,
@@ -44,18 +45,25 @@ layers favour whoever quantises activations cheaply; for a model of yours, run i
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--table", type=Path, help="the document to be written")
+    parser.add_argument(
+        "--results", type=Path, default=Path("int8-results"), help="folder; what it has is kept"
+    )
     options = parser.parse_args()
-    text = "\n".join([HEAD, *(line for model in MODELS for line in _section(model))]) + "\n"
+    sections = [line for model in MODELS for line in _section(model, options.results)]
+    text = "\n".join([HEAD, *sections]) + "\n"
     print(text)
     if options.table:
         options.table.write_text(text, encoding="utf-8")
 
 
-def _section(model: str) -> Iterator[str]:
+def _section(model: str, folder: Path) -> Iterator[str]:
     competitors = [name for base in STACKS for name in (base, *_quantized(base))]
     results = cb.run(
         MODELS[model],
         backends=",".join(competitors),
+        trial_budget=_SECONDS_EACH,
+        output=folder / f"{model}.json",
+        resume=True,
         progress=lambda event: print(event.text, flush=True),
     )
     cases = {(case.framework, case.competitor): case for case in results}

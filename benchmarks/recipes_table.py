@@ -33,7 +33,8 @@ in each compiler that takes recipes; layers that it changed, share of the weight
 left (embeddings stay), and signal to quantisation noise against the unquantised float64 run. `-`
 is no way to apply it. One name is one arithmetic in all backends; what a backend does otherwise has
 a name of its own: `int8dq` has a scale for each row of the activations, ONNX Runtime's
-`int8dq-tensor` one for all of them. What the bytes do not show: JAX holds 4 bits in a byte each,
+`int8dq-tensor` one for all of them. Which range of a few bits is used is the stack's own, and shows
+in the signal. What the bytes do not show: JAX holds 4 bits in a byte each,
 and where OpenVINO computes in bf16 it makes wide weights of narrow ones in each run.
 """
 LITERT = """
@@ -134,7 +135,8 @@ def _cell(case: Case) -> str:
 
 
 def _ending(case: Case) -> str:
-    return f"{case.status.value}: {' '.join(str(case.result.reason).split())[:160]}"
+    reason = " ".join(str(case.result.reason).split()).removeprefix("UnsupportedError: ")
+    return f"{case.status.value}: {reason[:160]}"
 
 
 def _noise(case: Case) -> str:

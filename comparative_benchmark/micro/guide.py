@@ -4,15 +4,17 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import attrs
+from msgspec import UNSET
 
 from comparative_benchmark.micro.cases import cases, model_name
 from comparative_benchmark.micro.config import BASELINE, Config, ModelEntry
 from comparative_benchmark.micro.shapes import Shape
 from comparative_benchmark.results.case import Case
-from comparative_benchmark.results.record import Result, Status
+from comparative_benchmark.results.record import ProfileRecord, Result, Status
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
 
 BACKEND, EAGER = "pt_inductor", "eager"
@@ -157,6 +159,7 @@ class Table:
                 "reason": row.refused or (ended.reason if ended else ""),
                 "sqnr_db": next((value for value in sqnr if value is not None), None),
                 "memory_stats": _held_mb(found[1] or found[3]),
+                **_profiles(found[3] or found[1], row.model),
             }
 
     def _places(self, row: Row) -> list[tuple[str, str | None]]:
@@ -208,6 +211,17 @@ def _held_mb(result: Result | None) -> float | None:
     notes = result.measured.program.notes if result else {}
     applied = notes.get("recipe") if isinstance(notes, Mapping) else None
     return applied["bytes_after"] / 1e6 if isinstance(applied, Mapping) else None
+
+
+def _profiles(result: Result | None, model: ModelEntry) -> dict[str, str]:
+    """Returns where the profiles are that a model asks for, by column."""
+    taken = result.profile if result else UNSET
+    if not isinstance(taken, ProfileRecord) or taken.error:
+        return {}
+    folder = Path(taken.directory)
+    asked = {"profiler_json_path": model.profiler, "memory_profile_path": model.memory_profiler}
+    files = {"profiler_json_path": "trace.json", "memory_profile_path": "memory.txt"}
+    return {column: str(folder / files[column]) for column, wanted in asked.items() if wanted}
 
 
 def _ratio(before: float | None, after: float | None) -> float | None:

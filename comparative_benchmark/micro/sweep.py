@@ -102,10 +102,10 @@ def _run_guide(options: argparse.Namespace) -> int:
     config = read(options.config, highest=options.max_power)
     if config.mode != "inference":
         raise UsageError(f"{options.config}: benchmark_mode {config.mode!r} is not measured")
-    device, codes, lines = options.device, [], []
-    tables = []
+    device, profile, codes, tables = options.device, options.profile, [], []
     for model in config.models:
         options.device = device or model.device
+        options.profile = profile or model.profiler or model.memory_profiler
         options.backend = ",".join(guide.competitors(config, model))
         code, results = _race(options, guide.cases_of(model))
         codes.append(code)

@@ -11,7 +11,7 @@ _TABLE_ROWS = 30
 
 
 def profile(backend: Backend, directory: Path, iterations: int) -> list[Path]:
-    """Profiles iterations and returns a Chrome trace and a table of the operators.
+    """Profiles iterations and returns a Chrome trace, and tables of operators by time and memory.
 
     In programs of Inductor for the CPU a compiled graph is one span: its kernels would be told
     apart only by a program compiled for that, which would be another one than was measured.
@@ -25,15 +25,23 @@ def profile(backend: Backend, directory: Path, iterations: int) -> list[Path]:
     activities = [profiler.ProfilerActivity.CPU]
     if on_gpu:  # kernels and copies, too
         activities.append(profiler.ProfilerActivity.CUDA)
-    trace, table = directory / "trace.json", directory / "operators.txt"
-    with profiler.profile(activities=activities, record_shapes=True) as profiled:
+    trace = directory / "trace.json"
+    with profiler.profile(
+        activities=activities, record_shapes=True, profile_memory=True
+    ) as profiled:
         for _ in range(iterations):
             with profiler.record_function("iteration"):
                 backend.synchronize(backend.dispatch())
     profiled.export_chrome_trace(str(trace))
-    key = "self_cuda_time_total" if on_gpu else "self_cpu_time_total"
     averages = profiled.key_averages(group_by_input_shape=True)
-    text = averages.table(sort_by=key, row_limit=_TABLE_ROWS, max_name_column_width=100)
-    head = f"PyTorch {torch.__version__}, {iterations} iterations, sorted by {key}\n"
-    table.write_text(head + text, encoding="utf-8")
-    return [trace, table]
+    where = "cuda" if on_gpu else "cpu"
+    written = [trace]
+    for name, key in (
+        ("operators", f"self_{where}_time_total"),
+        ("memory", f"self_{where}_memory_usage"),
+    ):
+        text = averages.table(sort_by=key, row_limit=_TABLE_ROWS, max_name_column_width=100)
+        head = f"PyTorch {torch.__version__}, {iterations} iterations, sorted by {key}\n"
+        written.append(directory / f"{name}.txt")
+        written[-1].write_text(head + text, encoding="utf-8")
+    return written

@@ -177,7 +177,9 @@ def _contest(key: tuple[str, str, str], group: Sequence[Judged]) -> Contest:
         runner: {
             item.case.workload: item.comparison
             for item in items
-            if item.comparison is not None and item.comparison.ratio is not None
+            if item.comparison is not None
+            and item.comparison.ratio is not None
+            and not item.comparison.arithmetic
         }
         for runner, items in runners.items()
     }

@@ -43,6 +43,8 @@ class Comparison:
         have other baseline processes.
       p_value: of the test behind the verdict; None for fewer processes than one takes.
       compile_ratio, memory_ratio: candidate / baseline; None where one side has no figure.
+      arithmetic: of a stack against itself in fewer bits, e.g. `int8wo against fp32`: the ratio is
+        what the recipe gives, and has no part in any mean or ranking of equals; else empty.
       withheld: the verdict that the ratio alone would have, where the verdict is `unclear` since
         the compiled program is unchanged, or unchanged programs differ by as much; else None.
     """
@@ -65,6 +67,7 @@ class Comparison:
     p_value: float | None = None
     compile_ratio: float | None = None
     memory_ratio: float | None = None
+    arithmetic: str = ""
     withheld: Verdict | None = None
 
     @property
@@ -112,9 +115,12 @@ def summarize_comparisons(comparisons: Sequence[Comparison]) -> Summary:
 
     Ratios have no other mean that does not depend on the choice of the baseline (Fleming &
     Wallace 1986); it hides the absolute times, which is why tables print them beside it. Latencies
-    and compile times have a mean each. A case that neither side supports is not counted.
+    and compile times have a mean each. A case that neither side supports is not counted, and
+    neither is a stack against itself in fewer bits.
     """
-    counted = [item for item in comparisons if item.fate is not Fate.UNSUPPORTED]
+    counted = [
+        item for item in comparisons if item.fate is not Fate.UNSUPPORTED and not item.arithmetic
+    ]
     ratios: defaultdict[str, list[Comparison]] = defaultdict(list)
     named: defaultdict[Any, list[str]] = defaultdict(list)
     for item in counted:

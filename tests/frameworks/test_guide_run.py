@@ -25,6 +25,8 @@ model_params:
     use_torch_compile: false
     device: cpu
     model_type: linear
+    enable_profiler: true
+    enable_memory_profiler: true
 """
 
 
@@ -61,6 +63,16 @@ def test_every_row_has_a_number_or_a_reason(run):
     for names, row in found.items():
         assert row["status"] == "ok" or row["reason"], names
         assert bool(row["speedup"]) == (row["status"] == "ok"), names
+
+
+def test_profiles_are_taken_where_the_file_asks_for_them(run):
+    rows = list(csv.DictReader(io.StringIO((run / "benchmark_results.results.csv").read_text())))
+    (quantised,) = [r for r in rows if (r["quantization"], r["sparsity"]) == ("int8wo", "")]
+    trace = json.loads(Path(quantised["profiler_json_path"]).read_text())
+    assert sum(event["name"] == "iteration" for event in trace["traceEvents"]) > 1
+    assert "sorted by self_cpu_memory" in Path(quantised["memory_profile_path"]).read_text()
+    (refused,) = [r for r in rows if (r["quantization"], r["sparsity"]) == ("float8dq-row", "")]
+    assert refused["profiler_json_path"] == refused["memory_profile_path"] == ""
 
 
 def test_records_are_those_of_the_guide(run):

@@ -69,10 +69,11 @@ def _spans(path):
 
 def test_pytorch_tells_operators(profile_of):
     files = profile_of("RESNET_TINY_FP32_PT_3X32X32XF32_BATCH1", "pt_inductor:eager")
-    assert set(files) == {"trace.json", "operators.txt"}
+    assert set(files) == {"trace.json", "operators.txt", "memory.txt"}
     names = [span["name"] for span in _spans(files["trace.json"])]
     assert names.count("iteration") == 5
     assert "aten::conv2d" in names
+    assert "sorted by self_cpu_memory_usage" in files["memory.txt"].read_text()
     table = files["operators.txt"].read_text()
     assert "5 iterations" in table
     assert "convolution" in table

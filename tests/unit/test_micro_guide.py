@@ -8,10 +8,12 @@ from pathlib import Path
 
 import attrs
 import pytest
+from formats_support import validate
+from msgspec import UNSET
 
 from comparative_benchmark.micro import guide
 from comparative_benchmark.micro.config import read
-from comparative_benchmark.results.record import Status
+from comparative_benchmark.results.record import ProfileRecord, Status
 from comparative_benchmark.runs.trial import parse_competitors
 from comparative_benchmark.terminal.options import UsageError
 
@@ -125,8 +127,9 @@ def _result(model, compiler, status=Status.OK, median=1.0, recipe=None):
     definition = attrs.make_class("D", ["model", "backend", "compiler", "environment"])(
         model, "pt_inductor", compiler, None
     )
-    made = attrs.make_class("R", ["status", "reason", "measured", "definition"])
-    return made(status, "no kernel", measured, definition)
+    profile = ProfileRecord(directory="profiles/x") if recipe else UNSET
+    made = attrs.make_class("R", ["status", "reason", "measured", "definition", "profile"])
+    return made(status, "no kernel", measured, definition, profile)
 
 
 def test_a_row_has_a_number_or_a_reason(config, monkeypatch):
@@ -150,6 +153,7 @@ def test_a_row_has_a_number_or_a_reason(config, monkeypatch):
     by_name = {(line["quantization"], line["sparsity"]): line for line in lines}
     good = by_name["int8wo", None]
     assert (good["eager speedup on baseline"], good["compile speedup on baseline"]) == (2.0, 0.5)
+    assert "profiler_json_path" not in good  # nobody asked
     assert (good["status"], good["sqnr_db"], good["memory_stats"]) == ("ok", 41.5, 2.0)
     assert by_name["int8dq", None]["status"] == "failed"
     assert by_name["int8dq", None]["reason"] == "no kernel"
@@ -192,6 +196,11 @@ def test_a_row_has_a_number_or_a_reason(config, monkeypatch):
         "Quantized Fwd Time (ms)",
         "Allocated Memory (MB)",
     ]
+    for record in records:
+        # The guide's own, and the one thing in it that the database does not want: it would keep
+        # the uploader from filling it in.
+        assert record.pop("runners") == []
+        validate(record, "oss-benchmark-v3.schema.json")
 
 
 @pytest.fixture

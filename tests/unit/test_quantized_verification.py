@@ -8,8 +8,12 @@ from hypothesis import strategies as st
 
 from comparative_benchmark.judge import quantized_verification as quantized
 from comparative_benchmark.judge.verification import verify
+from comparative_benchmark.report import ratios
+from comparative_benchmark.report.inputs import ReportCase
+from comparative_benchmark.report.standings import contests
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.compare import Fate, compare_to_baseline
+from comparative_benchmark.results.comparison import summarize_comparisons
 from comparative_benchmark.runs.recording import to_result
 from comparative_benchmark.stats.analysis import Verdict
 from comparative_benchmark.terminal.tables import results_table
@@ -177,3 +181,23 @@ def test_a_quantised_competitor_is_not_ranked_beside_fp32(make_trial, finished):
     assert cells["verdict"][1] == "incomparable"
     assert cells["rel. error"][1] == "31 dB"
     assert cells["verdict"][2] != "incomparable"
+
+
+def test_a_stack_is_compared_with_itself_in_fewer_bits_and_ranked_with_nobody(make_trial, finished):
+    verdict = attrs.evolve(finished().processes[0].verification, sqnr_db=31.4)
+    ended = finished(verification=verdict, final_verification=verdict)
+    native = to_result(make_trial(competitor="tflite:native"), finished(), run_id="r")
+    int8 = to_result(make_trial(competitor="tflite:int8"), ended, run_id="r")
+    plain = to_result(make_trial(), finished(), run_id="r")
+    cases = [Case(result=result) for result in (native, int8, plain)]
+    own, other = compare_to_baseline(cases, "tflite:native")
+    assert (own.competitor, own.arithmetic) == ("tflite:int8", "int8 against fp32")
+    assert own.fate is Fate.COMPARED
+    assert own.ratio.estimate == pytest.approx(1.0)
+    assert (other.competitor, other.arithmetic) == ("jax_xla:xla", "")
+    assert summarize_comparisons([own, other]).passed == 1
+    reported = [ReportCase(result=case.result) for case in cases]
+    (contest,) = contests(ratios.judge(reported, "tflite:native", processes=1))
+    assert [standing.competitor for standing in contest.ranked] == ["jax_xla:xla"]
+    # The other way round it is no recipe's gain: coarser first.
+    assert compare_to_baseline(cases[:2], "tflite:int8")[0].fate is Fate.INCOMPARABLE
