@@ -58,6 +58,12 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         help=f"types, of {', '.join(DATA_TYPES)} (default fp32)",
     )
     add(
+        "--plot",
+        type=Path,
+        metavar="FILE",
+        help="draw speed-ups over the baseline by shape, and of recipes by signal: FILE.svg",
+    )
+    add(
         *spellings("--own-workers"),
         action="store_true",
         help="give each shape fresh processes, as `cbs run` does (default: a process of each "

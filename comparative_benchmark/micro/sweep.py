@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 from comparative_benchmark.api import run_command
 from comparative_benchmark.api.measuring import Measured, Selection
-from comparative_benchmark.micro import guide, shapes
+from comparative_benchmark.micro import guide, plot, shapes
 from comparative_benchmark.micro.cases import cases
 from comparative_benchmark.micro.config import read
 from comparative_benchmark.micro.estimate import estimate, why_too_large
 from comparative_benchmark.micro.from_model import explained, products_of
 from comparative_benchmark.micro.options import DATA_TYPES
 from comparative_benchmark.micro.summary import by_competitor
+from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Result
 from comparative_benchmark.terminal.options import EXIT_MISSING, EXIT_OK, UsageError
 from openxla.benchmark import devices, operators
@@ -58,6 +59,8 @@ def run(options: argparse.Namespace) -> int:
     """
     # What the options of `cbs run` select by, and this command does not have.
     options.suite = []
+    if options.plot is not None:
+        plot.check(options.plot)
     if options.config is not None:
         return _run_guide(options)
     if options.backend is None:
@@ -81,8 +84,12 @@ def _race(
 
     def after(measured: Measured) -> list[str]:
         found.extend(measured.results)
-        lines = by_competitor(measured.results, measured.baseline)
-        return [*lines, *explain(measured.results)]
+        lines = [*by_competitor(measured.results, measured.baseline), *explain(measured.results)]
+        if options.plot is not None:
+            competitors = [Case(result=result).competitor for result in measured.results]
+            baseline = measured.baseline or competitors[0]
+            lines.append(plot.draw(measured.results, baseline, options.plot))
+        return lines
 
     code = run_command.run(
         options,
@@ -103,10 +110,13 @@ def _run_guide(options: argparse.Namespace) -> int:
     if config.mode != "inference":
         raise UsageError(f"{options.config}: benchmark_mode {config.mode!r} is not measured")
     device, profile, codes, tables = options.device, options.profile, [], []
+    picture = options.plot
     for model in config.models:
         options.device = device or model.device
         options.profile = profile or model.profiler or model.memory_profiler
         options.backend = ",".join(guide.competitors(config, model))
+        if picture is not None and len(config.models) > 1:
+            options.plot = picture.with_stem(f"{picture.stem}-{model.name}")
         code, results = _race(options, guide.cases_of(model))
         codes.append(code)
         tables.append(guide.Table(config, guide.rows(config, model), results))

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 from agreement_support import need
 
+import comparative_benchmark as cb
+from comparative_benchmark.micro import plot
+
 pytestmark = pytest.mark.frameworks
 
 ROOT = Path(__file__).parents[2]
@@ -102,3 +105,32 @@ def test_a_models_products_explain_a_share_of_its_time(tmp_path, environment):
     assert told, done.stderr
     assert int(told[1]) == 12
     assert int(told[2]) > 0
+
+
+def test_a_sweep_is_drawn_by_shape_and_its_recipes_by_signal(tmp_path, recipes_environment):
+    need("onnxruntime")
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "comparative_benchmark", "micro", "run", "--op", "linear"),
+            *("--shapes", "pow2", "--min-power", "5", "--max-power", "6", "--plot", "p.svg"),
+            *("--backend", "onnxruntime:default,onnxruntime:default+int8dq-tensor,jax_xla:xla"),
+            *("-w", "1", "-iter", "5", "-o", "r.json"),
+        ],
+        env=recipes_environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "plot: p.svg" in done.stderr + done.stdout
+    results = [case.result for case in cb.load(tmp_path / "r.json")]
+    panels = plot.points(results, "onnxruntime:default")
+    (series,) = panels.values()
+    recipe = series["onnxruntime:default+int8dq-tensor (pytorch)"]
+    assert [point.size for point in recipe] == [32**3, 64**3]
+    assert all(point.sqnr_db > 25 for point in recipe)
+    assert {p.sqnr_db for p in series["jax_xla:xla (jax)"]} == {None}
+    drawn = (tmp_path / "p.svg").read_text()
+    assert drawn.count("<!-- linear, fp32 -->") == 2  # titles of two panels
+    assert "<!-- signal to noise, dB -->" in drawn
