@@ -28,7 +28,14 @@ BEGIN, END = "<!-- figures: written by measure_all.py -->\n", "<!-- end of figur
 SCRIPTS = (
     *("cli_startup", "harness_overhead", "aa_simulation", "history", "history_alarms", "report"),
     *("artifact_transfer", "checkpoint_loading", "orchestration", "tiny_artifacts", "parity_jobs"),
-    *("jax_models", "tf_models", "bert_large_memory", "repeatability", "time_to_verdict"),
+    *(
+        "micro_against_peers",
+        "jax_models",
+        "tf_models",
+        "bert_large_memory",
+        "repeatability",
+        "time_to_verdict",
+    ),
     "aa_calibration",
 )
 _GOAL = re.compile(r"goal: (?P<goal>.+): (?P<met>met|missed) \((?P<found>.*)\)")
