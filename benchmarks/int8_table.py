@@ -89,7 +89,8 @@ def _row(whole: Case, case: Case, verdict: Any) -> str:
     cells = [f"`{whole.competitor}`", case.framework, f"{median:.3g}"]
     cells.append(f"`{case.competitor.removeprefix(whole.competitor)}`")
     if case.status is not Status.OK:
-        return f"| {' | '.join([*cells, ' '.join(case.why.split()).replace(' in compile: UnsupportedError', '')[:160], '', '', ''])} |"
+        why = " ".join(case.why.split()).replace(" in compile: UnsupportedError", "")
+        return f"| {' | '.join([*cells, why[:160], '', '', ''])} |"
     ratio = verdict.ratio
     # Of times; a speed is its inverse.
     low, high = 1 / ratio.high, 1 / ratio.low
