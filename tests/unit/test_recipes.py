@@ -88,7 +88,7 @@ def test_a_recipe_is_an_option_of_a_compiler():
         ("pt_inductor:eager+gemlitewo-4-64", "torchao 0.18 has no gemlite any more"),
         ("pt_inductor:eager+int8wo+int8dq", "one recipe at a time: int8dq and int8wo"),
         ("pt_inductor:aot-inductor+int8wo", "has no option 'int8wo'; choices are none"),
-        ("jax_xla:xla+int8wo", "has no option 'int8wo'; choices are none"),
+        ("tf_xla:xla+int8wo", "has no option 'int8wo'; choices are"),
     ],
 )
 def test_what_a_compiler_does_not_take_is_told(text, told):
