@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -77,3 +78,20 @@ def wait_for(condition: Callable[[], object], what: str, seconds: float = 60) ->
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds:g} s for {what}"
         time.sleep(0.05)
+
+
+def documented_plugin(folder: Path, document: Path, name: str, group: str, entry: str) -> None:
+    """Makes a package of one file, as a document has it, and the line that registers it.
+
+    Args:
+      folder: to be put on PYTHONPATH.
+      document: whose Python block starts with `name` in its docstring.
+      name: of the thing that is added; `entry` is its module and object.
+      group: of the entry point.
+    """
+    (source,) = re.findall(rf'```python\n("""{name}.*?)```', document.read_text(), re.DOTALL)
+    (folder / f"{entry.partition(':')[0]}.py").write_text(source)
+    registered = folder / "my_plugin-1.dist-info"
+    registered.mkdir()
+    (registered / "METADATA").write_text("Metadata-Version: 2.1\nName: my-plugin\nVersion: 1\n")
+    (registered / "entry_points.txt").write_text(f"[{group}]\n{name} = {entry}\n")

@@ -5,6 +5,7 @@ that is looked up, nothing that is evaluated. What cannot be is told with line a
 """
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,6 +18,8 @@ from comparative_benchmark.micro import shapes
 from comparative_benchmark.micro.shapes import Shape
 from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark import operators
+from openxla.benchmark.comparative_suite import catalog
+from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
 from openxla.benchmark.operators.definition import Layer
 
 BASELINE = "baseline"
@@ -37,6 +40,8 @@ COMPILE_MODES: Mapping[str, str] = {
     "max-autotune-no-cudagraphs": "inductor+max-autotune",
     "reduce-overhead": "inductor+cuda-graphs",
 }
+# How the names of cases begin; `cbs list` has them.
+_CASES = "models/"
 DEVICES: Mapping[str, str] = {"cpu": "host-cpu", "cuda": "host-gpu"}
 _KEYS = (
     *("benchmark_mode", "quantization_config_recipe_names", "sparsity_config_recipe_names"),
@@ -54,13 +59,14 @@ class ModelEntry:
     """One of `model_params`.
 
     Attributes:
-      shapes: each with the name of the set that it is of.
+      shapes: each with the name of the set that it is of; one that is None of a whole model.
       compiler: with which the compiled columns are measured; None where the file wants none.
       device: as `-device` has it.
+      case: of a whole model, which `model_type` then names; None of a layer.
     """
 
     name: str
-    shapes: tuple[tuple[str, Shape], ...]
+    shapes: tuple[tuple[str, Shape | None], ...]
     data_type: str
     compiler: str | None
     compile_mode: str
@@ -68,6 +74,7 @@ class ModelEntry:
     model_type: str
     profiler: bool
     memory_profiler: bool
+    case: BenchmarkCase | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -180,33 +187,64 @@ class _Reader:
 
     def _model(self, node: yaml.Node) -> tuple[ModelEntry, bool]:
         fields = self._mapping(node, _MODEL_KEYS, "a model")
-        if "matrix_shapes" not in fields:
-            self._fail(node, "'matrix_shapes' is missing")
-        layers = [n for n, item in operators.operators().items() if isinstance(item, Layer)]
         kind = self._text(fields.get("model_type"), "linear")
         kind = "ln_linear_relu" if kind == "ln_linear" else kind
-        if kind not in layers:
+        case = self._case(fields, kind) if kind.startswith(_CASES) else None
+        layers = [n for n, item in operators.operators().items() if isinstance(item, Layer)]
+        if case is None and kind not in layers:
             self._fail(fields["model_type"], f"no model type {kind!r}; {_near(kind, layers)}")
+        if case is None and "matrix_shapes" not in fields:
+            self._fail(node, "'matrix_shapes' is missing")
         compiles = self._flag(fields.get("use_torch_compile"), default=True)
         mode = self._choice(fields.get("torch_compile_mode"), COMPILE_MODES, "default")
         found = ModelEntry(
             name=self._text(fields.get("name"), kind),
-            shapes=tuple(
+            shapes=(("", None),)
+            if case
+            else tuple(
                 pair
                 for entry in self._items(fields["matrix_shapes"])
                 for pair in self._shapes(entry)
             ),
-            data_type=_TYPES[self._choice(fields.get("high_precision_dtype"), _TYPES, "bfloat16")],
+            data_type=self._data_type(fields, case),
             compiler=COMPILE_MODES[mode] if compiles else None,
             compile_mode=mode,
             device=DEVICES[self._choice(fields.get("device"), DEVICES, "cuda")],
             model_type=kind,
             profiler=self._flag(fields.get("enable_profiler"), default=False),
             memory_profiler=self._flag(fields.get("enable_memory_profiler"), default=False),
+            case=case,
         )
         if not found.shapes:
             self._fail(fields["matrix_shapes"], "no shape is left")
         return found, "use_torch_compile" in fields
+
+    def _case(self, fields: dict[str, yaml.Node], name: str) -> BenchmarkCase:
+        """Returns the PyTorch case of a whole model, which has its own shapes and its own type."""
+        if "matrix_shapes" in fields:
+            self._fail(fields["matrix_shapes"], "a whole model has shapes of its own")
+        pytorch = [
+            case
+            for case in catalog.all_benchmarks(())
+            if case.model.model_impl.framework_type is ModelFrameworkType.PYTORCH
+        ]
+        try:
+            found = catalog.select(pytorch, name=name)
+        except (catalog.NoMatchError, re.error) as error:
+            self._fail(fields["model_type"], str(error))
+        if len(found) > 1:
+            names = ", ".join(case.name for case in found[:3])
+            self._fail(fields["model_type"], f"{name!r} is {len(found)} cases: {names} ...")
+        return found[0]
+
+    def _data_type(self, fields: dict[str, yaml.Node], case: BenchmarkCase | None) -> str:
+        given = fields.get("high_precision_dtype")
+        found = _TYPES[self._choice(given, _TYPES, "bfloat16")]
+        if case is None:
+            return found
+        if given is not None and found != case.data_type:
+            self._fail(given, f"the model is in {case.data_type}")
+        return str(case.data_type)
 
     def _shapes(self, node: yaml.Node) -> list[tuple[str, Shape]]:
         fields = self._mapping(node, _SHAPE_KEYS, "an entry of matrix_shapes")

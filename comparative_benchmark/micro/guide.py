@@ -54,6 +54,7 @@ class Row:
     """One recipe at one shape.
 
     Attributes:
+      shape: None of a whole model.
       recipe: as an option of our compilers; None for the baseline.
       refused: why the two recipes cannot be applied together; None where they need not.
     """
@@ -62,7 +63,7 @@ class Row:
     quantization: str
     sparsity: str | None
     shape_set: str
-    shape: Shape
+    shape: Shape | None
     recipe: str | None
     refused: str | None
 
@@ -113,9 +114,11 @@ def competitors(config: Config, model: ModelEntry) -> list[str]:
 
 def cases_of(model: ModelEntry) -> list[BenchmarkCase]:
     """Returns the cases of a model, in PyTorch."""
+    if model.case is not None:
+        return [model.case]
     return cases(
         [model.model_type],
-        [shape for _, shape in model.shapes],
+        [shape for _, shape in model.shapes if shape],
         [model.data_type],
         [ModelFrameworkType.PYTORCH],
     )
@@ -170,9 +173,7 @@ class Table:
         if row.refused or not compiler:
             return None
         label = "+".join(filter(None, (compiler, recipe)))
-        pytorch = ModelFrameworkType.PYTORCH
-        name = model_name(row.model.model_type, row.model.data_type, pytorch, row.shape)
-        return self._by_place.get((name, f"{BACKEND}:{label}"))
+        return self._by_place.get((_model_name(row), f"{BACKEND}:{label}"))
 
 
 def csv_text(config: Config, lines: Sequence[Mapping[str, Any]]) -> str:
@@ -228,15 +229,23 @@ def _ratio(before: float | None, after: float | None) -> float | None:
     return before / after if before and after else None
 
 
+def _model_name(row: Row) -> str:
+    if row.shape is None:
+        assert row.model.case is not None
+        return row.model.case.model.name
+    pytorch = ModelFrameworkType.PYTORCH
+    return model_name(row.model.model_type, row.model.data_type, pytorch, row.shape)
+
+
 def _described(row: Row, output_dir: str) -> dict[str, Any]:
-    model = row.model
+    model, shape = row.model, row.shape
     return {
-        "name": f"{model.name}_{row.shape_set}",
+        "name": "_".join(filter(None, (model.name, row.shape_set))),
         "quantization": row.quantization,
         "sparsity": row.sparsity,
-        "m": row.shape.m,
-        "k": row.shape.k,
-        "n": row.shape.n,
+        "m": shape.m if shape else None,
+        "k": shape.k if shape else None,
+        "n": shape.n if shape else None,
         "high_precision_dtype": _NAMES[model.data_type],
         "torch_compile_mode": model.compile_mode,
         "device": "cpu" if model.device == "host-cpu" else "cuda",
@@ -271,8 +280,9 @@ def _records(line: Mapping[str, Any], arch: str) -> Iterator[dict[str, Any]]:
                 "extra_info": {"device": line["device"], "arch": arch},
             },
             "model": {
-                "name": f"{line['m']}-{line['k']}-{line['n']}",
-                "type": "micro-benchmark custom layer",
+                # A whole model is called what the file calls it.
+                "name": f"{line['m']}-{line['k']}-{line['n']}" if line["m"] else line["name"],
+                "type": "micro-benchmark custom layer" if line["m"] else "model",
                 "origins": ["torchao"],
             },
             "metric": {"name": name, "benchmark_values": [value], "target_value": 0.0},

@@ -30,6 +30,10 @@ model_params:
     model_type: linear
     enable_profiler: true
     enable_memory_profiler: true
+  - name: tiny_bert
+    model_type: models/BERT_TINY_BF16_PT_32XI32_BATCH1/.+_DEFAULT
+    use_torch_compile: false
+    device: cpu
 """
 
 
@@ -55,8 +59,13 @@ def run(tmp_path_factory, recipes_environment):
 
 def test_every_row_has_a_number_or_a_reason(run):
     rows = list(csv.DictReader(io.StringIO((run / "benchmark_results.results.csv").read_text())))
-    found = {(row["quantization"], row["sparsity"]): row for row in rows}
-    assert len(found) == 6
+    found, whole = (
+        {(row["quantization"], row["sparsity"]): row for row in rows if bool(row["m"]) is layer}
+        for layer in (True, False)
+    )
+    assert len(found) == len(whole) == 6
+    assert float(whole["int8wo", ""]["speedup"]) > 0
+    assert float(whole["int8wo", ""]["sqnr_db"]) > 30
     baseline = found["baseline", ""]
     assert baseline["status"] == "ok"
     assert float(baseline["baseline_inference_time_in_ms"]) > 0
@@ -70,6 +79,7 @@ def test_every_row_has_a_number_or_a_reason(run):
 
 def test_profiles_are_taken_where_the_file_asks_for_them(run):
     rows = list(csv.DictReader(io.StringIO((run / "benchmark_results.results.csv").read_text())))
+    rows = [row for row in rows if row["m"]]
     (quantised,) = [r for r in rows if (r["quantization"], r["sparsity"]) == ("int8wo", "")]
     trace = json.loads(Path(quantised["profiler_json_path"]).read_text())
     assert sum(event["name"] == "iteration" for event in trace["traceEvents"]) > 1
@@ -80,7 +90,7 @@ def test_profiles_are_taken_where_the_file_asks_for_them(run):
 
 def test_records_are_those_of_the_guide(run):
     records = json.loads((run / "benchmark_results.json").read_text())
-    assert {record["model"]["name"] for record in records} == {"16-64-32"}
+    assert {record["model"]["name"] for record in records} == {"16-64-32", "tiny_bert"}
     names = {r["metric"]["name"] for r in records if r["benchmark"]["dtype"] == "baseline"}
     assert names >= {"speedup(wrt bf16)", "Fwd Speedup (x)", "Bfloat16 Fwd Time (ms)"}
 

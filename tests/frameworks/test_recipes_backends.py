@@ -1,13 +1,12 @@
 """Recipes beside PyTorch's: they take effect, keep their signal, and say why where they cannot."""
 
 import os
-import re
 from pathlib import Path
 
 import pytest
 from agreement_support import need
 from framework_process import run_script
-from tests_support import run_cbs
+from tests_support import documented_plugin, run_cbs
 
 pytestmark = pytest.mark.frameworks
 
@@ -88,15 +87,8 @@ def test_results_say_with_which_version_it_was_made(results):
 def test_a_recipe_is_added_as_the_document_says(tmp_path, recipes_environment):
     """A package with the file of CONTRIBUTING.md, and the line that registers it."""
     need("openvino")
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    (source,) = re.findall(r"```python\n(\"\"\"int8wo-asym.*?)```", text, re.DOTALL)
-    (tmp_path / "asymmetric.py").write_text(source)
-    registered = tmp_path / "my_recipes-1.dist-info"
-    registered.mkdir()
-    (registered / "METADATA").write_text("Metadata-Version: 2.1\nName: my-recipes\nVersion: 1\n")
-    (registered / "entry_points.txt").write_text(
-        "[comparative_benchmark.recipes]\nint8wo-asym = asymmetric:RECIPE\n"
-    )
+    group = "comparative_benchmark.recipes"
+    documented_plugin(tmp_path, ROOT / "CONTRIBUTING.md", "int8wo-asym", group, "asymmetric:RECIPE")
     paths = [str(tmp_path), recipes_environment["PYTHONPATH"]]
     run = run_cbs(
         *("--backend", "openvino:latency+int8wo-asym", "-w", "0", "-iter", "1"),

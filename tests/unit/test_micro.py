@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 import pytest
+from tests_support import documented_plugin
 
 from comparative_benchmark.api import run_command
 from comparative_benchmark.cli.command import main
@@ -239,15 +239,8 @@ def test_what_cannot_be_is_told_in_a_sentence(selected, arguments, told):
 
 def test_an_operator_is_added_as_the_document_says(tmp_path):
     """A package with the file of CONTRIBUTING.md, and the line that registers it."""
-    text = (ROOT / "CONTRIBUTING.md").read_text()
-    (source,) = re.findall(r"```python\n(\"\"\"hardswish.*?)```", text, re.DOTALL)
-    (tmp_path / "hardswish.py").write_text(source)
-    registered = tmp_path / "my_operators-1.dist-info"
-    registered.mkdir()
-    (registered / "METADATA").write_text("Metadata-Version: 2.1\nName: my-operators\nVersion: 1\n")
-    (registered / "entry_points.txt").write_text(
-        "[openxla.benchmark.operators]\nhardswish = hardswish:OPERATOR\n"
-    )
+    group = "openxla.benchmark.operators"
+    documented_plugin(tmp_path, ROOT / "CONTRIBUTING.md", "hardswish", group, "hardswish:OPERATOR")
     listed = subprocess.run(
         [sys.executable, "-m", "comparative_benchmark", "micro", "list", "--json"],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},

@@ -203,6 +203,41 @@ def test_a_row_has_a_number_or_a_reason(config, monkeypatch):
         validate(record, "oss-benchmark-v3.schema.json")
 
 
+WHOLE = """
+quantization_config_recipe_names: [int8wo]
+model_params:
+  name: tiny_bert
+  model_type: models/BERT_TINY_BF16_PT_32XI32_BATCH4/.+_DEFAULT
+  device: cpu
+"""
+
+
+def test_a_whole_model_is_named_as_a_case(config):
+    found = read(config(WHOLE))
+    (model,) = found.models
+    assert (model.data_type, model.shapes) == ("bf16", (("", None),))
+    (case,) = guide.cases_of(model)
+    assert case.model.name == "BERT_TINY_BF16_PT_32XI32_BATCH4"
+    rows = guide.rows(found, model)
+    assert [row.recipe for row in rows] == [None, "int8wo"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        (("BATCH4", "BATCH5"), ":5:15: no case is named"),
+        (("BATCH4/.+_DEFAULT", "BATCH[14]/.+"), ":5:15: 'models/BERT_TINY_BF16_PT_32XI32_BATCH"),
+        (("BATCH4", "BATCH("), ":5:15: missing )"),
+        (("device: cpu", "matrix_shapes: []"), ":6:18: a whole model has shapes of its own"),
+        (("device: cpu", "high_precision_dtype: float"), ":6:25: the model is in bf16"),
+    ],
+)
+def test_what_a_whole_model_cannot_be_is_told(config, changed, told):
+    with pytest.raises(UsageError) as error:
+        read(config(WHOLE.replace(*changed)))
+    assert told in str(error.value)
+
+
 @pytest.fixture
 def utils(monkeypatch):
     monkeypatch.syspath_prepend(ROOT)
