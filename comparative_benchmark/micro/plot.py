@@ -134,6 +134,8 @@ def _errors(found: Sequence[Point]) -> list[list[float]]:
 
 def _scaled(axes: Any) -> None:
     axes.set_yscale("log")
+    for axis in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+        axis(lambda value, _: f"{value:g}")
     axes.axhline(1, color="grey", linewidth=1)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize="small")

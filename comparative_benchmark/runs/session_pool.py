@@ -44,6 +44,11 @@ class SharedSession(Session):
             self.usable &= ended.status is Status.UNSUPPORTED
             raise
 
+    def renew(self) -> None:
+        """See `Session.renew`; a worker that was stopped when its last model left goes on."""
+        self.resume()
+        super().renew()
+
     def __exit__(
         self,
         kind: type[BaseException] | None,
@@ -68,6 +73,10 @@ class SharedSession(Session):
         self._first_bytes = self._first_bytes if self._first_bytes is not None else now
         if now > self._first_bytes + _MAX_GROWTH_BYTES:
             self.end()
+            return
+        # Threads of a runtime spin for a while when their work is done, and would take the CPUs
+        # from whoever is measured next.
+        self.pause()
 
     def end(self) -> None:
         """Ends the worker; one that is not to be trusted is not asked to leave."""
