@@ -37,23 +37,31 @@ model_params:
 """
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory, recipes_environment):
-    need("torch")
-    directory = tmp_path_factory.mktemp("guide")
-    (directory / "c.yml").write_text(CONFIG)
+def _run(*command, directory, environment):
+    """Runs a command of Python to its end, which must be a good one; returns what it said."""
     done = subprocess.run(
-        [
-            *(sys.executable, ROOT / "benchmarks/dashboard/ci_microbenchmark_runner.py"),
-            *("--config", "c.yml", "--output", "benchmark_results.json", "-w", "1", "-iter", "5"),
-        ],
-        env=recipes_environment,
+        [sys.executable, *command],
+        env=environment,
         cwd=directory,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, recipes_environment):
+    need("torch")
+    directory = tmp_path_factory.mktemp("guide")
+    (directory / "c.yml").write_text(CONFIG)
+    _run(
+        ROOT / "benchmarks/dashboard/ci_microbenchmark_runner.py",
+        *("--config", "c.yml", "--output", "benchmark_results.json", "-w", "1", "-iter", "5"),
+        directory=directory,
+        environment=recipes_environment,
+    )
     return directory
 
 
@@ -97,43 +105,31 @@ def test_records_are_those_of_the_guide(run):
 
 def test_a_models_products_explain_a_share_of_its_time(tmp_path, environment):
     need("torch")
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "comparative_benchmark", "micro", "run", "--op", "linear"),
-            *("--from-model", "models/BERT_TINY_FP32_PT_32XI32_BATCH4/.+_DEFAULT"),
-            *("--backend", "pt_inductor:eager", "-w", "2", "-iter", "10", "-o", "r.json"),
-        ],
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
+    said = _run(
+        *("-m", "comparative_benchmark", "micro", "run", "--op", "linear"),
+        *("--from-model", "models/BERT_TINY_FP32_PT_32XI32_BATCH4/.+_DEFAULT"),
+        *("--backend", "pt_inductor:eager", "-w", "2", "-iter", "10", "-o", "r.json"),
+        directory=tmp_path,
+        environment=environment,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
     # Queries, keys, values and output, and two of the MLP, in two layers.
-    told = re.search(r"eager \(pytorch\): (\d+) products take .* alone, (\d+)% of", done.stderr)
-    assert told, done.stderr
+    told = re.search(r"eager \(pytorch\): (\d+) products take .* alone, (\d+)% of", said)
+    assert told, said
     assert int(told[1]) == 12
     assert int(told[2]) > 0
 
 
 def test_a_sweep_is_drawn_by_shape_and_its_recipes_by_signal(tmp_path, recipes_environment):
     need("onnxruntime")
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "comparative_benchmark", "micro", "run", "--op", "linear"),
-            *("--shapes", "pow2", "--min-power", "5", "--max-power", "6", "--plot", "p.svg"),
-            *("--backend", "onnxruntime:default,onnxruntime:default+int8dq-tensor,jax_xla:xla"),
-            *("-w", "1", "-iter", "5", "-o", "r.json"),
-        ],
-        env=recipes_environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
+    said = _run(
+        *("-m", "comparative_benchmark", "micro", "run", "--op", "linear"),
+        *("--shapes", "pow2", "--min-power", "5", "--max-power", "6", "--plot", "p.svg"),
+        *("--backend", "onnxruntime:default,onnxruntime:default+int8dq-tensor,jax_xla:xla"),
+        *("-w", "1", "-iter", "5", "-o", "r.json"),
+        directory=tmp_path,
+        environment=recipes_environment,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "plot: p.svg" in done.stderr + done.stdout
+    assert "plot: p.svg" in said
     results = [case.result for case in cb.load(tmp_path / "r.json")]
     panels = plot.points(results, "onnxruntime:default")
     (series,) = panels.values()

@@ -19,6 +19,11 @@ def _heads(k: int) -> int:
     return heads
 
 
+def _input(m: int, k: int) -> Argument:
+    _heads(k)  # told before anything is made
+    return Argument(shape=(m, k))
+
+
 def _torch(m: int, k: int, n: int) -> Any:
     import torch
 
@@ -68,10 +73,10 @@ OPERATOR = Layer(
     name="self_attention",
     description="m positions of width k, projected, attending in heads of 64, projected",
     uses=("m", "k"),
-    arguments=lambda m, k, n: [Argument(shape=(m, k))],
+    arguments=lambda m, k, n: [_input(m, k)],
     results=lambda m, k, n: [Argument(shape=(m, k))],
     weights=lambda m, k, n: [
-        TensorInit(f"{name}.weight", (_heads(k) and k, k), stddev=k**-0.5) for name in _PROJECTIONS
+        TensorInit(f"{name}.weight", (k, k), stddev=k**-0.5) for name in _PROJECTIONS
     ],
     flops=lambda m, k, n: 8 * m * k * k + 4 * m * m * k,
     torch=_torch,
