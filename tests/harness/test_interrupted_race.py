@@ -53,19 +53,21 @@ def test_what_has_ended_is_kept_and_gone_on_from(tmp_path, environment, number):
         assert "Traceback" not in err
     again = run_cbs(*RACE, "--resume", directory=tmp_path, environment=environment)
     assert f"{len(kept)} processes of an interrupted run" in again.err
-    assert {name.split()[0]: status for name, status in again.statuses.items()} == {
-        "TOY_NONE": "ok",
-        "TOY_BUSY": "ok",
-        "TOY_RAISES": "failed",
-    }
+    assert {name.split()[0]: status for name, status in again.statuses.items()} in (
+        # A busy machine can make either unsteady; then it is said, and its processes are kept.
+        {"TOY_NONE": none, "TOY_BUSY": busy, "TOY_RAISES": "failed"}
+        for none in ("ok", "unsteady")
+        for busy in ("ok", "unsteady")
+    )
     measured = [
         process["blocks"][0]["latencies_ms"]
         for record in again.document["benchmarks"]
         for process in record["metrics"]["framework_level"].get("processes", ())
+        if process["blocks"]
     ]
     before = [
         line["process"]["blocks"][0]["latencies_ms"] for line in kept if line["process"]["blocks"]
     ]
-    assert len(measured) == 4
+    assert len(measured) == 4 or "unsteady" in again.statuses.values()
     assert all(latencies in measured for latencies in before)
     assert not folder_of(output).exists()
