@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 
 from comparative_benchmark.backends.api import get_backend
-from comparative_benchmark.micro.cases import model_name
+from openxla.benchmark.comparative_suite.operator_cases import model_name
 from comparative_benchmark.micro.shapes import Shape
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Result, Status

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 from msgspec import UNSET
 
-from comparative_benchmark.micro.cases import cases, model_name
+from openxla.benchmark.comparative_suite.operator_cases import cases, model_name
 from comparative_benchmark.micro.config import BASELINE, Config, ModelEntry
 from comparative_benchmark.micro.shapes import Shape
 from comparative_benchmark.results.case import Case

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from comparative_benchmark.api import run_command
 from comparative_benchmark.api.measuring import Measured, Selection
 from comparative_benchmark.micro import guide, plot, shapes
-from comparative_benchmark.micro.cases import cases
+from openxla.benchmark.comparative_suite.operator_cases import cases
 from comparative_benchmark.micro.config import read
 from comparative_benchmark.micro.estimate import estimate, why_too_large
 from comparative_benchmark.micro.from_model import explained, products_of

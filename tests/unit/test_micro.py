@@ -15,7 +15,7 @@ from tests_support import documented_plugin
 from comparative_benchmark.api import run_command
 from comparative_benchmark.cli.command import main
 from comparative_benchmark.micro import shapes, summary
-from comparative_benchmark.micro.cases import cases
+from openxla.benchmark.comparative_suite.operator_cases import cases, named
 from comparative_benchmark.micro.estimate import estimate, needed_bytes, size_bytes, why_too_large
 from comparative_benchmark.results.comparison import Comparison, Fate
 from comparative_benchmark.runs.session import Limits
@@ -102,6 +102,13 @@ def test_shapes_that_an_operator_cannot_tell_apart_are_one():
         f"SOFTMAX_FP32_{framework}_8X16X1" for framework in ("PT", "JAX", "TF")
     ]
     assert workload_of(found[0]).label == "softmax-fp32-8x16"
+
+
+def test_a_case_is_found_again_by_the_name_of_its_model():
+    for case in cases(["ln_linear_relu", "softmax"], _shape(8, 16, 4), ["bf16"]):
+        assert named(case.model.name) == case
+    for name in ("MATMULL_FP32_PT_1X1X1", "MATMUL_FP32_X_1X1X1", "T5_LARGE_FP32_JAX_512XI32"):
+        assert named(name) is None
 
 
 def test_an_unknown_operator_is_told():

@@ -1,8 +1,9 @@
 """Benchmark cases of operators: one for each operator, shape, type and framework."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
-from comparative_benchmark.micro.shapes import Shape
 from openxla.benchmark import operators, testdata
 from openxla.benchmark.def_types import (
     BenchmarkCase,
@@ -18,6 +19,18 @@ _MODULES: Mapping[ModelFrameworkType, tuple[str, str]] = {
     ModelFrameworkType.TF_V2: ("TF", "in_tensorflow"),
 }
 TAG = "operator"
+_NAME = re.compile(r"(\w+?)_(FP32|FP16|BF16)_([A-Z]+)_(\d+)X(\d+)X(\d+)")
+
+
+class Shape(Protocol):
+    """Sizes of an operator: [m, k] times [k, n]."""
+
+    @property
+    def m(self) -> int: ...
+    @property
+    def k(self) -> int: ...
+    @property
+    def n(self) -> int: ...
 
 
 def implementation(framework: ModelFrameworkType) -> ModelImplementation:
@@ -38,8 +51,20 @@ def model_name(operator: str, data_type: str, framework: ModelFrameworkType, sha
     Raises:
       DefinitionError: there is no such operator.
     """
-    m, k, n = operators.get(operator).shape(shape.m, shape.k, shape.n)
-    return f"{operator.upper()}_{data_type.upper()}_{_MODULES[framework][0]}_{m}X{k}X{n}"
+    sizes = operators.get(operator).shape(shape.m, shape.k, shape.n)
+    return _case(operator, data_type, framework, sizes).model.name
+
+
+def named(model: str) -> BenchmarkCase | None:
+    """Returns the case of an operator by the name of its model; None if there is no such one."""
+    found = _NAME.fullmatch(model)
+    if not found or found[1].lower() not in operators.operators():
+        return None
+    by_short = {short: framework for framework, (short, _) in _MODULES.items()}
+    if (framework := by_short.get(found[3])) is None:
+        return None
+    m, k, n = (int(size) for size in found.groups()[3:])
+    return _case(found[1].lower(), found[2].lower(), framework, (m, k, n))
 
 
 def cases(
@@ -63,19 +88,18 @@ def cases(
             for shape in wanted:
                 m, k, n = operator.shape(shape.m, shape.k, shape.n)
                 for framework in frameworks:
-                    model = Model(
-                        name=model_name(name, data_type, framework, shape),
-                        model_impl=implementation(framework),
-                        model_parameters={
-                            "model_name": name,
-                            "data_type": data_type,
-                            "m": m,
-                            "k": k,
-                            "n": n,
-                        },
-                    )
-                    case = BenchmarkCase.build(
-                        model=model, input_data=testdata.INPUT_DATA_MODEL_DEFAULT
-                    )
+                    case = _case(name, data_type, framework, (m, k, n))
                     found.setdefault(case.name, case)
     return list(found.values())
+
+
+def _case(
+    operator: str, data_type: str, framework: ModelFrameworkType, shape: tuple[int, int, int]
+) -> BenchmarkCase:
+    m, k, n = shape
+    model = Model(
+        name=f"{operator.upper()}_{data_type.upper()}_{_MODULES[framework][0]}_{m}X{k}X{n}",
+        model_impl=implementation(framework),
+        model_parameters={"model_name": operator, "data_type": data_type, "m": m, "k": k, "n": n},
+    )
+    return BenchmarkCase.build(model=model, input_data=testdata.INPUT_DATA_MODEL_DEFAULT)
