@@ -8,7 +8,6 @@ from pathlib import Path
 import attrs
 
 from comparative_benchmark.backends.api import get_backend
-from openxla.benchmark.comparative_suite.operator_cases import model_name
 from comparative_benchmark.micro.shapes import Shape
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Result, Status
@@ -17,6 +16,7 @@ from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark import devices
 from openxla.benchmark.comparative_suite import catalog
+from openxla.benchmark.comparative_suite.operator_cases import model_name
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
 from openxla.benchmark.workloads import workload_of
 

@@ -10,11 +10,11 @@ from typing import Any
 import attrs
 from msgspec import UNSET
 
-from openxla.benchmark.comparative_suite.operator_cases import cases, model_name
 from comparative_benchmark.micro.config import BASELINE, Config, ModelEntry
 from comparative_benchmark.micro.shapes import Shape
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import ProfileRecord, Result, Status
+from openxla.benchmark.comparative_suite.operator_cases import cases, model_name
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
 
 BACKEND, EAGER = "pt_inductor", "eager"

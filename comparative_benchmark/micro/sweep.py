@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from comparative_benchmark.api import run_command
 from comparative_benchmark.api.measuring import Measured, Selection
 from comparative_benchmark.micro import guide, plot, shapes
-from openxla.benchmark.comparative_suite.operator_cases import cases
 from comparative_benchmark.micro.config import read
 from comparative_benchmark.micro.estimate import estimate, why_too_large
 from comparative_benchmark.micro.from_model import explained, products_of
@@ -17,6 +16,7 @@ from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Result
 from comparative_benchmark.terminal.options import EXIT_MISSING, EXIT_OK, UsageError
 from openxla.benchmark import devices, operators
+from openxla.benchmark.comparative_suite.operator_cases import cases
 from openxla.benchmark.def_types import BenchmarkCase, DefinitionError
 from openxla.benchmark.files import write_atomically
 

@@ -15,7 +15,6 @@ from tests_support import documented_plugin
 from comparative_benchmark.api import run_command
 from comparative_benchmark.cli.command import main
 from comparative_benchmark.micro import shapes, summary
-from openxla.benchmark.comparative_suite.operator_cases import cases, named
 from comparative_benchmark.micro.estimate import estimate, needed_bytes, size_bytes, why_too_large
 from comparative_benchmark.results.comparison import Comparison, Fate
 from comparative_benchmark.runs.session import Limits
@@ -24,6 +23,7 @@ from comparative_benchmark.runs.trial import Trial, parse_competitors
 from comparative_benchmark.stats.analysis import Interval, Verdict
 from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark import devices, operators
+from openxla.benchmark.comparative_suite.operator_cases import cases, named
 from openxla.benchmark.def_types import DefinitionError
 from openxla.benchmark.models import second_input
 from openxla.benchmark.operators.architecture import ARCHITECTURE

@@ -26,11 +26,16 @@ class Shape(Protocol):
     """Sizes of an operator: [m, k] times [k, n]."""
 
     @property
-    def m(self) -> int: ...
+    def m(self) -> int:
+        """Rows of the first."""
+
     @property
-    def k(self) -> int: ...
+    def k(self) -> int:
+        """What the product sums over."""
+
     @property
-    def n(self) -> int: ...
+    def n(self) -> int:
+        """Columns of the second."""
 
 
 def implementation(framework: ModelFrameworkType) -> ModelImplementation:
