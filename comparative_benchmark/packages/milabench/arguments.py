@@ -1,0 +1,59 @@
+"""Arguments of a script, from its `argv` as milabench reads it, and names that stand for paths."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+
+
+class ArgumentsError(ValueError):
+    """An `argv` cannot be a command line."""
+
+
+def assemble(argv: Any) -> list[str]:
+    """Returns arguments of an `argv`.
+
+    A list is taken as it is. Of a mapping, `true` makes a flag, `null` drops the option, a list is
+    joined by commas, and `--` holds a list of positional arguments, which come last.
+
+    Raises:
+      ArgumentsError: a value is `false`, which could mean either, or a mapping.
+    """
+    if argv is None:
+        return []
+    if isinstance(argv, Sequence) and not isinstance(argv, str):
+        return [_text("argv", item) for item in argv]
+    if not isinstance(argv, Mapping):
+        raise ArgumentsError("argv must be a mapping or a list")
+    found: list[str] = []
+    last: list[str] = []
+    for name, value in argv.items():
+        if name == "--":
+            last = [_text(name, item) for item in (value if isinstance(value, list) else [value])]
+        elif value is True:
+            found.append(name)
+        elif value is False:
+            raise ArgumentsError(f"{name}: false: `null` drops an option, `true` makes a flag")
+        elif isinstance(value, list):
+            found += [name, ",".join(_text(name, item) for item in value)]
+        elif value is not None:
+            found += [name, _text(name, value)]
+    return found + last
+
+
+def filled(value: Any, names: Mapping[str, str]) -> Any:
+    """Returns a value with each `{name}` that is known replaced, in texts at any depth."""
+    if isinstance(value, str):
+        return _PLACEHOLDER.sub(lambda match: names.get(match[1], match[0]), value)
+    if isinstance(value, Mapping):
+        return {key: filled(item, names) for key, item in value.items()}
+    if isinstance(value, list):
+        return [filled(item, names) for item in value]
+    return value
+
+
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, Mapping | list):
+        raise ArgumentsError(f"{name}: a text or a number is due, not {value!r}")
+    return str(value)
