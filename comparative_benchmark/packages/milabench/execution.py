@@ -105,12 +105,14 @@ class Limits:
       duration_s: after which they are ended.
       network: whether they have one.
       disk: folder whose disk must keep `disk_reserve_bytes` free.
+      protect: files that the commands cannot change, where the system allows that.
     """
 
     duration_s: float
     network: bool
     disk: Path
-    disk_reserve_bytes: int = DISK_RESERVE_BYTES
+    disk_reserve_bytes: int = 0
+    protect: tuple[str, ...] = ()
 
 
 Listener = Callable[[str, Observed], None]
@@ -147,7 +149,7 @@ def run(
                 _Run(
                     command,
                     mark=mark,
-                    network=limits.network,
+                    limits=limits,
                     log_dir=log_dir,
                     echo=echo,
                     pass_fds=pass_fds,
@@ -169,7 +171,7 @@ class _Run:
         command: CommandLine,
         *,
         mark: str,
-        network: bool,
+        limits: Limits,
         log_dir: Path,
         echo: bool,
         pass_fds: Sequence[int],
@@ -200,14 +202,15 @@ class _Run:
             report: self._take_status,
         }
         env = {**command.env, SESSION_VARIABLE: mark, "DATA_FD": str(data_write)}
-        if not network:
+        if not limits.network:
             env |= _NO_PROXIES
         spec = {
             "argv": command.argv,
             "cwd": command.cwd,
             "env": env,
             "cpus": command.cpus,
-            "network": network,
+            "network": limits.network,
+            "protect": limits.protect,
             "life": life_read,
             "report": report_write,
         }

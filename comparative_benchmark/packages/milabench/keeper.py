@@ -20,7 +20,8 @@ import time
 
 _SUBREAPER, _PARENT_DEATH, _DROP_CAPABILITY = 36, 1, 24
 _CAP_SYS_TIME = 25
-_NEW_USER, _NEW_NET = 0x10000000, 0x40000000
+_NEW_USER, _NEW_NET, _NEW_MOUNTS = 0x10000000, 0x40000000, 0x00020000
+_BIND, _READ_ONLY, _REMOUNT, _PRIVATE, _RECURSIVE = 4096, 1, 32, 1 << 18, 16384
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 _GRACE_S = 3.0
 _PATIENCE_S = 5.0
@@ -38,6 +39,7 @@ def main() -> int:
     # A script that sets the clock would change what all others measure.
     libc.prctl(_DROP_CAPABILITY, _CAP_SYS_TIME, 0, 0, 0)
     isolated = not spec["network"] and _leave_network(libc)
+    _protect(libc, spec["protect"])
     for number in (life, report):
         os.set_inheritable(number, False)
     started = time.monotonic()
@@ -75,7 +77,7 @@ def _become(spec: "dict[str, object]", libc: ctypes.CDLL) -> None:
         os.chdir(str(spec["cwd"]))
         argv: list[str] = spec["argv"]  # type: ignore[assignment]
         environment: dict[str, str] = spec["env"]  # type: ignore[assignment]
-        os.execvpe(argv[0], argv, environment)
+        os.execvpe(argv[0], argv, environment)  # noqa: S606  # which shell?
     except OSError as error:
         os.write(2, f"cannot start {spec['argv']}: {error.strerror}\n".encode())
     finally:
@@ -147,7 +149,7 @@ def _leave_network(libc: ctypes.CDLL) -> bool:
     """Moves to a namespace without a network; returns whether that is allowed here."""
     user, group = os.getuid(), os.getgid()
     if libc.unshare(_NEW_NET) != 0:
-        if libc.unshare(_NEW_USER | _NEW_NET) != 0:
+        if libc.unshare(_NEW_USER | _NEW_NET | _NEW_MOUNTS) != 0:
             return False
         try:
             _write("/proc/self/setgroups", "deny")
@@ -159,6 +161,18 @@ def _leave_network(libc: ctypes.CDLL) -> bool:
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as open_one:
         fcntl.ioctl(open_one, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP))
     return True
+
+
+def _protect(libc: ctypes.CDLL, paths: "list[str]") -> None:
+    """Makes files read-only for the command, where namespaces of mounts are allowed."""
+    if not paths or (os.getuid() == 0 and libc.unshare(_NEW_MOUNTS) != 0):
+        return
+    if libc.mount(b"none", b"/", None, _PRIVATE | _RECURSIVE, None) != 0:
+        return
+    for path in paths:
+        name = path.encode()
+        if libc.mount(name, name, None, _BIND, None) == 0:
+            libc.mount(b"none", name, None, _BIND | _REMOUNT | _READ_ONLY, None)
 
 
 def _write(path: str, text: str) -> None:

@@ -58,6 +58,7 @@ class Wishes:
       listen: hears of events.
       echo: whether the output of commands is shown.
       disk_reserve_bytes: what must stay free on the disk.
+      protect: files that scripts cannot change.
     """
 
     variant: str | None = None
@@ -66,6 +67,7 @@ class Wishes:
     listen: Listener = lambda _, __: None
     echo: bool = False
     disk_reserve_bytes: int = execution.DISK_RESERVE_BYTES
+    protect: tuple[str, ...] = ()
 
 
 def do(phase: str, placement: Placement, wishes: Wishes) -> PhaseOutcome:
@@ -142,7 +144,10 @@ class _Phase:
             try:
                 [ended] = execution.run(
                     [host],
-                    limits=self._limits(_HOST_DURATION_S, network=True),
+                    # It writes nothing much: its commands are watched.
+                    limits=Limits(
+                        duration_s=_HOST_DURATION_S, network=True, disk=self._placement.base
+                    ),
                     log_dir=self._placement.log_dir,
                     pass_fds=(questions_write, answers_read),
                     also={questions: self._take},
@@ -173,6 +178,7 @@ class _Phase:
             network=network,
             disk=self._placement.base,
             disk_reserve_bytes=self._wishes.disk_reserve_bytes,
+            protect=self._wishes.protect,
         )
 
     def _take(self, piece: bytes) -> None:

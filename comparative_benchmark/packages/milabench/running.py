@@ -99,7 +99,13 @@ def _replicate(placement: Placement, how: How, number: int) -> Replicate:
     )
     with Dash(how.dash, placement.bench.name) as dash:
         foreign = ForeignCpu()
-        outcome = phases.do(RUN, own, Wishes(listen=dash.listen, echo=how.echo, say=dash.say))
+        wishes = Wishes(
+            listen=dash.listen,
+            echo=how.echo,
+            say=dash.say,
+            protect=(str(how.results.absolute()),),
+        )
+        outcome = phases.do(RUN, own, wishes)
     return Replicate(
         outcome=outcome,
         wall_s=time.monotonic() - started,

@@ -1,4 +1,4 @@
-"""Environments of install groups: made, filled and locked by uv where it is there, by pip if not."""
+"""Environments of install groups: made, filled and locked by uv where there is one, else by pip."""
 
 import hashlib
 import importlib.util
@@ -55,7 +55,7 @@ def make(venv: Path) -> None:
 
 
 def install_command(venv: Path, arguments: Sequence[str]) -> list[str]:
-    """Returns the command that installs into an environment, with the arguments of `pip install`."""
+    """Returns the command that installs into an environment; arguments are those of pip."""
     python = str(venv / "bin" / "python")
     if uv := shutil.which("uv"):
         return [uv, "pip", "install", "--python", python, *arguments]
