@@ -134,8 +134,12 @@ BENCHFILES = {
     "exits": ("import sys; sys.exit(9)", "SystemExit: 9"),
     "dies": ("import os; os._exit(7)", "benchfile.py ended with exit code 7"),
     "runs_nothing": (
-        "from milabench.pack import Package\nclass P(Package):\n"
-        "    async def run(self): pass\n__pack__ = P",
+        """
+from milabench.pack import Package
+class Idle(Package):
+    async def run(self):
+        pass
+__pack__ = Idle""",
         "its benchfile ran nothing",
     ),
 }

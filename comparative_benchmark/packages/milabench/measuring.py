@@ -275,7 +275,8 @@ def _definition(bench: Bench, device: str, config: Mapping[str, Any], units: str
         workload=WorkloadRecord(
             id=f"milabench/{bench.name}",
             digest=digest,
-            label=bench.name,
+            # Times of such a result are of one unit of work, in all tables.
+            label=f"{bench.name}, time per {_unit(units)}",
             architecture=f"milabench/{bench.name}",
             config_digest=_digest(asked),
             checkpoint="its own",
@@ -284,6 +285,12 @@ def _definition(bench: Bench, device: str, config: Mapping[str, Any], units: str
             input_digest=_digest("its own"),
         ),
     )
+
+
+def _unit(units: str) -> str:
+    """Returns what a rate counts, e.g. `item` of `items/s`."""
+    counted = units.removesuffix("/s").removesuffix("s")
+    return counted or units
 
 
 def _scalars(argv: Any) -> dict[str, Any]:

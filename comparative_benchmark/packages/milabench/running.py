@@ -59,7 +59,7 @@ def run(benches: Sequence[Bench], base: Path, how: How) -> tuple[int, list[Resul
     if "/" in name or name in (".", ".."):
         raise UsageError(f"--run-name {name!r} is not the name of a folder")
     file = ResultsFile(how.results)
-    run_id = file.start_run(execution_environment=_environment(), command=sys.argv)
+    run_id = file.start_run(execution_environment=execution_environment(), command=sys.argv)
     found = []
     for bench in benches:
         result = _one(Placement(base=base, bench=bench, run_name=name), how, run_id)
@@ -123,7 +123,8 @@ def _exit_code(results: Sequence[Result]) -> int:
     return EXIT_OK if Status.OK in statuses else EXIT_MISSING
 
 
-def _environment() -> ExecutionEnvironment:
+def execution_environment() -> ExecutionEnvironment:
+    """Returns what a run says of this machine."""
     threads = host.default_threads()
     return converted(
         {

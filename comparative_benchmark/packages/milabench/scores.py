@@ -25,10 +25,12 @@ class Scored:
     """A benchmark of two files.
 
     Attributes:
+      name: of the benchmark.
       old_rate, new_rate: None without one.
       speed: new over old, with its 98 % interval; None if it cannot be said.
     """
 
+    name: str
     comparison: Comparison
     old_rate: float | None
     new_rate: float | None
@@ -51,10 +53,11 @@ def compare(old: Document, new: Document, *, threshold: float) -> Scores:
     comparisons = compare_documents(_only_rates(old), _only_rates(new), threshold=threshold)
     found = []
     for item in comparisons:
-        name = item.label
+        name = item.label.partition(", time per ")[0]
         known = after.get(name) or before.get(name)
         found.append(
             Scored(
+                name=name,
                 comparison=item,
                 old_rate=_rate(before.get(name)),
                 new_rate=_rate(after.get(name)),
@@ -84,7 +87,7 @@ def table(found: Scores) -> Table:
     shown.add_column("why")
     for item in found.benches:
         shown.add_row(
-            item.comparison.label,
+            item.name,
             _number(item.old_rate),
             _number(item.new_rate),
             item.units,
@@ -111,7 +114,7 @@ def as_document(found: Scores) -> dict[str, Any]:
 
     return {
         "benchmarks": {
-            item.comparison.label: {
+            item.name: {
                 "old_rate": item.old_rate,
                 "new_rate": item.new_rate,
                 "units": item.units,
