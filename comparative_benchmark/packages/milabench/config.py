@@ -230,8 +230,9 @@ def _over(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in update.items():
         old = merged.get(key)
-        deeper = isinstance(old, dict) and isinstance(value, dict)
-        merged[key] = _over(old, value) if deeper else value
+        if isinstance(old, dict) and isinstance(value, dict):
+            value = _over(old, value)  # noqa: PLW2901
+        merged[key] = value
     return merged
 
 

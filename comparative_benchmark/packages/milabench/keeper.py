@@ -11,6 +11,7 @@ import ctypes
 import fcntl
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -84,7 +85,7 @@ def _become(spec: "dict[str, object]", libc: ctypes.CDLL) -> None:
         os._exit(127)
 
 
-def _wait(child: int, life: int) -> "tuple[int, object, bool]":  # type: ignore[type-arg]
+def _wait(child: int, life: int) -> "tuple[int, resource.struct_rusage, bool]":
     """Waits for the command; ends it when the parent says so, or is no more."""
     handle = os.pidfd_open(child)
     poller = select.poll()

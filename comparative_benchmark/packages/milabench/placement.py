@@ -141,7 +141,7 @@ class Placement:
         found["PATH"] = os.pathsep.join([str(venv / "bin"), found.get("PATH", os.defpath)])
         found["VIRTUAL_ENV"] = str(venv)
         if scripts:
-            found["PYTHONPATH"] = str(SCRIPT_PATH)
+            found["PYTHONPATH"] = os.pathsep.join([str(SCRIPT_PATH), str(HOST_PATH)])
         return found | {name: str(value) for name, value in more.items()}
 
 

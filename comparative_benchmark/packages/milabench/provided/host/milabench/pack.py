@@ -50,16 +50,16 @@ class BasePackage:
     @property
     def logdir(self) -> XPath:
         """Folder of this run."""
-        return self.dirs.runs / self.config["run_name"]
+        return XPath(self.dirs.runs / self.config["run_name"])
 
     @property
     def working_directory(self) -> XPath:
         """Where the scripts are."""
-        return self.dirs.code
+        return XPath(self.dirs.code)
 
     def logfile(self, extension: str) -> XPath:
         """Returns a file of this run."""
-        return self.logdir / f"{self.tag}.{extension}"
+        return XPath(self.logdir / f"{self.tag}.{extension}")
 
     def resolve_argument(self, name: str, default: Any = None) -> Any:
         """Returns one value of a mapping's `argv`."""

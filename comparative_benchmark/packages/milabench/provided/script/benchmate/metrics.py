@@ -78,11 +78,11 @@ class LazyMetricPusher:
 class LazyLossPusher(LazyMetricPusher):
     """Keeps losses as tensors."""
 
-    def record(self, loss: Any) -> None:  # type: ignore[override]
+    def record(self, loss: Any) -> None:
         """Keeps a loss."""
         self.append(loss.detach() if hasattr(loss, "detach") else loss)
 
-    def materialize(self, loss: Any) -> Any:  # type: ignore[override]
+    def materialize(self, loss: Any) -> Any:
         """Returns a loss as a number."""
         value = loss.item() if hasattr(loss, "item") else float(loss)
         return {"loss": value, "task": self.task}
@@ -173,19 +173,19 @@ class TimedIterator:
         self.rank: int | None = rank if _distributed() is not None else None
 
     @classmethod
-    def with_sumggler(cls, *args: Any, push: Any = None, **kwargs: Any) -> "TimedIterator":
+    def with_sumggler(cls, *args: Any, **kwargs: Any) -> "TimedIterator":
         """Returns one that tells by escape sequences."""
-        return cls(*args, push=sumggle_push(), **kwargs)
+        return cls(*args, **{**kwargs, "push": sumggle_push()})
 
     @classmethod
-    def with_stdout(cls, *args: Any, push: Any = None, **kwargs: Any) -> "TimedIterator":
+    def with_stdout(cls, *args: Any, **kwargs: Any) -> "TimedIterator":
         """Returns one that prints."""
-        return cls(*args, push=file_push(), **kwargs)
+        return cls(*args, **{**kwargs, "push": file_push()})
 
     @classmethod
-    def with_give(cls, *args: Any, push: Any = None, **kwargs: Any) -> "TimedIterator":
+    def with_give(cls, *args: Any, **kwargs: Any) -> "TimedIterator":
         """Returns one that gives to voir."""
-        return cls(*args, push=give_push(), **kwargs)
+        return cls(*args, **{**kwargs, "push": give_push()})
 
     def __getattr__(self, name: str) -> Any:
         if name == "loader":

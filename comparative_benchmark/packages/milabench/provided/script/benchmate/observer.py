@@ -58,9 +58,8 @@ class BenchObserver:
     def loader(self, loader: Any, custom_step: bool = False) -> Any:
         """Returns a loader that is timed; the same one each time."""
         if self.instance is None:
-            self.instance = TimedIterator(
-                loader, *self.args, rank=self.rank, push=self.pusher, **self.kwargs
-            )
+            options = {**self.kwargs, "rank": self.rank, "push": self.pusher}
+            self.instance = TimedIterator(loader, *self.args, **options)
             self.instance.task = self.task
             self.instance.on_iterator_stop_iterator = (  # type: ignore[method-assign]
                 self.on_iterator_stop_iterator

@@ -84,9 +84,9 @@ class Command:
             for pack, args, kwargs in lines
         ]
         codes = channel().execute(wanted)
-        for (pack, args, _), code in zip(lines, codes):
-            if code and pack.phase != "run":
-                raise CommandFailedError(f"{' '.join(map(str, args))}: exit code {code}")
+        for line, code in zip(lines, codes):
+            if code and line[0].phase != "run":
+                raise CommandFailedError(f"{' '.join(map(str, line[1]))}: exit code {code}")
         return codes
 
 
@@ -139,7 +139,7 @@ class SequenceCommand(ListCommand):
 class CmdCommand(Command):
     """Any command of a pack."""
 
-    def __init__(self, pack: BasePackage, *cmd_argv: Any, **kwargs: Any) -> None:
+    def __init__(self, pack: Any, *cmd_argv: Any, **kwargs: Any) -> None:
         if isinstance(pack, Command):
             raise TypeError(f"{type(self).__name__} takes a pack, not a command")
         super().__init__(pack, **kwargs)
