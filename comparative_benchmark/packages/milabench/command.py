@@ -111,6 +111,7 @@ def _run(options: argparse.Namespace) -> int:
     )
     if not options.no_report:
         _print_table(table.rows(chosen, results))
+        print("".join(f"{line}\n" for line in table.remarks(results)), end="")
     print(f"results: {results_path(options)}")
     return code
 

@@ -18,6 +18,8 @@ from comparative_benchmark.terminal.tables import ruled_table, style_of
 MISSING = "missing"
 # Of processes; as milabench has it.
 ALLOWED_FAILURE_RATE = 0.01
+# Below it is what an idle system takes.
+FOREIGN_CPU_LIMIT = 0.05
 
 
 @attrs.frozen(kw_only=True)
@@ -136,6 +138,31 @@ def lines(total: Totals) -> list[str]:
         f"Failure rate: {total.failure_rate:12.2%} ({verdict})",
         f"Score:        {total.score:12.2f}",
     ]
+
+
+def remarks(results: Sequence[Result]) -> list[str]:
+    """Returns what was odd while benchmarks ran: notes on processes, and who else had CPUs."""
+    found = []
+    for result in results:
+        throughput = result.measured.throughput
+        for process in throughput.processes if throughput else ():
+            found += [f"{process.tag}: {note}" for note in process.notes]
+            if (process.foreign_cpu_share or 0.0) > FOREIGN_CPU_LIMIT:
+                found.append(
+                    f"{process.tag}: others took {process.foreign_cpu_share:.0%} of the CPUs"
+                )
+        found += _shared_cpus(throughput.processes if throughput else ())
+    return list(dict.fromkeys(found))
+
+
+def _shared_cpus(processes: Sequence[ThroughputProcess]) -> list[str]:
+    """Says that processes ran at once without CPUs of their own."""
+    at_once = [process for process in processes if process.replicate == 0]
+    if len(at_once) < 2 or all(process.cpus for process in at_once):
+        return []
+    switches = sum(process.involuntary_switches for process in at_once)
+    count = len(at_once)
+    return [f"{at_once[0].tag}: {count} processes shared the CPUs, interrupted {switches} times"]
 
 
 def as_document(found: Sequence[Row]) -> dict[str, Any]:
