@@ -6,6 +6,7 @@ import pytest
 from comparative_benchmark.packages.milabench import config
 from comparative_benchmark.packages.milabench.arguments import ArgumentsError, assemble, filled
 from comparative_benchmark.packages.milabench.config import Plan
+from comparative_benchmark.packages.milabench.placement import Placement
 from comparative_benchmark.terminal.options import UsageError
 
 
@@ -117,6 +118,36 @@ def test_what_cannot_be_is_told_with_its_place(tmp_path, name):
 def test_keys_of_a_benchfile_of_its_own_pass(tmp_path):
     [bench] = read(tmp_path, "a: {definition: x, my_own_thing: [1, 2.5, 'true', true, null]}")
     assert bench.config["my_own_thing"] == [1, 2.5, "true", True, None]
+
+
+def test_what_a_benchmark_asks_of_the_machine_is_never_evaluated(tmp_path):
+    needs = {
+        "num_machines: 2": "2 machines",
+        'num_machines: 1, requires_capabilities: ["len(nodes) >= ${num_machines}"]': None,
+        'requires_capabilities: ["len(nodes) > 1"]': "1 machines",
+        "requires_capabilities: [\"__import__('os').abort()\"]": "which is not evaluated here",
+    }
+    for text, said in needs.items():
+        [bench] = read(tmp_path, f"a: {{definition: x, {text}}}")
+        assert (bench.needs is None) if said is None else (said in bench.needs)
+
+
+def test_names_that_stand_for_paths_and_the_machine(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    [bench] = read(
+        tmp_path,
+        """
+a:
+  definition: x
+  install_variant: ${system.arch}
+  argv: {--data: "{milabench_data}/d", --gpus: "{gpu_count}", --n: "${..weight}", --x: "{y}"}
+  weight: 3
+""",
+    )
+    found = Placement(base=tmp_path / "b", bench=bench, run_name="r").config()
+    assert found["install_variant"] == "cuda"
+    data = str(tmp_path / "b" / "data" / "d")
+    assert found["argv"] == {"--data": data, "--gpus": "2", "--n": "3", "--x": "{y}"}
 
 
 def test_selection_by_name_group_tag_and_folder(tmp_path):

@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+# `{milabench_data}` of milabench, and `${system.arch}`, `${..num_machines}` of OmegaConf.
+_PLACEHOLDER = re.compile(r"\$\{\.*([a-z_][a-z_.]*)\}|\{([a-z_]+)\}")
 
 
 class ArgumentsError(ValueError):
@@ -43,9 +44,9 @@ def assemble(argv: Any) -> list[str]:
 
 
 def filled(value: Any, names: Mapping[str, str]) -> Any:
-    """Returns a value with each `{name}` that is known replaced, in texts at any depth."""
+    """Returns a value with each `{name}` and `${name}` that is known, in texts at any depth."""
     if isinstance(value, str):
-        return _PLACEHOLDER.sub(lambda match: names.get(match[1], match[0]), value)
+        return _PLACEHOLDER.sub(lambda match: names.get(match[1] or match[2], match[0]), value)
     if isinstance(value, Mapping):
         return {key: filled(item, names) for key, item in value.items()}
     if isinstance(value, list):

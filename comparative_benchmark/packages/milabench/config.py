@@ -7,6 +7,7 @@ each combination of values. Where the template says `install-variant` milabench 
 """
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ _KEYS = (
 # An unknown key that is so like a known one is misspelt; others are the benchfile's own.
 _LIKE = 0.72
 _METHODS = ("per_gpu", "njobs")
+_NODES = re.compile(r"len\(nodes\)\s*(>=?)\s*(\d+)")
 
 
 @attrs.frozen(kw_only=True)
@@ -288,7 +290,22 @@ def _number(
 
 def _needs(entry: _Entry, fields: Mapping[str, Any]) -> str | None:
     machines = _number(entry, fields, "num_machines", 1.0, least=1.0)
-    return None if machines <= 1 else f"{machines:g} machines"
+    if machines > 1:
+        return f"{machines:g} machines"
+    for text in fields.get("requires_capabilities") or ():
+        told = str(filled(text, scalars(fields)))
+        # milabench evaluates these as Python; what they ask for is always this.
+        match = _NODES.fullmatch(told.strip())
+        if match is None:
+            return f"{told!r}, which is not evaluated here"
+        if int(match[2]) + (match[1] == ">") > 1:
+            return f"{match[2]} machines"
+    return None
+
+
+def scalars(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the fields that `${name}` may stand for, as texts."""
+    return {n: str(v) for n, v in fields.items() if isinstance(v, str | int | float)}
 
 
 def select(

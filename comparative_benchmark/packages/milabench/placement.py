@@ -13,7 +13,7 @@ import attrs
 from comparative_benchmark.backends import cpus
 from comparative_benchmark.machine import nvml, variables
 from comparative_benchmark.packages.milabench.arguments import filled
-from comparative_benchmark.packages.milabench.config import Bench
+from comparative_benchmark.packages.milabench.config import Bench, scalars
 from openxla.benchmark.root import root_dir
 
 BASE_VARIABLE = "MILABENCH_BASE"
@@ -116,12 +116,13 @@ class Placement:
                 ],
             },
         }
-        return dict(filled(found, self._names()))
+        return dict(filled(found, {**scalars(bench.config), **self._names()}))
 
     def _names(self) -> dict[str, str]:
         count, processors = len(gpus()), len(cpus.usable_cpus())
         names = {
             "arch": arch(),
+            "system.arch": arch(),
             "cpu_count": str(processors),
             "cpu_per_gpu": str(processors // max(1, count)),
             "gpu_count": str(count),

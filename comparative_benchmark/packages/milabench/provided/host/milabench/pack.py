@@ -224,7 +224,11 @@ class Package(BasePackage):
         """Returns the command that is measured."""
         from .commands import PackCommand, VoirCommand
 
-        return VoirCommand(PackCommand(self, lazy=True), cwd=self.dirs.code)
+        # voir looks for its voirfile where it is started, and above.
+        own = type(self).working_directory is not BasePackage.working_directory
+        main = self.dirs.code / self.main_script
+        folder = self.working_directory if own else main.parent
+        return VoirCommand(PackCommand(self, *self.argv, lazy=True), cwd=folder)
 
     async def run(self) -> Any:
         """Runs what `build_run_plan` says."""
@@ -242,7 +246,7 @@ def command_line(
     """Returns a command as the suite reads it."""
     return {
         "argv": [str(item) for item in args],
-        "cwd": str(cwd or pack.dirs.code),
+        "cwd": str(cwd or pack.working_directory),
         "env": {name: str(value) for name, value in pack.full_env(env).items()},
         "use_stdout": bool(use_stdout),
         "tag": pack.tag,
