@@ -34,6 +34,8 @@ from openxla.benchmark.testdata import INPUT_DATA_MODEL_DEFAULT
 EXPECTED = "expected"
 _STYLES = {"ok": "green", "unsupported": "yellow", "unsteady": "yellow", EXPECTED: "yellow"}
 _FAILED_STYLE = "red"
+# Of an interval, as a share: narrower ones would have more digits than anybody reads.
+_NO_WIDTH = 1e-4
 
 
 def style_of(status: str) -> str:
@@ -171,6 +173,9 @@ def problem(
         return text
     if result.log_file:
         text.append(f"\n    log:   {result.log_file}")
+    if result.measured.throughput:
+        text.append(f"\n    again: cbs bench run --fulltrace --select {definition.model}")
+        return text
     name = definition.benchmark_name
     # A user's own inputs are in no catalogue: the model's usual ones are replaced by them.
     is_given = definition.input_data.startswith(PREFIX)
@@ -208,7 +213,7 @@ def rate_text(throughput: Throughput) -> str:
     rate, interval = throughput.rate, throughput.rate_interval
     if rate is None:
         return "-"
-    if interval is None:
+    if interval is None or interval.high - interval.low < _NO_WIDTH * rate:
         return f"{rate:.4g}"
     return latency_text(
         Interval(

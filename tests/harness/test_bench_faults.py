@@ -232,6 +232,13 @@ def test_what_cannot_be_installed_costs_no_other(tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr()
     assert "a-package-that-is-not-there" in printed.err
     assert "good: installed" in printed.out
+    good = config.select(config.read(path), ["good"], [])
+    assert doing.install(good, base, variant=None, force=False) == 0
+    assert "is installed already" in capsys.readouterr().out
+    assert doing.install(good, base, variant=None, force=True) == 0
+    assert "installing into" in capsys.readouterr().out
+    assert doing.install(good, base, variant="cuda", force=False) == 1
+    assert "no requirements.cuda.txt" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])

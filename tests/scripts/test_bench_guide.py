@@ -86,9 +86,8 @@ def test_the_guide_word_for_word(clone):
     assert not process.notes
     assert result.wall_s < process.wall_s + 2
 
-    # The configuration of the guide's own words.
-    again = shell(clone, "milabench install --config benchmarks/ornatebench/dev.yaml --force")
-    assert "installing into" in again
+    again = shell(clone, "milabench install --config benchmarks/ornatebench/dev.yaml")
+    assert "is installed already" in again
     told = shell(
         clone,
         "milabench dev --config benchmarks/ornatebench/dev.yaml"
@@ -96,6 +95,107 @@ def test_the_guide_word_for_word(clone):
     )
     assert "left with 0" in told
     assert "loss" in told
+
+
+# As folders of torchvision, flops and the like are: probes on a script that knows nothing of it,
+# losses that wait for the device, and a script that tells by escapes in its output.
+OBSERVED = """
+from dataclasses import dataclass
+from benchmate.monitor import voirfile_monitor
+from benchmate.observer import BenchObserver
+from voir import configurable
+
+@dataclass
+class Config:
+    dash: bool = False
+    interval: str = "1s"
+    skip: int = 5
+    stop: int = 20
+    gpu_poll: int = 3
+
+@configurable
+def instrument_main(ov, options: Config):
+    yield ov.phases.init
+    voirfile_monitor(ov, options)
+    yield ov.phases.load_script
+    observer = BenchObserver(
+        earlystop=options.stop + options.skip, raise_stop_program=True, batch_size_fn=len
+    )
+    probe = ov.probe("//train() > loader", overridable=True)
+    probe["loader"].override(observer.loader)
+    probe = ov.probe("//train() > criterion", overridable=True)
+    probe["criterion"].override(observer.criterion)
+"""
+KNOWS_NOTHING = """
+import time
+
+class Loss(float):
+    def detach(self):
+        return self
+    def item(self):
+        return float(self)
+
+def train():
+    loader = [list(range(32)) for _ in range(200)]
+    criterion = lambda batch: Loss(1 / len(batch))
+    for batch in loader:
+        time.sleep(0.05)
+        criterion(batch)
+
+if __name__ == "__main__":
+    train()
+"""
+BY_ESCAPES = """
+import time
+from benchmate.monitor import bench_monitor
+
+with bench_monitor(poll_interval=0.2) as log:
+    for i in range(12):
+        time.sleep(0.02)
+        log({"task": "train", "rate": 42.0 + i % 2, "units": "Tflops"})
+        print("step", i)
+"""
+
+
+def test_scripts_of_real_folders_on_real_voir(clone):
+    benches = clone / "benchmarks"
+    for name, main in (("observed", KNOWS_NOTHING), ("escapes", BY_ESCAPES)):
+        folder = benches / name
+        folder.mkdir()
+        (folder / "main.py").write_text(main)
+        (folder / "requirements.in").write_text("voir\n")
+        plan = (
+            ""
+            if name == "observed"
+            else (
+                "    def build_run_plan(self):\n"
+                "        main = self.dirs.code / self.main_script\n"
+                "        return CmdCommand(self, 'python', main, use_stdout=True)\n"
+            )
+        )
+        (folder / "benchfile.py").write_text(
+            "from milabench.commands import CmdCommand\nfrom milabench.pack import Package\n"
+            f"class Bench(Package):\n    prepare_script = None\n{plan}__pack__ = Bench\n"
+        )
+    (benches / "observed" / "voirfile.py").write_text(OBSERVED)
+    (benches / "real.yaml").write_text(
+        "".join(
+            f"{name}: {{inherits: _defaults, definition: {name}, install_group: ornatebench,"
+            f" install_variant: unpinned, voir: {{options: {{stop: {stop}}}}}}}\n"
+            for name, stop in (("observed", 20), ("escapes", 12))
+        )
+    )
+    shell(
+        clone,
+        "export MILABENCH_CONFIG=benchmarks/real.yaml\nmilabench install\n"
+        "milabench run --base root/milabench -o real.json",
+    )
+    found = {r.definition.model: r for r in read_document(clone / "real.json").benchmarks}
+    observed, escapes = (found[n].measured.throughput for n in ("observed", "escapes"))
+    assert 560 < observed.rate <= 640
+    assert observed.processes[0].losses == (1 / 32, 1 / 32)
+    assert (escapes.rate, escapes.units) == (42.5, "Tflops")
+    assert not list(benches.glob("*/__pycache__"))
 
 
 def test_pin_writes_a_lock_and_installs_from_it(clone):

@@ -150,7 +150,8 @@ def clean_environment() -> dict[str, str]:
     """Returns what programs need of our own variables: no secret, no path of our own modules."""
     dropped = ("PYTHONPATH", "PYTHONHOME", "PYTHONSAFEPATH", "VIRTUAL_ENV", CONFIG_VARIABLE)
     found = {n: v for n, v in variables.for_worker(os.environ).items() if n not in dropped}
-    return {**found, "PYTHONUNBUFFERED": "1"}
+    # Nothing of ours is left in the folders of benchmarks.
+    return {**found, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def host_environment() -> dict[str, str]:

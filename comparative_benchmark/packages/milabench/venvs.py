@@ -58,7 +58,8 @@ def install_command(venv: Path, arguments: Sequence[str]) -> list[str]:
     """Returns the command that installs into an environment; arguments are those of pip."""
     python = str(venv / "bin" / "python")
     if uv := shutil.which("uv"):
-        return [uv, "pip", "install", "--python", python, *arguments]
+        # As pip does: scripts write no bytecode, and would compile what they import each time.
+        return [uv, "pip", "install", "--compile-bytecode", "--python", python, *arguments]
     if _has_pip():
         return [sys.executable, "-m", "pip", "--python", python, "install", *arguments]
     return [python, "-m", "pip", "install", *arguments]
@@ -92,7 +93,9 @@ def compile_command(base: Path, arguments: Sequence[str]) -> list[str]:
 def installer_environment() -> dict[str, str]:
     """Returns the variables of pip and uv: with their own settings."""
     own = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_"))}
-    return {**clean_environment(), **own}
+    environment = clean_environment()
+    del environment["PYTHONDONTWRITEBYTECODE"]
+    return {**environment, **own}
 
 
 def fingerprint(placement: Placement, variant: str | None) -> str:
