@@ -239,6 +239,8 @@ def test_what_cannot_be_installed_costs_no_other(tmp_path, monkeypatch, capsys):
     assert "installing into" in capsys.readouterr().out
     assert doing.install(good, base, variant="cuda", force=False) == 1
     assert "no requirements.cuda.txt" in capsys.readouterr().err
+    (tmp_path / "good" / "requirements.cuda.txt").write_text("")
+    assert doing.install(good, base, variant="cuda", force=False) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])

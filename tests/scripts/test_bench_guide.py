@@ -198,7 +198,7 @@ def test_scripts_of_real_folders_on_real_voir(clone):
     assert not list(benches.glob("*/__pycache__"))
 
 
-def test_pin_writes_a_lock_and_installs_from_it(clone):
+def test_pin_writes_a_lock(clone):
     folder = clone / "benchmarks" / "pinned"
     shell(clone, "cp-template benchmarks/_template/ benchmarks/pinned")
     (folder / "requirements.in").write_text("pyyaml\n")

@@ -101,6 +101,11 @@ WRONG = {
     "false": ("a: {definition: x, argv: {--flag: false}}", "`null` drops an option"),
     "no mapping": ("a: 3", ":1:4: the benchmark a must be a mapping"),
     "a file of itself": ("include: c.yaml", "c.yaml includes itself"),
+    "a path for a name": ("../a: {definition: x}", "'../a' cannot be the name"),
+    "a path for a group": (
+        "a: {definition: x, install_group: ../../b}",
+        "'../../b' cannot be the install_group",
+    ),
     "not YAML": ("a: [1", "not YAML"),
     "empty": ("", "is empty"),
 }
@@ -180,6 +185,8 @@ def test_arguments():
     assert assemble(None) == []
     assert filled(argv, {"data": "/d"})["--e"] == "/d/i"
     assert filled("{unknown}", {}) == "{unknown}"
+    assert filled("auto({n_worker}, 8)", {"n_worker": "3"}) == "3"
+    assert filled("auto_batch(128)", {}) == "128"
     with pytest.raises(ArgumentsError):
         assemble({"--a": {"b": 1}})
 

@@ -8,6 +8,11 @@ from typing import Any
 _PLACEHOLDER = re.compile(r"\$\{\.*([a-z_][a-z_.]*)\}|\{([a-z_]+)\}")
 
 
+# `auto(8, 4)` and `auto_batch(32)` of milabench's sizer: what it would choose for a device, and the
+# default, which is all there is here.
+_AUTO = re.compile(r"auto(_batch)?\(\s*([^,(){}]+?)\s*(?:,\s*([^,(){}]+?)\s*)?\)")
+
+
 class ArgumentsError(ValueError):
     """An `argv` cannot be a command line."""
 
@@ -44,9 +49,14 @@ def assemble(argv: Any) -> list[str]:
 
 
 def filled(value: Any, names: Mapping[str, str]) -> Any:
-    """Returns a value with each `{name}` and `${name}` that is known, in texts at any depth."""
+    """Returns a value with each `{name}` and `${name}` that is known, in texts at any depth.
+
+    `auto({n_worker}, 8)` is the number of workers, and `auto_batch(32)` is 32.
+    """
     if isinstance(value, str):
-        return _PLACEHOLDER.sub(lambda match: names.get(match[1] or match[2], match[0]), value)
+        text = _PLACEHOLDER.sub(lambda match: names.get(match[1] or match[2], match[0]), value)
+        automatic = _AUTO.fullmatch(text)
+        return automatic[2] if automatic else text
     if isinstance(value, Mapping):
         return {key: filled(item, names) for key, item in value.items()}
     if isinstance(value, list):

@@ -36,6 +36,7 @@ _KEYS = (
 # An unknown key that is so like a known one is misspelt; others are the benchfile's own.
 _LIKE = 0.72
 _METHODS = ("per_gpu", "njobs")
+_FILE_NAME = re.compile(r"\w[\w.+-]*")
 _NODES = re.compile(r"len\(nodes\)\s*(>=?)\s*(\d+)")
 
 
@@ -239,6 +240,10 @@ def _over(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _bench(name: str, entry: _Entry, merged: dict[str, Any]) -> Bench:
+    for key in ("name", "install_group"):
+        # Both are names of files and folders.
+        if not _FILE_NAME.fullmatch(value := str(name if key == "name" else merged.get(key, name))):
+            entry.fail(key, f"{value!r} cannot be the {key}: letters, digits, . _ + and -")
     if "definition" not in merged:
         entry.fail("definition", f"the benchmark {name} has no definition: the path of its folder")
     group = str(merged.get("group") or name)

@@ -31,7 +31,7 @@ from comparative_benchmark.packages.milabench.observed import Observed
 # More output is dropped; the log says so.
 LOG_LIMIT_BYTES = 16 * 2**20
 # Below it a command that writes is ended: a full disk would cost all others their results.
-DISK_RESERVE_BYTES = 256 * 2**20
+_DISK_RESERVE_BYTES, _DISK_RESERVE = 256 * 2**20, 0.05
 _LOOK_S = 0.5
 _PIECE = 1 << 16
 _AFTER_END_S = 1.0
@@ -113,6 +113,11 @@ class Limits:
     disk: Path
     disk_reserve_bytes: int = 0
     protect: tuple[str, ...] = ()
+
+
+def disk_reserve_bytes(disk: Path) -> int:
+    """Returns what must stay free: 256 MiB, of a small disk 5 %."""
+    return min(_DISK_RESERVE_BYTES, int(shutil.disk_usage(disk).total * _DISK_RESERVE))
 
 
 Listener = Callable[[str, Observed], None]

@@ -57,7 +57,7 @@ class Wishes:
       say: shows a line to the user.
       listen: hears of events.
       echo: whether the output of commands is shown.
-      disk_reserve_bytes: what must stay free on the disk.
+      disk_reserve_bytes: what must stay free on the disk; None for the usual.
       protect: files that scripts cannot change.
     """
 
@@ -66,7 +66,7 @@ class Wishes:
     say: Callable[[str], None] = print
     listen: Listener = lambda _, __: None
     echo: bool = False
-    disk_reserve_bytes: int = execution.DISK_RESERVE_BYTES
+    disk_reserve_bytes: int | None = None
     protect: tuple[str, ...] = ()
 
 
@@ -173,11 +173,12 @@ class _Phase:
         }
 
     def _limits(self, duration_s: float, *, network: bool) -> Limits:
+        disk, reserve = self._placement.base, self._wishes.disk_reserve_bytes
         return Limits(
             duration_s=duration_s,
             network=network,
-            disk=self._placement.base,
-            disk_reserve_bytes=self._wishes.disk_reserve_bytes,
+            disk=disk,
+            disk_reserve_bytes=execution.disk_reserve_bytes(disk) if reserve is None else reserve,
             protect=self._wishes.protect,
         )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from comparative_benchmark.terminal.options import UsageError
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
-_PACKAGED = Path(__file__).with_name("template")
+_PACKAGED = Path(__file__).with_name("template_files")
 _IN_THE_TREE = Path(__file__).parents[3] / "benchmarks" / "_template"
 
 
@@ -32,6 +32,8 @@ def write(name: str, directory: Path) -> Iterator[str]:
             path.write_text(
                 path.read_text(encoding="utf-8").replace("{{STEM}}", name), encoding="utf-8"
             )
+        # A wheel may have lost it, and `prepare` executes the file.
+        (target / "prepare.py").chmod(0o755)
     except OSError as error:
         raise UsageError(f"{target} cannot be written: {error}") from error
     for path in sorted(target.iterdir()):
