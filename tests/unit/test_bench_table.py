@@ -8,7 +8,7 @@ import bench_support as support
 import pytest
 
 from comparative_benchmark.cli import main
-from comparative_benchmark.packages.milabench import config, scores, table
+from comparative_benchmark.packages.milabench import config, guard, scores, table
 from comparative_benchmark.packages.milabench.execution import Ended
 from comparative_benchmark.packages.milabench.measuring import Replicate, to_result
 from comparative_benchmark.packages.milabench.observed import Observed
@@ -155,6 +155,23 @@ def test_a_score_relative_to_a_baseline_has_its_interval(tmp_path, benches):
     assert by_name["bad"].speed is None
     assert found.score.estimate == pytest.approx(1.25)
     assert found.score.low < 1.25 < found.score.high
+
+
+def test_a_results_file_that_a_script_has_damaged_is_restored(tmp_path, benches):
+    path = tmp_path / "r.json"
+    write(path, results_with(tmp_path, benches))
+    before = path.read_bytes()
+    assert not guard.restored(path, before)
+    for damage in (b"", b"{}", before[: len(before) // 2], before.replace(b"200.0", b"900.0")):
+        path.write_bytes(damage)
+        assert guard.restored(path, before)
+        assert path.read_bytes() == before
+    path.unlink()
+    assert guard.restored(path, before)
+    # Another command's results are no damage.
+    write(path, lambda run_id: [make(tmp_path, benches["gone"], [[(noisy(1), 0)]], run_id=run_id)])
+    assert not guard.restored(path, before)
+    assert len(read_document(path).benchmarks) == 4
 
 
 def test_a_failed_process_of_several_makes_no_speed(tmp_path, benches):

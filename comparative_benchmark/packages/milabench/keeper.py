@@ -148,19 +148,30 @@ def _descendants(pid: int) -> "list[int]":
 
 def _leave_network(libc: ctypes.CDLL) -> bool:
     """Moves to a namespace without a network; returns whether that is allowed here."""
-    user, group = os.getuid(), os.getgid()
     if libc.unshare(_NEW_NET) != 0:
-        if libc.unshare(_NEW_USER | _NEW_NET | _NEW_MOUNTS) != 0:
-            return False
-        try:
-            _write("/proc/self/setgroups", "deny")
-            _write("/proc/self/uid_map", f"{user} {user} 1")
-            _write("/proc/self/gid_map", f"{group} {group} 1")
-        except OSError:
+        # There is no way back from half of it, so somebody else tries first.
+        trial = os.fork()
+        if trial == 0:
+            os._exit(not _leave_user(libc))
+        if os.waitpid(trial, 0)[1] != 0 or not _leave_user(libc):
             return False
     # Frameworks talk to themselves over the loopback.
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as open_one:
         fcntl.ioctl(open_one, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP))
+    return True
+
+
+def _leave_user(libc: ctypes.CDLL) -> bool:
+    """Moves to namespaces of users, networks and mounts, as the same user."""
+    user, group = os.getuid(), os.getgid()
+    if libc.unshare(_NEW_USER | _NEW_NET | _NEW_MOUNTS) != 0:
+        return False
+    try:
+        _write("/proc/self/setgroups", "deny")
+        _write("/proc/self/uid_map", f"{user} {user} 1")
+        _write("/proc/self/gid_map", f"{group} {group} 1")
+    except OSError:
+        return False
     return True
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import attrs
 
 from comparative_benchmark.machine import host
-from comparative_benchmark.packages.milabench import phases
+from comparative_benchmark.packages.milabench import guard, phases
 from comparative_benchmark.packages.milabench.config import Bench
 from comparative_benchmark.packages.milabench.dash import Dash
 from comparative_benchmark.packages.milabench.doing import not_installed
@@ -62,7 +62,10 @@ def run(benches: Sequence[Bench], base: Path, how: How) -> tuple[int, list[Resul
     run_id = file.start_run(execution_environment=execution_environment(), command=sys.argv)
     found = []
     for bench in benches:
+        before = file.path.read_bytes()
         result = _one(Placement(base=base, bench=bench, run_name=name), how, run_id)
+        if guard.restored(file.path, before):
+            print(f"{bench.name}: it had changed {file.path}, which was restored", file=sys.stderr)
         file.append(result)
         found.append(result)
         reason = f": {result.reason}" if result.reason else ""
