@@ -150,6 +150,35 @@ __pack__ = Activated
     assert {result.status for result in results.values()} == {Status.OK}
 
 
+def test_steps_and_helpers_are_not_measured(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    start = """
+from milabench.commands import CmdCommand, ListCommand, SequenceCommand
+from milabench.pack import Package
+
+class Steps(Package):
+    def build_run_plan(self):
+        main = self.dirs.code / "main.py"
+        first = CmdCommand(self, "touch", self.dirs.code / "made")
+        helper = self.copy({"tag": [*self.config["tag"], "nolog"]})
+        return SequenceCommand(
+            first, ListCommand(CmdCommand(self, "python", main), CmdCommand(helper, "%s"))
+        )
+
+__pack__ = Steps
+"""
+    asserted = f"assert os.path.exists('made')\n{support.GOOD}"
+    support.write(tmp_path / "good", asserted, benchfile=start % "true")
+    support.write(tmp_path / "bad", asserted, benchfile=start % "false")
+    lines = ["plan: {method: njobs, n: 1}"]
+    path = support.configured(tmp_path / "c.yaml", good=lines, bad=lines)
+    _, results = support.run(path, tmp_path / "base")
+    assert results["good"].status is Status.OK, results["good"].reason
+    assert [p.tag for p in results["good"].measured.throughput.processes] == ["good.0"]
+    assert results["bad"].status is Status.FAILED
+    assert "nolog" in results["bad"].reason
+
+
 def test_prepare_has_the_network_and_run_has_none(tmp_path):
     ask = "print(__import__('os').readlink('/proc/self/ns/net'))"
     support.write(tmp_path / "a", f"{support.GOOD}\n{ask}", prepare=ask)

@@ -214,6 +214,7 @@ class _Phase:
 
     def _execute(self, wanted: "Sequence[_Wanted]") -> list[int]:
         running = self._phase == RUN
+        wanted = _with_tags_of_their_own(wanted)
         sets = _cpu_sets(len(wanted)) if running else [()] * len(wanted)
         duration_s = self._placement.bench.max_duration_s if running else _HOST_DURATION_S
         try:
@@ -228,8 +229,11 @@ class _Phase:
             listen=self._wishes.listen,
             echo=self._wishes.echo,
         )
-        self._outcome.ended += ended
-        return [1 if item.reason else _code(item) for item in ended]
+        # What only helps is of no interest, unless it fails.
+        self._outcome.ended += [
+            how for item, how in zip(wanted, ended, strict=True) if item.measured or _code(how)
+        ]
+        return [_code(item) for item in ended]
 
     def _command(self, wanted: "_Wanted", cpu_set: tuple[int, ...]) -> CommandLine:
         placement = self._placement
@@ -265,11 +269,23 @@ class _Wanted:
     cwd: str
     env: dict[str, str]
     use_stdout: bool
+    measured: bool
     tag: str
     devices: list[Any]
 
 
+def _with_tags_of_their_own(wanted: Sequence[_Wanted]) -> list[_Wanted]:
+    """Returns commands whose logs have different names."""
+    tags = [item.tag for item in wanted]
+    return [
+        item if tags.count(item.tag) == 1 else attrs.evolve(item, tag=f"{item.tag}.{number}")
+        for number, item in enumerate(wanted)
+    ]
+
+
 def _code(ended: Ended) -> int:
+    if ended.reason:
+        return 1
     # One that stopped because it had asked to be stopped did as it should.
     return 0 if ended.stopped else ended.code if ended.code is not None else 1
 

@@ -242,6 +242,7 @@ def command_line(
     cwd: Any = None,
     env: "dict[str, str] | None" = None,
     use_stdout: bool = False,
+    measured: bool = True,
 ) -> "dict[str, Any]":
     """Returns a command as the suite reads it."""
     return {
@@ -249,6 +250,7 @@ def command_line(
         "cwd": str(cwd or pack.working_directory),
         "env": {name: str(value) for name, value in pack.full_env(env).items()},
         "use_stdout": bool(use_stdout),
+        "measured": measured,
         "tag": pack.tag,
         "devices": list(pack.config.get("devices") or []),
     }

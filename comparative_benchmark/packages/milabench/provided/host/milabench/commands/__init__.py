@@ -45,6 +45,12 @@ class Command:
         found._set_pack(pack)
         return found
 
+    def cloned(self, name: str, devices: "list[Any]", fields: "dict[str, Any]") -> Any:
+        """Returns the same for one of several jobs, whose name comes behind the tag."""
+        config = self.pack.config
+        tag = [*(config.get("tag") or [config["name"]]), name]
+        return self.copy(self.pack.copy({"tag": tag, "devices": devices, **fields}))
+
     def use_stdout(self) -> "Command":
         """Says that events come in escape sequences on stdout; returns itself."""
         self._kwargs["use_stdout"] = True
@@ -66,28 +72,45 @@ class Command:
     def _argv(self, **kwargs: Any) -> "list[Any]":
         return []
 
+    def steps(self) -> "list[list[Line]]":
+        """Returns what is to run at once, and what after that."""
+        return [list(self.commands())]
+
     async def execute(self, *_: Any, **__: Any) -> "list[int]":
-        """Runs all commands at once; returns their exit codes.
+        """Runs all commands, those of a step at once; returns their exit codes.
+
+        A step in which one is not 0 is the last.
 
         Raises:
           CommandFailedError: while installing or preparing, if one is not 0.
         """
-        lines = list(self.commands())
-        wanted = [
-            command_line(
-                pack,
-                args,
-                cwd=kwargs.get("cwd"),
-                env=kwargs.get("env"),
-                use_stdout=kwargs.get("use_stdout", False),
-            )
-            for pack, args, kwargs in lines
-        ]
-        codes = channel().execute(wanted)
-        for line, code in zip(lines, codes):
-            if code and line[0].phase != "run":
-                raise CommandFailedError(f"{' '.join(map(str, line[1]))}: exit code {code}")
+        codes: list[int] = []
+        steps = self.steps()
+        for number, lines in enumerate(steps, 1):
+            codes += _run(lines, measured=number == len(steps))
+            if any(codes):
+                break
         return codes
+
+
+def _run(lines: "list[Line]", *, measured: bool) -> "list[int]":
+    wanted = [
+        command_line(
+            pack,
+            args,
+            cwd=kwargs.get("cwd"),
+            env=kwargs.get("env"),
+            use_stdout=kwargs.get("use_stdout", False),
+            # milabench's word for a process that only helps.
+            measured=measured and "nolog" not in (pack.config.get("tag") or ()),
+        )
+        for pack, args, kwargs in lines
+    ]
+    codes = channel().execute(wanted)
+    for line, code in zip(lines, codes):
+        if code and line[0].phase != "run":
+            raise CommandFailedError(f"{' '.join(map(str, line[1]))}: exit code {code}")
+    return codes
 
 
 SingleCmdCommand = Command
@@ -110,6 +133,12 @@ class ListCommand(Command):
         for executor in self.executors:
             yield from executor.packs()
 
+    def cloned(self, name: str, devices: "list[Any]", fields: "dict[str, Any]") -> Any:
+        """Returns the same for one of several jobs; each command keeps its own pack's tag."""
+        found = copy.copy(self)
+        found.executors = tuple(e.cloned(name, devices, fields) for e in self.executors)
+        return found
+
     def copy(self, pack: Any) -> Any:
         """Returns the same for another pack."""
         found = copy.copy(self)
@@ -122,18 +151,23 @@ class ListCommand(Command):
             for pack, args, kwargs in executor.commands():
                 yield pack, args, {**kwargs, **self._kwargs}
 
+    def steps(self) -> "list[list[Line]]":
+        """Returns the first steps of all together, then the second ones."""
+        found: list[list[Line]] = []
+        for executor in self.executors:
+            for number, step in enumerate(executor.steps()):
+                if number == len(found):
+                    found.append([])
+                found[number] += [(p, args, {**k, **self._kwargs}) for p, args, k in step]
+        return found
+
 
 class SequenceCommand(ListCommand):
     """Commands one after the other; the first that fails is the last."""
 
-    async def execute(self, *_: Any, **__: Any) -> "list[int]":
-        """Returns the exit codes of those that ran."""
-        codes: list[int] = []
-        for executor in self.executors:
-            codes += await executor.execute()
-            if any(codes):
-                break
-        return codes
+    def steps(self) -> "list[list[Line]]":
+        """Returns the steps of all, one after the other."""
+        return [step for executor in self.executors for step in executor.steps()]
 
 
 class CmdCommand(Command):
@@ -271,7 +305,7 @@ class NJobs(ListCommand):
         self.n = n
         devices = [gpu["device"] for gpu in gpus or []]
         super().__init__(
-            *(_clone(executor, str(i), devices, {"job-number": i}) for i in range(n)), **kwargs
+            *(executor.cloned(str(i), devices, {"job-number": i}) for i in range(n)), **kwargs
         )
 
 
@@ -280,8 +314,7 @@ class PerGPU(ListCommand):
 
     def __init__(self, executor: Command, gpus: "list[Any] | None" = None, **kwargs: Any) -> None:
         found = [
-            _clone(
-                executor,
+            executor.cloned(
                 f"D{gpu['device']}",
                 [gpu["device"]],
                 {
@@ -291,12 +324,7 @@ class PerGPU(ListCommand):
             )
             for gpu in gpus or []
         ]
-        super().__init__(*(found or [_clone(executor, "D0", [], {"device": 0})]), **kwargs)
-
-
-def _clone(executor: Command, name: str, devices: "list[Any]", fields: "dict[str, Any]") -> Any:
-    tag = [*(executor.pack.config.get("tag") or [executor.pack.config["name"]]), name]
-    return executor.copy(executor.pack.copy({"tag": tag, "devices": devices, **fields}))
+        super().__init__(*(found or [executor.cloned("D0", [], {"device": 0})]), **kwargs)
 
 
 class AccelerateLaunchCommand(Command):
