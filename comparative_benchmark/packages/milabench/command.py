@@ -3,6 +3,8 @@
 import argparse
 import json
 import os
+import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_OK, UsageError
 
 RESULTS = "results.json"
+# What the whole table takes.
+_WIDE_COLUMNS = 120
 
 
 def run(options: argparse.Namespace) -> int:
@@ -156,8 +160,9 @@ def _rows(options: argparse.Namespace) -> list[table.Row]:
 
 
 def _print_table(found: Sequence[table.Row]) -> None:
-    Console().table(table.table(found))
-    print("\n".join(table.lines(table.totals(found))))
+    narrow = sys.stdout.isatty() and shutil.get_terminal_size().columns < _WIDE_COLUMNS
+    Console().table(table.table(found, narrow=narrow))
+    print("\n".join([*table.reasons(found), *table.lines(table.totals(found))]))
 
 
 def _compare(options: argparse.Namespace) -> int:

@@ -20,6 +20,8 @@ MISSING = "missing"
 ALLOWED_FAILURE_RATE = 0.01
 # Below it is what an idle system takes.
 FOREIGN_CPU_LIMIT = 0.05
+_HEADINGS = ("fail", "n", "perf", "units", "sem%", "std%", "peak_memory", "score", "weight")
+_WIDE = ("sem%", "std%", "weight")
 
 
 @attrs.frozen(kw_only=True)
@@ -98,35 +100,36 @@ def totals(found: Sequence[Row]) -> Totals:
     )
 
 
-def table(found: Sequence[Row]) -> Table:
-    """Returns the table for a terminal."""
-    shown = ruled_table()
+def table(found: Sequence[Row], *, narrow: bool = False) -> Table:
+    """Returns the table for a terminal; a narrow one leaves out scatter and weight."""
+    shown = Table(box=None, padding=(0, 1)) if narrow else ruled_table()
     shown.add_column("bench", no_wrap=True)
-    for heading in ("fail", "n", "perf"):
-        shown.add_column(heading, justify="right", no_wrap=True)
-    shown.add_column("units", no_wrap=True)
-    for heading in ("sem%", "std%", "peak_memory", "score", "weight"):
-        shown.add_column(heading, justify="right", no_wrap=True)
-    shown.add_column("status")
+    shown.add_column("status", no_wrap=True)
+    for heading in _HEADINGS:
+        if not (narrow and heading in _WIDE):
+            shown.add_column(
+                heading, justify="left" if heading == "units" else "right", no_wrap=True
+            )
     for row in found:
-        style = style_of(row.status)
-        status = Text(row.status, style=style)
-        if row.reason:
-            status.append(f": {row.reason}")
-        shown.add_row(
-            row.name,
-            str(row.fail),
-            str(row.n),
-            "-" if row.perf is None else _digits(row.perf),
-            row.units if row.perf is not None else "-",
-            _percent(row.sem),
-            _percent(row.std),
-            "-" if row.peak_memory_mb is None else f"{row.peak_memory_mb:.0f} MB",
-            _digits(row.score),
-            f"{row.weight:.2f}",
-            status,
-        )
+        cells = {
+            "fail": str(row.fail),
+            "n": str(row.n),
+            "perf": "-" if row.perf is None else _digits(row.perf),
+            "units": row.units if row.perf is not None else "-",
+            "sem%": _percent(row.sem),
+            "std%": _percent(row.std),
+            "peak_memory": "-" if row.peak_memory_mb is None else f"{row.peak_memory_mb:.0f} MB",
+            "score": _digits(row.score),
+            "weight": f"{row.weight:.2f}",
+        }
+        kept = [text for heading, text in cells.items() if not (narrow and heading in _WIDE)]
+        shown.add_row(row.name, Text(row.status, style=style_of(row.status)), *kept)
     return shown
+
+
+def reasons(found: Sequence[Row]) -> list[str]:
+    """Returns a line on each benchmark that has no speed."""
+    return [f"{row.name}: {row.status}: {row.reason}" for row in found if row.reason]
 
 
 def lines(total: Totals) -> list[str]:
