@@ -19,11 +19,11 @@ from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Status
 
 CASES = {
-    "fp32": "models/BERT_TINY_FP32_(PT|JAX)_32XI32_BATCH4/.+_DEFAULT",
-    "bf16": "models/BERT_TINY_BF16_(PT|JAX)_32XI32_BATCH4/.+_DEFAULT",
+    "fp32": "models/BERT_TRAINED_FP32_(PT|JAX)_32XI32_BATCH4/.+_DEFAULT",
+    "bf16": "models/BERT_TRAINED_BF16_(PT|JAX)_32XI32_BATCH4/.+_DEFAULT",
 }
 # What LiteRT's converter does is a compiler there, under a name of its own.
-CONVERTED = "models/BERT_TINY_FP32_(JAX|TF)_32XI32_BATCH4/.+_DEFAULT"
+CONVERTED = "models/BERT_TRAINED_FP32_(JAX|TF)_32XI32_BATCH4/.+_DEFAULT"
 # What stands for the parameters of a recipe.
 SAMPLES = {"bits": "4", "group": "32", "size": "64"}
 HEAD = """# Recipes by backend
@@ -131,7 +131,7 @@ def _cell(case: Case) -> str:
     applied = case.metrics.program.notes["recipe"]
     left = applied["bytes_after"] / applied["bytes_before"]
     layers = f"{applied['layers']} of {applied['linear']} layers"
-    return f"{layers}, {left:.2f} of the bytes, {_noise(case)}"
+    return f"{layers}, {left:.2f} of the bytes, {_noise(case)}, {case.metrics.accuracy}"
 
 
 def _ending(case: Case) -> str:
