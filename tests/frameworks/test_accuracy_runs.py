@@ -20,6 +20,6 @@ def test_programs_in_fp32_do_their_task_as_the_float64_model_does(cbs_run):
         assert found["value"] == pytest.approx(found["reference"], rel=1e-4), found
         if found["metric"] == "top-1":
             assert (found["lost"], found["gained"]) == (0, 0)
-            assert found["value"] > 0.8
+            assert found["value"] > 0.75
         else:
             assert found["value"] < 60
