@@ -140,6 +140,17 @@ function trendPart(item, width) {
     changes.length ? h("details", {}, h("summary", {}, `Versions changed ${changes.length === 1 ? "once" : `${changes.length} times`}`), facts(changes)) : null);
 }
 
+/** Links to what profilers left, where it lies beside the page. */
+function profilePart(item) {
+  const profile = value(item.index, "profile");
+  if (profile === null) return null;
+  const { folder, files, error } = DATA.profiles[profile];
+  return part("Profile",
+    error ? h("p", { class: "reason" }, `No profile: ${error}`) : null,
+    facts(files.map(([name, link]) => [name, link ? h("a", { href: link, class: "profile" }, "open") : "not found beside this page"])),
+    folder ? h("p", { class: "quiet" }, `In ${folder}; traces open at https://ui.perfetto.dev.`) : null);
+}
+
 function changePart(item) {
   const [change, verdict] = [value(item.index, "change"), textOf(item.index, "change_verdict")];
   if (!verdict) return null;
@@ -183,7 +194,7 @@ function showDetail(state) {
   const width = Math.max(260, Math.min(820, DETAIL.clientWidth || 600));
   DETAIL.replaceChildren(...(item ? [
     verdictPart(item), changePart(item), samplesPart(item, width), trendPart(item, width), compilePart(item), memoryPart(item),
-    errorPart(item, width), rooflinePart(item, width), ranPart(item),
+    errorPart(item, width), rooflinePart(item, width), profilePart(item), ranPart(item),
   ].filter(Boolean) : []));
   DETAIL.scrollTop = 0;
 }
