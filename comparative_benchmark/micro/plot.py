@@ -8,7 +8,7 @@ from typing import Any
 from comparative_benchmark.results import fewer_bits, over_shapes
 from comparative_benchmark.results.case import Case, latest
 from comparative_benchmark.results.compare import compare_to_baseline
-from comparative_benchmark.results.fewer_bits import Trade
+from comparative_benchmark.results.fewer_bits import Mean, Trade
 from comparative_benchmark.results.over_shapes import Speedup
 from comparative_benchmark.results.record import Result
 from comparative_benchmark.stats.analysis import Verdict
@@ -16,6 +16,7 @@ from comparative_benchmark.terminal.options import UsageError
 
 SUFFIXES = (".svg", ".png", ".pdf")
 _WIDTH, _HEIGHT = 7.0, 4.0
+_MARGIN = 2
 _DECIDED = (Verdict.FASTER, Verdict.SLOWER)
 
 
@@ -65,7 +66,8 @@ def draw(results: Sequence[Result], baseline: str, path: Path) -> str:
         axis = next(axes)
         _over_signal(axis, bits)
         label = "speed-up over the same stack without it"
-        axis.set(title=bits.name, xlabel="signal to noise, dB", ylabel=label)
+        over = f", means over {bits.means[0].shapes} shapes" if bits.means else ""
+        axis.set(title=f"{bits.name}{over}", xlabel="signal to noise, dB", ylabel=label)
     try:
         figure.savefig(path)
     except OSError as error:
@@ -78,25 +80,32 @@ def _over_shape(axes: Any, panel: over_shapes.Panel) -> None:
         [line] = axes.plot(*zip(*over_shapes.line(found), strict=True), label=name)
         points = [(p.at, p.speedup, p.comparison.verdict in _DECIDED) for p in found]
         _points(axes, points, line.get_color())
-    _scaled(axes)
+    _scaled(axes, [p.speedup.estimate for found in panel.series.values() for p in found])
     axes.set_xscale("log", base=2)
 
 
 def _over_signal(axes: Any, panel: fewer_bits.Panel) -> None:
     """Draws recipes by stack, and a line through those that no other of their stack beats."""
-    for stack, front in fewer_bits.fronts(panel.means or panel.trades).items():
-        corners = [(item.sqnr_db, item.speedup.estimate) for item in front if item.speedup]
-        [line] = axes.plot(*zip(*corners, strict=True), label=stack)
-        own = [trade for trade in _drawn(panel) if trade.stack == stack]
-        points = [
-            (trade.sqnr_db or 0.0, trade.speedup, trade.comparison.verdict in _DECIDED)
-            for trade in own
-            if trade.speedup and trade.comparison
-        ]
+    items = panel.means or _drawn(panel)
+    for stack, front in fewer_bits.fronts(items).items():
+        [line] = axes.plot(*zip(*map(_place, front), strict=True), label=stack)
+        own = [item for item in items if item.stack == stack]
+        points = [(item.sqnr_db, item.speedup, _is_decided(item)) for item in own]
         _points(axes, points, line.get_color())
-        for trade, (signal, value, _) in zip(own, points, strict=True):
-            axes.annotate(trade.case.data_type, (signal, value.estimate), fontsize="small")
-    _scaled(axes)
+        for item in own:
+            axes.annotate(item.recipe, _place(item), (5, 5), textcoords="offset points")
+    _scaled(axes, [_place(item)[1] for item in items])
+
+
+def _place(item: Trade | Mean) -> tuple[float, float]:
+    assert item.sqnr_db is not None
+    assert item.speedup is not None
+    return item.sqnr_db, item.speedup.estimate
+
+
+def _is_decided(item: Trade | Mean) -> bool:
+    found = item if isinstance(item, Mean) else item.comparison
+    return found is not None and found.verdict in _DECIDED
 
 
 def _drawn(panel: fewer_bits.Panel) -> list[Trade]:
@@ -117,10 +126,15 @@ def _points(axes: Any, points: Sequence[tuple[float, Speedup, bool]], colour: st
             axes.errorbar(*places, yerr=errors, fmt="o", capsize=2, color=colour, mfc=fill)
 
 
-def _scaled(axes: Any) -> None:
+def _scaled(axes: Any, estimates: Sequence[float]) -> None:
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     axes.set_yscale("log")
-    for axis in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-        axis(lambda value, _: f"{value:g}")
+    # Intervals of a single process may be wider than any plot.
+    axes.set_ylim(min(1, *estimates) / _MARGIN, max(1, *estimates) * _MARGIN)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.axhline(1, color="grey", linewidth=1)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize="small")

@@ -181,7 +181,7 @@ def _comparison(comparison: Comparison | None, tables: Tables) -> Json:
         return {"verdict": tables.text("baseline")}
     ratio = comparison.ratio
     return {
-        "verdict": tables.text(verdict_of(comparison)),
+        "verdict": tables.text(_verdict(comparison)),
         "why": tables.text(comparison.reason[:_LONGEST_REASON]),
         "paired": int(comparison.paired) or None,
         # As speed-up: baseline / candidate.
@@ -247,14 +247,13 @@ def _change(comparison: Comparison | None, tables: Tables) -> Json:
     return {
         "change": comparison.ratio and _ends(comparison.ratio),
         "change_replicates": comparison.ratio and comparison.ratio.processes,
-        "change_verdict": tables.text(verdict_of(comparison)),
+        "change_verdict": tables.text(_verdict(comparison)),
         "change_why": tables.text(comparison.reason[:_LONGEST_REASON]),
         "old_ms": comparison.baseline_ms and _ends(comparison.baseline_ms),
     }
 
 
-def verdict_of(comparison: Comparison) -> str:
-    """Returns the verdict, or why there is none."""
+def _verdict(comparison: Comparison) -> str:
     return comparison.verdict.value if comparison.ratio else comparison.fate.value
 
 

@@ -5,12 +5,13 @@ here: lines, means, and speed-ups over a recipe's own stack.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from comparative_benchmark.report.columns import Json, Tables, short, speedup_ends, verdict_of
+from comparative_benchmark.report.columns import Json, Tables, short, speedup_ends
 from comparative_benchmark.report.ratios import Judged
 from comparative_benchmark.results import fewer_bits, over_shapes
+from comparative_benchmark.results.comparison import Comparison
 from comparative_benchmark.results.fewer_bits import Mean, Trade
+from comparative_benchmark.results.over_shapes import speedup
 
 
 def over_shapes_of(judged: Sequence[Judged]) -> list[Json]:
@@ -58,10 +59,16 @@ def _bits_panel(panel: fewer_bits.Panel, at: Mapping[int, int], tables: Tables) 
             for label, trades in shapes.items()
         ],
         "means": [
-            [
-                *(mean.competitor, stacks.index(mean.stack), speedup_ends(mean.speedup)),
-                *(short(mean.sqnr_db), mean.shapes, int(id(mean) in ahead)),
-            ]
+            {
+                "recipe": mean.recipe,
+                "stack": stacks.index(mean.stack),
+                "speedup": speedup_ends(mean.speedup),
+                "replicates": mean.ratio.processes,
+                "verdict": mean.verdict.value,
+                "signal": short(mean.sqnr_db),
+                "shapes": mean.shapes,
+                "front": id(mean) in ahead,
+            }
             for mean in panel.means
         ],
     }
@@ -69,20 +76,29 @@ def _bits_panel(panel: fewer_bits.Panel, at: Mapping[int, int], tables: Tables) 
 
 def _trades(
     trades: Sequence[Trade], stacks: Sequence[str], at: Mapping[int, int], tables: Tables
-) -> list[list[Any]]:
+) -> list[Json]:
     ahead = _ahead(trades)
     return [
-        [
-            at[id(trade.case)],
-            at[id(trade.own)] if trade.own else None,
-            stacks.index(trade.stack),
-            speedup_ends(trade.speedup) if trade.speedup else None,
-            tables.text(verdict_of(trade.comparison) if trade.comparison else None),
-            tables.text(trade.why or None),
-            int(id(trade) in ahead),
-        ]
+        {
+            "case": at[id(trade.case)],
+            "own": at[id(trade.own)] if trade.own else None,
+            "recipe": trade.recipe,
+            "stack": stacks.index(trade.stack),
+            "why": tables.text(trade.why or None),
+            "front": id(trade) in ahead,
+            **(_ratio(trade.comparison) if trade.comparison and trade.speedup else {}),
+        }
         for trade in trades
     ]
+
+
+def _ratio(comparison: Comparison) -> Json:
+    assert comparison.ratio is not None
+    return {
+        "speedup": speedup_ends(speedup(comparison.ratio)),
+        "replicates": comparison.ratio.processes,
+        "verdict": comparison.verdict.value,
+    }
 
 
 def _ahead(items: Sequence[Trade] | Sequence[Mean]) -> set[int]:

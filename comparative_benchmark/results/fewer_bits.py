@@ -12,7 +12,14 @@ from comparative_benchmark.results.compare_pair import compared
 from comparative_benchmark.results.comparison import Comparison
 from comparative_benchmark.results.over_shapes import Speedup, operator_of, speedup
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.stats.analysis import NOISE_THRESHOLD, LogRatio, mean_ratio
+from comparative_benchmark.stats.analysis import (
+    NOISE_THRESHOLD,
+    Interval,
+    LogRatio,
+    Verdict,
+    mean_ratio,
+    verdict,
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -34,6 +41,11 @@ class Trade:
     sqnr_db: float | None
 
     @property
+    def recipe(self) -> str:
+        """Its name with its parameters; where a compiler stands for it, what it computes in."""
+        return self.case.data_type
+
+    @property
     def why(self) -> str:
         """Why it has no place in a picture; empty if it has one."""
         if self.case.status is not Status.OK:
@@ -50,14 +62,17 @@ class Mean:
     """A recipe over several shapes.
 
     Attributes:
-      speedup: geometric mean.
+      recipe: with its parameters.
+      ratio: geometric mean of the times over those of the stack; `speedup` is its inverse.
       sqnr_db: median.
       shapes: how many.
     """
 
-    competitor: str
+    recipe: str
     stack: str
+    ratio: Interval
     speedup: Speedup
+    verdict: Verdict
     sqnr_db: float
     shapes: int
 
@@ -96,7 +111,7 @@ def panels(cases: Iterable[Case], *, threshold: float = NOISE_THRESHOLD) -> list
         for case in filter(is_recipe, group):
             key = (_name(case), case.device, case.machine, case.quantity)
             groups[key].append(_trade(case, group, threshold))
-    return [_panel(key, trades) for key, trades in groups.items()]
+    return [_panel(key, trades, threshold) for key, trades in groups.items()]
 
 
 def fronts(items: Iterable[Trade | Mean]) -> dict[str, list[Trade | Mean]]:
@@ -176,7 +191,7 @@ def _stack_of(case: Case) -> Any:
     return (definition.backend, definition.environment, case.framework)
 
 
-def _panel(key: tuple[str, ...], trades: Sequence[Trade]) -> Panel:
+def _panel(key: tuple[str, ...], trades: Sequence[Trade], threshold: float) -> Panel:
     name, device, machine, quantity = key
     return Panel(
         name=name,
@@ -184,31 +199,35 @@ def _panel(key: tuple[str, ...], trades: Sequence[Trade]) -> Panel:
         machine=machine,
         quantity=quantity,
         trades=trades,
-        means=_means(trades),
+        means=_means(trades, threshold),
     )
 
 
-def _means(trades: Sequence[Trade]) -> list[Mean]:
+def _means(trades: Sequence[Trade], threshold: float) -> list[Mean]:
     recipes: defaultdict[tuple[str, str], dict[str, Trade]] = defaultdict(dict)
     for trade in trades:
         if trade.speedup is not None:
-            recipes[trade.case.competitor, trade.stack][trade.case.workload] = trade
+            recipes[trade.recipe, trade.stack][trade.case.workload] = trade
     shared = set.intersection(*map(set, recipes.values())) if recipes else set()
     if len(shared) < 2:
         return []
     found = []
-    for (competitor, stack), by_shape in recipes.items():
+    for (recipe, stack), by_shape in recipes.items():
         kept = [by_shape[shape] for shape in sorted(shared)]
         ratios: list[list[LogRatio]] = [
             [trade.comparison.log_ratio]
             for trade in kept
             if trade.comparison and trade.comparison.log_ratio
         ]
+        ratio = mean_ratio(ratios)
+        outcome, _ = verdict(ratio, threshold=threshold)
         found.append(
             Mean(
-                competitor=competitor,
+                recipe=recipe,
                 stack=stack,
-                speedup=speedup(mean_ratio(ratios)),
+                ratio=ratio,
+                speedup=speedup(ratio),
+                verdict=outcome,
                 sqnr_db=statistics.median(trade.sqnr_db or 0.0 for trade in kept),
                 shapes=len(kept),
             )

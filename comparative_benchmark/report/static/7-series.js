@@ -11,7 +11,8 @@ const MARKS = [
 const COLOURS = 10;
 const DODGE = 3;
 
-const markPath = (style, r) => MARKS[style % MARKS.length](r);
+// Of ten colours and five marks each pair comes once before one comes again.
+const markPath = (style, r) => MARKS[(style + Math.floor(style / MARKS.length)) % MARKS.length](r);
 const decided = (verdict) => verdict === "faster" || verdict === "slower";
 
 /** Returns limits of a logarithmic axis: of all estimates and 1, and of intervals no further than twice that. */

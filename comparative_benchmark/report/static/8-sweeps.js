@@ -18,10 +18,10 @@ const SERIES = [...new Set(DATA.sweeps.flatMap((panel) => panel.series.map(([nam
 const STACKS = [...new Set(DATA.bits.flatMap((panel) => panel.stacks))].sort();
 
 /** Says all of a point; the first line is its name. */
-function said(item, speedup, verdict, others) {
+function said(item, { speedup, verdict, replicates }, others) {
   return [
     item.workload.label, item.runnerName,
-    `${GLYPHS[verdict]} ${verdict}, ${times(speedup)} (98 %: ${limits(speedup, item.replicates)})`,
+    `${GLYPHS[verdict]} ${verdict}, ${times(speedup)} (98 %: ${limits(speedup, replicates)})`,
     item.ms ? `${withInterval(item.ms)} ms` : null, ...others,
   ].filter(Boolean);
 }
@@ -32,7 +32,7 @@ function sweepPlot(width, panel, off, shown) {
     points: points.map(([index, x]) => {
       const item = CASES[index], share = value(index, "share");
       const roof = share === null ? null : `${digits(100 * share, 2)} % of the roof`;
-      return { x, speedup: item.speedup, verdict: item.verdict, id: item.id, faint: !shown.has(item), says: said(item, item.speedup, item.verdict, [roof]) };
+      return { x, speedup: item.speedup, verdict: item.verdict, id: item.id, faint: !shown.has(item), says: said(item, item, [roof]) };
     }),
   }));
   const places = panel.series.flatMap(([, points]) => points.map(([, x]) => x));
@@ -51,7 +51,7 @@ function showSweeps(state, cases) {
   const shown = new Set(cases);
   const members = (panel) => [...panel.series.flatMap(([, points]) => points.map(([index]) => index)), ...panel.left_out];
   const passing = DATA.sweeps.filter((panel) => members(panel).some((index) => shown.has(CASES[index])));
-  fillChoice(document.getElementById("op"), [["", `all ${passing.length}`], ...passing.map((panel) => [panel.title, panel.title])], state.op);
+  fillChoice(document.getElementById("op"), [...(passing.length > 1 ? [["", `all ${passing.length}`]] : []), ...passing.map((panel) => [panel.title, panel.title])], state.op);
   const chosen = passing.filter((panel) => panel.title === state.op);
   const panels = chosen.length ? chosen : passing;
   const off = new Set(state.off.split("|"));
@@ -85,39 +85,32 @@ const layersChanged = (index) => (applied(index)?.[2] != null ? `${applied(index
 
 /** Recipes of one shape, as marks and as rows of a table. */
 function ofShape(panel, shape) {
-  return shape.trades.map(([index, own, stack, speedup, verdict, why, front]) => {
-    const item = CASES[index], signal = value(index, "sqnr");
-    const facts_ = [signal === null ? null : `${digits(signal)} dB`, bytesLeft(index, own), layersChanged(index), words(item.status)];
-    return { item, own, stack: panel.stacks[stack], recipe: item.runner.competitor, x: signal, speedup, verdict: text(verdict), why: text(why), front, id: item.id,
-      facts: facts_, says: speedup ? said(item, speedup, text(verdict), facts_) : [] };
+  return shape.trades.map((trade) => {
+    const item = CASES[trade.case], x = value(trade.case, "sqnr");
+    const facts_ = [x === null ? null : `${digits(x)} dB`, bytesLeft(trade.case, trade.own), layersChanged(trade.case)];
+    return { ...trade, x, item, id: item.id, stack: panel.stacks[trade.stack], why: text(trade.why), facts: facts_,
+      says: trade.speedup ? said(item, trade, [...facts_, words(item.status)]) : [] };
   });
 }
 
 /** Means over the shapes that all recipes have. */
 function ofMeans(panel) {
-  return panel.means.map(([recipe, stack, speedup, signal, shapes, front]) => {
-    const verdict = speedup[1] > 1 ? "faster" : speedup[2] !== null && speedup[2] < 1 ? "slower" : "unclear";
-    const facts_ = [`${digits(signal)} dB`, `mean of ${shapes} shapes`];
-    return { stack: panel.stacks[stack], recipe, x: signal, speedup, verdict, front, id: null, facts: facts_,
-      says: [panel.title, recipe, `${times(speedup)} (98 %: ${limits(speedup)})`, ...facts_] };
+  return panel.means.map((mean) => {
+    const facts_ = [`${digits(mean.signal)} dB`, `mean of ${mean.shapes} shapes`];
+    const told = `${GLYPHS[mean.verdict]} ${mean.verdict}, ${times(mean.speedup)} (98 %: ${limits(mean.speedup, mean.replicates)})`;
+    return { ...mean, x: mean.signal, id: null, stack: panel.stacks[mean.stack], facts: facts_, says: [panel.title, mean.recipe, told, ...facts_] };
   });
 }
 
-/** Returns a recipe's name without its stack's. */
-const recipeName = ({ recipe, stack }) => {
-  const own = stack.replace(/ \([^)]*\)$/, "");
-  return recipe.startsWith(`${own}+`) ? recipe.slice(own.length + 1) : recipe.replace(/^[^:]*:/, "");
-};
-
 function bitsTable(rows_, isMean) {
   const cells = (row) => (row.speedup
-    ? [`${times(row.speedup)} ${limits(row.speedup)}${isMean ? "" : `, ${row.verdict}`}`, ...row.facts.slice(0, isMean ? 2 : 3)]
-    : [h("span", { class: "quiet" }, shortened(row.why || "", 200)), ...row.facts.slice(0, 3)]);
+    ? [`${times(row.speedup)} ${limits(row.speedup, row.replicates)}, ${row.verdict}`, ...row.facts]
+    : [h("span", { class: "quiet why" }, shortened(row.why || "", 200)), ...row.facts]);
   const heads = ["recipe", "stack", "speed-up over it", "signal", ...(isMean ? ["of"] : ["bytes left", "changed"])];
   return h("div", { class: "scroller" }, h("table", { class: "trades" },
     h("thead", {}, h("tr", {}, heads.map((name) => h("th", { scope: "col" }, name)))),
     h("tbody", {}, rows_.map((row) => h("tr", {},
-      h("th", { scope: "row" }, row.id ? h("a", { href: linkTo({ case: row.id }) }, recipeName(row)) : recipeName(row), row.front ? h("small", {}, " frontier") : null),
+      h("th", { scope: "row" }, row.id ? h("a", { href: linkTo({ case: row.id }) }, row.recipe) : row.recipe, row.front ? h("small", {}, " frontier") : null),
       h("td", {}, row.stack), cells(row).map((cell) => h("td", {}, cell ?? "-")))))));
 }
 
@@ -125,7 +118,7 @@ function bitsPlot(width, panel, rows_, off) {
   const drawn = rows_.filter((row) => row.speedup && !off.has(row.stack));
   const series = panel.stacks.filter((stack) => !off.has(stack)).map((stack) => {
     const points = drawn.filter((row) => row.stack === stack).sort((a, b) => a.x - b.x);
-    return { name: stack, style: STACKS.indexOf(stack), points: points.map((row) => ({ ...row, text: recipeName(row) })),
+    return { name: stack, style: STACKS.indexOf(stack), points: points.map((row) => ({ ...row, text: row.recipe })),
       line: points.filter((row) => row.front).map((row) => [row.x, row.speedup[0]]) };
   });
   if (!drawn.length) return h("p", { class: "quiet" }, "No recipe has both a speed and a signal here.");
@@ -138,7 +131,7 @@ function bitsPlot(width, panel, rows_, off) {
 function showBits(state, cases) {
   if (!BITS) return;
   const shown = new Set(cases);
-  const passes = (shape) => shape.trades.some(([index]) => shown.has(CASES[index]));
+  const passes = (shape) => shape.trades.some((trade) => shown.has(CASES[trade.case]));
   const panels = DATA.bits.filter((panel) => panel.shapes.some(passes));
   fillChoice(document.getElementById("bits-of"), panels.map((panel) => [panel.title, panel.title]), state.bits);
   const panel = panels.find((one) => one.title === state.bits) || panels[0];
@@ -149,7 +142,7 @@ function showBits(state, cases) {
     toggles.replaceChildren();
     return;
   }
-  const means = panel.means.length ? [["", `means over ${panel.means[0][4]} shapes`]] : [];
+  const means = panel.means.length ? [["", `means over ${panel.means[0].shapes} shapes`]] : [];
   fillChoice(document.getElementById("shape"), [...means, ...panel.shapes.map(({ label }) => [label, label])], state.shape);
   const chosen = panel.shapes.find(({ label }) => label === state.shape) || (means.length ? null : panel.shapes[0]);
   const rows_ = chosen ? ofShape(panel, chosen) : ofMeans(panel);
