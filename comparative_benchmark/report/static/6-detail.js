@@ -93,7 +93,9 @@ function memoryPart(item) {
     const [own, other] = [value(item.index, name), base && base !== item ? value(base.index, name) : null];
     return own === null ? null : `${bytes(own * 1e6)}${other ? `, ${digits(own / other, 2)} × the baseline's ${bytes(other * 1e6)}` : ""}`;
   };
-  return part("Peak memory", facts([["host", against("host_mb")], ["device", against("device_mb")], ["program", value(item.index, "program_bytes") && bytes(value(item.index, "program_bytes"))]]));
+  const recipe = value(item.index, "recipe");
+  return part("Peak memory", facts([["host", against("host_mb")], ["device", against("device_mb")], ["program", value(item.index, "program_bytes") && bytes(value(item.index, "program_bytes"))],
+    ["weights", recipe && `${bytesLeft(item.index, null)}; ${layersChanged(item.index)} changed`]]));
 }
 
 function errorPart(item, width) {
