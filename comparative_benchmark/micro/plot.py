@@ -90,7 +90,9 @@ def _over_signal(axes: Any, panel: fewer_bits.Panel) -> None:
     for stack, front in fewer_bits.fronts(items).items():
         [line] = axes.plot(*zip(*map(_place, front), strict=True), label=stack)
         own = [item for item in items if item.stack == stack]
-        points = [(item.sqnr_db, item.speedup, _is_decided(item)) for item in own]
+        points = [
+            (_place(item)[0], item.speedup, _is_decided(item)) for item in own if item.speedup
+        ]
         _points(axes, points, line.get_color())
         for item in own:
             axes.annotate(item.recipe, _place(item), (5, 5), textcoords="offset points")

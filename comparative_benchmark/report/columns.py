@@ -18,7 +18,7 @@ from comparative_benchmark.report.samples import thin
 from comparative_benchmark.results.codec import plain
 from comparative_benchmark.results.compare_samples import samples_of
 from comparative_benchmark.results.comparison import Comparison
-from comparative_benchmark.results.over_shapes import Speedup, speedup
+from comparative_benchmark.results.over_shapes import Speedup, selection_of, speedup
 from comparative_benchmark.results.record import Phase, Status
 from comparative_benchmark.results.roofs import Cost
 from comparative_benchmark.results.unchanged import program_digest
@@ -131,6 +131,7 @@ def _workload(case: ReportCase, cost: Cost | None, tables: Tables) -> int:
                 "device": device,
                 "machine": machine,
                 "quantity": quantity,
+                "micro": selection_of(case.result),
                 "cost": cost and [short(cost.flops), short(cost.bytes), tables.text(cost.source)],
             },
         )

@@ -90,6 +90,16 @@ def operator_of(result: Result) -> str | None:
     return str(result.definition.model_parameters["model_name"]) if sizes_of(result) else None
 
 
+def selection_of(result: Result) -> str | None:
+    """Returns the options of `cbs micro run` that select an operator's result; None for others."""
+    sizes, operator = sizes_of(result), operator_of(result)
+    data_type = str(result.definition.model_parameters.get("data_type"))
+    # What stands in a command must be a word, whatever a file holds.
+    if sizes is None or not (operator or "").isidentifier() or not data_type.isalnum():
+        return None
+    return f"--op {operator} --shapes {'x'.join(map(str, sizes.values()))} --dtype {data_type}"
+
+
 def panels(judged: Iterable[tuple[Case, Comparison | None]]) -> list[Panel]:
     """Returns a panel for each operator, type and machine, in the order of the results.
 

@@ -15,6 +15,7 @@ from comparative_benchmark.report.ratios import judge
 from comparative_benchmark.report.summary import summarize
 from comparative_benchmark.results import fewer_bits, over_shapes
 from comparative_benchmark.results.comparison import Verdict
+from comparative_benchmark.terminal.tables import problem
 
 BASELINE = "pt_inductor:eager"
 MADE = Path(__file__).parents[2] / "benchmarks" / "_made_operators.py"
@@ -199,6 +200,20 @@ def test_the_page_gets_positions_and_no_number_twice():
     assert [trade["speedup"] for trade in trades] == [data["cases"]["speedup"][at] for at in (1, 3)]
     assert data["cases"]["recipe"][1] == [400, 100, 1, 2]
     assert bits["means"][0]["shapes"] == 2
+    # To run a shape again: `cbs run` knows no operators.
+    assert data["workloads"][0]["micro"] == "--op linear --shapes 4x4x4 --dtype fp32"
+
+
+def test_a_shape_is_run_again_by_the_command_that_knows_operators():
+    case, evil = read(
+        document(
+            of("jax_xla:xla", (4, 8, 1), operator="softmax", status="failed"),
+            of("jax_xla:xla", (4, 8, 1), operator="; rm *", status="failed"),
+        )
+    ).cases
+    again = "cbs micro run --backend jax_xla:xla --op softmax --shapes 4x8x1 --dtype fp32 -device"
+    assert again in problem(case.result, ()).plain
+    assert "micro" not in problem(evil.result, ()).plain
 
 
 def test_profiles_are_linked_where_they_lie_beside_the_page(tmp_path):

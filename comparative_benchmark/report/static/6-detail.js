@@ -164,7 +164,8 @@ function changePart(item) {
 
 function ranPart(item) {
   const run = DATA.runs[value(item.index, "run")], versions = DATA.versions[value(item.index, "versions")];
-  const again = `cbs run --backend ${item.runner.competitor.replace(/@.*/, "")} -name '${textOf(item.index, "benchmark")}' -device ${item.workload.device} -o again.json`;
+  const which = item.workload.micro ?? `-name '${textOf(item.index, "benchmark")}'`;
+  const again = `cbs ${item.workload.micro ? "micro run" : "run"} --backend ${item.runner.competitor.replace(/@.*/, "")} ${which} -device ${item.workload.device} -o again.json`;
   return part("What ran",
     facts([
       ["case", textOf(item.index, "benchmark")],
