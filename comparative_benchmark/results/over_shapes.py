@@ -86,8 +86,15 @@ def sizes_of(result: Result) -> dict[str, int] | None:
 
 
 def operator_of(result: Result) -> str | None:
-    """Returns the operator that a result is of; None where it is of another model."""
-    return str(result.definition.model_parameters["model_name"]) if sizes_of(result) else None
+    """Returns the operator that a result is of; None where it is of another model.
+
+    One that runs backward as well is another one; its direction stands behind its name.
+    """
+    if sizes_of(result) is None:
+        return None
+    parameters = result.definition.model_parameters
+    names = (parameters.get(name) for name in ("model_name", "direction"))
+    return " ".join(str(name) for name in names if name)
 
 
 def selection_of(result: Result) -> str | None:

@@ -93,6 +93,11 @@ def test_what_is_wrong_or_not_supported_is_listed_and_not_drawn():
 
 def test_models_are_no_operators_and_strange_sizes_are_none():
     assert over_shapes.panels(judged(record("w1", BASELINE), record("w1"))) == []
+    # Another direction is another operation.
+    other = of("jax_xla:xla", (8, 8, 8))
+    other["definition"]["model_parameters"]["direction"] = "backward"
+    names = [panel.name for panel in over_shapes.panels(judged(of(BASELINE, (8, 8, 8)), other))]
+    assert names == ["matmul, fp32", "matmul backward, fp32"]
     odd = of("jax_xla:xla", (4, 4, 4))
     odd["definition"]["model_parameters"]["k"] = "many"
     assert over_shapes.panels(judged(of(BASELINE, (8, 8, 8)), odd))[0].left_out == []
