@@ -3,13 +3,13 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("selenium", reason="selenium is not installed")
 pytest.importorskip("jinja2", reason="the page needs the extra `report`")
 
-from conftest import ROOT
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.select import Select
 from test_report_in_chromium import contrast, find, hash_of, texts, type_filter, until
@@ -23,7 +23,7 @@ def sweep(tmp_path_factory):
     """A page of three operators in two types over up to 35 shapes each, and of five recipes."""
     folder = tmp_path_factory.mktemp("sweep")
     made, page = folder / "made.json", folder / "sweep.html"
-    script = ROOT / "benchmarks" / "_made_operators.py"
+    script = Path(__file__).parents[2] / "benchmarks" / "_made_operators.py"
     subprocess.run([sys.executable, script, made, "--powers", "4-8"], check=True, timeout=120)
     command = [sys.executable, "-m", "comparative_benchmark", "report", made, "-o", page]
     subprocess.run(command, check=True, timeout=300, capture_output=True)
