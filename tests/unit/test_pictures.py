@@ -49,6 +49,10 @@ def judged(*records, baseline=BASELINE):
     return [(item.case, item.comparison) for item in judge(cases, baseline)]
 
 
+def data_of(html):
+    return json.loads(html.partition('id="data">')[2].partition("</script>")[0])
+
+
 def test_a_shape_stands_at_what_varies_and_at_the_product_where_more_does():
     cubes = [(size, size, size) for size in (4, 8)]
     rows = [(4, 64, 1), (16, 64, 1)]
@@ -237,8 +241,7 @@ def test_profiles_are_linked_where_they_lie_beside_the_page(tmp_path):
     (tmp_path / "pages").mkdir()
     for page, start in (("p.html", ""), ("pages/p.html", "../")):
         assert cli.main(["report", str(tmp_path / "r.json"), "-o", str(tmp_path / page)]) == 0
-        text = (tmp_path / page).read_text()
-        data = json.loads(text.partition('id="data">')[2].partition("</script>")[0])
+        data = data_of((tmp_path / page).read_text())
         found = [data["profiles"][place] for place in data["cases"]["profile"]]
         link = f"{start}r.profiles/run/CASE-host%2Bcpu/trace.json"
         assert found[0]["files"] == [["trace.json", link], ["gone.txt", None]]
@@ -281,3 +284,11 @@ def test_the_history_finds_a_shape_and_a_recipe_that_became_slower(nights, tmp_p
     assert (row["compiler"], row["options"], row["data_type"]) == ("eager", ["int8wo"], "int8wo")
     assert row["extra"]["sqnr_db"] > 30
     assert row["extra"]["recipe"]["layers"] == 1
+    page = tmp_path / "p.html"
+    assert cli.main(["report", files[-1], "--history", database[1], "-o", str(page)]) == 0
+    data = data_of(page.read_text())
+    assert {len(points) for points in data["trends"].values()} == {12}
+    # Each shape of each competitor, recipes among them; what was never right has no trend.
+    status = [data["texts"][place] for place in data["cases"]["status"]]
+    ids = {key for key, ended in zip(data["cases"]["id"], status, strict=True) if ended == "ok"}
+    assert data["trends"].keys() == ids

@@ -9,8 +9,8 @@ const several = (panels, name) => new Set(panels.map((panel) => panel[name])).si
 
 /** Returns a panel's name, with its machine where there are others. */
 function panelName(panels, panel) {
-  const where = ["device", "machine", "quantity"].filter((name) => several(panels, name));
-  return [panel.name, ...where.map((name) => panel[name])].join(", ");
+  const where = ["device", "machine"].filter((name) => several(panels, name)).map((name) => panel[name]);
+  return [panel.name, panel.quantity === "latency" ? "" : panel.quantity, ...where].filter(Boolean).join(", ");
 }
 
 for (const panels of [DATA.sweeps, DATA.bits]) for (const panel of panels) panel.title = panelName(panels, panel);
@@ -27,7 +27,9 @@ function said(item, { speedup, verdict, replicates }, others) {
 }
 
 function sweepPlot(width, panel, off, shown) {
-  const series = panel.series.filter(([name]) => !off.has(name)).map(([name, points, line]) => ({
+  // As in the matrix: who has nothing that passes the filters is not there.
+  const passes = ([name, points]) => !off.has(name) && points.some(([index]) => shown.has(CASES[index]));
+  const series = panel.series.filter(passes).map(([name, points, line]) => ({
     name, line, style: SERIES.indexOf(name),
     points: points.map(([index, x]) => {
       const item = CASES[index], share = value(index, "share");
@@ -43,7 +45,12 @@ function sweepPlot(width, panel, off, shown) {
     places.length
       ? seriesPlot(width, 300, { x: { domain: padded(places, true), log: true }, xLabel: `${panel.axis.replaceAll(" ", " × ")} (log)`, yLabel: "speed-up (log)", label: `${panel.title}: speed-up over ${DATA.baseline} on ${many}` }, series)
       : h("p", { class: "quiet" }, "No shape has a speed-up."),
-    notDrawn(panel.left_out.map((index) => CASES[index]).map((item) => ({ item, why: item.status === "ok" ? textOf(item.index, "why") : `${words(item.status)}: ${textOf(item.index, "reason")}` }))));
+    notDrawn(panel.left_out.map((index) => ({ item: CASES[index], why: whyNot(CASES[index]) }))));
+}
+
+function whyNot(item) {
+  if (item.status !== "ok") return `${words(item.status)}: ${textOf(item.index, "reason")}`;
+  return `${textOf(item.index, "why")}${applied(item.index) ? ", see Fewer bits" : ""}`;
 }
 
 function showSweeps(state, cases) {
