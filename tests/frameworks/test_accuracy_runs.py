@@ -7,7 +7,7 @@ pytestmark = pytest.mark.frameworks
 
 def test_programs_in_fp32_do_their_task_as_the_float64_model_does(cbs_run):
     run = cbs_run(
-        *("--backend", "pt_inductor:eager,jax_xla", "-w", "0", "-iter", "1"),
+        *("--backend", "pt_inductor:eager,jax_xla", "-w", "0", "-iter", "1", "--threads", "1"),
         *("-name", "models/.+_TRAINED_FP32_(PT|JAX)_.+"),
     )
     assert run.code == 0, run.err
