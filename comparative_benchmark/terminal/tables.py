@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+import attrs
 from rich import box
 from rich.table import Table
 from rich.text import Text
@@ -67,6 +68,8 @@ def results_table(
     roofs = shares_of_roof([case.result for case in cases], ceilings)
     headings = ["latency ms", *([f"x {baseline} (98 %)", "verdict"] if baseline else [])]
     headings += ["compile s", "peak MiB", *(["of roof"] if any(roofs) else []), "rel. error"]
+    trained = any(case.metrics.accuracy for case in cases)
+    headings += ["accuracy"] if trained else []
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("status")
@@ -85,6 +88,7 @@ def results_table(
             _mebibytes(metrics.host_memory_peak_mb),
             *([roof or "-"] if any(roofs) else ()),
             _error(metrics),
+            *([accuracy_cell(metrics)] if trained else ()),
             status_text(case.result, expected),
         )
         previous = case.label
@@ -234,6 +238,14 @@ def _error(metrics: Metrics) -> str:
     if verdict.sqnr_db is not None:
         return f"{verdict.sqnr_db:.0f} dB"
     return "-" if verdict.relative_rmse is None else f"{verdict.relative_rmse:.1e}"
+
+
+def accuracy_cell(metrics: Metrics) -> str:
+    """Returns what a program reached at its model's task, and what the float64 model does."""
+    found = metrics.accuracy
+    if not found:
+        return "-"
+    return f"{found} ({attrs.evolve(found, value=found.reference)})"
 
 
 def _mebibytes(megabytes: float | None) -> str:
