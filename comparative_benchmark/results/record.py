@@ -18,6 +18,7 @@ import attrs
 from msgspec import UNSET, Meta, UnsetType
 
 from comparative_benchmark.backends.outputs import OutputMode
+from comparative_benchmark.judge.accuracy import Accuracy
 from comparative_benchmark.judge.verification import Verification
 from comparative_benchmark.machine.conditions import Conditions
 from comparative_benchmark.machine.effective import EffectiveSettings
@@ -363,6 +364,7 @@ class Metrics:
       second_verification: of a run of the same program on a second input, after the timed part;
         None where there was none, and unset before the suite had any.
       without_second: why there was none.
+      accuracy: at what its model was trained for; unset where it was not trained.
       variables: of the workers' environment, those that can change speed or numbers; unset before
         they were recorded.
       throughput: of a script that told rates; of others unset.
@@ -410,6 +412,7 @@ class Metrics:
     final_verification: Verification | None
     second_verification: Verification | UnsetType | None = UNSET
     without_second: str | UnsetType = UNSET
+    accuracy: Accuracy | UnsetType = UNSET
     variables: dict[str, str] | UnsetType = UNSET
     program: Program
     workload_cost: WorkloadCost = attrs.field(factory=WorkloadCost)

@@ -4,12 +4,14 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+import attrs
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.compare import Comparison, Fate, compare_to_baseline
+from comparative_benchmark.results.over_shapes import selection_of
 from comparative_benchmark.results.record import (
     Compile,
     Metrics,
@@ -69,6 +71,8 @@ def results_table(
     roofs = shares_of_roof([case.result for case in cases], ceilings)
     headings = ["latency ms", *([f"x {baseline} (98 %)", "verdict"] if baseline else [])]
     headings += ["compile s", "peak MiB", *(["of roof"] if any(roofs) else []), "rel. error"]
+    trained = any(case.metrics.accuracy for case in cases)
+    headings += ["accuracy"] if trained else []
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("status")
@@ -87,6 +91,7 @@ def results_table(
             _mebibytes(metrics.host_memory_peak_mb),
             *([roof or "-"] if any(roofs) else ()),
             _error(metrics),
+            *([accuracy_cell(metrics)] if trained else ()),
             status_text(case.result, expected),
         )
         previous = case.label
@@ -182,8 +187,11 @@ def problem(
     if is_given:
         name = f"models/{definition.model}/inputs/{INPUT_DATA_MODEL_DEFAULT}"
     environment = definition.environment
+    operator = selection_of(result)
+    which = operator or f"-name '{name}'"
     text.append(
-        f"\n    again: cbs run --backend {definition.backend}:{definition.compiler} -name '{name}' "
+        f"\n    again: cbs {'micro run' if operator else 'run'} "
+        f"--backend {definition.backend}:{definition.compiler} {which} "
         f"-device {definition.device} -o again.json --verbose"
         + (f" --inputs {definition.input_source}" if is_given else "")
         + "".join(f" --suite {suite}" for suite in suites)
@@ -259,6 +267,14 @@ def _error(metrics: Metrics) -> str:
     if verdict.sqnr_db is not None:
         return f"{verdict.sqnr_db:.0f} dB"
     return "-" if verdict.relative_rmse is None else f"{verdict.relative_rmse:.1e}"
+
+
+def accuracy_cell(metrics: Metrics) -> str:
+    """Returns what a program reached at its model's task, and what the float64 model does."""
+    found = metrics.accuracy
+    if not found:
+        return "-"
+    return f"{found} ({attrs.evolve(found, value=found.reference)})"
 
 
 def _mebibytes(megabytes: float | None) -> str:
