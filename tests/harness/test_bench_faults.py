@@ -211,10 +211,14 @@ def test_a_link_out_of_the_folder_and_more_machines_than_one(tmp_path):
     support.write(tmp_path / "a")
     support.write(tmp_path / "b")
     (tmp_path / "a" / "data").symlink_to("/etc")
-    path = support.configured(tmp_path / "c.yaml", a=[], b=["num_machines: 2"])
+    (tmp_path / "shares").mkdir()
+    for name in ("benchfile.py", "main.py"):
+        (tmp_path / "shares" / name).symlink_to(f"../b/{name}")
+    path = support.configured(tmp_path / "c.yaml", a=[], b=["num_machines: 2"], shares=[])
     code, results = support.run(path, tmp_path / "base")
     assert code == 1
-    assert "is a link out of its folder" in results["a"].reason
+    assert "is a link out of its collection" in results["a"].reason
+    assert results["shares"].status is Status.OK
     assert results["b"].status is Status.UNSUPPORTED
     assert results["b"].reason == "it needs 2 machines"
 

@@ -108,10 +108,11 @@ def _folder_problem(folder: Path) -> str | None:
         return f"there is no folder {folder}"
     if not (folder / "benchfile.py").is_file():
         return f"there is no benchfile.py in {folder}"
-    home = folder.resolve()
+    # Folders of one collection share files by links.
+    home = folder.resolve().parent
     for item in folder.iterdir():
         if item.is_symlink() and not item.resolve().is_relative_to(home):
-            return f"{item} is a link out of its folder"
+            return f"{item} is a link out of its collection"
     return None
 
 
