@@ -47,6 +47,8 @@ class Recipe:
       lacking: by the name of a backend, why it cannot be applied there.
       trains: the backends in which a model that it was applied to has all gradients: of its inputs
         and of the weights that it changed.
+      products: the type of the factors of its products, `int8` or `fp8`, whose ceiling it is judged
+        by; None where products are in the model's own type.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Recipe:
     by_backend: Mapping[str, str] = attrs.field(factory=dict)
     lacking: Mapping[str, str] = attrs.field(factory=dict)
     trains: tuple[str, ...] = ()
+    products: str | None = None
 
     @property
     def usage(self) -> str:

@@ -4,7 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._decomp import core_aten_decompositions
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models.pt.tensors import as_tensor
@@ -47,7 +49,7 @@ class TrainingModel(torch.nn.Module, models.OperatorModel):
         """Returns a module whose `forward` is the operations of both ways, without autograd.
 
         Exporters trace through no autograd, and what autograd does is a program of operations like
-        any other.
+        any other. Those of the backward alone, which exporters do not know, are made of others.
         """
         module = self.layer
 
@@ -63,8 +65,10 @@ class TrainingModel(torch.nn.Module, models.OperatorModel):
             weights = [state[name] for name in self.trained]
             return _with_gradients(call, given, weights, cotangents)
 
-        traced = make_fx(both, tracing_mode="fake", _allow_non_fake_inputs=True)
-        return _Traced(self, traced(_state(module), *self.split(inputs)))
+        traced = make_fx(both, _simple(), tracing_mode="fake", _allow_non_fake_inputs=True)
+        # Attention as products and a softmax: exporters do not know the kernels' own backward.
+        with sdpa_kernel(SDPBackend.MATH):
+            return _Traced(self, traced(_state(module), *self.split(inputs)))
 
 
 class _Traced(torch.nn.Module):
@@ -76,6 +80,12 @@ class _Traced(torch.nn.Module):
 
     def forward(self, *inputs: torch.Tensor) -> Any:
         return self._graph(_state(self.layer), *self._split(inputs))
+
+
+def _simple() -> dict[Any, Callable[..., Any]]:
+    """Returns PyTorch's own decompositions of what only a backward has."""
+    every = core_aten_decompositions()
+    return {op: how for op, how in every.items() if "backward" in str(op)}
 
 
 def _state(module: torch.nn.Module) -> dict[str, torch.Tensor]:
