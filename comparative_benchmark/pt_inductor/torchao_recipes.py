@@ -47,7 +47,7 @@ def apply(model: Any, recipe: Chosen) -> dict[str, Any]:
                 quantize_(module, config)
     except (AssertionError, ImportError, NotImplementedError, RuntimeError, ValueError) as error:
         raise UnsupportedError(f"torchao refuses {recipe.label}: {_first_line(error)}") from error
-    # A recipe gives layers weights of another class, or puts layers of another class in their place.
+    # A recipe changes the class of weights, or puts layers of another class in place of them.
     linear = [part for root in modules.of(model) for part in _linear(root)]
     classes = [type(part).__name__ for part in linear]
     found = [

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._decomp import core_aten_decompositions
+from torch._decomp import core_aten_decompositions, get_decompositions
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -85,7 +85,9 @@ class _Traced(torch.nn.Module):
 def _simple() -> dict[Any, Callable[..., Any]]:
     """Returns PyTorch's own decompositions of what only a backward has."""
     every = core_aten_decompositions()
-    return {op: how for op, how in every.items() if "backward" in str(op)}
+    backward = {op: how for op, how in every.items() if "backward" in str(op)}
+    # What it gives beside its output, for the backward, exporters do not know either.
+    return {**get_decompositions([torch.ops.aten.native_layer_norm]), **backward}
 
 
 def _state(module: torch.nn.Module) -> dict[str, torch.Tensor]:
