@@ -98,7 +98,10 @@ def _layer(framework: str, fault: str, data_type: str) -> def_types.Model:
         model_parameters={
             "model_name": "linear",
             "data_type": data_type,
-            **{"m": 64, "k": 96, "n": 96, "direction": "forward_backward"},
+            "m": 64,
+            "k": 96,
+            "n": 96,
+            "direction": "forward_backward",
             "fault": fault,
             "framework": framework,
         },
