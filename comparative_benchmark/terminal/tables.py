@@ -10,6 +10,7 @@ from rich.text import Text
 
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.compare import Comparison, Fate, compare_to_baseline
+from comparative_benchmark.results.over_shapes import selection_of
 from comparative_benchmark.results.record import (
     Compile,
     Metrics,
@@ -176,8 +177,11 @@ def problem(
     if is_given:
         name = f"models/{definition.model}/inputs/{INPUT_DATA_MODEL_DEFAULT}"
     environment = definition.environment
+    operator = selection_of(result)
+    which = operator or f"-name '{name}'"
     text.append(
-        f"\n    again: cbs run --backend {definition.backend}:{definition.compiler} -name '{name}' "
+        f"\n    again: cbs {'micro run' if operator else 'run'} "
+        f"--backend {definition.backend}:{definition.compiler} {which} "
         f"-device {definition.device} -o again.json --verbose"
         + (f" --inputs {definition.input_source}" if is_given else "")
         + "".join(f" --suite {suite}" for suite in suites)
