@@ -12,10 +12,17 @@ import psutil
 
 from comparative_benchmark.machine import conditions
 from comparative_benchmark.roofline import _children
-from comparative_benchmark.roofline._gemm import PRODUCTS
 from comparative_benchmark.roofline.roofline import Ceilings, CeilingsError, Copy, Gemm
 
 DATA_TYPES = ("fp32", "fp16", "bf16", "int8")
+# Libraries with the data types that they multiply here. Factors of int8 have 8 bits, sums 32; where
+# a library's kernels are made for that, one of the factors is unsigned.
+PRODUCTS = {
+    "torch": ("fp32", "fp16", "bf16", "int8"),
+    "jax": ("fp32", "fp16", "bf16", "int8"),
+    "numpy": ("fp32",),
+    "onnxruntime": ("int8",),
+}
 
 # A buffer of four times the last-level cache leaves little of it there.
 _CACHE_MULTIPLE = 4

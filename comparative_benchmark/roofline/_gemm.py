@@ -12,14 +12,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-# Libraries with the data types that they multiply here. Factors of int8 have 8 bits, sums 32; where
-# a library's kernels are made for that, one of the factors is unsigned.
-PRODUCTS = {
-    "torch": ("fp32", "fp16", "bf16", "int8"),
-    "jax": ("fp32", "fp16", "bf16", "int8"),
-    "numpy": ("fp32",),
-    "onnxruntime": ("int8",),
-}
 # Small ones stay in the caches, large ones hide the cost of a call; the best counts.
 _SIZES = (512, 1024, 2048, 4096)
 # Repeated for so long that a busy machine has quiet moments, too.

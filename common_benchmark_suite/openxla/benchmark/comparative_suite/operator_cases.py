@@ -10,6 +10,7 @@ from openxla.benchmark.def_types import (
     Model,
     ModelFrameworkType,
     ModelImplementation,
+    ParameterValue,
 )
 from openxla.benchmark.operators.architecture import FORWARD_BACKWARD, trains
 
@@ -125,12 +126,14 @@ def _case(
     m, k, n = shape
     named = f"{operator.upper()}{_BACKWARD if backward else ''}"
     # Without the parameter a case runs forward, so those from before keep their digests.
-    direction = {"direction": FORWARD_BACKWARD} if backward else {}
-    parameters = {"model_name": operator, "data_type": data_type, "m": m, "k": k, "n": n}
-    trains({**parameters, **direction})  # refuses what has no gradients
+    parameters: dict[str, ParameterValue] = {
+        **{"model_name": operator, "data_type": data_type, "m": m, "k": k, "n": n},
+        **({"direction": FORWARD_BACKWARD} if backward else {}),
+    }
+    trains(parameters)  # refuses what has no gradients
     model = Model(
         name=f"{named}_{data_type.upper()}_{_MODULES[framework][0]}_{m}X{k}X{n}",
         model_impl=implementation(framework),
-        model_parameters={**parameters, **direction},
+        model_parameters=parameters,
     )
     return BenchmarkCase.build(model=model, input_data=testdata.INPUT_DATA_MODEL_DEFAULT)
