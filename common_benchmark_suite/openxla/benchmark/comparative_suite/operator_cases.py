@@ -125,12 +125,12 @@ def _case(
 ) -> BenchmarkCase:
     m, k, n = shape
     named = f"{operator.upper()}{_BACKWARD if backward else ''}"
+    parameters: dict[str, ParameterValue] = {"model_name": operator, "data_type": data_type}
+    parameters |= {"m": m, "k": k, "n": n}
     # Without the parameter a case runs forward, so those from before keep their digests.
-    parameters: dict[str, ParameterValue] = {
-        **{"model_name": operator, "data_type": data_type, "m": m, "k": k, "n": n},
-        **({"direction": FORWARD_BACKWARD} if backward else {}),
-    }
-    trains(parameters)  # refuses what has no gradients
+    if backward:
+        parameters["direction"] = FORWARD_BACKWARD
+        trains(parameters)  # refuses what has no gradients
     model = Model(
         name=f"{named}_{data_type.upper()}_{_MODULES[framework][0]}_{m}X{k}X{n}",
         model_impl=implementation(framework),
