@@ -4,6 +4,7 @@ import functools
 import hashlib
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 from openxla.benchmark.def_types import (
     BenchmarkCase,
@@ -55,7 +56,12 @@ def _shared_workload(
         "input_digest": _input_digest(input_data, architecture.default_input_files()),
     }
     # Outputs, too: models that generate a different number of tokens have the same inputs.
-    specs = {"inputs": list(map(str, inputs)), "outputs": list(map(str, outputs))}
+    specs: dict[str, Any] = {
+        "inputs": list(map(str, inputs)),
+        "outputs": list(map(str, outputs)),
+    }
+    if (training := architecture.training(parameters)) is not None:
+        specs["training"] = training
     return Workload(
         label=architecture.label(parameters),
         inputs=inputs,
@@ -97,6 +103,18 @@ def trains(case: BenchmarkCase) -> bool:
         return False
     architecture = architectures.get(case.model.model_impl.architecture)
     return architecture.trains(architecture.complete(case.model.model_parameters))
+
+
+def updates_weights(case: BenchmarkCase) -> bool:
+    """Tells whether an iteration of a case is a training step.
+
+    Raises:
+      DefinitionError: the architecture or a parameter does not exist.
+    """
+    if case.model.model_impl.architecture is None:
+        return False
+    architecture = architectures.get(case.model.model_impl.architecture)
+    return architecture.training(architecture.complete(case.model.model_parameters)) is not None
 
 
 @functools.cache
