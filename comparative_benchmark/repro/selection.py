@@ -17,7 +17,7 @@ from comparative_benchmark.runs.environments import (
 from comparative_benchmark.runs.trial import Competitor, Trial, competitors_of
 from comparative_benchmark.terminal.options import UsageError, find_device
 from openxla.benchmark.artifacts import user_inputs
-from openxla.benchmark.comparative_suite import catalog, operator_cases
+from openxla.benchmark.comparative_suite import catalog, operator_cases, training_cases
 from openxla.benchmark.def_types import BenchmarkCase
 from openxla.benchmark.workloads import workload_of
 
@@ -173,8 +173,8 @@ def _competitor(
 def _case(definition: Definition, suites: Sequence[str]) -> BenchmarkCase:
     """Returns the case of the catalogue, or that of its model on a user's own inputs."""
     name, model = definition.benchmark_name, definition.model
-    operator = operator_cases.named(model)
-    known = [operator] if operator else catalog.all_benchmarks(suites)
+    made = operator_cases.named(model) or training_cases.named(model)
+    known = [made] if made else catalog.all_benchmarks(suites)
     for case in known:
         if case.name == name:
             return case

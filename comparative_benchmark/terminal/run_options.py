@@ -17,7 +17,7 @@ from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs run`."""
-    add_options(parser, "name", "tag", "framework", "suite")
+    add_options(parser, "name", "test", "tag", "framework", "suite")
     add_measuring_arguments(parser)
 
 
@@ -44,7 +44,7 @@ def add_run_benchmarks_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="compiler, with options as in name+option; may be repeated (default: all usual ones)",
     )
-    add_options(parser, "name", "tag", "framework", "suite")
+    add_options(parser, "name", "test", "tag", "framework", "suite")
     _add_common_run_arguments(parser)
     # Counts are fixed here, each compiler runs in this environment, and on all its CPUs.
     parser.set_defaults(baseline=None, compile_only=False, cpus=None, env=None)

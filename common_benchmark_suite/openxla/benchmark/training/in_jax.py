@@ -1,6 +1,6 @@
 """Training in JAX: a pure step from state to state."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -84,8 +84,10 @@ class TrainingModel(models.TrainingModel):
 class Run(model_interfaces.TrainingRun):
     """Goes from state to state by a compiled step, which may reuse the memory of the state."""
 
-    def __init__(self, step: Callable[..., Any], first: State, params: Any) -> None:
-        self._step, self._first, self._params = step, first, params
+    def __init__(
+        self, model: TrainingModel, step: Callable[..., Any], first: State, params: Any
+    ) -> None:
+        self._model, self._step, self._first, self._params = model, step, first, params
         self._state: State = {}
         self.start()
 
@@ -104,7 +106,12 @@ class Run(model_interfaces.TrainingRun):
 
     def weights(self) -> Mapping[str, Any]:
         """See `TrainingRun.weights`."""
-        return on_host(self._state["weights"])
+        return _on_host(self._state["weights"])
+
+    def outputs(self, told: Sequence[tuple[Any, Any]]) -> tuple[Any, ...]:
+        """Returns the outputs, of losses and norms of all steps."""
+        floats = [(float(loss), float(norm)) for loss, norm in told]
+        return self._model.outputs(floats, _on_host(self._first["weights"]), self.weights())
 
 
 def update(optimizer: Optimizer, state: State, gradients: Any) -> State:
@@ -134,8 +141,7 @@ def update(optimizer: Optimizer, state: State, gradients: Any) -> State:
     return {"weights": after, "count": count, "first": first, "second": second}
 
 
-def on_host(weights: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns weights on the host."""
+def _on_host(weights: Mapping[str, Any]) -> dict[str, Any]:
     return {name: np.asarray(value) for name, value in weights.items()}
 
 

@@ -1,7 +1,7 @@
 """Training in TensorFlow: a tape, and updates of variables in place."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,9 +44,9 @@ class TrainingModel(models.TrainingModel):
         """Takes all steps, and puts the weights back."""
         run = self.run()
         told = [run.step(*batch) for batch in self.batches(list(map(tf.convert_to_tensor, inputs)))]
-        start, end = run.first_weights(), run.weights()
+        outputs = run.outputs(told)
         run.start()
-        return tuple(map(tf.convert_to_tensor, self.outputs(as_floats(told), start, end)))
+        return outputs
 
     def loss(self, *batch: Any) -> Any:
         """Returns the mean cross-entropy over what is to be predicted."""
@@ -99,11 +99,13 @@ class Run(model_interfaces.TrainingRun):
 
     def weights(self) -> Mapping[str, Any]:
         """See `TrainingRun.weights`."""
-        return {name: np.array(value.numpy()) for name, value in self._weights.items()}
+        return _on_host(self._weights)
 
-    def first_weights(self) -> Mapping[str, Any]:
-        """Returns those that the run starts from."""
-        return {name: np.array(value.numpy()) for name, value in self._first.items()}
+    def outputs(self, told: Sequence[tuple[Any, Any]]) -> tuple[tf.Tensor, ...]:
+        """Returns the outputs, of losses and norms of all steps."""
+        floats = [(float(loss), float(norm)) for loss, norm in told]
+        found = self._model.outputs(floats, _on_host(self._first), self.weights())
+        return tuple(map(tf.convert_to_tensor, found))
 
     def _one_step(self, *batch: Any) -> tuple[Any, Any]:
         weights = list(self._weights.values())
@@ -137,9 +139,8 @@ def update(
     weight.assign(weight * (1 - rate * decay) - rate / correction1 * (first / root))
 
 
-def as_floats(told: Any) -> list[tuple[float, float]]:
-    """Returns losses and norms on the host."""
-    return [(float(loss), float(norm)) for loss, norm in told]
+def _on_host(weights: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: np.array(value.numpy()) for name, value in weights.items()}
 
 
 create_model = models.creator(TrainingModel)

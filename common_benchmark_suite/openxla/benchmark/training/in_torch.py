@@ -55,15 +55,16 @@ class TrainingModel(torch.nn.Module, models.TrainingModel):
         """Takes all steps, and puts the weights back."""
         run = self.run()
         told = [run.step(*batch) for batch in self.batches(list(map(as_tensor, inputs)))]
-        start, end = run.first_weights(), run.weights()
+        outputs = run.outputs(told)
         run.start()
-        return tuple(torch.from_numpy(v) for v in self.outputs(as_floats(told), start, end))
+        return outputs
 
 
 class Run(model_interfaces.TrainingRun):
     """Trains the network in place."""
 
     def __init__(self, model: TrainingModel, compile_part: Callable[..., Any]) -> None:
+        self._model = model
         named = dict(model.network.model.named_parameters())
         self._weights = {name: named[name].requires_grad_() for name in model.trained}
         self._first = {name: value.detach().clone() for name, value in self._weights.items()}
@@ -95,9 +96,11 @@ class Run(model_interfaces.TrainingRun):
         """See `TrainingRun.weights`."""
         return _on_host(self._weights)
 
-    def first_weights(self) -> Mapping[str, Any]:
-        """Returns those that the run starts from."""
-        return _on_host(self._first)
+    def outputs(self, told: Sequence[tuple[Any, Any]]) -> tuple[torch.Tensor, ...]:
+        """Returns the outputs, of losses and norms of all steps."""
+        floats = [(float(loss), float(norm)) for loss, norm in told]
+        found = self._model.outputs(floats, _on_host(self._first), self.weights())
+        return tuple(map(torch.from_numpy, found))
 
 
 def make_optimizer(optimizer: Optimizer, weights: Sequence[torch.Tensor]) -> torch.optim.Optimizer:
@@ -116,11 +119,6 @@ def make_optimizer(optimizer: Optimizer, weights: Sequence[torch.Tensor]) -> tor
         eps=optimizer.epsilon,
         weight_decay=optimizer.weight_decay,
     )
-
-
-def as_floats(told: Sequence[tuple[Any, Any]]) -> list[tuple[float, float]]:
-    """Returns losses and norms on the host."""
-    return [(float(loss), float(norm)) for loss, norm in told]
 
 
 def _on_host(weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:

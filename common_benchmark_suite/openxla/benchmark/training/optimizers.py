@@ -27,7 +27,7 @@ class Optimizer:
       momentum: of `sgd`.
       betas: decay of both moments of `adamw`.
       epsilon: added to the root of the second moment. A gradient that is 0 but for rounding, as
-        that of a key's bias, must not become a step of full length: hence BERT's 1e-6, not 1e-8.
+        that of a key's bias, must not become a step of full length: hence 1e-5, not 1e-8.
     """
 
     name: str
@@ -48,7 +48,7 @@ OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType(
                 learning_rate=1e-3,
                 weight_decay=0.1,
                 betas=(0.9, 0.999),
-                epsilon=1e-6,
+                epsilon=1e-5,
             ),
         )
     }
