@@ -26,7 +26,7 @@ from comparative_benchmark.runs.shared_workers import SharedWorkers
 from comparative_benchmark.runs.trial import Competitor, Trial
 from comparative_benchmark.stats.sampling_rule import FixedCounts, SamplingRule
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
-from openxla.benchmark.workloads import trains, updates_weights, workload_of
+from openxla.benchmark.workloads import training_of, trains, workload_of
 
 
 class Observer(Protocol):
@@ -81,7 +81,7 @@ def plan(
 
 
 def _refusal(case: BenchmarkCase, competitor: Competitor) -> str | None:
-    if updates_weights(case):
+    if training_of(case):
         return competitor.why_it_takes_no_training_step
     return competitor.why_it_cannot_train if trains(case) else None
 

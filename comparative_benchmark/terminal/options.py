@@ -89,10 +89,10 @@ def select(options: argparse.Namespace) -> "list[BenchmarkCase]":
 def _training_cases(suites: "Sequence[str]") -> "list[BenchmarkCase]":
     """Returns the suite's own, and those of further modules."""
     from openxla.benchmark.comparative_suite import catalog, training_cases
-    from openxla.benchmark.workloads import updates_weights
+    from openxla.benchmark.workloads import training_of
 
-    others = catalog.further_benchmarks(suites)
-    return [*training_cases.all_cases(), *filter(updates_weights, others)]
+    others = [case for case in catalog.further_benchmarks(suites) if training_of(case)]
+    return [*training_cases.all_cases(), *others]
 
 
 def find_device(name: str) -> "DeviceSpec":

@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import importlib.util
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -105,16 +106,16 @@ def trains(case: BenchmarkCase) -> bool:
     return architecture.trains(architecture.complete(case.model.model_parameters))
 
 
-def updates_weights(case: BenchmarkCase) -> bool:
-    """Tells whether an iteration of a case is a training step.
+def training_of(case: BenchmarkCase) -> Mapping[str, Any] | None:
+    """Returns what decides the training steps of a case; None if its iterations are none.
 
     Raises:
       DefinitionError: the architecture or a parameter does not exist.
     """
     if case.model.model_impl.architecture is None:
-        return False
+        return None
     architecture = architectures.get(case.model.model_impl.architecture)
-    return architecture.training(architecture.complete(case.model.model_parameters)) is not None
+    return architecture.training(architecture.complete(case.model.model_parameters))
 
 
 @functools.cache

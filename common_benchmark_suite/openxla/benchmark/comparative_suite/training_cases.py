@@ -19,7 +19,7 @@ _FAMILIES = ("BERT_TINY", "GPT2LMHEAD_TINY", "RESNET_TINY", "VIT_TINY")
 _DATA_TYPE = "fp32"
 # Of the spread of an output, for a reference that is right by luck. What gradients leave of a
 # weight whose own gradient is 0, as of a key's bias, is rounding and no more: docs/design/0028.
-_VERIFY_PARAMETERS = MappingProxyType({"rmse_floor": 1e-3})
+VERIFY_PARAMETERS = MappingProxyType({"rmse_floor": 1e-3})
 
 
 def all_cases() -> list[BenchmarkCase]:
@@ -28,7 +28,7 @@ def all_cases() -> list[BenchmarkCase]:
         BenchmarkCase.build(
             model=model,
             input_data=testdata.INPUT_DATA_MODEL_DEFAULT,
-            verify_parameters=_VERIFY_PARAMETERS,
+            verify_parameters=VERIFY_PARAMETERS,
         )
         for framework in _MODULES
         for family in _FAMILIES

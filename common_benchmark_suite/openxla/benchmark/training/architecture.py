@@ -143,10 +143,6 @@ class TrainingArchitecture(Architecture):
         shape = network.input_specs(parameters)[0]
         return f"{name}-train-{parameters['train']}-{parameters['data_type']}-{shape}"
 
-    def checkpoint_files(self) -> Mapping[str, Path]:
-        """The tokenizer, which pictures have no use for but the network's own checkpoint decides."""
-        return {}
-
 
 def network_of(parameters: Parameters) -> Architecture:
     """Returns the architecture of what is trained.

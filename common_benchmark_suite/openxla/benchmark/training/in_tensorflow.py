@@ -119,9 +119,7 @@ class Run(model_interfaces.TrainingRun):
         return loss, tf.linalg.global_norm(gradients)
 
 
-def update(
-    optimizer: Optimizer, weight: Any, gradient: Any, slots: list[Any], count: Any
-) -> None:
+def update(optimizer: Optimizer, weight: Any, gradient: Any, slots: list[Any], count: Any) -> None:
     """Updates a weight in place; the formulas are those of `torch.optim`."""
     rate, decay = optimizer.learning_rate, optimizer.weight_decay
     if optimizer.name == "sgd":

@@ -73,7 +73,8 @@ class TrainingModel(shared_model.ArchitectureModel, model_interfaces.TrainingMod
 
         Args:
           told: loss and norm of the gradient of each step.
-          start, end: the trained weights before and after, in any layout, by name.
+          start: the trained weights before, in any layout, by name.
+          end: those after.
           xp: `numpy`, or `jax.numpy` where these are traced.
         """
         dtype = next(iter(start.values())).dtype
@@ -98,7 +99,7 @@ def digest(weights: Sequence[tuple[Any, Any]], optimizer: Optimizer, xp: Any = n
     rate = optimizer.learning_rate * STEPS
     rows = []
     for before, after in weights:
-        w, d = (before, after - before)
+        w, d = before, after - before
         if xp is np:  # sums of many numbers need not be as coarse as these
             w, d = before.astype(np.float64), after.astype(np.float64) - before.astype(np.float64)
         size = xp.maximum(xp.sqrt(xp.mean(d * d)), _UNCHANGED)
