@@ -87,12 +87,12 @@ def _in_jax(fault: str, parameters: dict[str, Any]) -> Any:
                 after = {**after, "weights": keep}
             return {**after, "count": count + 1}, told
 
-        def _loss(self, weights: Any, params: Any, *batch: Any) -> Any:
+        def loss(self, weights: Any, params: Any, *batch: Any) -> Any:
             if fault == "layer-not-trained":
                 weights = {
                     name: jax.lax.stop_gradient(value) if name.startswith(_LAYER) else value
                     for name, value in weights.items()
                 }
-            return super()._loss(weights, params, *batch)
+            return super().loss(weights, params, *batch)
 
     return Wrong(in_jax.models.ARCHITECTURE.creation_parameters(parameters))

@@ -48,7 +48,7 @@ class TrainingModel(models.TrainingModel):
         Returns:
           The state after it; loss and norm of the gradient.
         """
-        loss, gradients = jax.value_and_grad(self._loss)(state["weights"], params, *batch)
+        loss, gradients = jax.value_and_grad(self.loss)(state["weights"], params, *batch)
         norm = jnp.sqrt(sum(jnp.sum(g * g) for g in jax.tree.leaves(gradients)))
         return update(self.optimizer, state, gradients), (loss, norm)
 
@@ -65,7 +65,14 @@ class TrainingModel(models.TrainingModel):
         """Takes all steps with the network's own weights."""
         return self.apply(self.params, *map(jnp.asarray, inputs))
 
-    def _loss(self, weights: Mapping[str, Any], params: Any, *batch: Any) -> Any:
+    def loss(self, weights: Mapping[str, Any], params: Any, *batch: Any) -> Any:
+        """Returns the mean cross-entropy over what is to be predicted.
+
+        Args:
+          weights: the trained ones, by name.
+          params: all of the network, in which these take the place of theirs.
+          *batch: inputs and labels.
+        """
         flat = dict(nnx.traversals.flatten_mapping(params))
         flat |= {self._paths[name]: value for name, value in weights.items()}
         inputs, labels = self.split(batch)
