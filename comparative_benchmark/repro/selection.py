@@ -173,8 +173,10 @@ def _competitor(
 def _case(definition: Definition, suites: Sequence[str]) -> BenchmarkCase:
     """Returns the case of the catalogue, or that of its model on a user's own inputs."""
     name, model = definition.benchmark_name, definition.model
-    made = operator_cases.named(model) or training_cases.named(model)
-    known = [made] if made else catalog.all_benchmarks(suites)
+    if training_cases.named(model):
+        raise UsageError(f"{model} takes training steps, which no exported program does")
+    operator = operator_cases.named(model)
+    known = [operator] if operator else catalog.all_benchmarks(suites)
     for case in known:
         if case.name == name:
             return case

@@ -188,7 +188,8 @@ def problem(
         name = f"models/{definition.model}/inputs/{INPUT_DATA_MODEL_DEFAULT}"
     environment = definition.environment
     operator = selection_of(result)
-    which = operator or f"-name '{name}'"
+    trains = "-t train " if result.measured.training else ""
+    which = operator or f"{trains}-name '{name}'"
     text.append(
         f"\n    again: cbs {'micro run' if operator else 'run'} "
         f"--backend {definition.backend}:{definition.compiler} {which} "
