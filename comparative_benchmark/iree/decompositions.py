@@ -29,7 +29,18 @@ def table() -> dict[Any, Any]:
     found[torch.ops.aten.gelu.default] = _gelu
     found[torch.ops.aten.mean.dim] = _mean
     found[torch.ops.aten.avg_pool2d.default] = _avg_pool2d
+    found[torch.ops.aten.squeeze.dims] = _squeeze
     return found
+
+
+def _squeeze(x: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
+    """Squeezes one dimension at a time: the importer does not know how to squeeze several.
+
+    The backward of attention has it, where a tensor of queries, keys and values was taken apart.
+    """
+    for dim in sorted((dim % x.ndim for dim in dims), reverse=True):
+        x = x.squeeze(dim)
+    return x
 
 
 def _avg_pool2d(
