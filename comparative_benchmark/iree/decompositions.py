@@ -34,13 +34,12 @@ def table() -> dict[Any, Any]:
 
 
 def _squeeze(x: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
-    """Squeezes one dimension at a time: the importer does not know how to squeeze several.
+    """Writes a squeeze as a shape: the importer does not know how to squeeze several dimensions.
 
     The backward of attention has it, where a tensor of queries, keys and values was taken apart.
     """
-    for dim in sorted((dim % x.ndim for dim in dims), reverse=True):
-        x = x.squeeze(dim)
-    return x
+    left_out = {dim % x.ndim for dim in dims if x.shape[dim] == 1}
+    return x.reshape([size for dim, size in enumerate(x.shape) if dim not in left_out])
 
 
 def _avg_pool2d(
