@@ -1,0 +1,84 @@
+"""Folders of torchvision's models."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ...model import BenchmarkModel
+from ..needs import module
+
+# Operators that torchvision's own library would define; without them its CPU-only import fails
+# beside a PyTorch that this library was not built for. Only detection models call them.
+_MISSING = {
+    "nms": "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms": "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+}
+_library: Any = None
+
+
+def torchvision_models() -> Any:
+    """Returns `torchvision.models`.
+
+    Raises:
+      NotImplementedError: torchvision is not installed.
+    """
+    global _library  # noqa: PLW0603  # what it defines is gone when it is freed
+    try:
+        return module("torchvision.models", "this folder")
+    except RuntimeError as error:
+        if "torchvision::nms" not in str(error) or _library is not None:
+            raise
+    _library = torch.library.Library("torchvision", "DEF")
+    for definition in _MISSING.values():
+        _library.define(definition)
+    return module("torchvision.models", "this folder")
+
+
+class TorchVisionModel(BenchmarkModel):
+    """A picture classifier by its name in torchvision, with weights from the seed or the cache."""
+
+    TORCHVISION_MODEL = True
+
+    def __init__(
+        self,
+        model_name: str,
+        test: str,
+        device: str,
+        batch_size: int | None = None,
+        weights: Any = None,
+        extra_args: Sequence[str] = (),
+        **_: Any,
+    ) -> None:
+        super().__init__(test=test, device=device, batch_size=batch_size, extra_args=extra_args)
+        self.model = getattr(torchvision_models(), model_name)(weights=weights).to(device)
+        self.example_inputs = (torch.randn((self.batch_size, 3, 224, 224)).to(device),)
+        if test == "train":
+            classes = self.model(self.example_inputs[0][:2]).shape[-1]
+            self.example_outputs = torch.rand((self.batch_size, classes)).to(device)
+            self.model.train()
+            self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3)
+            self.loss_fn = torch.nn.CrossEntropyLoss()
+        else:
+            self.model.eval()
+
+    def get_module(self) -> tuple[torch.nn.Module, tuple[torch.Tensor]]:
+        """Returns the module and pictures f32[batch, 3, 224, 224]."""
+        return self.model, self.example_inputs
+
+    def forward(self) -> torch.Tensor:
+        """Returns the loss of the example."""
+        loss: torch.Tensor = self.loss_fn(self.model(*self.example_inputs), self.example_outputs)
+        return loss
+
+    def backward(self, losses: torch.Tensor) -> None:
+        """Computes gradients."""
+        losses.backward()
+
+    def optimizer_step(self) -> None:
+        """Updates the weights."""
+        self.optimizer.step()
+
+    def eval(self, niter: int = 1) -> tuple[torch.Tensor]:
+        """Returns scores f32[batch, classes]."""
+        return (self.model(*self.example_inputs),)

@@ -1,0 +1,210 @@
+"""An object of a folder's class at work: its steps, what they call, and what they are judged by."""
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from comparative_benchmark.backends.api import Array, UnsupportedError
+from comparative_benchmark.packages.torchbench import state, tensors
+from comparative_benchmark.packages.torchbench.loading import LoadedFolder
+from openxla.benchmark.models.pt.tensors import as_tensor
+
+# So many numbers of a training step's weights and gradients are judged: evenly picked of all.
+_MOST_JUDGED = 1 << 20
+
+
+class Calls:
+    """What a step calls of the module: how often, on what, and what came of the last call."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.given: tuple[torch.Tensor, ...] = ()
+        self.last: Any = None
+
+    def watching(self, call: Callable[..., Any], *, inputs: bool = False) -> Callable[..., Any]:
+        """Returns the call, which is counted here, and its outputs kept."""
+
+        def watched(*arguments: Any, **named: Any) -> Any:
+            self.count += 1
+            if inputs:
+                self.given = tensors.leaves((arguments, named))
+            self.last = call(*arguments, **named)
+            return self.last
+
+        return watched
+
+
+class Running:
+    """A folder's object, its module and its inputs.
+
+    Attributes:
+      module: what `get_module()` returns; None where that is not implemented.
+      inputs: tensors among the example inputs.
+      one_call: whether an iteration of `eval` is one call of the module.
+      why_not_function: why the module on its inputs does not stand for an iteration; None if it
+        does.
+      replayed: whether outputs are those of a step from the state that the object was made with.
+    """
+
+    def __init__(self, folder: LoadedFolder, device: str | None = None) -> None:
+        self._folder = folder
+        self._test = folder.request.test
+        self._made = folder.make(device)
+        self.module: Any = None
+        self._example: Any = ()
+        try:
+            with torch.enable_grad():
+                self.module, self._example = self._made.get_module()
+        except NotImplementedError:
+            pass  # it can be run, and neither compiled nor exported
+        self.inputs = tensors.leaves(self._example)
+        self._modules = state.modules_of(self._made, self.module)
+        if (device or folder.device) != "cpu":
+            self._take_weights_of(Running(folder, "cpu"))
+        self._step = folder.step_of(self._made)
+        self._calls = Calls()
+        self.replayed = self._test == "train"
+        self.one_call = False
+        self.why_not_function: str | None = "a training step is more than a call of its module"
+        self._state: state.State | None = state.State(self._made, self._modules)
+        if self._test == "eval":
+            with folder.refusing():
+                self._try_out()
+
+    def run(self) -> tuple[Any, Any]:
+        """Runs an iteration; returns what it returned, and what the module did last."""
+        self._calls.count = 0
+        returned = self._step()
+        return returned, self._calls.last
+
+    def outputs_of(self, handle: tuple[Any, Any]) -> tuple[torch.Tensor, ...]:
+        """Returns what a run is judged by.
+
+        Raises:
+          UnsupportedError: there is nothing.
+        """
+        if self._state is not None:
+            self._state.restore()
+            handle = self.run()
+        if self._test == "train":
+            found = self._gradients_and_weights()
+        else:
+            found = tensors.leaves(handle[1] if self.one_call else handle[0])
+        if not found:
+            raise UnsupportedError(
+                f"{self._test} returns no tensor and is not one call of the module that "
+                "get_module() returns: there is nothing that could be verified"
+            )
+        return tuple(value.detach() for value in found)
+
+    def loss_of(self, handle: tuple[Any, Any]) -> float | None:
+        """Returns the loss of a training step that returns it."""
+        found = tensors.leaves(handle[0]) if handle else ()
+        return float(found[0].detach()) if len(found) == 1 and found[0].numel() == 1 else None
+
+    @torch.no_grad()
+    def write(self, values: Sequence[Array]) -> None:
+        """Writes arrays into the inputs, in the type that these are held in."""
+        for resident, value in zip(self.inputs, values, strict=True):
+            resident.copy_(as_tensor(value))
+
+    def watch(self) -> None:
+        """Keeps the outputs of the module from now on, where a run is judged by them."""
+        if self.one_call and "forward" not in vars(self.module):
+            self.module.forward = self._calls.watching(self.module.forward)
+
+    def refusing(self) -> AbstractContextManager[None]:
+        """See `LoadedFolder.refusing`."""
+        return self._folder.refusing()
+
+    def function(self, *values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Returns the module's outputs on inputs."""
+        flat, spec = pytree.tree_flatten(self._example)
+        given = iter(values)
+        filled = [next(given) if isinstance(item, torch.Tensor) else item for item in flat]
+        return tensors.leaves(tensors.call(self.module, pytree.tree_unflatten(filled, spec)))
+
+    def compile_in_place(self, backend: Callable[..., Any]) -> None:
+        """Has the module compiled when it is next called, wherever the folder keeps it."""
+        if not isinstance(self.module, torch.nn.Module):
+            raise UnsupportedError("get_module() gives no module that could be compiled")
+        self.module.__dict__.pop("forward", None)
+        self.module.compile(backend=backend)
+        if self.one_call:
+            compiled = self.module._compiled_call_impl  # noqa: SLF001  # what a call looks for
+            self.module._compiled_call_impl = self._calls.watching(compiled)  # noqa: SLF001
+
+    def widen(self) -> None:
+        """Has it compute in float64 from here on."""
+        if self._state is not None:
+            self._state.restore()
+        state.widen(self._made, self._modules, self._example)
+        if self._state is not None:
+            self._state.keep_weights()
+
+    def roughen(self) -> None:
+        """Moves its weights by less than a rounding step."""
+        if self._state is not None:
+            self._state.restore()
+        state.roughen(self._modules)
+        if self._state is not None:
+            self._state.keep_weights()
+
+    def _try_out(self) -> None:
+        """Finds out what an iteration calls, and whether it gives the same twice."""
+        watchable = isinstance(self.module, torch.nn.Module) and not isinstance(
+            self.module, torch.jit.ScriptModule
+        )
+        if watchable:
+            self.module.forward = self._calls.watching(self.module.forward, inputs=True)
+        returned, last = self.run()
+        self.one_call = self._calls.count == 1 and bool(tensors.leaves(last))
+        self.why_not_function = self._why_not_function()
+        first = [value.clone() for value in tensors.leaves(last if self.one_call else returned)]
+        again = self.run()
+        if watchable:
+            del self.module.forward
+        second = tensors.leaves(again[1] if self.one_call else again[0])
+        if same(first, second):
+            self._state = None
+            return
+        self.replayed = True
+        self.why_not_function = "it gives another output each time, as it draws or keeps a state"
+
+    def _why_not_function(self) -> str | None:
+        if self.module is None:
+            return "get_module() is not implemented"
+        if not self.one_call:
+            return f"eval() calls the module of get_module() {self._calls.count} times"
+        if not same(self._calls.given, self.inputs):
+            return "eval() calls the module on other inputs than get_module() returns"
+        return None
+
+    def _gradients_and_weights(self) -> tuple[torch.Tensor, ...]:
+        trained = [p for m in self._modules for p in m.parameters() if p.requires_grad]
+        stride = max(1, math.ceil(sum(p.numel() for p in trained) / _MOST_JUDGED))
+        picked = [
+            [value.detach().reshape(-1)[::stride] for value in values if value is not None]
+            for values in ([p.grad for p in trained], trained)
+        ]
+        return tuple(torch.cat(values) for values in picked if values)
+
+    @torch.no_grad()
+    def _take_weights_of(self, other: "Running") -> None:
+        """Takes the weights of an object made on the CPU: a GPU draws other random numbers."""
+        for mine, theirs in zip(self._modules, other._modules, strict=True):
+            mine.load_state_dict(theirs.state_dict())
+
+
+def same(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
+    """Tells whether tensors are equal in number, type, shape and every bit that counts."""
+    return len(some) == len(others) and all(
+        one.dtype == other.dtype
+        and one.shape == other.shape
+        and torch.equal(torch.nan_to_num(one.detach()), torch.nan_to_num(other.detach()))
+        for one, other in zip(some, others, strict=True)
+    )
