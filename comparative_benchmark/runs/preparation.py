@@ -172,6 +172,7 @@ class Preparation:
                 versions=answer["versions"],
                 cost=WorkloadCost(**answer["cost"]),
                 without_second=without_second,
+                without_float64=answer["without_float64"],
             )
 
     def _call(self, trial: Trial, directory: Path, *, second: bool) -> Message:

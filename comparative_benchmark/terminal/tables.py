@@ -176,8 +176,11 @@ def problem(
     if is_given:
         name = f"models/{definition.model}/inputs/{INPUT_DATA_MODEL_DEFAULT}"
     environment = definition.environment
+    selected = f"-name '{name}'"
+    if folder := definition.model_parameters.get("folder"):
+        selected = f"--torchbench {folder} -t {definition.model_parameters['test']}"
     text.append(
-        f"\n    again: cbs run --backend {definition.backend}:{definition.compiler} -name '{name}' "
+        f"\n    again: cbs run --backend {definition.backend}:{definition.compiler} {selected} "
         f"-device {definition.device} -o again.json --verbose"
         + (f" --inputs {definition.input_source}" if is_given else "")
         + "".join(f" --suite {suite}" for suite in suites)

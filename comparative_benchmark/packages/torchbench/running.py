@@ -132,11 +132,18 @@ class Running:
         """Has the module compiled when it is next called, wherever the folder keeps it."""
         if not isinstance(self.module, torch.nn.Module):
             raise UnsupportedError("get_module() gives no module that could be compiled")
-        self.module.__dict__.pop("forward", None)
-        self.module.compile(backend=backend)
-        if self.one_call:
-            compiled = self.module._compiled_call_impl  # noqa: SLF001  # what a call looks for
-            self.module._compiled_call_impl = self._calls.watching(compiled)  # noqa: SLF001
+        module = self.module
+        module.__dict__.pop("forward", None)
+
+        def called(*arguments: Any, **named: Any) -> Any:
+            # A function of ours: Dynamo passes over PyTorch's own, as `Module.compile` gives it.
+            return module._call_impl(*arguments, **named)  # noqa: SLF001
+
+        compiled = torch.compile(called, backend=backend)
+        # Where a call of the module looks first, wherever the folder keeps it.
+        module._compiled_call_impl = (  # noqa: SLF001
+            self._calls.watching(compiled) if self.one_call else compiled
+        )
 
     def widen(self) -> None:
         """Has it compute in float64 from here on."""

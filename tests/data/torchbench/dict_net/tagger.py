@@ -7,9 +7,9 @@ class Tagger(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.embed = torch.nn.Embedding(50, 16)
-        self.mix = torch.nn.GRU(16, 16, batch_first=True)
+        self.mix = torch.nn.Linear(16, 16)
         self.score = torch.nn.Linear(16, 5)
 
     def forward(self, tokens, mask):
-        mixed, _ = self.mix(self.embed(tokens) * mask.unsqueeze(-1))
-        return {"scores": self.score(mixed)}
+        seen = self.embed(tokens) * mask.unsqueeze(-1)
+        return {"scores": self.score(torch.tanh(self.mix(seen.cumsum(1))))}
