@@ -5,6 +5,7 @@ what is done here changes it for good.
 """
 
 import contextlib
+import copy
 import importlib
 import inspect
 import os
@@ -62,6 +63,12 @@ class LoadedFolder:
         parameters = inspect.signature(self._class.__init__).parameters
         self.is_current = "test" in parameters or _takes_any(parameters)
         self._parameters = parameters
+
+    def scripted(self) -> "LoadedFolder":
+        """Returns the same folder, whose objects are to be scripted."""
+        other = copy.copy(self)
+        other.request = attrs.evolve(self.request, jit=True)
+        return other
 
     @property
     def protocol(self) -> str:

@@ -42,6 +42,7 @@ class Running:
     """A folder's object, its module and its inputs.
 
     Attributes:
+      made: the folder's object.
       module: what `get_module()` returns; None where that is not implemented.
       inputs: tensors among the example inputs.
       one_call: whether an iteration of `eval` is one call of the module.
@@ -53,24 +54,24 @@ class Running:
     def __init__(self, folder: LoadedFolder, device: str | None = None) -> None:
         self._folder = folder
         self._test = folder.request.test
-        self._made = folder.make(device)
+        self.made = folder.make(device)
         self.module: Any = None
         self._example: Any = ()
         try:
             with torch.enable_grad():
-                self.module, self._example = self._made.get_module()
+                self.module, self._example = self.made.get_module()
         except NotImplementedError:
             pass  # it can be run, and neither compiled nor exported
         self.inputs = tensors.leaves(self._example)
-        self._modules = state.modules_of(self._made, self.module)
+        self._modules = state.modules_of(self.made, self.module)
         if (device or folder.device) != "cpu":
             self._take_weights_of(Running(folder, "cpu"))
-        self._step = folder.step_of(self._made)
+        self._step = folder.step_of(self.made)
         self._calls = Calls()
         self.replayed = self._test == "train"
         self.one_call = False
         self.why_not_function: str | None = "a training step is more than a call of its module"
-        self._state: state.State | None = state.State(self._made, self._modules)
+        self._state: state.State | None = state.State(self.made, self._modules)
         if self._test == "eval":
             with folder.refusing():
                 self._try_out()
@@ -149,7 +150,7 @@ class Running:
         """Has it compute in float64 from here on."""
         if self._state is not None:
             self._state.restore()
-        state.widen(self._made, self._modules, self._example)
+        state.widen(self.made, self._modules, self._example)
         if self._state is not None:
             self._state.keep_weights()
 
