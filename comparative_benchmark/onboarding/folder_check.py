@@ -76,7 +76,9 @@ def run(options: argparse.Namespace) -> int:
             if reason
             else _of_folder(folder, options, installed.packages.get(folder.path))
         )
-        print_findings(findings, [t for t in _TESTS if any(f.framework == t for f in findings)], CHECKS)
+        print_findings(
+            findings, [t for t in _TESTS if any(f.framework == t for f in findings)], CHECKS
+        )
         if any(item.state in ("failed", "not_run") for item in findings) or all(
             item.state == "not_applicable" for item in findings
         ):
@@ -116,7 +118,9 @@ def _in_worker(options: argparse.Namespace, arguments: dict[str, Any]) -> dict[s
             kind=Session,
         )
         with session:
-            value: dict[str, Any] = session.call("call", function=_CHECK, arguments=arguments)["value"]
+            value: dict[str, Any] = session.call("call", function=_CHECK, arguments=arguments)[
+                "value"
+            ]
             return value
 
 

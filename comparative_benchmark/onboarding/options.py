@@ -29,9 +29,7 @@ def add_new_model_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_check_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs check-model`."""
-    parser.add_argument(
-        "name", nargs="?", help="the model's name: that of its folder, e.g. bert"
-    )
+    parser.add_argument("name", nargs="?", help="the model's name: that of its folder, e.g. bert")
     parser.add_argument(
         "--torchbench",
         action="append",

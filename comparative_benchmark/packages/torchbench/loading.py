@@ -124,7 +124,7 @@ class LoadedFolder:
             raise
         except NotImplementedError as error:
             where = f"{self.request.folder.name}, test {self.request.test}"
-            raise UnsupportedError(f"{where}: {error or 'NotImplementedError'}") from error
+            raise UnsupportedError(f"{where}: {str(error) or 'NotImplementedError'}") from error
         except ModuleNotFoundError as error:
             raise UnsupportedError(
                 f"{error.name} is not installed, which {self.request.folder.name} imports: run "

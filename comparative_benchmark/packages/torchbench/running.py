@@ -45,7 +45,7 @@ class Running:
       made: the folder's object.
       module: what `get_module()` returns; None where that is not implemented.
       inputs: tensors among the example inputs.
-      one_call: whether an iteration of `eval` is one call of the module.
+      one_call: whether an iteration of `eval` is one call of the module, and returns no more.
       why_not_function: why the module on its inputs does not stand for an iteration; None if it
         does.
       replayed: whether outputs are those of a step from the state that the object was made with.
@@ -69,7 +69,7 @@ class Running:
         self._step = folder.step_of(self.made)
         self._calls = Calls()
         self.replayed = self._test == "train"
-        self.one_call = False
+        self.one_call = self._returns_more = False
         self.why_not_function: str | None = "a training step is more than a call of its module"
         self._state: state.State | None = state.State(self.made, self._modules)
         if self._test == "eval":
@@ -170,7 +170,10 @@ class Running:
         if watchable:
             self.module.forward = self._calls.watching(self.module.forward, inputs=True)
         returned, last = self.run()
+        given_back = tensors.leaves(returned)
         self.one_call = self._calls.count == 1 and bool(tensors.leaves(last))
+        if self.one_call and not _are_among(given_back, tensors.leaves(last)):
+            self.one_call, self._returns_more = False, True
         self.why_not_function = self._why_not_function()
         first = [value.clone() for value in tensors.leaves(last if self.one_call else returned)]
         again = self.run()
@@ -186,6 +189,8 @@ class Running:
     def _why_not_function(self) -> str | None:
         if self.module is None:
             return "get_module() is not implemented"
+        if self._returns_more:
+            return "eval() returns other tensors than the module of get_module() does"
         if not self.one_call:
             return f"eval() calls the module of get_module() {self._calls.count} times"
         if not same(self._calls.given, self.inputs):
@@ -206,6 +211,10 @@ class Running:
         """Takes the weights of an object made on the CPU: a GPU draws other random numbers."""
         for mine, theirs in zip(self._modules, other._modules, strict=True):
             mine.load_state_dict(theirs.state_dict())
+
+
+def _are_among(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
+    return all(any(same([one], [other]) for other in others) for one in some)
 
 
 def same(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:

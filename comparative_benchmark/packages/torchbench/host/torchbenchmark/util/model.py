@@ -125,9 +125,7 @@ class BenchmarkModel(metaclass=PostInitProcessor):
         path = Path(inspect.getfile(type(self))).parent / "metadata.yaml"
         return yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else None
 
-    def add_context(
-        self, context_fn: Context, stage: TEST_STAGE = TEST_STAGE.ALL
-    ) -> None:
+    def add_context(self, context_fn: Context, stage: TEST_STAGE = TEST_STAGE.ALL) -> None:
         """Has every run, or a stage of every training step, inside a context."""
         by_stage = {
             TEST_STAGE.ALL: self.run_contexts,

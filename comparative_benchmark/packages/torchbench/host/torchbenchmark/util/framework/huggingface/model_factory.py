@@ -27,9 +27,7 @@ class _Network:
 
 
 _MASKED, _CAUSAL, _PAIRS = "AutoModelForMaskedLM", "AutoModelForCausalLM", "AutoModelForSeq2SeqLM"
-_BASE = MappingProxyType(
-    {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}
-)
+_BASE = MappingProxyType({"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072})
 _NETWORKS = MappingProxyType(
     {
         "hf_Bert": _Network(_MASKED, "BertConfig", 512, 512),
