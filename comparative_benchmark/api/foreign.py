@@ -8,7 +8,6 @@ from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.terminal.options import UsageError, find_device
 
-
 # What runs a folder as its authors wrote it.
 _USUAL = {"backend": "pt_inductor:eager", "device": "host-cpu"}
 

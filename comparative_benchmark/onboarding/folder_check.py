@@ -35,8 +35,8 @@ CHECKS = MappingProxyType(
 )
 _FIXES = MappingProxyType(
     {
-        "runs": "open files beside __file__ (pathlib.Path(__file__).parent), import the folder's own "
-        "modules relatively (from . import utils), and see the log",
+        "runs": "open files beside __file__ (pathlib.Path(__file__).parent), and import the "
+        "folder's own modules relatively (from . import utils)",
         "repeatable": "set the seeds of torch, random and numpy where the module is imported, and "
         "draw nothing outside the constructor",
         "inputs": "clone what a step writes to, or keep it apart from the example inputs",

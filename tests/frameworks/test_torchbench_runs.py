@@ -177,7 +177,7 @@ def test_a_new_folder_keeps_the_guides_promises_and_a_careless_one_does_not(envi
     place.mkdir()
     write(
         place,
-        "keeps",
+        "zz_keeps",
         "import builtins; builtins.kept = self",
         "self.x.mul_(0.5); return (self.model(self.x),)",
     )

@@ -86,15 +86,16 @@ def read(path: Path) -> Folder:
     except OSError as error:
         return Folder(path=path, sha256=_digest_of([str(path)]), problem=f"not readable: {error}")
     problem = None if path.name.isidentifier() else "its name is not that of a Python module"
-    known = {"path": path, "sha256": sha256, "installs": (path / "install.py").is_file()}
+    found = Folder(
+        path=path, sha256=sha256, installs=(path / "install.py").is_file(), problem=problem
+    )
     try:
         tree = ast.parse((path / _INIT).read_bytes())
     except (SyntaxError, ValueError):
-        return Folder(**known, problem=problem)  # its worker says what is wrong, and in which line
+        return found  # its worker says what is wrong, and in which line
     model = _class_model(tree)
-    return Folder(
-        **known,
-        problem=problem,
+    return attrs.evolve(
+        found,
         protocol=_protocol(model),
         batch_sizes={**_defaults(model), **_of_cpu(path / "metadata.yaml")},
     )
@@ -140,7 +141,7 @@ def _way_out(path: Path) -> str | None:
             link = Path(place, name)
             if link.is_symlink() and not link.resolve().is_relative_to(inside):
                 return (
-                    f"{link.relative_to(path)} links to {os.readlink(link)}, outside the folder: "
+                    f"{link.relative_to(path)} links to {link.readlink()}, outside the folder: "
                     "put a copy in its place"
                 )
     return None

@@ -4,6 +4,8 @@ An environment is named after the folder's content, so it is made once. It sees 
 its own: a folder computes with our PyTorch, and pip is told to leave that alone.
 """
 
+import contextlib
+import hashlib
 import os
 import shutil
 import signal
@@ -91,8 +93,6 @@ def environment_of(folder: Folder) -> Path:
     """
     inputs = [folder.path / "install.py", *sorted(folder.path.glob("requirements*"))]
     named = "".join(path.read_text(errors="replace") for path in inputs if path.is_file())
-    import hashlib
-
     told = f"{folder.name}\n{named}\n{sys.version}\n{_constraints()}"
     sha256 = hashlib.sha256(told.encode(errors="replace")).hexdigest()
     return root_dir() / "torchbench" / f"{folder.name}-{sha256[:12]}"
@@ -139,10 +139,8 @@ def run_install(folder: Folder, place: Path) -> str | None:
 
 
 def _end_group(process: "subprocess.Popen[bytes]") -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
 
 

@@ -1,7 +1,8 @@
 """A model folder as a model of the suite: what a worker loads.
 
-One iteration is the folder's own `eval()` or `train()`. Where `eval()` is one call of the module that
-`get_module()` returns, on the inputs that it returns, that module stands for it: it is exported.
+One iteration is the folder's own `eval()` or `train()`. Where `eval()` is one call of the module
+that `get_module()` returns, on the inputs that it returns, that module stands for it: it is
+exported.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from comparative_benchmark.backends.api import Array, UnsupportedError
@@ -93,8 +95,8 @@ class FolderModel(ForeignModel):
     def outputs_of(self, handle: Any) -> tuple[torch.Tensor, ...]:
         """Outputs of inference; of a training step, gradients and weights after it.
 
-        Each step changes what the next one starts from. So the step that is judged is one more, from
-        the weights that the folder began with, by the program that was timed.
+        Each step changes what the next one starts from. So the step that is judged is one more,
+        from the weights that the folder began with, by the program that was timed.
         """
         self._loss = self._running.loss_of(handle)
         return self._running.outputs_of(handle)
@@ -106,8 +108,8 @@ class FolderModel(ForeignModel):
     def judged_by(self, inputs: Sequence[Array]) -> tuple[list[Array], list[Array]]:
         """Float64 run of another object of the class, and a run in its own type.
 
-        Where the folder cannot be widened, the run in its own type takes the truth's place, and that
-        of slightly rounded weights the reference's: it says how far rounding alone goes.
+        Where the folder cannot be widened, the run in its own type takes the truth's place, and
+        that of slightly rounded weights the reference's: it says how far rounding alone goes.
 
         Raises:
           UnsupportedError: it gives another output each time, also from the same state.
@@ -200,8 +202,9 @@ def _as_truth(value: Array) -> Array:
 
 
 def _near(value: Array, due: Array) -> bool:
-    spread = float(np.std(due))
-    rmse = float(np.sqrt(np.mean(np.square(value.astype(np.float64) - due))))
+    wide: npt.NDArray[np.float64] = due.astype(np.float64)
+    spread = float(np.std(wide))
+    rmse = float(np.sqrt(np.mean(np.square(value.astype(np.float64) - wide))))
     return bool(rmse <= _FURTHEST * spread) or spread == 0.0
 
 

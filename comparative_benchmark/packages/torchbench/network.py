@@ -4,6 +4,7 @@ import ipaddress
 import os
 import socket
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 # Whoever wants folders to download while they are loaded sets it to 1.
@@ -60,7 +61,7 @@ class Guard:
                 return self._sentence(f"{type(one).__name__}: {one}")
             command = getattr(one, "cmd", None)
             words = command.split() if isinstance(command, str) else list(command or ())
-            if words and os.path.basename(str(words[0])) in _DOWNLOADERS:
+            if words and Path(str(words[0])).name in _DOWNLOADERS:
                 return self._sentence(f"{' '.join(map(str, words))[:120]} failed")
         return self._sentence(f"{type(error).__name__}: {error}") if self.refused else None
 

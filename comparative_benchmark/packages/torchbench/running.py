@@ -43,6 +43,7 @@ class Running:
 
     Attributes:
       made: the folder's object.
+      modules: all that it holds.
       module: what `get_module()` returns; None where that is not implemented.
       inputs: tensors among the example inputs.
       one_call: whether an iteration of `eval` is one call of the module, and returns no more.
@@ -63,7 +64,7 @@ class Running:
         except NotImplementedError:
             pass  # it can be run, and neither compiled nor exported
         self.inputs = tensors.leaves(self._example)
-        self._modules = state.modules_of(self.made, self.module)
+        self.modules = state.modules_of(self.made, self.module)
         if (device or folder.device) != "cpu":
             self._take_weights_of(Running(folder, "cpu"))
         self._step = folder.step_of(self.made)
@@ -71,7 +72,7 @@ class Running:
         self.replayed = self._test == "train"
         self.one_call = self._returns_more = False
         self.why_not_function: str | None = "a training step is more than a call of its module"
-        self._state: state.State | None = state.State(self.made, self._modules)
+        self._state: state.State | None = state.State(self.made, self.modules)
         if self._test == "eval":
             with folder.refusing():
                 self._try_out()
@@ -107,11 +108,11 @@ class Running:
         found = tensors.leaves(handle[0]) if handle else ()
         return float(found[0].detach()) if len(found) == 1 and found[0].numel() == 1 else None
 
-    @torch.no_grad()
     def write(self, values: Sequence[Array]) -> None:
         """Writes arrays into the inputs, in the type that these are held in."""
-        for resident, value in zip(self.inputs, values, strict=True):
-            resident.copy_(as_tensor(value))
+        with torch.no_grad():
+            for resident, value in zip(self.inputs, values, strict=True):
+                resident.copy_(as_tensor(value))
 
     def watch(self) -> None:
         """Keeps the outputs of the module from now on, where a run is judged by them."""
@@ -150,7 +151,7 @@ class Running:
         """Has it compute in float64 from here on."""
         if self._state is not None:
             self._state.restore()
-        state.widen(self.made, self._modules, self._example)
+        state.widen(self.made, self.modules, self._example)
         if self._state is not None:
             self._state.keep_weights()
 
@@ -158,7 +159,7 @@ class Running:
         """Moves its weights by less than a rounding step."""
         if self._state is not None:
             self._state.restore()
-        state.roughen(self._modules)
+        state.roughen(self.modules)
         if self._state is not None:
             self._state.keep_weights()
 
@@ -198,7 +199,7 @@ class Running:
         return None
 
     def _gradients_and_weights(self) -> tuple[torch.Tensor, ...]:
-        trained = [p for m in self._modules for p in m.parameters() if p.requires_grad]
+        trained = [p for m in self.modules for p in m.parameters() if p.requires_grad]
         stride = max(1, math.ceil(sum(p.numel() for p in trained) / _MOST_JUDGED))
         picked = [
             [value.detach().reshape(-1)[::stride] for value in values if value is not None]
@@ -206,11 +207,11 @@ class Running:
         ]
         return tuple(torch.cat(values) for values in picked if values)
 
-    @torch.no_grad()
     def _take_weights_of(self, other: "Running") -> None:
         """Takes the weights of an object made on the CPU: a GPU draws other random numbers."""
-        for mine, theirs in zip(self._modules, other._modules, strict=True):
-            mine.load_state_dict(theirs.state_dict())
+        with torch.no_grad():
+            for mine, theirs in zip(self.modules, other.modules, strict=True):
+                mine.load_state_dict(theirs.state_dict())
 
 
 def _are_among(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:

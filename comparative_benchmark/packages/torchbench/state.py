@@ -32,21 +32,21 @@ class State:
             for module in self._modules
         ]
 
-    @torch.no_grad()
     def restore(self) -> None:
         """Puts it back, into the tensors that are there: compiled programs know these."""
-        for module, weights in zip(self._modules, self._weights, strict=True):
-            for name, value in _named(module):
-                value.copy_(weights[name])
-            for parameter in module.parameters():
-                parameter.grad = None
-        for optimizer, steps in zip(self._optimizers, self._steps, strict=True):
-            optimizer.load_state_dict(copy.deepcopy(steps))
-        torch.set_rng_state(self._drawn[0])
-        np.random.set_state(self._drawn[1])  # noqa: NPY002
-        random.setstate(self._drawn[2])
-        if self._on_gpu is not None:
-            torch.cuda.set_rng_state(self._on_gpu)
+        with torch.no_grad():
+            for module, weights in zip(self._modules, self._weights, strict=True):
+                for name, value in _named(module):
+                    value.copy_(weights[name])
+                for parameter in module.parameters():
+                    parameter.grad = None
+            for optimizer, steps in zip(self._optimizers, self._steps, strict=True):
+                optimizer.load_state_dict(copy.deepcopy(steps))
+            torch.set_rng_state(self._drawn[0])
+            np.random.set_state(self._drawn[1])  # noqa: NPY002
+            random.setstate(self._drawn[2])
+            if self._on_gpu is not None:
+                torch.cuda.set_rng_state(self._on_gpu)
 
 
 def modules_of(made: Any, module: Any) -> list[torch.nn.Module]:
@@ -66,16 +66,16 @@ def widen(made: Any, modules: list[torch.nn.Module], inputs: Any) -> None:
             tensor.data = tensor.data.double()
 
 
-@torch.no_grad()
 def roughen(modules: list[torch.nn.Module]) -> None:
     """Moves each weight by up to half of a rounding step: as another order of sums might."""
-    generator = torch.Generator().manual_seed(0)
-    for module in modules:
-        for parameter in module.parameters():
-            if parameter.is_floating_point():
-                half = torch.finfo(parameter.dtype).eps / 2
-                noise = torch.rand(parameter.shape, generator=generator) * 2 - 1
-                parameter.mul_(1 + half * noise.to(parameter))
+    with torch.no_grad():
+        generator = torch.Generator().manual_seed(0)
+        for module in modules:
+            for parameter in module.parameters():
+                if parameter.is_floating_point():
+                    half = torch.finfo(parameter.dtype).eps / 2
+                    noise = torch.rand(parameter.shape, generator=generator) * 2 - 1
+                    parameter.mul_(1 + half * noise.to(parameter))
 
 
 def _named(module: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:

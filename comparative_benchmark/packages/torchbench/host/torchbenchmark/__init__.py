@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 
 # Where the folder's checkout is, or else what the folder is in; see `loading.import_folder`.
-REPO_PATH = Path(os.environ.get("CBS_TORCHBENCH_REPO", os.getcwd()))
-DATA_PATH = os.path.join(REPO_PATH, "torchbenchmark", "data", ".data")
+REPO_PATH = Path(os.environ.get("CBS_TORCHBENCH_REPO", Path.cwd()))
+DATA_PATH = str(REPO_PATH / "torchbenchmark" / "data" / ".data")
 
 
 class add_path:  # noqa: N801  # its name in folders

@@ -21,5 +21,5 @@ class SquashedNormal(distributions.TransformedDistribution):
 
     @property
     def mean(self) -> torch.Tensor:
-        """tanh of the normal distribution's mean."""
+        """Tanh of the normal distribution's mean."""
         return torch.tanh(self.loc)
