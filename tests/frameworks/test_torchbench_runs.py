@@ -37,7 +37,7 @@ FAULTS = {
     "not_parsed": (None, None, "failed", "SyntaxError"),
     "not_implemented": ("raise NotImplementedError('cuda only')", None, "unsupported", "cuda only"),
     "eval_not_implemented": ("", "raise NotImplementedError", "unsupported", "NotImplemented"),
-    "needs_a_package": ("import cbs_not_there", None, "unsupported", "--install"),
+    "needs_a_package": ("import cbs_not_there", None, "unsupported", "pip install cbs_not_there"),
     "downloads": (
         "import urllib.request; urllib.request.urlopen('http://example.org/weights')",
         None,

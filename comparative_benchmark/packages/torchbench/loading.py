@@ -21,6 +21,7 @@ import attrs
 import torch
 
 from comparative_benchmark.backends.api import UnsupportedError
+from comparative_benchmark.packages.torchbench import torchvision_import
 from comparative_benchmark.packages.torchbench.network import Guard
 
 _HOST = Path(__file__).parent / "host"
@@ -126,9 +127,12 @@ class LoadedFolder:
             where = f"{self.request.folder.name}, test {self.request.test}"
             raise UnsupportedError(f"{where}: {str(error) or 'NotImplementedError'}") from error
         except ModuleNotFoundError as error:
+            folder = self.request.folder
+            remedy = f"pip install {str(error.name).partition('.')[0]}"
+            if (folder / "install.py").is_file() and self.request.packages is None:
+                remedy = "--install, which has the folder's install.py install it apart from us"
             raise UnsupportedError(
-                f"{error.name} is not installed, which {self.request.folder.name} imports: run "
-                "with --install, which has the folder's install.py install it apart from us"
+                f"{error.name} is not installed, which {folder.name} imports: run {remedy}"
             ) from error
         except Exception as error:
             if reason := self._guard.reason(error):
@@ -150,6 +154,7 @@ def import_folder(request: Request) -> ModuleType:
     if request.packages is not None:
         _put_first(request.packages)
     sys.path.insert(0, str(_HOST))
+    sys.meta_path.insert(0, torchvision_import.Finder())
     for name in ("models", "canary_models"):
         package = importlib.import_module(f"{_PACKAGE}.{name}")
         package.__path__ = [str(folder.parent)]

@@ -7,7 +7,6 @@ import torch
 
 from ...model import BenchmarkModel
 from ..needs import module
-from ..vision.model_factory import torchvision_models
 
 
 class TimmModel(BenchmarkModel):
@@ -25,7 +24,6 @@ class TimmModel(BenchmarkModel):
         **_: Any,
     ) -> None:
         super().__init__(test=test, device=device, batch_size=batch_size, extra_args=extra_args)
-        torchvision_models()  # timm imports it, and cannot work around what it lacks
         timm = module("timm", "this folder")
         self.model = timm.create_model(model_name, pretrained=False, scriptable=True).to(device)
         size = self.model.default_cfg["input_size"]

@@ -8,35 +8,13 @@ import torch
 from ...model import BenchmarkModel
 from ..needs import module
 
-# Operators that torchvision's own library would define; without them its CPU-only import fails
-# beside a PyTorch that this library was not built for. Only detection models call them.
-_MISSING = {
-    "nms": "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-    "qnms": "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-}
-_library: Any = None
-
-
-def torchvision_models() -> Any:
-    """Returns `torchvision.models`.
-
-    Raises:
-      NotImplementedError: torchvision is not installed.
-    """
-    global _library  # noqa: PLW0603  # what it defines is gone when it is freed
-    try:
-        return module("torchvision.models", "this folder")
-    except RuntimeError as error:
-        if "torchvision::nms" not in str(error) or _library is not None:
-            raise
-    _library = torch.library.Library("torchvision", "DEF")
-    for definition in _MISSING.values():
-        _library.define(definition)
-    return module("torchvision.models", "this folder")
-
 
 class TorchVisionModel(BenchmarkModel):
-    """A picture classifier by its name in torchvision, with weights from the seed or the cache."""
+    """A picture classifier by its name in torchvision.
+
+    Its weights are from the seed whatever `weights` says: those would have to be fetched, and no
+    time depends on them.
+    """
 
     TORCHVISION_MODEL = True
 
@@ -51,7 +29,7 @@ class TorchVisionModel(BenchmarkModel):
         **_: Any,
     ) -> None:
         super().__init__(test=test, device=device, batch_size=batch_size, extra_args=extra_args)
-        self.model = getattr(torchvision_models(), model_name)(weights=weights).to(device)
+        self.model = getattr(module("torchvision.models", "this folder"), model_name)().to(device)
         self.example_inputs = (torch.randn((self.batch_size, 3, 224, 224)).to(device),)
         if test == "train":
             classes = self.model(self.example_inputs[0][:2]).shape[-1]
