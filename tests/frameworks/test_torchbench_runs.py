@@ -93,6 +93,7 @@ def test_folders_of_both_protocols_run_unchanged(cbs_run, tmp_path):
     assert run.code == 0, run.err + run.out
     found = records(run)
     assert list(found) == [
+        "agent_net_EVAL_PT_BATCH8",
         "dict_net_EVAL_PT_BATCH2",
         "guide_mlp_EVAL_PT",
         "list_net_EVAL_PT_BATCH256",
@@ -112,7 +113,7 @@ def test_folders_of_both_protocols_run_unchanged(cbs_run, tmp_path):
 
 def test_training_is_verified_eager_and_compiled(cbs_run):
     run = cbs_run(
-        *("--torchbench", str(DATA), "-name", "staged_net|guide_mlp", "-t", "train"),
+        *("--torchbench", str(DATA), "-name", "staged_net|agent_net", "-t", "train"),
         *(*QUICK, "--backend", "pt_inductor:eager,pt_inductor:inductor"),
     )
     assert run.code == 0, run.err + run.out

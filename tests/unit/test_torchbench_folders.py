@@ -33,6 +33,7 @@ def folder(place, name="net", init=CURRENT, **files):
 def test_protocols_and_batch_sizes_are_read_off_the_source():
     found = {item.name: item for item in folders.find([DATA])}
     assert {name: item.protocol for name, item in found.items()} == {
+        "agent_net": "current",
         "dict_net": "current",
         "guide_mlp": "2021",
         "list_net": "current",

@@ -72,7 +72,7 @@ class Running:
         self.replayed = self._test == "train"
         self.one_call = self._returns_more = False
         self.why_not_function: str | None = "a training step is more than a call of its module"
-        self._state: state.State | None = state.State(self.made, self.modules)
+        self._state: state.State | None = state.State(self.made, self.modules, self.inputs)
         if self._test == "eval":
             with folder.refusing():
                 self._try_out()
@@ -215,7 +215,9 @@ class Running:
 
 
 def _are_among(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
-    return all(any(same([one], [other]) for other in others) for one in some)
+    """Tells whether all are in others, in whatever shape."""
+    flat = [value.reshape(-1) for value in others]
+    return all(any(same([one.reshape(-1)], [other]) for other in flat) for one in some)
 
 
 def same(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:

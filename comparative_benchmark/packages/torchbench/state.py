@@ -4,8 +4,10 @@ A training step changes what the next one starts from, and some inference draws 
 that a run can be judged, it is repeated from a known state.
 """
 
+import contextlib
 import copy
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,20 @@ import torch
 
 from comparative_benchmark.packages.torchbench import tensors
 
+_KEPT_IN_PLACE = (torch.Tensor, torch.nn.Module, torch.optim.Optimizer)
+
 
 class State:
     """What an object's next step starts from, as it was when this was made."""
 
-    def __init__(self, made: Any, modules: list[torch.nn.Module]) -> None:
+    def __init__(
+        self, made: Any, modules: list[torch.nn.Module], inputs: Sequence[torch.Tensor]
+    ) -> None:
+        self._made = made
         self._modules = modules
+        ours = {id(value) for value in inputs}
+        self._tensors = [t for t in tensors.held(made, torch.Tensor) if id(t) not in ours]
+        self._others = _copies_of_plain(made)
         self._optimizers = tensors.held(made, torch.optim.Optimizer)
         self.keep_weights()
         self._steps = [copy.deepcopy(optimizer.state_dict()) for optimizer in self._optimizers]
@@ -31,6 +41,7 @@ class State:
             {name: value.detach().clone() for name, value in _named(module)}
             for module in self._modules
         ]
+        self._values = [tensor.detach().clone() for tensor in self._tensors]
 
     def restore(self) -> None:
         """Puts it back, into the tensors that are there: compiled programs know these."""
@@ -40,6 +51,12 @@ class State:
                     value.copy_(weights[name])
                 for parameter in module.parameters():
                     parameter.grad = None
+            for tensor, value in zip(self._tensors, self._values, strict=True):
+                tensor.copy_(value)
+                if tensor.is_leaf:
+                    tensor.grad = None
+            for name, value in self._others.items():
+                setattr(self._made, name, copy.deepcopy(value))
             for optimizer, steps in zip(self._optimizers, self._steps, strict=True):
                 optimizer.load_state_dict(copy.deepcopy(steps))
             torch.set_rng_state(self._drawn[0])
@@ -76,6 +93,19 @@ def roughen(modules: list[torch.nn.Module]) -> None:
                     half = torch.finfo(parameter.dtype).eps / 2
                     noise = torch.rand(parameter.shape, generator=generator) * 2 - 1
                     parameter.mul_(1 + half * noise.to(parameter))
+
+
+def _copies_of_plain(made: Any) -> dict[str, Any]:
+    """Returns copies of attributes that hold nothing of PyTorch's: counters, buffers, games."""
+    found = {}
+    for name, value in vars(made).items():
+        if any(
+            isinstance(item, _KEPT_IN_PLACE) or callable(item) for item in tensors.within(value)
+        ):
+            continue
+        with contextlib.suppress(Exception):  # what cannot be copied stays as it is
+            found[name] = copy.deepcopy(value)
+    return found
 
 
 def _named(module: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:

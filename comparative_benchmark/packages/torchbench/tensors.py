@@ -26,10 +26,15 @@ def held(made: Any, kind: type) -> list[Any]:
     """Returns the objects of a kind among an object's attributes, each once."""
     found: dict[int, Any] = {}
     for value in vars(made).values():
-        for item in _within(value, _DEEPEST):
+        for item in within(value):
             if isinstance(item, kind):
                 found.setdefault(id(item), item)
     return list(found.values())
+
+
+def within(value: Any) -> Iterator[Any]:
+    """Yields a value, and what is in it if it is a container or an object of the folder's."""
+    yield from _within(value, _DEEPEST)
 
 
 def _within(value: Any, depth: int) -> Iterator[Any]:
@@ -40,3 +45,12 @@ def _within(value: Any, depth: int) -> Iterator[Any]:
     elif depth and isinstance(value, Mapping):
         for item in value.values():
             yield from _within(item, depth - 1)
+    elif depth and _is_of_a_folder(value):  # an agent that holds networks, say
+        for item in vars(value).values():
+            yield from _within(item, depth - 1)
+
+
+def _is_of_a_folder(value: Any) -> bool:
+    module = type(value).__module__
+    known = isinstance(value, torch.nn.Module | torch.Tensor)
+    return module.startswith("torchbenchmark.") and hasattr(value, "__dict__") and not known

@@ -168,11 +168,15 @@ class BenchmarkModel(metaclass=PostInitProcessor):
         self.get_module()[0].eval()
 
     def train(self, niter: int = 1) -> Any:
-        """Runs training steps."""
+        """Runs training steps; `_train` in folders between the two protocols."""
+        if hasattr(self, "_train"):
+            return self._train(niter)
         raise NotImplementedError("train is not implemented")
 
     def eval(self, niter: int = 1) -> Any:
-        """Runs inference."""
+        """Runs inference; `_eval` in folders between the two protocols."""
+        if hasattr(self, "_eval"):
+            return self._eval(niter)
         raise NotImplementedError("eval is not implemented")
 
     def eval_in_nograd(self) -> bool:
