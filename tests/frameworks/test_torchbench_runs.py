@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from framework_process import run_script
 
 pytestmark = pytest.mark.frameworks
 
@@ -121,7 +122,7 @@ def test_training_is_verified_eager_and_compiled(cbs_run):
     for record in run.document["benchmarks"]:
         metrics = measured(record)
         assert metrics["final_verification"]["passed"]
-        assert metrics["program"]["notes"]["verified"] == "a step from the first weights"
+        assert metrics["program"]["notes"]["verified"] == "steps from the first state"
 
 
 def test_what_the_folder_calls_is_exported_where_that_is_one_call(cbs_run):
@@ -156,6 +157,61 @@ def test_a_bad_folder_costs_its_own_trial_alone(cbs_run, tmp_path):
             assert re.search(reason, found[name]["reason"]), found[name]["reason"]
     assert not (tmp_path / "dropped").exists()
     print(f"{len(FAULTS) + 1} faulty folders")
+
+
+PLANTED = """
+import sys
+from pathlib import Path
+import numpy as np, torch
+from comparative_benchmark.judge.verification import verify
+from comparative_benchmark.packages.torchbench.model import create_model
+
+folder, scratch = sys.argv[1], Path(sys.argv[2])
+torch.set_grad_enabled(False)
+
+def saved(name, values):
+    paths = [scratch / f"{name}-{place}.npy" for place in range(len(values))]
+    for path, value in zip(paths, values):
+        np.save(path, value)
+    return paths
+
+def verdict(model, name):
+    outputs = [value.numpy() for value in model.outputs_of(model.timed())]
+    return verify(saved(name, outputs), truth, reference)
+
+model = create_model(folder=folder, test="train")
+inputs = model.preprocess(model.generate_default_inputs())
+truth, reference = (saved(name, values) for name, values in zip("tr", model.judged_by(inputs)))
+assert model.without_float64 is None, model.without_float64
+model.reside(inputs)
+for _ in range(3):
+    model.timed()  # weights move on, and what is judged does not
+assert verdict(model, "right").passed
+
+def faulty(plant):
+    other = create_model(folder=folder, test="train")
+    plant(other._running.made)
+    other._running._state.__init__(
+        other._running.made, other._running.modules, other._running.inputs
+    )
+    return verdict(other, plant.__name__)
+
+def rate(made): made.optimizer.param_groups[0]["lr"] *= 1.01
+def decay(made): made.optimizer.param_groups[0]["weight_decay"] = 0.0
+def momentum(made): made.optimizer.param_groups[0]["betas"] = (0.0, 0.0)
+def skipped(made): made.optimizer.param_groups[0]["params"].pop()
+def loss(made): made.loss = torch.nn.CrossEntropyLoss(label_smoothing=0.01)
+def target(made): made.target[0] = (made.target[0] + 1) % 10
+
+for plant in (rate, decay, momentum, skipped, loss, target):
+    found = faulty(plant)
+    assert not found.passed, plant.__name__
+    print(plant.__name__, found.reason)
+"""
+
+
+def test_planted_faults_of_training_are_wrong_outputs(tmp_path, environment):
+    run_script(PLANTED, [str(DATA / "staged_net"), str(tmp_path)], environment, framework="folder")
 
 
 def _cbs(environment, *arguments, cwd):

@@ -93,9 +93,9 @@ class FolderModel(ForeignModel):
         return self._running.run()
 
     def outputs_of(self, handle: Any) -> tuple[torch.Tensor, ...]:
-        """Outputs of inference; of a training step, gradients and weights after it.
+        """Outputs of inference; of training, gradients and weights after two steps.
 
-        Each step changes what the next one starts from. So the step that is judged is one more,
+        Each step changes what the next one starts from. So the steps that are judged are two more,
         from the weights that the folder began with, by the program that was timed.
         """
         self._loss = self._running.loss_of(handle)
@@ -134,7 +134,7 @@ class FolderModel(ForeignModel):
         found = {
             "protocol": self._folder.protocol,
             "timed": f"the folder's {test}",
-            "verified": "a step from the first weights" if self._running.replayed else "its output",
+            "verified": "steps from the first state" if self._running.replayed else "its output",
         }
         return {**found, **({"loss": self._loss} if self._loss is not None else {})}
 

@@ -15,6 +15,10 @@ from openxla.benchmark.models.pt.tensors import as_tensor
 
 # So many numbers of a training step's weights and gradients are judged: evenly picked of all.
 _MOST_JUDGED = 1 << 20
+# The second step of training shows what an optimizer keeps of the first: momenta.
+_STEPS_JUDGED = {"eval": 1, "train": 2}
+# Gradients below this share of the root mean square of all may be rounding.
+_NOISE_IN_GRADIENTS = 1e-3
 
 
 class Calls:
@@ -49,7 +53,7 @@ class Running:
       one_call: whether an iteration of `eval` is one call of the module, and returns no more.
       why_not_function: why the module on its inputs does not stand for an iteration; None if it
         does.
-      replayed: whether outputs are those of a step from the state that the object was made with.
+      replayed: whether outputs are those of steps from the state that the object was made with.
     """
 
     def __init__(self, folder: LoadedFolder, device: str | None = None) -> None:
@@ -91,7 +95,8 @@ class Running:
         """
         if self._state is not None:
             self._state.restore()
-            handle = self.run()
+            for _ in range(_STEPS_JUDGED[self._test]):
+                handle = self.run()
         if self._test == "train":
             found = self._gradients_and_weights()
         else:
@@ -199,12 +204,29 @@ class Running:
         return None
 
     def _gradients_and_weights(self) -> tuple[torch.Tensor, ...]:
+        """Returns gradients, if the folder leaves any, and weights after the steps, a row each.
+
+        Where a gradient is but rounding, Adam makes a whole step of it, in any direction. So
+        steps are damped where the gradient is small beside all others.
+        """
         trained = [p for m in self.modules for p in m.parameters() if p.requires_grad]
         stride = max(1, math.ceil(sum(p.numel() for p in trained) / _MOST_JUDGED))
-        picked = [
-            [value.detach().reshape(-1)[::stride] for value in values if value is not None]
-            for values in ([p.grad for p in trained], trained)
-        ]
+        with_gradient = [p for p in trained if p.grad is not None]
+        squares = sum(float(p.grad.double().square().sum()) for p in with_gradient)
+        count = sum(p.numel() for p in with_gradient) or 1
+        noise = squares / count * _NOISE_IN_GRADIENTS**2
+        picked: list[list[torch.Tensor]] = [[], []]
+        for parameter in trained:
+            weights = parameter.detach().reshape(-1)[::stride]
+            if parameter.grad is not None:
+                gradient = parameter.grad.reshape(-1)[::stride]
+                picked[0].append(gradient)
+                if self._state is not None and noise:
+                    before = self._state.first(parameter).reshape(-1)[::stride]
+                    signal = gradient.double().square()
+                    damping = (signal / (signal + noise)).to(weights.dtype)
+                    weights = before + (weights - before) * damping
+            picked[1].append(weights)
         return tuple(torch.cat(values) for values in picked if values)
 
     def _take_weights_of(self, other: "Running") -> None:

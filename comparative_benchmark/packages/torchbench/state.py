@@ -43,6 +43,14 @@ class State:
         ]
         self._values = [tensor.detach().clone() for tensor in self._tensors]
 
+    def first(self, parameter: torch.nn.Parameter) -> torch.Tensor:
+        """Returns the weights that a parameter held."""
+        for module, weights in zip(self._modules, self._weights, strict=True):
+            for name, value in module.named_parameters():
+                if value is parameter:
+                    return weights[name]
+        raise KeyError("the parameter is not one of the modules that were kept")
+
     def restore(self) -> None:
         """Puts it back, into the tensors that are there: compiled programs know these."""
         with torch.no_grad():
