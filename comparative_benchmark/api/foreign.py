@@ -3,10 +3,10 @@
 import argparse
 
 from comparative_benchmark.api.selection import Selection
-from comparative_benchmark.packages.torchbench import cases, folders, installing
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.terminal.options import UsageError, find_device
+from comparative_benchmark.torchbench import cases, folders, installing
 
 # What runs a folder as its authors wrote it.
 _USUAL = {"backend": "pt_inductor:eager", "device": "host-cpu"}

@@ -12,16 +12,16 @@ from rich.text import Text
 from comparative_benchmark.backends.api import get_backend
 from comparative_benchmark.onboarding.findings import Finding
 from comparative_benchmark.onboarding.printing import print_findings
-from comparative_benchmark.packages.torchbench import cases, folders, installing
-from comparative_benchmark.packages.torchbench.folders import Folder
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.session import Limits, Session, SessionEnded
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.terminal.options import EXIT_OK, EXIT_WRONG, UsageError, set_root
+from comparative_benchmark.torchbench import cases, folders, installing
+from comparative_benchmark.torchbench.folders import Folder
 from openxla.benchmark import devices
 
 _TESTS = ("eval", "train")
-_CHECK = "comparative_benchmark.packages.torchbench.checks:check"
+_CHECK = "comparative_benchmark.torchbench.checks:check"
 CHECKS = MappingProxyType(
     {
         "runs": "does it load and run from another directory?",

@@ -99,7 +99,7 @@ def _replaced(old, new):
         (_replaced("name: small", "name: small\n    name: x"), "'name' is there twice"),
         ("a: &x [1]\nb: [*x, *x]\n", ":1:4: anchors and aliases are not read"),
         ("model_params: {matrix_shapes: {name: sweep, min_power: 9, max_power: 8}}", "from 9 to 8"),
-        ("model_params: [", "no YAML"),
+        ("model_params: [", "not YAML"),
         ("", "is empty"),
         ("- 1", "is to be a mapping"),
         ("benchmark_mode: inference", "'model_params' is missing"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from comparative_benchmark.packages.torchbench import cases, folders, installing, network
+from comparative_benchmark.torchbench import cases, folders, installing, network
 from openxla.benchmark.workloads import workload_of
 
 DATA = Path(__file__).parents[1] / "data" / "torchbench"
