@@ -2,10 +2,12 @@
 
 import argparse
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
 import attrs
 
+from comparative_benchmark.api import foreign
+from comparative_benchmark.api.selection import Selection
 from comparative_benchmark.backends.api import UnknownBackendError, get_backend
 from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.compare import DEFAULT_BASELINE
@@ -17,7 +19,6 @@ from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import (
     ALL_BACKENDS,
     Competitor,
-    Trial,
     competitors_of,
     in_environments,
     installed_competitors,
@@ -29,23 +30,6 @@ from comparative_benchmark.terminal.options import UsageError, find_device, sele
 from comparative_benchmark.terminal.run_settings import settings_of
 from openxla.benchmark.artifacts import user_inputs
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
-
-
-@attrs.frozen(kw_only=True)
-class Selection:
-    """What a command runs that makes cases of its own.
-
-    Attributes:
-      cases: that are run.
-      share_workers: see `RunSettings`.
-      refuse: returns why a trial is not to be tried, None if it is; it is `unsupported` then.
-      before: returns what is said before the first trial.
-    """
-
-    cases: Sequence[BenchmarkCase]
-    share_workers: bool = False
-    refuse: Callable[[Trial, RunSettings], str | None] = lambda *_: None
-    before: Callable[[Sequence[Trial], RunSettings], Iterable[str]] = lambda *_: ()
 
 
 @attrs.frozen(kw_only=True)
@@ -83,6 +67,7 @@ def measure(
       DefinitionError, NoMatchError: see `terminal.options.select`.
     """
     set_root(options)
+    foreign.complete(options)
     if options.output.is_dir():
         raise UsageError(f"-o {options.output} cannot be written: it is a directory")
     device = find_device(options.device)
@@ -91,7 +76,7 @@ def measure(
     except (UnknownBackendError, UnusableEnvironmentError) as error:
         raise UsageError(str(error)) from error
     baseline = _baseline(options, competitors)
-    chosen = selection or Selection(cases=_cases(options))
+    chosen = selection or foreign.selected(options) or Selection(cases=_cases(options))
     plan = runner.plan(chosen.cases, competitors, device)
     settings = attrs.evolve(
         _settings(options, device, baseline), share_workers=chosen.share_workers

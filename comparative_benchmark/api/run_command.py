@@ -5,7 +5,8 @@ import datetime
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
-from comparative_benchmark.api.measuring import Measured, Selection, measure
+from comparative_benchmark.api.measuring import Measured, measure
+from comparative_benchmark.api.selection import Selection
 from comparative_benchmark.results import expected_failures
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Result, ResultKey, Status

@@ -5,7 +5,8 @@ import platform
 from collections.abc import Callable, Iterable, Sequence
 
 from comparative_benchmark.api import run_command
-from comparative_benchmark.api.measuring import Measured, Selection
+from comparative_benchmark.api.measuring import Measured
+from comparative_benchmark.api.selection import Selection
 from comparative_benchmark.micro import guide, plot, shapes
 from comparative_benchmark.micro.config import read
 from comparative_benchmark.micro.estimate import estimate, why_too_large

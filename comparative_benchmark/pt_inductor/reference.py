@@ -9,6 +9,7 @@ import torch
 
 from comparative_benchmark.backends import torch_modules as modules
 from comparative_benchmark.backends.api import Array
+from comparative_benchmark.backends.foreign import ForeignModel
 from comparative_benchmark.backends.free_memory import free_bytes
 from comparative_benchmark.backends.torch_modules import to_numpy
 from comparative_benchmark.pt_inductor import layer_by_layer
@@ -30,6 +31,8 @@ def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
     more than half of the memory, layers are widened one at a time (see `layer_by_layer`).
     """
     torch.set_grad_enabled(False)
+    if isinstance(model, ForeignModel):
+        return model.judged_by(inputs)
     tensors = [as_tensor(value) for value in inputs]
     same_type = _arrays(model.forward(*tensors))
     if layer_by_layer.float64_bytes(model) > free_bytes() * _PART_FOR_A_COPY:

@@ -101,12 +101,14 @@ class TrialFacts:
       artifact_digests: of inputs, truth and reference.
       artifact_source: the publication that these were fetched from, None if they were made here.
       program_source: the published program that the trial starts from, if it does.
+      without_float64: why its truth is not a float64 run; None if it is.
     """
 
     artifact_digests: dict[str, str] = attrs.field(factory=dict)
     artifact_source: ArtifactSource | None = None
     program_source: ProgramSource | None = None
     workload_cost: WorkloadCost = attrs.field(factory=WorkloadCost)
+    without_float64: str | None = None
 
 
 @attrs.define(kw_only=True)

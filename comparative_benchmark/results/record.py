@@ -364,6 +364,8 @@ class Metrics:
       second_verification: of a run of the same program on a second input, after the timed part;
         None where there was none, and unset before the suite had any.
       without_second: why there was none.
+      without_float64: why the truth is not a float64 run but one in the model's own type; unset if
+        it is.
       accuracy: at what its model was trained for; unset where it was not trained.
       variables: of the workers' environment, those that can change speed or numbers; unset before
         they were recorded.
@@ -412,6 +414,7 @@ class Metrics:
     final_verification: Verification | None
     second_verification: Verification | UnsetType | None = UNSET
     without_second: str | UnsetType = UNSET
+    without_float64: str | UnsetType = UNSET
     accuracy: Accuracy | UnsetType = UNSET
     variables: dict[str, str] | UnsetType = UNSET
     program: Program

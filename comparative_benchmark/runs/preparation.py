@@ -172,14 +172,17 @@ class Preparation:
                 versions=answer["versions"],
                 cost=WorkloadCost(**answer["cost"]),
                 without_second=without_second,
+                without_float64=answer["without_float64"],
             )
 
     def _call(self, trial: Trial, directory: Path, *, second: bool) -> Message:
         """Has a worker make the artifacts of a trial's workload in a directory."""
         case = trial.case
         backend, environment = _reference_backend(trial)
-        # One worker serves all workloads of a framework.
+        # One worker serves all workloads of a framework that can share a process.
         name = f"prepare-{backend.name}{f'-{environment.name}' if environment else ''}"
+        if case.model.model_impl.own_process:
+            name += f"-{case.model.name}"
         session = self._pool.get(name, self._settings.for_truth(), backend, environment)
         return session.call(
             "prepare",

@@ -189,6 +189,8 @@ def problem(
     environment = definition.environment
     operator = selection_of(result)
     which = operator or f"-name '{name}'"
+    if folder := definition.model_parameters.get("folder"):
+        which = f"--torchbench {folder} -t {definition.model_parameters['test']}"
     text.append(
         f"\n    again: cbs {'micro run' if operator else 'run'} "
         f"--backend {definition.backend}:{definition.compiler} {which} "

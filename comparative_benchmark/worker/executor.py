@@ -121,6 +121,8 @@ class Executor:
             "files": files,
             "cost": attrs.asdict(cost),
             "without_second": without_second,
+            # Foreign code may not be able to compute in float64, and says why.
+            "without_float64": getattr(model, "without_float64", None),
             "versions": _versions(packages),
             **self._report(),
         }

@@ -4,7 +4,8 @@ import argparse
 
 import pytest
 
-from comparative_benchmark.api.measuring import Selection, measure
+from comparative_benchmark.api.measuring import measure
+from comparative_benchmark.api.selection import Selection
 from comparative_benchmark.terminal.options import Parser
 from comparative_benchmark.terminal.run_options import add_run_arguments
 from openxla.benchmark import def_types, testdata

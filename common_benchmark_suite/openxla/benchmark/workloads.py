@@ -112,11 +112,16 @@ def _input_digest(data: ModelTestData, files: tuple[Path, ...]) -> str:
 
 def _private_workload(case: BenchmarkCase) -> Workload:
     """A model without an architecture shares its workload with nobody but itself."""
-    model = case.model
+    model, parameters = case.model, dict(case.model.model_parameters)
+    source = f"source-{source_digest(model.model_impl.module_path)}"
+    if (content := parameters.get("folder_sha256")) is not None:
+        # Foreign code is what its files are, wherever they and what was installed for them lie.
+        source = f"folder-{content}"
+        parameters = {k: v for k, v in parameters.items() if k not in ("folder", "packages")}
     fields = {
         "architecture": f"{model.model_impl.name}",
-        "config_digest": digest_of(dict(model.model_parameters)),
-        "checkpoint": f"source-{source_digest(model.model_impl.module_path)}",
+        "config_digest": digest_of(parameters),
+        "checkpoint": source,
         "data_type": case.data_type,
         "input_digest": _input_digest(case.input_data, ()),
     }
