@@ -25,6 +25,7 @@ from comparative_benchmark.runs.trial import (
 )
 from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
 from comparative_benchmark.terminal import not_installed
+from comparative_benchmark.terminal.brought_options import brought_cases
 from comparative_benchmark.terminal.options import UsageError, find_device, select, set_root
 from comparative_benchmark.terminal.run_settings import settings_of
 from openxla.benchmark.artifacts import user_inputs
@@ -120,7 +121,9 @@ def measure(
 
 
 def _cases(options: argparse.Namespace) -> list[BenchmarkCase]:
-    """Returns the selected cases, on the user's own inputs where they gave any."""
+    """Returns the selected cases, or those of the user's model, on the inputs that they gave."""
+    if brought := brought_cases(options):
+        return brought
     cases = select(options)
     if options.inputs is None:
         return cases

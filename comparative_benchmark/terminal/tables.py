@@ -28,6 +28,7 @@ from comparative_benchmark.terminal.compare_views import (
     table_rows,
 )
 from openxla.benchmark.artifacts.user_inputs import PREFIX
+from openxla.benchmark.brought import command_words
 from openxla.benchmark.testdata import INPUT_DATA_MODEL_DEFAULT
 
 EXPECTED = "expected"
@@ -176,8 +177,10 @@ def problem(
     if is_given:
         name = f"models/{definition.model}/inputs/{INPUT_DATA_MODEL_DEFAULT}"
     environment = definition.environment
+    brought = command_words(definition.model_parameters)
+    named = f"-name '{name}'" if brought is None else brought
     text.append(
-        f"\n    again: cbs run --backend {definition.backend}:{definition.compiler} -name '{name}' "
+        f"\n    again: cbs run --backend {definition.backend}:{definition.compiler} {named} "
         f"-device {definition.device} -o again.json --verbose"
         + (f" --inputs {definition.input_source}" if is_given else "")
         + "".join(f" --suite {suite}" for suite in suites)

@@ -114,6 +114,12 @@ def checked_array(value: Any, source: str) -> Array:
     return array
 
 
+def try_out(model: Any, inputs: Sequence[Array]) -> None:
+    """Has a model that somebody brings say what it cannot do, if it has a word for it."""
+    if (own := getattr(model, "try_out", None)) is not None:
+        own(*inputs)
+
+
 def check_arity(model: Any, inputs: Sequence[Any]) -> None:
     """Raises TypeError when `forward` cannot take that many inputs."""
     signature: inspect.Signature | None = None

@@ -32,6 +32,7 @@ from comparative_benchmark.worker.contributed_model import (
     checked_array,
     count_cost,
     make_inputs,
+    try_out,
 )
 from comparative_benchmark.worker.phases import PhaseClock, peak_memory_bytes
 from comparative_benchmark.worker.protocol import Message
@@ -109,6 +110,7 @@ class Executor:
         with self._phases("preprocess"):
             inputs = make_inputs(model, input_data, input_files)
             check_arity(model, inputs)
+            try_out(model, inputs)
         judged_by = JudgedBy(compute=compute, model=model, generates=generates)
         with self._phases("reference"):
             files = judged_by.save(inputs, target)
