@@ -3,8 +3,7 @@
 import argparse
 
 from comparative_benchmark.terminal.options import UsageError, count, spellings
-from openxla.benchmark.brought import BroughtError, Wanted, cases_of
-from openxla.benchmark.def_types import BenchmarkCase
+from openxla.benchmark.brought import BroughtError, Found, Wanted, found
 
 # What only a model that is brought has, by the name in the parsed options.
 _OWN = ("input", "task", "batch", "seq_len", "dtype", "allow_pickle")
@@ -41,7 +40,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def brought_cases(options: argparse.Namespace) -> list[BenchmarkCase] | None:
+def brought_model(options: argparse.Namespace) -> Found | None:
     """Returns the cases of the model that options name; None if they name none.
 
     Raises:
@@ -55,9 +54,11 @@ def brought_cases(options: argparse.Namespace) -> list[BenchmarkCase] | None:
             raise UsageError(f"--{option} is for a model of your own: cbs run MODEL --{option} ...")
         return None
     if both := [option for name, option in _CATALOGUE.items() if getattr(options, name)]:
-        raise UsageError(f"{model} and {both[0]} exclude each other: one is a model, one selects cases")
+        raise UsageError(
+            f"{model} and {both[0]} exclude each other: one is a model, one selects cases"
+        )
     try:
-        return cases_of(
+        return found(
             model,
             Wanted(
                 inputs=tuple(options.input),

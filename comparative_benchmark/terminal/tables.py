@@ -177,12 +177,13 @@ def problem(
     if is_given:
         name = f"models/{definition.model}/inputs/{INPUT_DATA_MODEL_DEFAULT}"
     environment = definition.environment
-    brought = command_words(definition.model_parameters)
+    given = definition.input_source if is_given else None
+    brought = command_words(definition.model_parameters, definition.framework_name, given)
     named = f"-name '{name}'" if brought is None else brought
     text.append(
         f"\n    again: cbs run --backend {definition.backend}:{definition.compiler} {named} "
         f"-device {definition.device} -o again.json --verbose"
-        + (f" --inputs {definition.input_source}" if is_given else "")
+        + (f" --inputs {given}" if given else "")
         + "".join(f" --suite {suite}" for suite in suites)
         + (f" --env {environment.name}={environment.python}" if environment else "")
     )

@@ -4,9 +4,17 @@ What is brought is looked at here without being executed: code is parsed, weight
 imported in workers only, by `in_torch`, `in_jax`, `in_tensorflow` and `in_transformers`.
 """
 
-from openxla.benchmark.brought.again import command_words
-from openxla.benchmark.brought.cases import cases_of
+from openxla.benchmark.brought.again import command_words, named_again
+from openxla.benchmark.brought.cases import found
 from openxla.benchmark.brought.places import is_model
-from openxla.benchmark.brought.wanted import BroughtError, Wanted
+from openxla.benchmark.brought.wanted import BroughtError, Found, Wanted
 
-__all__ = ["BroughtError", "Wanted", "cases_of", "command_words", "is_model"]
+__all__ = [
+    "BroughtError",
+    "Found",
+    "Wanted",
+    "command_words",
+    "found",
+    "is_model",
+    "named_again",
+]

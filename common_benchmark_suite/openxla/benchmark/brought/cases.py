@@ -1,14 +1,16 @@
 """From what was brought to benchmark cases: the one door."""
 
+import attrs
+
 from openxla.benchmark.artifacts import user_inputs
 from openxla.benchmark.brought import hugging_face, own_modules
 from openxla.benchmark.brought.places import OwnModule, place_of
 from openxla.benchmark.brought.variants import framework_of
-from openxla.benchmark.brought.wanted import BroughtError, Wanted
-from openxla.benchmark.def_types import BenchmarkCase
+from openxla.benchmark.brought.wanted import BroughtError, Found, Wanted
+from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
 
 
-def cases_of(text: str, wanted: Wanted) -> list[BenchmarkCase]:
+def found(text: str, wanted: Wanted) -> Found:
     """Returns the cases of a model: one for each framework that it is in, type, batch and length.
 
     Nothing of what was brought is executed.
@@ -24,17 +26,22 @@ def cases_of(text: str, wanted: Wanted) -> list[BenchmarkCase]:
     place = place_of(text, wanted.folder)
     given = _given_inputs(wanted)
     if isinstance(place, OwnModule):
-        found = own_modules.cases(place, wanted, given)
+        every = Found(cases=own_modules.cases(place, wanted, given))
     else:
-        found = hugging_face.cases(place, wanted, given)
+        every = hugging_face.found(place, wanted, given)
     if wanted.framework is None:
-        return found
+        return every
     framework = framework_of(wanted.framework, "--framework")
-    chosen = [case for case in found if case.model.model_impl.framework_type is framework]
+    chosen = [case for case in every.cases if _framework(case) is framework]
     if not chosen:
-        there = ", ".join(sorted({c.model.model_impl.framework_type.value for c in found}))
-        raise BroughtError(f"{text} is in {there}, not in {wanted.framework}")
-    return chosen
+        there = ", ".join(sorted({_framework(case).value for case in every.cases}))
+        why = "".join(f": {remark}" for remark in every.remarks)
+        raise BroughtError(f"{text} is in {there}, not in {framework.value}{why}")
+    return attrs.evolve(every, cases=chosen)
+
+
+def _framework(case: BenchmarkCase) -> ModelFrameworkType:
+    return case.model.model_impl.framework_type
 
 
 def _given_inputs(wanted: Wanted) -> user_inputs.UserInputs | None:

@@ -8,7 +8,7 @@ from openxla.benchmark import testdata
 from openxla.benchmark.artifacts import user_inputs
 from openxla.benchmark.artifacts.user_inputs import UserInputs
 from openxla.benchmark.brought.variants import Variant, model_name, variants
-from openxla.benchmark.brought.wanted import BroughtError, Wanted
+from openxla.benchmark.brought.wanted import BroughtError, Found, Wanted
 from openxla.benchmark.comparative_suite import networks
 from openxla.benchmark.comparative_suite.networks import Network
 from openxla.benchmark.def_types import (
@@ -54,7 +54,7 @@ _USUAL_SEQ_LEN = 128
 _TYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 
-def cases(directory: Path, wanted: Wanted, given: UserInputs | None) -> list[BenchmarkCase]:
+def found(directory: Path, wanted: Wanted, given: UserInputs | None) -> Found:
     """Returns the cases of a directory's model.
 
     One that an architecture of ours covers is a case in PyTorch, JAX and TensorFlow, all with the
@@ -74,15 +74,31 @@ def cases(directory: Path, wanted: Wanted, given: UserInputs | None) -> list[Ben
     why_not = directories.why_not_covered(config, wanted_class)
     if is_pickled:
         why_not = "its weights are pickled"
-    makes = _Of(directory, config, digest, wanted.task, wanted_class)
+    makes = _Of(directory, config, digest, wanted.task, wanted_class, is_pickled=is_pickled)
     own_type = _TYPES.get(str(config.get("dtype", config.get("torch_dtype"))), "fp32")
-    found = []
+    cases = []
     for variant in variants(wanted, own_type):
         if why_not is None:
-            found += makes.covered(variant)
+            cases += makes.covered(variant)
         else:
-            found.append(makes.through_transformers(variant))
-    return _on(found, given, is_covered=why_not is None)
+            cases.append(makes.through_transformers(variant))
+    remarks = [] if why_not is None else [f"{directory.name} runs in PyTorch alone: {why_not}"]
+    # The network without its head may be covered, where it is not as a whole.
+    rule = directories.RULES.get(str(config["model_type"]))
+    if (
+        remarks
+        and not is_pickled
+        and rule
+        and rule.classes[0].endswith("Model")
+        and wanted.task is None
+    ):
+        remarks[0] += (
+            "; --task feature-extraction runs it without its head in JAX and TensorFlow, too"
+        )
+    return Found(
+        cases=_on(cases, given, is_covered=why_not is None),
+        remarks=remarks,
+    )
 
 
 class _Of:
@@ -95,9 +111,12 @@ class _Of:
         digest: str,
         task: str | None,
         wanted_class: str | None,
+        *,
+        is_pickled: bool,
     ) -> None:
         self._directory, self._config = directory, config
         self._digest, self._task, self._class = digest, task, wanted_class
+        self._is_pickled = is_pickled
 
     def covered(self, variant: Variant) -> list[BenchmarkCase]:
         """Returns the cases in all frameworks."""
@@ -121,11 +140,19 @@ class _Of:
             module_path=_IN_TRANSFORMERS,
         )
         auto_class = TASKS[self._task][0] if self._task else self._class
-        more = {"source": str(self._directory), "model_class": str(auto_class)}
+        more: dict[str, str | bool] = {
+            "source": str(self._directory),
+            "model_class": str(auto_class),
+        }
+        if self._is_pickled:
+            more["pickled"] = True
         return self._case(variant, implementation, more)
 
     def _case(
-        self, variant: Variant, implementation: ModelImplementation, more: Mapping[str, str]
+        self,
+        variant: Variant,
+        implementation: ModelImplementation,
+        more: Mapping[str, str | bool],
     ) -> BenchmarkCase:
         parameters: dict[str, str | int] = {
             **more,
@@ -133,6 +160,8 @@ class _Of:
             "data_type": variant.data_type,
             "batch_size": variant.batch_size or 1,
         }
+        if self._task:
+            parameters["task"] = self._task
         if variant.seq_len is not None or self._takes_text():
             parameters["seq_len"] = variant.seq_len or self._usual_length(implementation)
         model = Model(
@@ -213,9 +242,7 @@ def _on(
     if given is None:
         return found
     if not is_covered:
-        return [
-            BenchmarkCase.build(model=case.model, input_data=given.data) for case in found
-        ]
+        return [BenchmarkCase.build(model=case.model, input_data=given.data) for case in found]
     try:
         return user_inputs.cases_with(found, given)
     except user_inputs.UserInputError as error:

@@ -27,9 +27,7 @@ class JaxModel(BroughtModel):
       params: a tree of arrays, in the model's type.
     """
 
-    def __init__(
-        self, function: Callable[..., Any], params: Any, parameters: Parameters
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], params: Any, parameters: Parameters) -> None:
         self.model_parameters = parameters
         self.example = self.file = None
         dtype = numpy_dtype(element_type(parameters["data_type"]))
@@ -57,7 +55,7 @@ def create_model(**parameters: Any) -> Any:
       BroughtError: it cannot be made, or is nothing that can be run in JAX.
     """
     brought = Brought(parameters, lambda _: None)
-    made = brought.make()
+    made = brought.make(of_inputs=True)
 
     def wrapped(model: Any) -> JaxModel:
         function, params = _split(model, brought)
@@ -77,8 +75,9 @@ def _split(made: Any, brought: Brought) -> tuple[Callable[..., Any], Any]:
             return function, params
     elif nnx := _nnx_of(made):
         made.eval()  # dropout and batch norms as in inference
-        graph, state = nnx.split(made)
-        return (lambda weights, *inputs: nnx.merge(graph, weights)(*inputs)), state
+        # What it draws with is no weight, and nothing is drawn in inference.
+        graph, keys, state = nnx.split(made, nnx.RngState, ...)
+        return (lambda weights, *inputs: nnx.merge(graph, keys, weights)(*inputs)), state
     elif callable(made):
         return (lambda _, *inputs: made(*inputs)), ()
     raise BroughtError(

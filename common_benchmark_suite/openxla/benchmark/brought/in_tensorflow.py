@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from openxla.benchmark.brought import inputs
 from openxla.benchmark.brought.inputs import Array, BroughtModel
-from openxla.benchmark.brought.loading import Brought
+from openxla.benchmark.brought.loading import Brought, told
 from openxla.benchmark.brought.wanted import BroughtError
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models.architectures.base import element_type
@@ -66,18 +66,26 @@ class TensorFlowModel(BroughtModel):
         if self._again is None:
             raise BroughtError("the model is float64 already")
         wide = TensorFlowModel(self._again("float64"), self.model_parameters, None)
-        wide.forward(*(tf.zeros(s, tf.float64 if d.is_floating else d) for s, d in self._forms))
-        ours, theirs = self.model.variables, wide.model.variables
-        narrow = [v.name for v in theirs if "float" in str(v.dtype) and "float64" not in str(v.dtype)]
-        if narrow or len(ours) != len(theirs):
+        zeros = [tf.zeros(s, tf.float64 if d.is_floating else d) for s, d in self._forms]
+        ours = self.model.variables
+        try:
+            wide.forward(*zeros)
+            theirs = wide.model.variables
+            if len(theirs) != len(ours) or any(map(_is_narrow, theirs)):
+                raise TypeError("variables do not follow Keras's policy")
+        except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:
             raise BroughtError(
-                "the model cannot be made in float64, which the truth takes: "
-                f"{', '.join(narrow[:3]) or 'its variables'} do not follow Keras's policy; give it a "
-                "method as_float64()"
-            )
+                f"the model cannot be made in float64, which the truth takes: {told(error)}; give "
+                "it a method as_float64()"
+            ) from error
         for target, source in zip(theirs, ours, strict=True):
             target.assign(tf.cast(tf.convert_to_tensor(source), target.dtype))
         return wide
+
+
+def _is_narrow(variable: Any) -> bool:
+    dtype = tf.as_dtype(variable.dtype)
+    return bool(dtype.is_floating and dtype != tf.float64)
 
 
 def create_model(**parameters: Any) -> Any:

@@ -37,7 +37,8 @@ class TorchModel(torch.nn.Module, BroughtModel):
             if host.dtype == torch.bfloat16:
                 bits: Array = host.view(torch.int16).numpy()
                 return bits.view(ml_dtypes.bfloat16)
-            return host.numpy()
+            array: Array = host.numpy()
+            return array
         return super().as_array(value)
 
     def outputs_of(self, inputs: Sequence[Array], *, seed: int) -> list[Array]:

@@ -41,7 +41,9 @@ class BroughtModel(InferenceModel):
         if written:
             return [specs.parse(text).array(i) for i, text in enumerate(written.split("; "))]
         if self.example is None:
-            raise BroughtError("no inputs are known: give the file example_inputs(), or say --input")
+            raise BroughtError(
+                "no inputs are known: give the file example_inputs(), or say --input"
+            )
         return self.example
 
     def generate_inputs(self, input_data: str) -> Any:
@@ -101,17 +103,15 @@ def follows_interface(model: Any) -> bool:
     return all(callable(getattr(model, name, None)) for name in names)
 
 
-def with_inputs(
-    model: Any, parameters: Parameters, wrap: Callable[[Any], BroughtModel]
-) -> Any:
-    """Returns the model as it is where it makes its own inputs, and none were given; else wrapped."""
+def with_inputs(model: Any, parameters: Parameters, wrap: Callable[[Any], BroughtModel]) -> Any:
+    """Returns the model wrapped, or as it is where it makes its own inputs and none were given."""
     if follows_interface(model) and not parameters.get("inputs"):
         return model
     return wrap(model)
 
 
 def _apart(one: Array, other: Array) -> bool:
-    if one.shape != other.shape or one.dtype.kind not in "fciub" and one.dtype.name != "bfloat16":
+    if one.shape != other.shape or (one.dtype.kind not in "fciub" and one.dtype.name != "bfloat16"):
         return True
     left, right = (np.asarray(value, np.float64) for value in (one, other))
     scale = np.abs(left).max(initial=0.0)

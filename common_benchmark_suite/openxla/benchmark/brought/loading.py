@@ -43,15 +43,25 @@ class Brought:
         self._seed = seed
         self._module = self._imported()
 
-    def make(self) -> Any:
-        """Returns the model: what the callable returns, or the object of that name."""
+    def make(self, *, of_inputs: bool = False) -> Any:
+        """Returns the model: what the callable returns, or the object of that name.
+
+        Args:
+          of_inputs: whether a function that needs arguments is itself the model.
+
+        Raises:
+          BroughtError: the callable raises, returns nothing, or needs arguments.
+        """
         with self._told(f"{self.place}"):
             value: Any = self._module
             for part in self.place.callable.split("."):
                 value = getattr(value, part)
         if not (inspect.isclass(value) or inspect.isroutine(value)):
             return value
-        self._check_arguments(value)
+        if needed := self._needs_arguments(value):
+            if of_inputs and not inspect.isclass(value):
+                return value
+            raise BroughtError(needed)
         random.seed(SEED)
         np.random.seed(SEED)  # noqa: NPY002  # it is the user's code that draws
         self._seed(SEED)
@@ -67,13 +77,13 @@ class Brought:
         if function is None:
             return None
         self._seed(SEED)
-        with self._told(f"{EXAMPLE_INPUTS}()"):
+        with self._told(f"{self.place.file.name}:{EXAMPLE_INPUTS}()"):
             return function()
 
     def _imported(self) -> ModuleType:
         # As a script finds what stands beside it.
         sys.path.insert(0, str(self.place.root))
-        with self._told("its import"):
+        with self._told(f"importing {self.place.file.name}"):
             if self.place.module:
                 return importlib.import_module(self.place.module)
             name = f"brought_{self.place.file.stem}"
@@ -85,18 +95,19 @@ class Brought:
             spec.loader.exec_module(module)
             return module
 
-    def _check_arguments(self, value: Any) -> None:
+    def _needs_arguments(self, value: Any) -> str | None:
         try:
             signature = inspect.signature(value)
         except (ValueError, TypeError):  # some callables hide theirs
-            return
+            return None
         try:
             signature.bind()
-        except TypeError as error:
-            raise BroughtError(
+        except TypeError:
+            return (
                 f"{self.place}{signature} cannot be called without arguments: give them defaults, "
                 "or write a function that returns the model"
-            ) from error
+            )
+        return None
 
     @contextmanager
     def _told(self, what: str) -> Iterator[None]:
@@ -106,7 +117,7 @@ class Brought:
         except BroughtError:
             raise
         except (Exception, SystemExit) as error:
-            raise BroughtError(f"{self.place.file.name}: {what} raised {told(error, self.place.file)}") from error
+            raise BroughtError(f"{what} raised {told(error, self.place.file)}") from error
 
 
 def told(error: BaseException, file: Path | None = None) -> str:

@@ -42,13 +42,18 @@ class OwnModule:
         return f"{stem}:{self.callable}" if self.callable else stem
 
 
-def is_model(text: str) -> bool:
-    """Tells whether a text names a model that is brought, not cases of the catalogue."""
+def is_model(text: str, folder: Path | None = None) -> bool:
+    """Tells whether a text names a model that is brought, not cases of the catalogue.
+
+    Args:
+      text: as the user typed it.
+      folder: where relative paths start; None for the current one.
+    """
     path, _, name = text.rpartition(":")
     looks_so = text.endswith((".py", *_PROGRAMS, *_PICKLES, *_WEIGHTS)) or (
         bool(path.endswith(".py")) and bool(name)
     )
-    return looks_so or bool(_MODULE.fullmatch(text)) or Path(text).is_dir()
+    return looks_so or bool(_MODULE.fullmatch(text)) or (folder or Path()).joinpath(text).is_dir()
 
 
 def place_of(text: str, folder: Path) -> OwnModule | Path:
@@ -77,7 +82,9 @@ def place_of(text: str, folder: Path) -> OwnModule | Path:
         return OwnModule(file=_module_file(found[1], folder), module=found[1], callable=found[2])
     _refuse(text, path)
     if text.startswith("models/"):
-        raise BroughtError(f"{text!r} is not a file or directory; a case of the suite goes by -name")
+        raise BroughtError(
+            f"{text!r} is not a file or directory; a case of the suite goes by -name"
+        )
     if path.exists():
         raise BroughtError(f"{text} is not a model: {_FORMS}")
     raise BroughtError(f"no such file or directory: {text}{_near(path)} ({_FORMS})")

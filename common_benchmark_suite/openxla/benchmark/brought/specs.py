@@ -56,8 +56,9 @@ class InputSpec:
         """
         if SEQ in self.sizes and seq is None:
             raise BroughtError(f"--input {self}: say how long {SEQ!r} is by --seq-len")
-        numbers = {BATCH: batch, SEQ: seq}
-        return attrs.evolve(self, sizes=tuple(numbers.get(size, size) for size in self.sizes))
+        numbers = {BATCH: batch, SEQ: seq or 0}
+        sizes = (numbers[size] if isinstance(size, str) else size for size in self.sizes)
+        return attrs.evolve(self, sizes=tuple(sizes))
 
     @property
     def spec(self) -> TensorSpec:

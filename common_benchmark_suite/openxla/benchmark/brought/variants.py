@@ -13,6 +13,7 @@ from openxla.benchmark.models.architectures.base import DATA_TYPES
 # As users and files spell a framework.
 FRAMEWORKS = {
     **{framework.value: framework for framework in ModelFrameworkType},
+    **{framework.name.lower(): framework for framework in ModelFrameworkType},
     "pt": ModelFrameworkType.PYTORCH,
     "torch": ModelFrameworkType.PYTORCH,
     "tf": ModelFrameworkType.TF_V2,

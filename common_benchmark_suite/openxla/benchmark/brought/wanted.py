@@ -1,10 +1,11 @@
 """What a person says of a model that they bring, besides where it is."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
 
-from openxla.benchmark.def_types import DefinitionError
+from openxla.benchmark.def_types import BenchmarkCase, DefinitionError
 
 
 class BroughtError(DefinitionError):
@@ -36,3 +37,16 @@ class Wanted:
     task: str | None = None
     allow_pickle: bool = False
     folder: Path = attrs.field(factory=Path.cwd)
+
+
+@attrs.frozen(kw_only=True)
+class Found:
+    """What a model that was brought is measured as.
+
+    Attributes:
+      cases: one for each framework, type, batch and length.
+      remarks: what the user should know, e.g. why a framework is left out.
+    """
+
+    cases: Sequence[BenchmarkCase]
+    remarks: Sequence[str] = ()

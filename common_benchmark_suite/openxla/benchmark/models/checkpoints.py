@@ -38,8 +38,8 @@ class CheckpointError(RuntimeError):
 def resolve(architecture: Architecture, parameters: Parameters) -> Path:
     """Returns the checkpoint directory that a model's parameters ask for, making it if need be.
 
-    Parameters read: `model_name`, `checkpoint` (`seeded`, the default, `pretrained`, or `directory`,
-    which `model_name` then is), `seed`.
+    Parameters read: `model_name`, `checkpoint` (`seeded`, the default, `pretrained`, or
+    `directory`, which `model_name` then is), `seed`.
 
     Raises:
       DefinitionError: the parameters are wrong.

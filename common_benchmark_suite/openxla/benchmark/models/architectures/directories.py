@@ -262,7 +262,7 @@ def read_config(directory: Path) -> dict[str, Any]:
 
 
 def why_not_covered(given: Mapping[str, Any], wanted_class: str | None) -> str | None:
-    """Returns why no architecture of ours computes what a configuration describes; None if one does.
+    """Returns why no architecture of ours computes what a configuration describes, or None.
 
     Args:
       given: the content of `config.json`.
@@ -280,17 +280,25 @@ def why_not_covered(given: Mapping[str, Any], wanted_class: str | None) -> str |
     return found if isinstance(found, str) else None
 
 
-@functools.lru_cache(maxsize=64)
 def config_of(directory: str, architecture: str) -> Mapping[str, Any]:
     """Returns the configuration of a directory in the keys that our implementations read.
 
     Raises:
       DefinitionError: there is none, or it is not one that the architecture covers.
     """
+    file = Path(directory) / CONFIG_FILE
+    changed_ns = file.stat().st_mtime_ns if file.is_file() else 0
+    return _config_of(directory, architecture, changed_ns)
+
+
+@functools.lru_cache(maxsize=64)
+def _config_of(directory: str, architecture: str, _: int) -> Mapping[str, Any]:
     given = read_config(Path(directory))
     rule = RULES.get(given["model_type"])
     known = rule is not None and rule.architecture == architecture
-    found = rule.config(given) if rule and known else f"a {given['model_type']} is not {architecture}"
+    found = (
+        rule.config(given) if rule and known else f"a {given['model_type']} is not {architecture}"
+    )
     if isinstance(found, str):
         raise DefinitionError(f"{directory}: {found}")
     return found
@@ -308,7 +316,9 @@ def weight_files(directory: Path) -> list[Path]:
     if not index.is_file():
         raise DefinitionError(f"{directory} has no {WEIGHTS_FILE} and no {INDEX_FILE}")
     try:
-        names = sorted({str(name) for name in json.loads(index.read_bytes())["weight_map"].values()})
+        names = sorted(
+            {str(name) for name in json.loads(index.read_bytes())["weight_map"].values()}
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DefinitionError(f"{index} has no weight_map: {error}") from error
     if outside := [name for name in names if Path(name).name != name]:
