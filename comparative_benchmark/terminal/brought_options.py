@@ -1,9 +1,12 @@
 """Options of `cbs run MODEL`: a model that the user brings, in place of cases of the catalogue."""
 
 import argparse
+from typing import TYPE_CHECKING
 
 from comparative_benchmark.terminal.options import UsageError, count, spellings
-from openxla.benchmark.brought import BroughtError, Found, Wanted, found
+
+if TYPE_CHECKING:  # help is printed without the vocabulary of cases
+    from openxla.benchmark.brought import Found
 
 # What only a model that is brought has, by the name in the parsed options.
 _OWN = ("input", "task", "batch", "seq_len", "dtype", "allow_pickle")
@@ -40,12 +43,14 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def brought_model(options: argparse.Namespace) -> Found | None:
+def brought_model(options: argparse.Namespace) -> "Found | None":
     """Returns the cases of the model that options name; None if they name none.
 
     Raises:
       UsageError: it cannot be measured, or other options select cases as well.
     """
+    from openxla.benchmark.brought import BroughtError, Wanted, found
+
     model = getattr(options, "model", None)
     given = [name for name in _OWN if getattr(options, name, None)]
     if model is None:

@@ -82,7 +82,8 @@ class Brought:
 
     def _imported(self) -> ModuleType:
         # As a script finds what stands beside it.
-        sys.path.insert(0, str(self.place.root))
+        if sys.path[0] != str(self.place.root):
+            sys.path.insert(0, str(self.place.root))
         with self._told(f"importing {self.place.file.name}"):
             if self.place.module:
                 return importlib.import_module(self.place.module)
