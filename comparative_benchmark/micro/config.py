@@ -4,11 +4,9 @@ Only plain values are read: tags, anchors and aliases are refused, and `torch.bf
 that is looked up, nothing that is evaluated. What cannot be is told with line and column.
 """
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
 
 import attrs
 import yaml
@@ -17,14 +15,15 @@ from comparative_benchmark import recipes
 from comparative_benchmark.micro import shapes
 from comparative_benchmark.micro.shapes import Shape
 from comparative_benchmark.terminal.options import UsageError
+from comparative_benchmark.terminal.yaml_file import YamlFile, hint
 from openxla.benchmark import brought, operators
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
 from openxla.benchmark.operators.definition import Layer
 
 BASELINE = "baseline"
-_MOST_BYTES = 2**20
-_MODES = ("inference", "training")
+TRAINING = "training"
+_MODES = ("inference", TRAINING)
 _TYPES: Mapping[str, str] = {
     f"{prefix}{name}": ours
     for prefix in ("torch.", "")
@@ -62,6 +61,7 @@ class ModelEntry:
       shapes: each with the name of the set that it is of; one that is None of a whole model.
       compiler: with which the compiled columns are measured; None where the file wants none.
       device: as `-device` has it.
+      training: whether it runs forward and backward, as `benchmark_mode` says.
       case: of a whole model, which `model_type` then names; None of a layer.
     """
 
@@ -75,6 +75,7 @@ class ModelEntry:
     profiler: bool
     memory_profiler: bool
     case: BenchmarkCase | None = None
+    training: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -82,6 +83,7 @@ class Config:
     """A whole file.
 
     Attributes:
+      mode: `inference`; or `training`, which is forward and backward.
       quantizations, sparsities: recipes in order, `baseline` among them; no sparsity is None.
       first_generation: whether it says `use_torch_compile`, as the guide's first version does.
     """
@@ -114,16 +116,18 @@ def data_type_of(name: str) -> str:
       UsageError: layers are not offered in it.
     """
     if name not in _TYPES:
-        raise UsageError(f"no type {name!r}; {_near(name, list(_TYPES))}")
+        raise UsageError(f"no type {name!r}; {hint(name, list(_TYPES))}")
     return _TYPES[name]
 
 
 class _Reader:
     def __init__(self, path: Path, highest: int | None) -> None:
         self._path, self._highest = path, highest
+        self._file = YamlFile(path)
+        self._fail = self._file.fail
 
     def read(self) -> Config:
-        fields = self._mapping(self._document(), _KEYS, "the file")
+        fields = self._mapping(self._file.document(), _KEYS, "the file")
         if "model_params" not in fields:
             raise UsageError(f"{self._path}: 'model_params' is missing")
         entries = self._items(fields["model_params"])
@@ -131,43 +135,20 @@ class _Reader:
         quantizations = self._recipes(names) if names else [BASELINE]
         sparse = fields.get("sparsity_config_recipe_names")
         models = [self._model(entry) for entry in entries]
+        mode = self._choice(fields.get("benchmark_mode"), _MODES, "inference")
+        if mode == TRAINING and any(model.case for model, _ in models):
+            self._fail(fields["benchmark_mode"], "whole models are measured forward only")
         return Config(
-            mode=self._choice(fields.get("benchmark_mode"), _MODES, "inference"),
+            mode=mode,
             # What others are compared with is measured whether it is named or not.
             quantizations=tuple(dict.fromkeys([BASELINE, *quantizations])),
             sparsities=(None, *(n for n in self._recipes(sparse) if n != BASELINE))
             if sparse
             else (None,),
             output_dir=self._text(fields.get("output_dir"), "benchmarks/microbenchmarks/results"),
-            models=tuple(model for model, _ in models),
+            models=tuple(attrs.evolve(model, training=mode == TRAINING) for model, _ in models),
             first_generation=any(first for _, first in models),
         )
-
-    def _document(self) -> yaml.Node:
-        try:
-            if self._path.stat().st_size > _MOST_BYTES:
-                raise UsageError(f"{self._path} is larger than {_MOST_BYTES} bytes")
-            text = self._path.read_text(encoding="utf-8")
-            for event in yaml.parse(text, yaml.SafeLoader):
-                if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-                    self._fail(event, "anchors and aliases are not read")
-                tag = getattr(event, "tag", None)
-                if tag:
-                    self._fail(event, f"the tag {tag!r} is not read")
-            node = yaml.compose(text, yaml.SafeLoader)
-        except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark
-            where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-            raise UsageError(f"{self._path}{where}: no YAML: {error.problem}") from error
-        except (yaml.YAMLError, UnicodeDecodeError, OSError, RecursionError) as error:
-            raise UsageError(f"{self._path} cannot be read: {error}") from error
-        if node is None:
-            raise UsageError(f"{self._path} is empty")
-        return node
-
-    def _fail(self, node: Any, text: str) -> NoReturn:
-        mark = node.start_mark
-        raise UsageError(f"{self._path}:{mark.line + 1}:{mark.column + 1}: {text}")
 
     def _mapping(self, node: yaml.Node, known: Sequence[str], what: str) -> dict[str, yaml.Node]:
         if not isinstance(node, yaml.MappingNode):
@@ -175,7 +156,7 @@ class _Reader:
         found: dict[str, yaml.Node] = {}
         for key, value in node.value:
             if key.value not in known:
-                self._fail(key, f"unknown key {key.value!r}; {_near(key.value, known)}")
+                self._fail(key, f"unknown key {key.value!r}; {hint(key.value, known)}")
             if key.value in found:
                 self._fail(key, f"{key.value!r} is there twice")
             found[key.value] = value
@@ -192,7 +173,7 @@ class _Reader:
         case = self._whole_model(fields, kind)
         layers = [n for n, item in operators.operators().items() if isinstance(item, Layer)]
         if case is None and kind not in layers:
-            self._fail(fields["model_type"], f"no model type {kind!r}; {_near(kind, layers)}")
+            self._fail(fields["model_type"], f"no model type {kind!r}; {hint(kind, layers)}")
         if case is None and "matrix_shapes" not in fields:
             self._fail(node, "'matrix_shapes' is missing")
         compiles = self._flag(fields.get("use_torch_compile"), default=True)
@@ -321,7 +302,7 @@ class _Reader:
     def _choice(self, node: yaml.Node | None, choices: Iterable[str], default: str) -> str:
         value, known = self._text(node, default), list(choices)
         if value not in known:
-            self._fail(node, f"{value!r} is none of them; {_near(value, known)}")
+            self._fail(node, f"{value!r} is none of them; {hint(value, known)}")
         return value
 
     def _flag(self, node: yaml.Node | None, *, default: bool) -> bool:
@@ -337,9 +318,3 @@ class _Reader:
         if not text.lstrip("-").isdecimal():
             self._fail(node, f"{text!r} is no whole number")
         return int(text)
-
-
-def _near(value: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(value, known, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return f"{hint}choices are {', '.join(known)}"

@@ -90,6 +90,10 @@ class Architecture(abc.ABC):
         """
         return False
 
+    def trains(self, parameters: Parameters) -> bool:
+        """Tells whether the model computes gradients, and returns them beside its outputs."""
+        return False
+
     def config_of(self, parameters: Parameters) -> Mapping[str, Any]:
         """Returns the configuration that `model_name` of the parameters names.
 
@@ -159,6 +163,8 @@ class Architecture(abc.ABC):
         element_type(parameters.get("data_type"))  # refuses what no model is offered in
         shapes = "-".join(map(str, self.input_specs(parameters)[:1]))
         model = self.canonical_name(str(parameters["model_name"])).rpartition("/")[2]
+        if parameters.get("checkpoint") == "trained":
+            model = model.replace("tiny", "trained")
         return f"{model}-{parameters['data_type']}-{shapes}"
 
     def canonical_weight_name(self, name: str) -> str:
