@@ -26,10 +26,11 @@ from comparative_benchmark.runs.trial import (
 )
 from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
 from comparative_benchmark.terminal import not_installed
+from comparative_benchmark.terminal.brought_options import brought_model
 from comparative_benchmark.terminal.options import UsageError, find_device, select, set_root
 from comparative_benchmark.terminal.run_settings import settings_of
 from openxla.benchmark.artifacts import user_inputs
-from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
+from openxla.benchmark.def_types import DeviceSpec
 
 
 @attrs.frozen(kw_only=True)
@@ -76,7 +77,7 @@ def measure(
     except (UnknownBackendError, UnusableEnvironmentError) as error:
         raise UsageError(str(error)) from error
     baseline = _baseline(options, competitors)
-    chosen = selection or foreign.selected(options) or Selection(cases=_cases(options))
+    chosen = selection or foreign.selected(options) or _selection(options)
     plan = runner.plan(chosen.cases, competitors, device)
     settings = attrs.evolve(
         _settings(options, device, baseline), share_workers=chosen.share_workers
@@ -104,13 +105,16 @@ def measure(
     return Measured(results=results, settings=settings, baseline=baseline)
 
 
-def _cases(options: argparse.Namespace) -> list[BenchmarkCase]:
-    """Returns the selected cases, on the user's own inputs where they gave any."""
+def _selection(options: argparse.Namespace) -> Selection:
+    """Returns the selected cases, or those of the user's model, on the inputs that they gave."""
+    if brought := brought_model(options):
+        return Selection(cases=brought.cases, before=lambda *_: brought.remarks)
     cases = select(options)
     if options.inputs is None:
-        return cases
+        return Selection(cases=cases)
     try:
-        return user_inputs.cases_with(cases, user_inputs.read(options.inputs))
+        given = user_inputs.read(options.inputs)
+        return Selection(cases=user_inputs.cases_with(cases, given))
     except user_inputs.UserInputError as error:
         raise UsageError(f"--inputs: {error}") from error
 

@@ -16,7 +16,7 @@ from comparative_benchmark.micro import shapes
 from comparative_benchmark.micro.shapes import Shape
 from comparative_benchmark.terminal.options import UsageError
 from comparative_benchmark.terminal.yaml_file import YamlFile, hint
-from openxla.benchmark import operators
+from openxla.benchmark import brought, operators
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
 from openxla.benchmark.operators.definition import Layer
@@ -170,7 +170,7 @@ class _Reader:
         fields = self._mapping(node, _MODEL_KEYS, "a model")
         kind = self._text(fields.get("model_type"), "linear")
         kind = "ln_linear_relu" if kind == "ln_linear" else kind
-        case = self._case(fields, kind) if kind.startswith(_CASES) else None
+        case = self._whole_model(fields, kind)
         layers = [n for n, item in operators.operators().items() if isinstance(item, Layer)]
         if case is None and kind not in layers:
             self._fail(fields["model_type"], f"no model type {kind!r}; {hint(kind, layers)}")
@@ -200,10 +200,33 @@ class _Reader:
             self._fail(fields["matrix_shapes"], "no shape is left")
         return found, "use_torch_compile" in fields
 
-    def _case(self, fields: dict[str, yaml.Node], name: str) -> BenchmarkCase:
-        """Returns the PyTorch case of a whole model, which has its own shapes and its own type."""
+    def _whole_model(self, fields: dict[str, yaml.Node], kind: str) -> BenchmarkCase | None:
+        """Returns the case of a model of the suite, or of the user's own; None of a layer."""
+        if kind.startswith(_CASES):
+            return self._case(fields, kind)
+        folder = self._path.absolute().parent
+        if kind in operators.operators() or not brought.is_model(kind, folder):
+            return None
+        self._refuse_shapes(fields)
+        given = fields.get("high_precision_dtype")
+        wanted = brought.Wanted(
+            data_types=(_TYPES[self._choice(given, _TYPES, "")],) if given else (),
+            framework=ModelFrameworkType.PYTORCH.value,
+            folder=folder,
+        )
+        try:
+            (case,) = brought.found(kind, wanted).cases
+        except brought.BroughtError as error:
+            self._fail(fields["model_type"], str(error))
+        return case
+
+    def _refuse_shapes(self, fields: dict[str, yaml.Node]) -> None:
         if "matrix_shapes" in fields:
             self._fail(fields["matrix_shapes"], "a whole model has shapes of its own")
+
+    def _case(self, fields: dict[str, yaml.Node], name: str) -> BenchmarkCase:
+        """Returns the PyTorch case of a whole model, which has its own shapes and its own type."""
+        self._refuse_shapes(fields)
         pytorch = [
             case
             for case in catalog.all_benchmarks(())

@@ -1,4 +1,4 @@
-"""Truth and reference of a PyTorch model, and what it costs."""
+"""Truth and reference of a PyTorch model, what it costs, and what its truth is worth."""
 
 import contextlib
 import copy
@@ -14,10 +14,11 @@ from comparative_benchmark.backends.free_memory import free_bytes
 from comparative_benchmark.backends.torch_modules import to_numpy
 from comparative_benchmark.pt_inductor import layer_by_layer
 from comparative_benchmark.pt_inductor.cost import cost
+from comparative_benchmark.pt_inductor.rounding import remark
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 
-__all__ = ["compute", "cost"]
+__all__ = ["compute", "cost", "remark"]
 
 # Of the memory that is free, beside the model: the rest is for what it computes.
 _PART_FOR_A_COPY = 0.5

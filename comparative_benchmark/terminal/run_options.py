@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from comparative_benchmark.terminal.brought_options import add_model_arguments
 from comparative_benchmark.terminal.options import (
     add_options,
     count,
@@ -17,6 +18,7 @@ from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs run`."""
+    add_model_arguments(parser)
     add_options(parser, "name", "tag", "framework", "suite")
     _add_folder_arguments(parser)
     add_measuring_arguments(parser)

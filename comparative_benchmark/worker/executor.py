@@ -32,6 +32,8 @@ from comparative_benchmark.worker.contributed_model import (
     checked_array,
     count_cost,
     make_inputs,
+    remark_on_truth,
+    try_out,
 )
 from comparative_benchmark.worker.phases import PhaseClock, peak_memory_bytes
 from comparative_benchmark.worker.protocol import Message
@@ -86,7 +88,8 @@ class Executor:
     ) -> Message:
         """Makes inputs, truth and reference of a workload, and of its second input.
 
-        The answer's `without_second` says why there is no second one; None if there is.
+        The answer's `without_second` says why there is no second one, its `remark` what the truth
+        is worth where it is not exact; both None if there is nothing to be said.
 
         Args:
           module_path: the module that offers `create_model`.
@@ -109,10 +112,14 @@ class Executor:
         with self._phases("preprocess"):
             inputs = make_inputs(model, input_data, input_files)
             check_arity(model, inputs)
+            try_out(model, inputs)
         judged_by = JudgedBy(compute=compute, model=model, generates=generates)
         with self._phases("reference"):
             files = judged_by.save(inputs, target)
             cost = count_cost(reference, model, inputs)
+            # Of the suite's own models tests prove it.
+            is_brought = hasattr(model, "try_out")
+            remark = remark_on_truth(reference, model, inputs) if is_brought else None
         without_second = None if second else "none was wanted"
         if second:
             with self._phases("second_reference"):
@@ -120,6 +127,7 @@ class Executor:
         return {
             "files": files,
             "cost": attrs.asdict(cost),
+            "remark": remark,
             "without_second": without_second,
             # Foreign code may not be able to compute in float64, and says why.
             "without_float64": getattr(model, "without_float64", None),
