@@ -54,6 +54,7 @@ class Measured:
 
     Attributes:
       results: of all selected trials, also of those that an earlier run had measured.
+      left_out: how many selected trials have none, as the budget was too short.
       settings: of the run.
       baseline: competitor that ratios are taken against; None for no ratios.
     """
@@ -61,6 +62,7 @@ class Measured:
     results: Sequence[Result]
     settings: RunSettings
     baseline: str | None
+    left_out: int = 0
 
 
 def measure(
@@ -116,7 +118,12 @@ def measure(
         )
     except ResultsFileError as error:
         raise UsageError(str(error)) from error
-    return Measured(results=results, settings=settings, baseline=baseline)
+    return Measured(
+        results=results,
+        settings=settings,
+        baseline=baseline,
+        left_out=len(trials) - len(results),
+    )
 
 
 def _cases(options: argparse.Namespace) -> list[BenchmarkCase]:
@@ -174,6 +181,7 @@ def _settings(options: argparse.Namespace, device: DeviceSpec, baseline: str | N
         sampling=sampling(options),
         baseline=baseline,
         log_dir=options.output.absolute().with_suffix(".logs"),
+        budget_s=getattr(options, "budget", None),
         profile=options.profile,
         profile_dir=options.output.absolute().with_suffix(".profiles"),
         generate_artifacts=options.generate_artifacts,
@@ -222,6 +230,5 @@ def sampling(options: argparse.Namespace) -> CompileOnly | FixedCounts | Samplin
         min_processes=processes or 3,
         max_processes=processes or 10,
         trial_budget_s=options.trial_budget,
-        run_budget_s=options.budget,
         seed=options.seed,
     )

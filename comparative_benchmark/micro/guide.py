@@ -158,8 +158,7 @@ class Table:
                 "baseline_inference_time_in_ms": times[2] if row.model.compiler else times[0],
                 "model_inference_time_in_ms": times[3] if row.model.compiler else times[1],
                 "speedup": _ratio(*(times[2:] if row.model.compiler else times[:2])),
-                "status": "unsupported" if row.refused else ended.status.value if ended else "ok",
-                "reason": row.refused or (ended.reason if ended else ""),
+                **_ending(row, found, ended),
                 "sqnr_db": next((value for value in sqnr if value is not None), None),
                 "memory_stats": _held_mb(found[1] or found[3]),
                 **_profiles(found[3] or found[1], row.model),
@@ -194,6 +193,19 @@ def json_text(lines: Sequence[Mapping[str, Any]], *, arch: str) -> str:
       arch: name of the processor.
     """
     return json.dumps([record for line in lines for record in _records(line, arch)], indent=2)
+
+
+def _ending(
+    row: Row, found: Sequence[Result | None], ended: Result | None
+) -> dict[str, str | None]:
+    """Returns how a row ended, with a reason where it has no number."""
+    if row.refused:
+        return {"status": "unsupported", "reason": row.refused}
+    if ended:
+        return {"status": ended.status.value, "reason": ended.reason}
+    if not any(found):
+        return {"status": "left_out", "reason": "the budget was too short: --resume goes on"}
+    return {"status": "ok", "reason": ""}
 
 
 def _is_ok(result: Result) -> bool:

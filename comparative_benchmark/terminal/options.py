@@ -11,6 +11,8 @@ if TYPE_CHECKING:  # A command that runs no case starts without the vocabulary o
     from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
 
 EXIT_OK, EXIT_FAILED, EXIT_WRONG, EXIT_MISSING, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+# What was measured is well, and the budget was too short for the rest: `--resume` goes on.
+EXIT_UNFINISHED = 4
 # As a shell gives it for a program that SIGPIPE has ended.
 EXIT_NO_READER = 141
 
