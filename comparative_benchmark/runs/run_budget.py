@@ -4,6 +4,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Self
 
 import attrs
 
@@ -27,17 +28,26 @@ class RunBudget:
     Attributes:
       limit_s: None for no limit.
       fewest: processes that each trial gets.
+      shares_workers: whether what a worker imports is there for the next workload, too.
       clock: tells seconds.
     """
 
     limit_s: float | None
     fewest: int = 1
+    shares_workers: bool = False
     clock: Callable[[], float] = time.monotonic
     _started: float = attrs.field(init=False)
     _wall_s: float = attrs.field(default=0.0, init=False)
     _processes: int = attrs.field(default=0, init=False)
     _trials: int = attrs.field(default=0, init=False)
     _told: int = attrs.field(default=0, init=False)
+
+    @classmethod
+    def of(cls, settings: RunSettings) -> Self:
+        """Returns the budget of a run that starts now."""
+        rule = settings.sampling
+        fewest = rule.min_processes if isinstance(rule, SamplingRule) else 1
+        return cls(settings.budget_s, fewest, settings.share_workers)
 
     @_started.default
     def _now(self) -> float:
@@ -71,7 +81,9 @@ class RunBudget:
         """Learns from the trials of a workload that has ended, as far as they took time."""
         for outcome in outcomes:
             if outcome.wall_s:
-                self._wall_s += outcome.wall_s
+                imports = (process.phases.get("import") for process in outcome.processes)
+                once_s = sum(phase.ms / 1e3 for phase in imports if phase) * self.shares_workers
+                self._wall_s += max(0.0, outcome.wall_s - once_s)
                 self._processes += len(outcome.processes)
                 self._trials += 1
 

@@ -101,7 +101,7 @@ def execute(
       ResultsFileError: the file or the journal cannot be written.
     """
     rule = settings.sampling
-    budget = RunBudget(settings.budget_s, getattr(rule, "min_processes", 1))
+    budget = RunBudget.of(settings)
     old = results.results()
     stored = {(result.run_id, result.key) for result in old}
     done = {

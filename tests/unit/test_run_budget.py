@@ -10,6 +10,7 @@ from comparative_benchmark.api.measuring import Measured
 from comparative_benchmark.micro import guide
 from comparative_benchmark.micro.estimate import estimate
 from comparative_benchmark.micro.shapes import Shape
+from comparative_benchmark.results.record import Phase
 from comparative_benchmark.results.store import ResultsFile
 from comparative_benchmark.runs import run_budget, runner
 from comparative_benchmark.runs.run_budget import RunBudget, going_on
@@ -83,7 +84,7 @@ def run(tmp_path, monkeypatch, finished):
     monkeypatch.setattr(runner, "Preparation", Preparation)
     monkeypatch.setattr(runner, "_missing", lambda *_: None)
     monkeypatch.setattr(
-        runner, "RunBudget", lambda limit_s, fewest: RunBudget(limit_s, fewest, clock)
+        runner.RunBudget, "of", lambda settings: RunBudget(settings.budget_s, 3, clock=clock)
     )
     observer = SimpleNamespace(
         say=said.append, preparing=None, race_started=lambda *_: None,
@@ -207,3 +208,12 @@ def test_a_row_of_the_guide_that_was_left_out_has_no_number(monkeypatch):
 def test_a_short_run_has_no_outlook():
     budget = RunBudget(None)
     assert budget.outlook(run_budget._WORTH_TELLING - 1) is None
+
+
+def test_what_a_shared_worker_imports_is_not_part_of_the_pace(finished):
+    outcome = finished(phases={"import": Phase(ms=9000.0, host_memory_peak_bytes=None)})
+    outcome.wall_s = 10.0
+    for shares, started in ((True, True), (False, False)):
+        budget = RunBudget(20.0, 3, shares_workers=shares, clock=Clock())
+        budget.measured([outcome])
+        assert budget.may_start(1) is started
