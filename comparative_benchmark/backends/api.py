@@ -274,9 +274,12 @@ class Backend(abc.ABC):
     Attributes:
       takes_definition: whether `load` takes a `ModelDefinition` in place of a model. The worker
         then imports no module of the model, and so no framework that the backend does without.
+      peak_is_of_the_model: whether the device's peak of memory starts anew with each model that a
+        worker serves; what does not is not told of a second one.
     """
 
     takes_definition: ClassVar[bool] = False
+    peak_is_of_the_model: ClassVar[bool] = False
 
     def __init__(self, context: BackendContext) -> None:
         self.context = context

@@ -339,7 +339,9 @@ class Participant:
         return verdict
 
     def forget_peaks(self) -> None:
-        """Drops peaks of memory: a worker that has served others tells theirs."""
+        """Drops peaks that are those of others, as a worker that has served them may tell."""
+        if self.record.host_memory_base_bytes is not None:
+            return
         self.record.host_memory_peak_bytes = None
         self.record.phases = {
             name: attrs.evolve(phase, host_memory_peak_bytes=None)
@@ -492,6 +494,8 @@ def _note_report(record: ProcessRecord, report: Mapping[str, Any]) -> None:
         record.phases = phases_of(report)
     peak = report.get("host_memory_peak_bytes")
     record.host_memory_peak_bytes = peak or record.host_memory_peak_bytes
+    base = report.get("host_memory_base_bytes")
+    record.host_memory_base_bytes = base or record.host_memory_base_bytes
 
 
 def _as_json(_: Any, __: Any, value: Any) -> Any:

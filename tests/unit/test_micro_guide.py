@@ -13,12 +13,21 @@ from msgspec import UNSET
 
 from comparative_benchmark.micro import guide
 from comparative_benchmark.micro.config import read
-from comparative_benchmark.results.record import ProfileRecord, Status
+from comparative_benchmark.results.record import Process, ProfileRecord, Status
 from comparative_benchmark.runs.trial import parse_competitors
 from comparative_benchmark.terminal.options import UsageError
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "benchmarks/dashboard/microbenchmark_quantization_config.yml"
+# Of the later framework, as its own runner wrote them.
+GUIDE_COLUMNS = (
+    "name,quantization,sparsity,m,k,n,high_precision_dtype,torch_compile_mode,device,model_type,"
+    "output_dir,enable_profiler,enable_memory_profiler,baseline_model_eager_inference_time_in_ms,"
+    "quantized_model_eager_inference_time_in_ms,baseline_model_compiled_inference_time_in_ms,"
+    "quantized_model_compiled_inference_time_in_ms,eager speedup on baseline,compile speedup on "
+    "baseline,eager vs compile speedup,profiler_json_path,memory_profile_path,"
+    "memory_visualization_path,memory_stats"
+)
 LATER = """
 benchmark_mode: inference
 quantization_config_recipe_names: [baseline, int8wo, int8dq]
@@ -121,8 +130,12 @@ def _result(model, compiler, status=Status.OK, median=1.0, recipe=None):
     """What a results file holds of one trial, as far as the guide's table looks."""
     notes = {"recipe": {"bytes_after": 2_000_000}} if recipe else {}
     verification = attrs.make_class("V", ["sqnr_db"])(41.5 if recipe else None)
-    measured = attrs.make_class("M", ["median_latency_ms", "verification", "program"])(
-        median, verification, attrs.make_class("P", ["notes"])(notes)
+    made_of = ["median_latency_ms", "verification", "program", "processes", "device_memory_peak_mb"]
+    processes = [
+        Process(host_memory_base_mb=300.0, host_memory_peak_mb=300.0 + own) for own in (9, 7, 5)
+    ]
+    measured = attrs.make_class("M", made_of)(
+        median, verification, attrs.make_class("P", ["notes"])(notes), processes, None
     )
     definition = attrs.make_class("D", ["model", "backend", "compiler", "environment"])(
         model, "pt_inductor", compiler, None
@@ -154,7 +167,8 @@ def test_a_row_has_a_number_or_a_reason(config, monkeypatch):
     good = by_name["int8wo", None]
     assert (good["eager speedup on baseline"], good["compile speedup on baseline"]) == (2.0, 0.5)
     assert "profiler_json_path" not in good  # nobody asked
-    assert (good["status"], good["sqnr_db"], good["memory_stats"]) == ("ok", 41.5, 2.0)
+    assert (good["status"], good["sqnr_db"], good["weights_mb"]) == ("ok", 41.5, 2.0)
+    assert good["memory_stats"] == 7.0  # on top of what was there before
     assert by_name["int8dq", None]["status"] == "failed"
     assert by_name["int8dq", None]["reason"] == "no kernel"
     assert by_name["int8wo", "semi-sparse"]["status"] == "unsupported"
@@ -164,7 +178,7 @@ def test_a_row_has_a_number_or_a_reason(config, monkeypatch):
 
     rows = list(csv.DictReader(io.StringIO(guide.csv_text(found, lines))))
     assert tuple(rows[0]) == guide.COLUMNS
-    assert "eager vs compile speedup" in rows[0]
+    assert ",".join(guide.COLUMNS) == f"{GUIDE_COLUMNS},status,reason,sqnr_db,weights_mb"
     older = attrs.evolve(found, first_generation=True)
     (first, *_) = csv.DictReader(io.StringIO(guide.csv_text(older, lines)))
     assert first["use_torch_compile"] == "True"
