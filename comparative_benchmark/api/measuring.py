@@ -25,7 +25,13 @@ from comparative_benchmark.runs.trial import (
 )
 from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
 from comparative_benchmark.terminal import not_installed
-from comparative_benchmark.terminal.options import UsageError, find_device, select, set_root
+from comparative_benchmark.terminal.options import (
+    UsageError,
+    check_place,
+    find_device,
+    select,
+    set_root,
+)
 from comparative_benchmark.terminal.run_settings import settings_of
 from openxla.benchmark.artifacts import user_inputs
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
@@ -85,8 +91,7 @@ def measure(
       DefinitionError, NoMatchError: see `terminal.options.select`.
     """
     set_root(options)
-    if options.output.is_dir():
-        raise UsageError(f"-o {options.output} cannot be written: it is a directory")
+    check_place(options.output, "-o")
     device = find_device(options.device)
     try:
         competitors = _competitors(options, device)

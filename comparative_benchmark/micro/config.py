@@ -23,7 +23,9 @@ from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
 from openxla.benchmark.operators.definition import Layer
 
 BASELINE = "baseline"
-_MOST_BYTES = 2**20
+_MOST_BYTES = 2**17
+# The guide's files have five levels; PyYAML's time grows with the square of the depth.
+_MOST_LEVELS = 20
 _MODES = ("inference", "training")
 _TYPES: Mapping[str, str] = {
     f"{prefix}{name}": ours
@@ -127,6 +129,8 @@ class _Reader:
         if "model_params" not in fields:
             raise UsageError(f"{self._path}: 'model_params' is missing")
         entries = self._items(fields["model_params"])
+        if not entries:
+            self._fail(fields["model_params"], "no model is there")
         names = fields.get("quantization_config_recipe_names")
         quantizations = self._recipes(names) if names else [BASELINE]
         sparse = fields.get("sparsity_config_recipe_names")
@@ -145,10 +149,17 @@ class _Reader:
 
     def _document(self) -> yaml.Node:
         try:
-            if self._path.stat().st_size > _MOST_BYTES:
+            with self._path.open("rb") as file:
+                # Never more than that: a device has no size and no end.
+                content = file.read(_MOST_BYTES + 1)
+            if len(content) > _MOST_BYTES:
                 raise UsageError(f"{self._path} is larger than {_MOST_BYTES} bytes")
-            text = self._path.read_text(encoding="utf-8")
+            text, level = content.decode(), 0
             for event in yaml.parse(text, yaml.SafeLoader):
+                level += isinstance(event, yaml.CollectionStartEvent)
+                level -= isinstance(event, yaml.CollectionEndEvent)
+                if level > _MOST_LEVELS:
+                    self._fail(event, f"more than {_MOST_LEVELS} levels")
                 if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
                     self._fail(event, "anchors and aliases are not read")
                 tag = getattr(event, "tag", None)
@@ -174,6 +185,8 @@ class _Reader:
             self._fail(node, f"{what} is to be a mapping of {', '.join(known)}")
         found: dict[str, yaml.Node] = {}
         for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                self._fail(key, "a key is a name")
             if key.value not in known:
                 self._fail(key, f"unknown key {key.value!r}; {_near(key.value, known)}")
             if key.value in found:

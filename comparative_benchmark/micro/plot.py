@@ -11,7 +11,7 @@ from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.compare import compare_to_baseline
 from comparative_benchmark.results.record import Result
 from comparative_benchmark.stats.analysis import Interval
-from comparative_benchmark.terminal.options import UsageError
+from comparative_benchmark.terminal.options import UsageError, check_place
 
 SUFFIXES = (".svg", ".png", ".pdf")
 _WIDTH, _HEIGHT = 7.0, 4.0
@@ -43,6 +43,7 @@ def check(path: Path) -> None:
         import matplotlib  # noqa: F401  # told before hours are measured
     except ImportError as error:
         raise UsageError("--plot needs matplotlib: pip install -e '.[notebook]'") from error
+    check_place(path, "--plot")
 
 
 def points(results: Iterable[Result], baseline: str) -> dict[str, Series]:

@@ -21,6 +21,7 @@ from comparative_benchmark.terminal.options import (
     EXIT_UNFINISHED,
     EXIT_WRONG,
     UsageError,
+    check_place,
 )
 from openxla.benchmark import devices, operators
 from openxla.benchmark.comparative_suite.operator_cases import cases
@@ -116,6 +117,9 @@ def _run_guide(options: argparse.Namespace) -> int:
     config = read(options.config, highest=options.max_power)
     if config.mode != "inference":
         raise UsageError(f"{options.config}: benchmark_mode {config.mode!r} is not measured")
+    csv_file, json_file = (options.output.with_suffix(end) for end in (".csv", ".oss.json"))
+    for path in (csv_file, json_file):
+        check_place(path, "the guide's table")
     device, profile, codes, tables = options.device, options.profile, [], []
     picture, budget_s, started = options.plot, options.budget, time.monotonic()
     for model in config.models:
@@ -130,7 +134,6 @@ def _run_guide(options: argparse.Namespace) -> int:
         codes.append(code)
         tables.append(guide.Table(config, guide.rows(config, model), results))
     lines = [line for table in tables for line in table.lines()]
-    csv_file, json_file = (options.output.with_suffix(end) for end in (".csv", ".oss.json"))
     write_atomically(csv_file, guide.csv_text(config, lines))
     write_atomically(json_file, guide.json_text(lines, arch=platform.processor() or "cpu"))
     print(f"tables of the guide: {csv_file}, {json_file}")

@@ -327,6 +327,10 @@ def _missing(trial: Trial, settings: RunSettings) -> SessionEnded | None:
     if trial.refused is not None:
         return SessionEnded(Status.UNSUPPORTED, "prepare", trial.refused)
     backend = trial.competitor.backend
+    if trial.competitor.recipe and trial.competitor.environment is None:
+        lacking = backend.absence_of_recipes()
+        if lacking is not None:
+            return SessionEnded(Status.UNSUPPORTED, "import", lacking)
     missing = trial.competitor.missing_modules(
         trial.case.model.model_impl.framework_type, from_program=settings.exported_programs
     )

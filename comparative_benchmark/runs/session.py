@@ -167,6 +167,10 @@ class Session:
         """Starts the overall deadline anew, for a session that serves several workloads."""
         self._started = time.monotonic()
 
+    def follow(self, track: ProcessTrack) -> None:
+        """Shows on another time line what comes now."""
+        self._track = track
+
     def pause(self) -> None:
         """Stops the worker and its children; deadlines stand still meanwhile."""
         if self._paused_at is None:

@@ -160,6 +160,8 @@ class SessionPool:
                 kind=SharedSession,
             )
             self._check()
+        elif track is not None and isinstance(session, SharedSession):
+            session.follow(track)
         session.renew()
         return session
 

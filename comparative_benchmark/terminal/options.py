@@ -49,6 +49,23 @@ def add_options(parser: argparse.ArgumentParser, *names: str, **changes: Any) ->
         parser.add_argument(*spellings(*flags), **{**keywords, **changes})
 
 
+def check_place(path: Path, what: str) -> None:
+    """Makes the folder of a file that is to be written, and proves that one can be in it.
+
+    Raises:
+      UsageError: none can, or a directory is in its place; better told before hours are measured.
+    """
+    import tempfile
+
+    if path.is_dir():
+        raise UsageError(f"{what} {path} cannot be written: it is a directory")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=path.parent).close()
+    except OSError as error:
+        raise UsageError(f"{what} {path} cannot be written: {error}") from error
+
+
 def set_root(options: argparse.Namespace) -> None:
     """Makes `--root-dir`, where it was given, the root of this process and of its workers."""
     from openxla.benchmark.root import ROOT_DIR_VARIABLE

@@ -11,6 +11,7 @@ import pytest
 from formats_support import validate
 from msgspec import UNSET
 
+from comparative_benchmark.cli.command import main
 from comparative_benchmark.micro import guide
 from comparative_benchmark.micro.config import read
 from comparative_benchmark.results.record import Process, ProfileRecord, Status
@@ -109,6 +110,13 @@ def _replaced(old, new):
         ("a: &x [1]\nb: [*x, *x]\n", ":1:4: anchors and aliases are not read"),
         ("model_params: {matrix_shapes: {name: sweep, min_power: 9, max_power: 8}}", "from 9 to 8"),
         ("model_params: [", "no YAML"),
+        ("[" * 10_000, ":1:21: more than 20 levels"),
+        ("#" * 2**17 + "#", "is larger than 131072 bytes"),
+        ("model_params: []", ":1:15: no model is there"),
+        ("? [a]\n: b", ":1:3: a key is a name"),
+        ("a: b\n---\nc: d", "found another document"),
+        (_replaced("[64, 128, 64]", "[1.5, 128, 64]"), "'1.5' is no whole number"),
+        (_replaced("int8wo,", "intx-4,"), "intx is written intx-<bits>-<group>"),
         ("", "is empty"),
         ("- 1", "is to be a mapping"),
         ("benchmark_mode: inference", "'model_params' is missing"),
@@ -124,6 +132,16 @@ def test_what_cannot_be_is_told_with_its_place(config, text, told):
 def test_a_file_that_is_not_there_is_told(tmp_path):
     with pytest.raises(UsageError, match=r"nowhere\.yml"):
         read(tmp_path / "nowhere.yml")
+    with pytest.raises(UsageError, match="/dev/zero is larger than"):
+        read(Path("/dev/zero"))
+
+
+def test_a_table_that_cannot_be_written_is_told_before_anything_is_measured(tmp_path, capsys):
+    (tmp_path / "r.csv").mkdir()
+    (tmp_path / "c.yml").write_text(LATER)
+    output = str(tmp_path / "r.json")
+    assert main(["micro", "run", "--config", str(tmp_path / "c.yml"), "-o", output]) == 1
+    assert "r.csv cannot be written: it is a directory" in capsys.readouterr().err
 
 
 def _result(model, compiler, status=Status.OK, median=1.0, recipe=None):
