@@ -3,6 +3,9 @@
 import csv
 import io
 import json
+import re
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
@@ -233,6 +236,34 @@ def test_a_row_has_a_number_or_a_reason(config, monkeypatch):
         # the uploader from filling it in.
         assert record.pop("runners") == []
         validate(record, "oss-benchmark-v3.schema.json")
+
+
+def test_the_guides_own_tests_pass():
+    done = subprocess.run(
+        [sys.executable, "-m", "unittest", "discover", "benchmarks/microbenchmarks/test"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"Ran [6-9] tests", done.stderr)
+
+
+def test_the_older_command_puts_its_tables_where_the_file_says(
+    utils, config, monkeypatch, tmp_path
+):
+    from benchmarks.microbenchmarks import benchmark_runner
+
+    called = []
+    monkeypatch.setattr(benchmark_runner, "main", lambda command: called.append(command) or 0)
+    monkeypatch.setattr(sys, "argv", [])
+    path = config(LATER + f"output_dir: {tmp_path}/out\n")
+    assert benchmark_runner.run(["--config", str(path), "--max-power", "6"]) == 0
+    ((*_, given, option, output, more, power),) = called
+    assert (given, option, more, power) == (str(path), "-o", "--max-power", "6")
+    assert re.fullmatch(rf"{tmp_path}/out/inference/results_\d{{8}}_\d{{6}}\.json", output)
+    assert sys.argv == ["cbs", *called[0]]
 
 
 WHOLE = """
