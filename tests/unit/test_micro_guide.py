@@ -257,7 +257,7 @@ def test_the_older_command_puts_its_tables_where_the_file_says(
 
     called = []
     monkeypatch.setattr(benchmark_runner, "main", lambda command: called.append(command) or 0)
-    monkeypatch.setattr(sys, "argv", [])
+    monkeypatch.setattr(sys, "argv", ["benchmark_runner.py"])
     path = config(LATER + f"output_dir: {tmp_path}/out\n")
     assert benchmark_runner.run(["--config", str(path), "--max-power", "6"]) == 0
     ((*_, given, option, output, more, power),) = called
