@@ -35,6 +35,8 @@ _TYPES: Mapping[str, str] = {
         *(("fp16", "fp16"), ("float32", "fp32"), ("float", "fp32"), ("fp32", "fp32")),
     )
 }
+# Names of the guide that leave a parameter out, with torchao's own choice.
+_SHORT: Mapping[str, str] = {"block": "block-64", "float8dq": "float8dq-tensor"}
 # What Inductor's modes are called as options of our compiler.
 COMPILE_MODES: Mapping[str, str] = {
     "default": "inductor",
@@ -293,6 +295,7 @@ class _Reader:
         found = []
         for item in node.value:
             name = self._text(item, BASELINE)
+            name = _SHORT.get(name, name)
             if name not in (BASELINE, "None", "null", ""):
                 try:
                     recipes.parse(name)

@@ -301,6 +301,12 @@ def test_what_a_whole_model_cannot_be_is_told(config, changed, told):
     assert told in str(error.value)
 
 
+def test_short_names_are_those_that_torchao_takes_them_for(config):
+    found = read(config(_replaced("block-64", "block").replace("int8dq", "float8dq")))
+    assert found.sparsities == (None, "semi-sparse", "block-64")
+    assert found.quantizations == ("baseline", "int8wo", "float8dq-tensor")
+
+
 @pytest.fixture
 def utils(monkeypatch):
     monkeypatch.syspath_prepend(ROOT)

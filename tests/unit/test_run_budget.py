@@ -7,7 +7,7 @@ import pytest
 
 from comparative_benchmark.api import run_command
 from comparative_benchmark.api.measuring import Measured
-from comparative_benchmark.micro import guide
+from comparative_benchmark.micro import guide, sweep
 from comparative_benchmark.micro.estimate import estimate
 from comparative_benchmark.micro.shapes import Shape
 from comparative_benchmark.results.record import Phase
@@ -203,6 +203,28 @@ def test_the_estimate_says_how_many_trials_a_budget_is_enough_for():
 def test_a_row_of_the_guide_that_was_left_out_has_no_number(monkeypatch):
     row = attrs.make_class("Row", ["refused"])(None)
     assert guide._ending(row, [None] * 4, None)["status"] == "left_out"
+
+
+def test_the_models_of_a_file_share_its_budget(monkeypatch, tmp_path):
+    clock, budgets = Clock(), []
+
+    def race(options, chosen):
+        budgets.append(options.budget)
+        clock.now += 40.0
+        return (0 if len(budgets) == 1 else 4), []
+
+    monkeypatch.setattr(sweep.time, "monotonic", clock)
+    monkeypatch.setattr(sweep, "_race", race)
+    entry = "{device: cpu, matrix_shapes: {name: custom, shapes: [[8, 8, 8]]}}"
+    path = tmp_path / "c.yml"
+    path.write_text(f"model_params: [{', '.join([entry] * 3)}]")
+    options = SimpleNamespace(
+        config=path, max_power=None, output=tmp_path / "r.json", device=None, profile=False,
+        plot=None, budget=60.0,
+    )  # fmt: skip
+    assert sweep.run(options) == 4
+    assert budgets == [60.0, 20.0, 0.0]
+    assert (tmp_path / "r.csv").read_text().count("left_out") == 3
 
 
 def test_a_short_run_has_no_outlook():
