@@ -204,7 +204,7 @@ def _ending(
     if row.refused:
         return {"status": "unsupported", "reason": row.refused}
     if ended:
-        return {"status": ended.status.value, "reason": ended.reason}
+        return {"status": ended.status.value, "reason": ended.reason or ""}
     if not any(found):
         return {"status": "left_out", "reason": "the budget was too short: --resume goes on"}
     return {"status": "ok", "reason": ""}
