@@ -382,6 +382,8 @@ class Participant:
     def _without_paths(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Returns variables without what is another in each process: folders of its own."""
         folders = {str(self.plan.work_dir): "{work_dir}", str(self.plan.cache_dir): "{cache_dir}"}
+        if isinstance(self._session, Session):
+            folders |= self._session.folders
         found = {}
         for name, value in variables.items():
             found[name] = value

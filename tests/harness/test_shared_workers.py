@@ -85,6 +85,9 @@ def test_one_worker_serves_all_workloads_and_replicates_are_still_three(run):
     for result in good:
         assert len(result.measured.processes) == 3
         assert result.measured.race.shared_workers
+        # Folders are others in each run, and no change of the machine.
+        assert "cbs-workers-" not in str(result.measured.variables)
+        assert "{cache_dir}" in result.measured.variables["CUDA_CACHE_PATH"]
         for process in result.measured.processes:
             assert 0 < process.host_memory_base_mb <= process.host_memory_peak_mb
     served = {name for name in logs if ".process-" in name}
