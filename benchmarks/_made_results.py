@@ -48,7 +48,7 @@ _VERSIONS = {
     "JAX": {"jax": "0.10.2", "jaxlib": "0.10.2", "flax": "0.12.8"},
     "TENSORFLOW": {"tensorflow": "2.21.0", "keras": "3.15.1"},
 }
-_RATES = {"fp32": 8.0e10, "fp16": 6.0e10, "bf16": 1.4e11}
+RATES = {"fp32": 8.0e10, "fp16": 6.0e10, "bf16": 1.4e11}
 _PROCESSES, _ROUNDS, _BLOCK = 3, 5, 10
 # Of 1,000 results: a wrong output, a crash, a failure, one out of time, one out of memory.
 _FAILURES = {
@@ -59,7 +59,7 @@ _FAILURES = {
     "out_of_memory": (2, "load", "9.4 GiB wanted, the limit is 8 GiB"),
     "unsteady": (6, "execute", "the two halves of the warm-up differ by 9 % (limit 2 %)"),
 }
-_NOON = datetime.datetime(2026, 10, 1, 2, 30, tzinfo=datetime.UTC)
+NOON = datetime.datetime(2026, 10, 1, 2, 30, tzinfo=datetime.UTC)
 
 
 def document(cases: int, *, seed: int = 0, night: int = 0, slower: bool = False) -> Json:
@@ -72,8 +72,8 @@ def document(cases: int, *, seed: int = 0, night: int = 0, slower: bool = False)
       slower: whether one backend is 8 % slower, some outputs are wrong and a case is missing.
     """
     noise = np.random.default_rng([seed, night])
-    timestamp = (_NOON + datetime.timedelta(days=night)).isoformat()
-    run = _run(timestamp, night)
+    timestamp = (NOON + datetime.timedelta(days=night)).isoformat()
+    run = run_of(timestamp, night)
     records = list(itertools.islice(_records(seed, noise, run["run_id"], night, slower), cases))
     if slower:
         del records[1]
@@ -86,7 +86,7 @@ def document(cases: int, *, seed: int = 0, night: int = 0, slower: bool = False)
     }
 
 
-def _run(timestamp: str, night: int) -> Json:
+def run_of(timestamp: str, night: int) -> Json:
     packages = {name: v for found in _VERSIONS.values() for name, v in found.items()}
     packages |= {"numpy": "2.4.6", "iree-base-compiler": f"3.{13 + night // 20}.0"}
     return {
@@ -119,7 +119,7 @@ def _run(timestamp: str, night: int) -> Json:
 def _records(
     seed: int, noise: np.random.Generator, run_id: str, night: int, slower: bool
 ) -> Iterator[Json]:
-    variants = list(itertools.product(_MODELS, _RATES, (1, 8, 32)))
+    variants = list(itertools.product(_MODELS, RATES, (1, 8, 32)))
     for number in itertools.count():
         length, variant = divmod(number, len(variants))
         model, data_type, batch = variants[variant]
@@ -130,16 +130,16 @@ def _records(
         fixed = np.random.default_rng([seed, number])
         for position, runner in enumerate(RUNNERS):
             draw = fixed.random(3)
-            eager_ms = 1e3 * cost[0] / _RATES[data_type]
+            eager_ms = 1e3 * cost[0] / RATES[data_type]
             speedup = runner[3] * float(np.exp(0.25 * fixed.standard_normal()))
             latency = eager_ms / (speedup if position else 1.0)
             wrong = False
             if slower and runner[0] == "jax_xla:xla":
                 latency *= 1.08
                 wrong = number % 40 == 7
-            yield _record(
+            yield record_of(
                 runner,
-                _definition(runner, name, label, data_type, batch, sequence, tags),
+                definition_of(runner, name, label, data_type, batch, sequence, tags),
                 run_id,
                 "wrong_output" if wrong else _status(runner, position, data_type, float(draw[0])),
                 latency * float(np.exp(0.002 * noise.standard_normal())),
@@ -162,7 +162,7 @@ def _status(runner: Any, position: int, data_type: str, draw: float) -> str:
     return "ok"
 
 
-def _definition(
+def definition_of(
     runner: Any,
     name: str,
     label: str,
@@ -207,7 +207,7 @@ def _definition(
     }
 
 
-def _record(
+def record_of(
     runner: Any,
     definition: Json,
     run_id: str,

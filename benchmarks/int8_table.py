@@ -1,10 +1,11 @@
 """int8 by five stacks in one table, each against itself in fp32; for docs/int8.md.
 
-Races tiny BERT, GPT-2 and ResNet, in fp32 and with what each stack makes of int8, interleaved in
-three processes each, and writes speed over the same stack's fp32 (with the interval and what it
-proves), share of the bytes left and signal-to-quantisation-noise ratio. Where a stack has no int8
-for convolutions, its row says how many products were changed. The packages of recipes must be
-found; some 20 minutes on two quiet cores.
+Races tiny BERT, GPT-2 and ResNet with trained weights, in fp32 and with what each stack makes of
+int8, interleaved in three processes each, and writes speed over the same stack's fp32 (with the
+interval and what it proves), share of the bytes left, signal-to-quantisation-noise ratio, and how
+well the program still does its task. Where a stack has no int8 for convolutions, its row says how
+many products were changed. The packages of recipes must be found; some 20 minutes on two quiet
+cores.
 
     PYTHONPATH=.recipes.venv .venv/bin/python benchmarks/int8_table.py [--table docs/int8.md]
 """
@@ -14,14 +15,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 import comparative_benchmark as cb
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Status
 
 MODELS = {
-    "BERT": "models/BERT_TINY_FP32_(PT|JAX|TF)_32XI32_BATCH4/.+_DEFAULT",
-    "GPT-2": "models/GPT2LMHEAD_TINY_FP32_(PT|JAX|TF)_32XI32_BATCH4/.+_DEFAULT",
-    "ResNet": "models/RESNET_TINY_FP32_(PT|JAX|TF)_3X32X32XF32_BATCH4/.+_DEFAULT",
+    "BERT": "models/BERT_TRAINED_FP32_(PT|JAX|TF)_32XI32_BATCH4/.+_DEFAULT",
+    "GPT-2": "models/GPT2LMHEAD_TRAINED_FP32_(PT|JAX|TF)_32XI32_BATCH4/.+_DEFAULT",
+    "ResNet": "models/RESNET_TRAINED_FP32_(PT|JAX|TF)_(3X32X32|32X32X3)XF32_BATCH4/.+_DEFAULT",
 }
 # Each stack, and what it makes of int8.
 STACKS = {
@@ -34,11 +37,14 @@ STACKS = {
 _SECONDS_EACH = 12
 HEAD = """# int8, stack by stack
 
-Made by `benchmarks/int8_table.py --table docs/int8.md`: tiny models at batch 4, raced together,
-three processes of each. Speed is over the same stack's fp32, from the same weights (98 % interval,
-and what it proves); bytes are those of the weights, of LiteRT those of its file; signal is that of
-the outputs against the unquantised float64 run. What the names mean: [recipes](recipes.md). Tiny
-layers favour whoever quantises activations cheaply; for a model of yours, run it on that.
+Made by `benchmarks/int8_table.py --table docs/int8.md`: tiny models with trained weights at batch
+4, raced together, three processes of each. Speed is over the same stack's fp32, from the same
+weights (98 % interval, and what it proves); bytes are those of the weights, of LiteRT those of its
+file; signal is that of the outputs against the unquantised float64 run. Accuracy is that of fp32
+and of int8 at the task that the model was trained for (`scripts/train_tiny.py`), by the executable
+that was timed; in brackets, the examples that only the float64 model has right, and that only int8
+has. What the names mean: [recipes](recipes.md). Tiny layers favour whoever quantises activations
+cheaply; for a model of yours, run it on that.
 """
 
 
@@ -68,8 +74,16 @@ def _section(model: str, folder: Path) -> Iterator[str]:
     )
     cases = {(case.framework, case.competitor): case for case in results}
     yield f"\n## {model}\n"
-    yield "| stack | from | fp32, ms | int8 | speed | bytes left | signal | products changed |"
-    yield "|---" * 8 + "|"
+    task = next(case.metrics.accuracy for case in cases.values() if case.metrics.accuracy)
+    yield (
+        f"Task: {task.task}, {task.metric} of {task.examples}; the float64 model has "
+        f"{attrs.evolve(task, value=task.reference)}.\n"
+    )
+    yield (
+        "| stack | from | fp32, ms | int8 | speed | bytes left | signal | accuracy "
+        "| products changed |"
+    )
+    yield "|---" * 9 + "|"
     for base in STACKS:
         found = {(v.framework, v.competitor): v for v in results.verdicts(baseline=base)}
         for (framework, competitor), whole in cases.items():
@@ -90,7 +104,7 @@ def _row(whole: Case, case: Case, verdict: Any) -> str:
     cells.append(f"`{case.competitor.removeprefix(whole.competitor)}`")
     if case.status is not Status.OK:
         why = " ".join(case.why.split()).replace(" in compile: UnsupportedError", "")
-        return f"| {' | '.join([*cells, why[:160], '', '', ''])} |"
+        return f"| {' | '.join([*cells, why[:160], '', '', '', ''])} |"
     ratio = verdict.ratio
     # Of times; a speed is its inverse.
     low, high = 1 / ratio.high, 1 / ratio.low
@@ -104,7 +118,15 @@ def _row(whole: Case, case: Case, verdict: Any) -> str:
         left, changed = sizes[0] / sizes[1], "as its converter chose"
     check = case.metrics.verification
     noise = f"{check.sqnr_db:.0f} dB" if check and check.sqnr_db else "?"
-    return f"| {' | '.join([*cells, speed, f'{left:.2f}', noise, changed])} |"
+    accuracy = f"{whole.metrics.accuracy} to {_accuracy(case)}"
+    return f"| {' | '.join([*cells, speed, f'{left:.2f}', noise, accuracy, changed])} |"
+
+
+def _accuracy(case: Case) -> str:
+    found = case.metrics.accuracy
+    assert found
+    changed = "" if found.lost is None else f" (-{found.lost} +{found.gained})"
+    return f"{found}{changed}"
 
 
 if __name__ == "__main__":

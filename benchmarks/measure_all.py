@@ -26,7 +26,15 @@ README = FOLDER / "README.md"
 BEGIN, END = "<!-- figures: written by measure_all.py -->\n", "<!-- end of figures -->\n"
 # The short ones first.
 SCRIPTS = (
-    *("cli_startup", "harness_overhead", "aa_simulation", "history", "history_alarms", "report"),
+    *(
+        "cli_startup",
+        "harness_overhead",
+        "bench_overhead",
+        "aa_simulation",
+        "history",
+        "history_alarms",
+        "report",
+    ),
     *("artifact_transfer", "checkpoint_loading", "orchestration", "tiny_artifacts", "parity_jobs"),
     *(
         "micro_against_peers",

@@ -9,7 +9,7 @@ reading and printing so many cases, not a rival.
 Then the page is opened in headless Chromium, where that is installed: time from the request until
 the page answers, and from a key press in the filter until the matrix shows what it lets through.
 
-    python benchmarks/report.py [--cases 5000] [--rounds 3] [--quick]
+    python benchmarks/report.py [--cases 5000] [--rounds 3] [--operators] [--quick]
 """
 
 import argparse
@@ -23,11 +23,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import _made_operators
 from _made_results import document
 from _timing import interleave, print_goal, print_table, ratio
 
 MOST_BUILD_S, MOST_BYTES, MOST_INTERACTION_S = 10.0, 5e6, 1.0
 _FILTERS = ("bert", "jax_xla slower", "resnet50 fp32", "wrong_output")
+_OPERATOR_FILTERS = ("matmul", "jax_xla slower", "linear fp32 int8", "wrong_output")
 # From the change of the filter until what it lets through has been drawn.
 _FILTER_SCRIPT = """
 const [text, done] = arguments;
@@ -46,15 +48,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--cases", type=int, default=5000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--operators", action="store_true", help="three operators over shapes, and recipes"
+    )
     parser.add_argument("--quick", action="store_true", help="300 results, to try the script")
     options = parser.parse_args()
     cases, rounds = (300, 1) if options.quick else (options.cases, options.rounds)
     with tempfile.TemporaryDirectory(prefix="cbs-report-benchmark-") as folder:
-        _measure(Path(folder), cases, rounds)
+        _measure(Path(folder), cases, rounds, operators=options.operators)
 
 
-def _measure(folder: Path, cases: int, rounds: int) -> None:
+def _measure(folder: Path, cases: int, rounds: int, *, operators: bool) -> None:
     new, old = document(cases, night=1, slower=True), document(cases)
+    if operators:
+        new, old = (_operators(cases, night=night) for night in (1, 0))
+        cases = len(new["benchmarks"])
     files = {name: folder / f"{name}.json" for name in ("new", "old", "peer")}
     for name, content in (("new", new), ("old", old), ("peer", _as_pytest_benchmark(new))):
         files[name].write_text(json.dumps(content), encoding="utf-8")
@@ -94,10 +102,20 @@ def _measure(folder: Path, cases: int, rounds: int) -> None:
     built = statistics.median(times["cbs report"])
     print_goal(f"built in < {MOST_BUILD_S:g} s", met=built < MOST_BUILD_S, found=f"{built:.1f} s")
     print_goal(f"< {MOST_BYTES / 1e6:g} MB", met=size < MOST_BYTES, found=f"{size / 1e6:.1f} MB")
-    _open(folder / "changes.html", rounds)
+    _open(folder / "changes.html", rounds, _OPERATOR_FILTERS if operators else _FILTERS)
 
 
-def _open(page: Path, rounds: int) -> None:
+def _operators(cases: int, *, night: int) -> dict[str, Any]:
+    """Returns results of as many shapes as make about so many cases, and no fewer."""
+    highest = 4
+    while True:
+        made = _made_operators.document(range(4, highest), night=night, slower=night > 0)
+        if len(made["benchmarks"]) >= cases:
+            return made
+        highest += 1
+
+
+def _open(page: Path, rounds: int, filters: tuple[str, ...]) -> None:
     found = [shutil.which(name) for name in ("chromium", "chromedriver")]
     try:
         from selenium import webdriver
@@ -121,7 +139,7 @@ def _open(page: Path, rounds: int) -> None:
                 int(browser.execute_script("return document.documentElement.dataset.ready")) / 1e3
             )
             filtered += [
-                browser.execute_async_script(_FILTER_SCRIPT, text) / 1e3 for text in (*_FILTERS, "")
+                browser.execute_async_script(_FILTER_SCRIPT, text) / 1e3 for text in (*filters, "")
             ]
     finally:
         browser.quit()

@@ -1,4 +1,4 @@
-"""Makes the screenshots of the report in docs/screenshots: desktop, phone, dark, one case.
+"""Makes the screenshots of the report in docs/screenshots: desktop, phone, dark, one case, a sweep.
 
 They show made-up results, so that every part of the page has something in it; the title says so.
 
@@ -29,7 +29,7 @@ def main() -> None:
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="cbs-screenshots-") as folder:
-        address = _report(Path(folder)).as_uri()
+        address, sweep = (make(Path(folder)).as_uri() for make in (_report, _sweep))
         for name, width, height, dark, steps in (
             ("desktop", 1280, 900, False, ()),
             ("dark", 1280, 900, True, ("matrix",)),
@@ -37,10 +37,11 @@ def main() -> None:
             ("case", 1280, 1300, False, ("case",)),
             ("phone-case", 360, 1300, True, ("case",)),
             ("matrix", 1280, 900, False, ("matrix",)),
+            ("sweeps", 1000, 1180, False, ("sweeps",)),
         ):
             browser = _browser(width, height, dark=dark)
             try:
-                browser.get(address)
+                browser.get(sweep if "sweeps" in steps else address)
                 for step in steps:
                     _go(browser, step)
                 browser.save_screenshot(str(options.output / f"report-{name}.png"))
@@ -65,6 +66,15 @@ def _report(folder: Path) -> Path:
     return page
 
 
+def _sweep(folder: Path) -> Path:
+    made, page = folder / "sweep.json", folder / "sweep.html"
+    script = ROOT / "benchmarks" / "_made_operators.py"
+    subprocess.run([sys.executable, script, made, "--powers", "4-9"], check=True)
+    command = [sys.executable, "-m", "comparative_benchmark", "report", made, "-o", page]
+    subprocess.run([*command, "--title", "Sweep (made-up figures)"], check=True)
+    return page
+
+
 def _browser(width: int, height: int, *, dark: bool) -> webdriver.Chrome:
     options = webdriver.ChromeOptions()
     options.binary_location = str(shutil.which("chromium"))
@@ -80,8 +90,10 @@ def _browser(width: int, height: int, *, dark: bool) -> webdriver.Chrome:
 
 
 def _go(browser: webdriver.Chrome, step: str) -> None:
-    if step == "matrix":
-        browser.execute_script("document.getElementById('matrix').scrollIntoView()")
+    if step == "sweeps":
+        browser.execute_script("location.hash = 'op=linear,+fp32'")
+    if step in ("matrix", "sweeps"):
+        browser.execute_script("document.getElementById(arguments[0]).scrollIntoView()", step)
         return
     link = browser.find_element(By.CSS_SELECTOR, _CASE)
     browser.execute_script("arguments[0].click()", link)

@@ -15,7 +15,7 @@ Row = dict[str, Any]
 RESULT_COLUMNS = (
     *("case", "workload", "framework", "competitor", "device", "status", "reason", "latency_ms"),
     *("processes", "compile_ms", "host_memory_peak_mb", "device_memory_peak_mb", "relative_rmse"),
-    *("machine", "started", "run_id"),
+    *("accuracy", "machine", "started", "run_id"),
 )
 COMPARISON_COLUMNS = (
     *("workload", "competitor", "framework", "device", "quantity", "verdict", "baseline_ms"),
@@ -61,6 +61,7 @@ def result_row(case: Case) -> Row:
         "host_memory_peak_mb": metrics.host_memory_peak_mb,
         "device_memory_peak_mb": metrics.device_memory_peak_mb,
         "relative_rmse": verdict.relative_rmse if verdict else None,
+        "accuracy": metrics.accuracy.value if metrics.accuracy else None,
         "machine": case.machine,
         "started": case.started,
         "run_id": case.result.run_id,

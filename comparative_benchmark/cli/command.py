@@ -83,6 +83,12 @@ COMMANDS = (
         "micro.command:run",
     ),
     Command(
+        "bench",
+        "install, prepare, run and compare benchmarks of milabench",
+        "packages.milabench.options:add_arguments",
+        "packages.milabench.command:run",
+    ),
+    Command(
         "new-model",
         "write the files of a new model",
         "onboarding.options:add_new_model_arguments",

@@ -116,6 +116,10 @@ def _extra(case: Case) -> dict[str, Any]:
         "contended": metrics.contention.contended if metrics.contention else None,
         "weights": metrics.program.weights,
     }
+    if (check := metrics.verdict) and check.sqnr_db is not None:
+        found["sqnr_db"] = check.sqnr_db
+    # What a recipe changed, and the bytes that it left.
+    found["recipe"] = metrics.program.notes.get("recipe")
     if generation := metrics.generation:
         names = ("tokens_per_s", "prefill_ms", "decode_ms_per_token")
         found["generation"] = {name: getattr(generation, name) for name in names}

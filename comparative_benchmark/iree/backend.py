@@ -47,7 +47,7 @@ class Iree(Backend):
             tensorflow_export.hide_gpus()  # before TensorFlow puts a weight on one
         self._model: Any = None
         self._arrays: tuple[Array, ...] = ()
-        self._inputs: list[runtime.DeviceArray] = []
+        self._arguments: Any = None
         self._has_weights = False
         self._not_measurable: tuple[str, ...] = ()
         self._flags: tuple[str, ...] = ()
@@ -81,23 +81,23 @@ class Iree(Backend):
             self._program = self._load_program()
         with self.context.phase("h2d"):
             self.replace_inputs(self._arrays)
-        self._invoke = self._program.invoke
+        self._call = self._program.call
 
     def dispatch(self) -> Any:
         """Calls the program, which returns when its outputs are complete."""
-        return self._invoke(*self._inputs)
+        return self._call(self._arguments)
 
     def synchronize(self, outputs: Any) -> None:
         """The call was synchronous."""
 
     def fetch(self, outputs: Any) -> list[Any]:
         """Copies the outputs to the host."""
-        return [self._program.fetch(buffer) for buffer in outputs]
+        return [self._program.fetch(buffer) for buffer in self._program.results(outputs)]
 
     def replace_inputs(self, inputs: Sequence[Array]) -> bool:
         """Puts them on the device."""
         self._arrays = tuple(inputs)
-        self._inputs = [self._program.put(value) for value in inputs]
+        self._arguments = self._program.arguments(*map(self._program.put, inputs))
         return True
 
     def output_rule(self) -> OutputRule:

@@ -4,11 +4,9 @@ Only plain values are read: tags, anchors and aliases are refused, and `torch.bf
 that is looked up, nothing that is evaluated. What cannot be is told with line and column.
 """
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
 
 import attrs
 import yaml
@@ -17,15 +15,13 @@ from comparative_benchmark import recipes
 from comparative_benchmark.micro import shapes
 from comparative_benchmark.micro.shapes import Shape
 from comparative_benchmark.terminal.options import UsageError
+from comparative_benchmark.terminal.yaml_file import YamlFile, hint
 from openxla.benchmark import operators
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
 from openxla.benchmark.operators.definition import Layer
 
 BASELINE = "baseline"
-_MOST_BYTES = 2**17
-# The guide's files have five levels; PyYAML's time grows with the square of the depth.
-_MOST_LEVELS = 20
 _MODES = ("inference", "training")
 _TYPES: Mapping[str, str] = {
     f"{prefix}{name}": ours
@@ -118,16 +114,18 @@ def data_type_of(name: str) -> str:
       UsageError: layers are not offered in it.
     """
     if name not in _TYPES:
-        raise UsageError(f"no type {name!r}; {_near(name, list(_TYPES))}")
+        raise UsageError(f"no type {name!r}; {hint(name, list(_TYPES))}")
     return _TYPES[name]
 
 
 class _Reader:
     def __init__(self, path: Path, highest: int | None) -> None:
         self._path, self._highest = path, highest
+        self._file = YamlFile(path)
+        self._fail = self._file.fail
 
     def read(self) -> Config:
-        fields = self._mapping(self._document(), _KEYS, "the file")
+        fields = self._mapping(self._file.document(), _KEYS, "the file")
         if "model_params" not in fields:
             raise UsageError(f"{self._path}: 'model_params' is missing")
         entries = self._items(fields["model_params"])
@@ -149,39 +147,6 @@ class _Reader:
             first_generation=any(first for _, first in models),
         )
 
-    def _document(self) -> yaml.Node:
-        try:
-            with self._path.open("rb") as file:
-                # Never more than that: a device has no size and no end.
-                content = file.read(_MOST_BYTES + 1)
-            if len(content) > _MOST_BYTES:
-                raise UsageError(f"{self._path} is larger than {_MOST_BYTES} bytes")
-            text, level = content.decode(), 0
-            for event in yaml.parse(text, yaml.SafeLoader):
-                level += isinstance(event, yaml.CollectionStartEvent)
-                level -= isinstance(event, yaml.CollectionEndEvent)
-                if level > _MOST_LEVELS:
-                    self._fail(event, f"more than {_MOST_LEVELS} levels")
-                if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-                    self._fail(event, "anchors and aliases are not read")
-                tag = getattr(event, "tag", None)
-                if tag:
-                    self._fail(event, f"the tag {tag!r} is not read")
-            node = yaml.compose(text, yaml.SafeLoader)
-        except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark
-            where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-            raise UsageError(f"{self._path}{where}: no YAML: {error.problem}") from error
-        except (yaml.YAMLError, UnicodeDecodeError, OSError, RecursionError) as error:
-            raise UsageError(f"{self._path} cannot be read: {error}") from error
-        if node is None:
-            raise UsageError(f"{self._path} is empty")
-        return node
-
-    def _fail(self, node: Any, text: str) -> NoReturn:
-        mark = node.start_mark
-        raise UsageError(f"{self._path}:{mark.line + 1}:{mark.column + 1}: {text}")
-
     def _mapping(self, node: yaml.Node, known: Sequence[str], what: str) -> dict[str, yaml.Node]:
         if not isinstance(node, yaml.MappingNode):
             self._fail(node, f"{what} is to be a mapping of {', '.join(known)}")
@@ -190,7 +155,7 @@ class _Reader:
             if not isinstance(key, yaml.ScalarNode):
                 self._fail(key, "a key is a name")
             if key.value not in known:
-                self._fail(key, f"unknown key {key.value!r}; {_near(key.value, known)}")
+                self._fail(key, f"unknown key {key.value!r}; {hint(key.value, known)}")
             if key.value in found:
                 self._fail(key, f"{key.value!r} is there twice")
             found[key.value] = value
@@ -207,7 +172,7 @@ class _Reader:
         case = self._case(fields, kind) if kind.startswith(_CASES) else None
         layers = [n for n, item in operators.operators().items() if isinstance(item, Layer)]
         if case is None and kind not in layers:
-            self._fail(fields["model_type"], f"no model type {kind!r}; {_near(kind, layers)}")
+            self._fail(fields["model_type"], f"no model type {kind!r}; {hint(kind, layers)}")
         if case is None and "matrix_shapes" not in fields:
             self._fail(node, "'matrix_shapes' is missing")
         compiles = self._flag(fields.get("use_torch_compile"), default=True)
@@ -314,7 +279,7 @@ class _Reader:
     def _choice(self, node: yaml.Node | None, choices: Iterable[str], default: str) -> str:
         value, known = self._text(node, default), list(choices)
         if value not in known:
-            self._fail(node, f"{value!r} is none of them; {_near(value, known)}")
+            self._fail(node, f"{value!r} is none of them; {hint(value, known)}")
         return value
 
     def _flag(self, node: yaml.Node | None, *, default: bool) -> bool:
@@ -330,9 +295,3 @@ class _Reader:
         if not text.lstrip("-").isdecimal():
             self._fail(node, f"{text!r} is no whole number")
         return int(text)
-
-
-def _near(value: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(value, known, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return f"{hint}choices are {', '.join(known)}"

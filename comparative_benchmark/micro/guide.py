@@ -253,7 +253,11 @@ def _profiles(result: Result | None, model: ModelEntry) -> dict[str, str]:
     folder = Path(taken.directory)
     asked = {"profiler_json_path": model.profiler, "memory_profile_path": model.memory_profiler}
     files = {"profiler_json_path": "trace.json", "memory_profile_path": "memory.txt"}
-    return {column: str(folder / files[column]) for column, wanted in asked.items() if wanted}
+    return {
+        column: str(folder / files[column])
+        for column, wanted in asked.items()
+        if wanted and files[column] in taken.files
+    }
 
 
 def _ratio(before: float | None, after: float | None) -> float | None:

@@ -1,38 +1,23 @@
 """Speed-up over shape, and over what it costs in signal, as a picture; needs matplotlib."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import attrs
-
-from comparative_benchmark.results.case import Case
+from comparative_benchmark.results import fewer_bits, over_shapes
+from comparative_benchmark.results.case import Case, latest
 from comparative_benchmark.results.compare import compare_to_baseline
+from comparative_benchmark.results.fewer_bits import Mean, Trade
+from comparative_benchmark.results.over_shapes import Speedup
 from comparative_benchmark.results.record import Result
-from comparative_benchmark.stats.analysis import Interval
+from comparative_benchmark.stats.analysis import Verdict
 from comparative_benchmark.terminal.options import UsageError, check_place
 
 SUFFIXES = (".svg", ".png", ".pdf")
 _WIDTH, _HEIGHT = 7.0, 4.0
-
-
-@attrs.frozen
-class Point:
-    """One shape by one competitor.
-
-    Attributes:
-      size: m times k times n.
-      speedup: over the baseline, with its 98 % interval.
-      sqnr_db: of a recipe; None elsewhere.
-    """
-
-    size: int
-    speedup: Interval
-    sqnr_db: float | None
-
-
-Series = dict[str, list[Point]]
+_MARGIN = 2
+_DECIDED = (Verdict.FASTER, Verdict.SLOWER)
 
 
 def check(path: Path) -> None:
@@ -46,62 +31,44 @@ def check(path: Path) -> None:
     check_place(path, "--plot")
 
 
-def points(results: Iterable[Result], baseline: str) -> dict[str, Series]:
-    """Returns the points of each panel, an operator in a type, by competitor; small shapes first.
-
-    Args:
-      results: of a sweep.
-      baseline: the competitor that speed-ups are over.
-    """
-    cases = [Case(result=result) for result in results]
-    by_place = {(case.workload, case.competitor, case.framework): case for case in cases}
-    panels: defaultdict[str, defaultdict[str, list[Point]]] = defaultdict(lambda: defaultdict(list))
-    for found in compare_to_baseline(cases, baseline):
-        case = by_place.get((found.workload, found.competitor, found.framework))
-        if found.ratio is None or case is None:
-            continue
-        parameters = case.result.definition.model_parameters
-        if not {"model_name", "m", "k", "n"} <= parameters.keys():
-            continue  # the model that `--from-model` names
-        size = 1
-        for letter in "mkn":
-            size *= int(parameters[letter] or 1)
-        ratio, judged = found.ratio, case.metrics.verification
-        # Ratios are of times: a speed-up is the inverse, and so are its limits.
-        speedup = attrs.evolve(
-            ratio, estimate=1 / ratio.estimate, low=1 / ratio.high, high=1 / ratio.low
-        )
-        noise = judged.sqnr_db if found.arithmetic and judged else None
-        panel = f"{parameters['model_name']}, {case.result.definition.data_type}"
-        name = f"{found.competitor} ({found.framework})"
-        panels[panel][name].append(Point(size, speedup, noise))
-    return {
-        panel: {name: sorted(found, key=lambda point: point.size) for name, found in series.items()}
-        for panel, series in panels.items()
+def panels(
+    results: Sequence[Result], baseline: str
+) -> tuple[list[over_shapes.Panel], list[fewer_bits.Panel]]:
+    """Returns what to draw of a sweep: speed-ups over a competitor by shape, and recipes."""
+    cases = latest(Case(result=result) for result in results)
+    found = {
+        (item.workload, item.competitor, item.framework, item.device, item.quantity): item
+        for item in compare_to_baseline(cases, baseline)
     }
+    judged = [(case, found.get((case.workload, *case.runner, case.quantity))) for case in cases]
+    by_shape = [panel for panel in over_shapes.panels(judged) if panel.series]
+    return by_shape, [panel for panel in fewer_bits.panels(cases) if _drawn(panel)]
 
 
 def draw(results: Sequence[Result], baseline: str, path: Path) -> str:
-    """Writes a picture: a panel for each operator, and beside it speed against signal of recipes.
+    """Writes a picture: a panel for each operator, and below them speed against signal of recipes.
 
     Returns:
       Where it is, or why there is none, in words.
     """
-    panels = points(results, baseline)
-    if not panels:
+    by_shape, by_signal = panels(results, baseline)
+    if not by_shape and not by_signal:
         return f"no plot: no shape was measured by {baseline} and another"
     from matplotlib.figure import Figure
 
-    lossy = any(p.sqnr_db for series in panels.values() for found in series.values() for p in found)
-    columns = 2 if lossy else 1
-    figure = Figure(figsize=(_WIDTH * columns, _HEIGHT * len(panels)), layout="constrained")
-    axes = figure.subplots(len(panels), columns, squeeze=False)
-    for row, (panel, series) in zip(axes, panels.items(), strict=True):
-        _over_shape(row[0], series)
-        row[0].set(title=panel, xlabel="m k n", ylabel=f"speed-up over {baseline}")
-        if lossy:
-            _over_signal(row[1], series)
-            row[1].set(title=panel, xlabel="signal to noise, dB", ylabel="speed-up over its fp")
+    count = len(by_shape) + len(by_signal)
+    figure = Figure(figsize=(_WIDTH, _HEIGHT * count), layout="constrained")
+    axes = iter(figure.subplots(count, 1, squeeze=False).flat)
+    for shapes in by_shape:
+        axis = next(axes)
+        _over_shape(axis, shapes)
+        axis.set(title=shapes.name, xlabel=shapes.axis, ylabel=f"speed-up over {baseline}")
+    for bits in by_signal:
+        axis = next(axes)
+        _over_signal(axis, bits)
+        label = "speed-up over the same stack without it"
+        over = f", means over {bits.means[0].shapes} shapes" if bits.means else ""
+        axis.set(title=f"{bits.name}{over}", xlabel="signal to noise, dB", ylabel=label)
     try:
         figure.savefig(path)
     except OSError as error:
@@ -109,34 +76,68 @@ def draw(results: Sequence[Result], baseline: str, path: Path) -> str:
     return f"plot: {path}"
 
 
-def _over_shape(axes: Any, series: Series) -> None:
-    for name, found in series.items():
-        sizes, values = [p.size for p in found], [p.speedup.estimate for p in found]
-        axes.errorbar(sizes, values, yerr=_errors(found), marker="o", capsize=2, label=name)
-    _scaled(axes)
+def _over_shape(axes: Any, panel: over_shapes.Panel) -> None:
+    for name, found in panel.series.items():
+        [line] = axes.plot(*zip(*over_shapes.line(found), strict=True), label=name)
+        points = [(p.at, p.speedup, p.comparison.verdict in _DECIDED) for p in found]
+        _points(axes, points, line.get_color())
+    _scaled(axes, [p.speedup.estimate for found in panel.series.values() for p in found])
     axes.set_xscale("log", base=2)
 
 
-def _over_signal(axes: Any, series: Series) -> None:
-    for name, found in series.items():
-        kept = [point for point in found if point.sqnr_db is not None]
-        if kept:
-            signal, values = [p.sqnr_db for p in kept], [p.speedup.estimate for p in kept]
-            axes.errorbar(signal, values, yerr=_errors(kept), fmt="o", capsize=2, label=name)
-    _scaled(axes)
+def _over_signal(axes: Any, panel: fewer_bits.Panel) -> None:
+    """Draws recipes by stack, and a line through those that no other of their stack beats."""
+    items = panel.means or _drawn(panel)
+    for stack, front in fewer_bits.fronts(items).items():
+        [line] = axes.plot(*zip(*map(_place, front), strict=True), label=stack)
+        own = [item for item in items if item.stack == stack]
+        points = [
+            (_place(item)[0], item.speedup, _is_decided(item)) for item in own if item.speedup
+        ]
+        _points(axes, points, line.get_color())
+        for item in own:
+            axes.annotate(item.recipe, _place(item), (5, 5), textcoords="offset points")
+    _scaled(axes, [_place(item)[1] for item in items])
 
 
-def _errors(found: Sequence[Point]) -> list[list[float]]:
-    return [
-        [point.speedup.estimate - point.speedup.low for point in found],
-        [point.speedup.high - point.speedup.estimate for point in found],
-    ]
+def _place(item: Trade | Mean) -> tuple[float, float]:
+    assert item.sqnr_db is not None
+    assert item.speedup is not None
+    return item.sqnr_db, item.speedup.estimate
 
 
-def _scaled(axes: Any) -> None:
+def _is_decided(item: Trade | Mean) -> bool:
+    found = item if isinstance(item, Mean) else item.comparison
+    return found is not None and found.verdict in _DECIDED
+
+
+def _drawn(panel: fewer_bits.Panel) -> list[Trade]:
+    return [trade for trade in panel.trades if trade.speedup is not None]
+
+
+def _points(axes: Any, points: Sequence[tuple[float, Speedup, bool]], colour: str) -> None:
+    """Draws points with their intervals; those without a verdict are hollow."""
+    for wanted, fill in ((True, colour), (False, "white")):
+        found = [(at, value) for at, value, decided in points if decided is wanted]
+        if found:
+            highs = [v.high if math.isfinite(v.high) else v.estimate for _, v in found]
+            errors = [
+                [value.estimate - value.low for _, value in found],
+                [high - value.estimate for high, (_, value) in zip(highs, found, strict=True)],
+            ]
+            places = zip(*((at, value.estimate) for at, value in found), strict=True)
+            axes.errorbar(*places, yerr=errors, fmt="o", capsize=2, color=colour, mfc=fill)
+
+
+def _scaled(axes: Any, estimates: Sequence[float]) -> None:
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     axes.set_yscale("log")
-    for axis in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-        axis(lambda value, _: f"{value:g}")
+    # Intervals of a single process may be wider than any plot.
+    axes.set_ylim(min(1, *estimates) / _MARGIN, max(1, *estimates) * _MARGIN)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.axhline(1, color="grey", linewidth=1)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize="small")

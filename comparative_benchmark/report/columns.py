@@ -5,7 +5,7 @@ Texts and other values that repeat stand once, in a table; their positions stand
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -18,6 +18,7 @@ from comparative_benchmark.report.samples import thin
 from comparative_benchmark.results.codec import plain
 from comparative_benchmark.results.compare_samples import samples_of
 from comparative_benchmark.results.comparison import Comparison
+from comparative_benchmark.results.over_shapes import Speedup, selection_of, speedup
 from comparative_benchmark.results.record import Phase, Status
 from comparative_benchmark.results.roofs import Cost
 from comparative_benchmark.results.unchanged import program_digest
@@ -58,6 +59,7 @@ class Tables:
     runs: Table = attrs.field(factory=Table)
     versions: Table = attrs.field(factory=Table)
     ceilings: Table = attrs.field(factory=Table)
+    profiles: Table = attrs.field(factory=Table)
     times: Table = attrs.field(factory=Table)
 
     def text(self, value: str | None) -> int | None:
@@ -129,6 +131,7 @@ def _workload(case: ReportCase, cost: Cost | None, tables: Tables) -> int:
                 "device": device,
                 "machine": machine,
                 "quantity": quantity,
+                "micro": selection_of(case.result),
                 "cost": cost and [short(cost.flops), short(cost.bytes), tables.text(cost.source)],
             },
         )
@@ -183,12 +186,7 @@ def _comparison(comparison: Comparison | None, tables: Tables) -> Json:
         "why": tables.text(comparison.reason[:_LONGEST_REASON]),
         "paired": int(comparison.paired) or None,
         # As speed-up: baseline / candidate.
-        "speedup": ratio
-        and [
-            short(1 / ratio.estimate),
-            short(1 / ratio.high),
-            short(1 / ratio.low if ratio.low else None),
-        ],
+        "speedup": ratio and speedup_ends(speedup(ratio)),
         "replicates": ratio and ratio.processes,
         # Of its logarithm, for means over cases.
         "spread": comparison.log_ratio and [short(part) for part in comparison.log_ratio.spread],
@@ -216,11 +214,20 @@ def _metrics(case: ReportCase, tables: Tables) -> Json:
         "weights": tables.text(metrics.program.weights),
         "program": digest and digest[:12],
         "program_bytes": short(metrics.program.artifact_size_bytes),
+        "recipe": _recipe(metrics.program.notes.get("recipe")),
         "stop": tables.text(metrics.stop_reason),
         # 1 or 0.
         "contended": contention and short(contention.contended),
         "contention": tables.text("; ".join(contention.reasons) or None) if contention else None,
     }
+
+
+def _recipe(applied: Any) -> list[float | None] | None:
+    """Returns what a recipe did: bytes of weights before and after, layers changed, of how many."""
+    if not isinstance(applied, Mapping):
+        return None
+    found = [applied.get(name) for name in ("bytes_before", "bytes_after", "layers", "linear")]
+    return [short(value) if isinstance(value, int | float) else None for value in found]
 
 
 def _failure(case: ReportCase, tables: Tables) -> Json:
@@ -249,6 +256,11 @@ def _change(comparison: Comparison | None, tables: Tables) -> Json:
 
 def _verdict(comparison: Comparison) -> str:
     return comparison.verdict.value if comparison.ratio else comparison.fate.value
+
+
+def speedup_ends(found: Speedup) -> list[float | None]:
+    """Returns estimate, lower and upper limit; None for a limit that samples do not support."""
+    return [short(found.estimate), short(found.low), short(found.high)]
 
 
 def _ends(interval: Interval) -> list[float | None]:

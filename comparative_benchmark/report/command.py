@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
             from comparative_benchmark.report import page
 
             made = datetime.datetime.now(datetime.UTC)
-            html = page.render(summary, title=options.title, made=made)
+            html = page.render(summary, title=options.title, made=made, path=options.output)
             _write(options.output, html)
             size = options.output.stat().st_size / 1e6
             say(f"page: {options.output} ({len(summary.judged)} results, {size:.1f} MB)")

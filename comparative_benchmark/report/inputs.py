@@ -50,12 +50,14 @@ class Inputs:
       earlier: older results of the same cases, oldest first, by id.
       runs: all runs, oldest first.
       refused: why files could not be read.
+      folders: where the file of each run is, by the run's identifier.
     """
 
     cases: Sequence[ReportCase]
     earlier: Mapping[str, Sequence[ReportCase]]
     runs: Sequence[Run]
     refused: Sequence[str] = ()
+    folders: Mapping[str, Path] = attrs.field(factory=dict)
 
     @property
     def document(self) -> Document:
@@ -76,12 +78,15 @@ def read(paths: Iterable[Path]) -> Inputs:
       ReportError: none of them has a result.
     """
     documents, refused = [], []
+    folders: dict[str, Path] = {}
     for path in paths:
         try:
             documents.append(read_document(path))
         except ResultsFileError as error:
             refused.append(str(error))
-    return merge(documents, refused)
+        else:
+            folders |= {run.run_id: path.absolute().parent for run in documents[-1].runs}
+    return attrs.evolve(merge(documents, refused), folders=folders)
 
 
 def merge(documents: Sequence[Document], refused: Sequence[str] = ()) -> Inputs:

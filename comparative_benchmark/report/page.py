@@ -33,19 +33,22 @@ FILTERS = {
 }
 
 
-def render(summary: Summary, *, title: str, made: datetime.datetime) -> str:
+def render(
+    summary: Summary, *, title: str, made: datetime.datetime, path: Path | None = None
+) -> str:
     """Returns the HTML text.
 
     Args:
       summary: what to show.
       title: heading of the page.
       made: time to be shown as that of the report.
+      path: where the page will be, for links to profiles; None makes none.
     """
     script = "\n".join(
         path.read_text(encoding="utf-8") for path in sorted((_FOLDER / "static").glob("*.js"))
     )
     style = (_FOLDER / "static" / "page.css").read_text(encoding="utf-8")
-    data = payload.build(summary)
+    data = payload.build(summary, path)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_FOLDER / "templates"),
         autoescape=True,
@@ -70,6 +73,8 @@ def render(summary: Summary, *, title: str, made: datetime.datetime) -> str:
         style=Markup(style),  # noqa: S704
         data=Markup(payload.embedded(data)),  # noqa: S704
         dots=data["dots_per_case"],
+        sweeps=bool(data["sweeps"]),
+        bits=bool(data["bits"]),
     )
 
 

@@ -2,11 +2,14 @@
 
 import json
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from comparative_benchmark.report.columns import Json, Tables, columns_of, short
+from comparative_benchmark.report.profiles import Profiles
 from comparative_benchmark.report.samples import dots_per_case
 from comparative_benchmark.report.summary import Summary
+from comparative_benchmark.report.sweeps import fewer_bits_of, over_shapes_of
 from comparative_benchmark.report.trends import TrendPoint
 from comparative_benchmark.results.roofs import Roofs, peak_type
 from comparative_benchmark.roofline.ceilings import Ceilings, load_ceilings
@@ -22,9 +25,14 @@ _MOST_POINTS = 60_000
 _FEWEST_POINTS = 5
 
 
-def build(summary: Summary) -> Json:
-    """Returns the JSON value that goes into the page."""
-    tables = Tables()
+def build(summary: Summary, page: Path | None = None) -> Json:
+    """Returns the JSON value that goes into the page.
+
+    Args:
+      summary: what to show.
+      page: where it will be, for links to profiles; None makes none.
+    """
+    tables, profiles = Tables(), Profiles(summary.inputs.folders, page)
     judged, trends = summary.judged, summary.trends
     roofs = Roofs([item.case.result for item in judged])
     kept_ceilings = cache(load_ceilings)
@@ -43,6 +51,8 @@ def build(summary: Summary) -> Json:
                     values["peak"] = tables.text(peak)
                 if item.interval is not None:
                     values["share"] = short(roofs.share(result, item.interval.estimate, ceilings))
+        if (profile := profiles.of(result)) is not None:
+            values["profile"] = tables.profiles.position(profile)
         for name, value in values.items():
             if value is not None:
                 columns.setdefault(name, [None] * len(judged))[position] = value
@@ -55,6 +65,8 @@ def build(summary: Summary) -> Json:
         "cases": columns,
         "count": len(judged),
         "phases": list(PHASES),
+        "sweeps": over_shapes_of(judged),
+        "bits": fewer_bits_of(judged, threshold=summary.threshold, tables=tables),
         "trends": {
             key: [_point(p, tables) for p in points[-kept:]] for key, points in trends.items()
         },
@@ -66,6 +78,7 @@ def build(summary: Summary) -> Json:
         "runs": tables.runs.values,
         "versions": tables.versions.values,
         "ceilings": tables.ceilings.values,
+        "profiles": tables.profiles.values,
         "times": tables.times.values,
     }
 

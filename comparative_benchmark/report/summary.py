@@ -37,6 +37,7 @@ class Summary:
       statuses: how many results have each.
       broken: results that are neither ok nor unsupported, the worst kind first.
       remarks: what a reader must not overlook when ranking.
+      threshold: differences of latencies below it are noise.
     """
 
     inputs: Inputs
@@ -50,6 +51,7 @@ class Summary:
     environments: EnvironmentDiff
     trends: Mapping[str, Sequence[TrendPoint]]
     remarks: Sequence[str]
+    threshold: float = NOISE_THRESHOLD
 
 
 def summarize(
@@ -94,6 +96,7 @@ def summarize(
         environments=environment_diff(inputs.runs, changes.runs if changes else ()),
         trends=trends_of(inputs, judged, trends),
         remarks=_remarks(found, cases),
+        threshold=threshold,
     )
 
 

@@ -160,9 +160,14 @@ def schema() -> dict[str, Any]:
         "then": {"required": ["compile"], "not": {"anyOf": speed}},
         "else": {
             "required": list(MEASURED),
-            "properties": {
-                name: {"$ref": "#/$defs/Verification"}
-                for name in ("verification", "final_verification")
+            # Of a script that tells rates no truth is known.
+            "if": {"required": ["throughput"]},
+            "then": {"properties": {"throughput": {"properties": {"rate": {"type": "number"}}}}},
+            "else": {
+                "properties": {
+                    name: {"$ref": "#/$defs/Verification"}
+                    for name in ("verification", "final_verification")
+                },
             },
         },
     }

@@ -2,6 +2,7 @@
 
 import attrs
 
+from comparative_benchmark.judge.accuracy import Accuracy
 from comparative_benchmark.judge.verification import Verification
 from comparative_benchmark.machine.effective import EffectiveSettings
 from comparative_benchmark.results.record import (
@@ -52,6 +53,7 @@ class ProcessRecord:
       verification: of the first run; `final_verification`: of the last timed output;
         `second_verification`: of a run on a second input, after that.
       without_second: why there was no run on a second input; None if there was, or might have been.
+      accuracy: at its model's task; None where it has none or another process was asked.
       steadiness: of the warm-up, with the evidence; None where counts were fixed.
       blocks: samples, each with its round; `void_blocks`: those that count for nothing.
       generation: of a model that generates, its parts; None if they were not measured.
@@ -76,6 +78,7 @@ class ProcessRecord:
     final_verification: Verification | None = None
     second_verification: Verification | None = None
     without_second: str | None = None
+    accuracy: Accuracy | None = None
     steadiness: Steadiness | None = None
     warmup_latencies_ms: list[float] = attrs.field(factory=list)
     blocks: list[Block] = attrs.field(factory=list)

@@ -18,6 +18,7 @@ import attrs
 from msgspec import UNSET, Meta, UnsetType
 
 from comparative_benchmark.backends.outputs import OutputMode
+from comparative_benchmark.judge.accuracy import Accuracy
 from comparative_benchmark.judge.verification import Verification
 from comparative_benchmark.machine.conditions import Conditions
 from comparative_benchmark.machine.effective import EffectiveSettings
@@ -289,6 +290,65 @@ class Outliers:
     severe: Count
 
 
+@attrs.frozen(kw_only=True)
+class ThroughputProcess:
+    """What a script told of its speed in one process, or in several that ran at once.
+
+    Attributes:
+      replicate: counted over the run; processes of one replicate ran at the same time.
+      tag: name of the process.
+      status: how it ended; `reason` says why where it is not `ok`.
+      rates: all, in the order in which the script told them.
+      warmup: how many of the first are warm-up, which count for nothing.
+      steadiness: of the others; None where there were too few for the test.
+      losses: first and last.
+      peaks of memory: of the process and all its children; of all devices together.
+      device_use: mean load of the devices, from 0 to 1.
+      foreign_cpu_share: CPU time that others took, of the time that its CPUs had.
+      notes: what did not make sense, or was odd.
+    """
+
+    replicate: Count
+    tag: Text
+    status: Status
+    reason: str | None = None
+    devices: tuple[str, ...] = ()
+    cpus: tuple[Count, ...] = ()
+    rates: tuple[Positive, ...] = ()
+    warmup: Count = 0
+    steadiness: Steadiness | None = None
+    losses: tuple[float, ...] = ()
+    wall_s: NonNegative = 0.0
+    cpu_s: NonNegative = 0.0
+    involuntary_switches: Count = 0
+    foreign_cpu_share: NonNegative | None = None
+    host_memory_peak_mb: NonNegative | None = None
+    device_memory_peak_mb: NonNegative | None = None
+    device_use: NonNegative | None = None
+    notes: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Throughput:
+    """A script that measured itself and told rates, as milabench's benchmarks do.
+
+    The `latencies_ms` of such a result are milliseconds for one unit of work, 1000 / rate, so that
+    ratios and verdicts are those of any other result. No truth is known of a foreign script: there
+    is no verification, and a loss that is not a number makes the output wrong.
+
+    Attributes:
+      units: of the rates, e.g. `items/s`.
+      rate: of all processes of a replicate together, mean over replicates; None unless ok.
+      weight: in a score over many benchmarks.
+    """
+
+    units: Text
+    rate: Positive | None
+    rate_interval: IntervalRecord | None = None
+    weight: NonNegative = 1.0
+    processes: tuple[ThroughputProcess, ...] = ()
+
+
 _Optional = NonNegative | UnsetType
 _MaybeNone = NonNegative | UnsetType | None
 
@@ -307,8 +367,10 @@ class Metrics:
       second_verification: of a run of the same program on a second input, after the timed part;
         None where there was none, and unset before the suite had any.
       without_second: why there was none.
+      accuracy: at what its model was trained for; unset where it was not trained.
       variables: of the workers' environment, those that can change speed or numbers; unset before
         they were recorded.
+      throughput: of a script that told rates; of others unset.
     """
 
     min_latency_ms: _Optional = UNSET
@@ -353,6 +415,7 @@ class Metrics:
     final_verification: Verification | None
     second_verification: Verification | UnsetType | None = UNSET
     without_second: str | UnsetType = UNSET
+    accuracy: Accuracy | UnsetType = UNSET
     variables: dict[str, str] | UnsetType = UNSET
     program: Program
     workload_cost: WorkloadCost = attrs.field(factory=WorkloadCost)
@@ -362,6 +425,7 @@ class Metrics:
     race: RaceNote = attrs.field(factory=RaceNote)
     stop_reason: str | None = None
     generation: Generation | UnsetType = UNSET
+    throughput: Throughput | UnsetType = UNSET
 
     @property
     def median_ms(self) -> float | None:
@@ -496,6 +560,9 @@ class Result:
                     raise ValueError("a compile-only result has compile times and no latency")
             elif lacking := [name for name in MEASURED if getattr(found, name) is UNSET]:
                 raise ValueError(f"an ok result has no {lacking[0]}")
+            elif found.throughput is not UNSET:
+                if found.throughput.rate is None:
+                    raise ValueError("an ok result of a script has no rate")
             elif found.verification is None or found.final_verification is None:
                 raise ValueError("an ok result has no verification")
         elif not self.phase or not self.reason:

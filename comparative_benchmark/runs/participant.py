@@ -4,6 +4,7 @@ Nothing that happens to its worker raises: a participant that has failed says so
 `record` holds how it ended.
 """
 
+import shutil
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -15,6 +16,7 @@ import attrs
 from msgspec import ValidationError
 
 from comparative_benchmark.backends.api import recorded_packages
+from comparative_benchmark.judge import accuracy
 from comparative_benchmark.judge.verification import Verification
 from comparative_benchmark.machine.effective import EffectiveSettings
 from comparative_benchmark.results.codec import converted
@@ -40,7 +42,9 @@ from comparative_benchmark.stats.steadiness import (
     relative_precision,
     steadiness,
 )
+from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
+from openxla.benchmark.models import architectures, trained
 
 T = TypeVar("T")
 
@@ -262,6 +266,7 @@ class Participant:
             self.resume()
             self.record.final_verification = self._verify(self._session, "last_run")
             self.verify_rest()
+            self.measure_accuracy()
             self.verify_second()
             self._measure_parts()
         except SessionEnded as ended:
@@ -295,6 +300,33 @@ class Participant:
             return [directory / file["file"] for file in answer["files"]]
 
         return run_with
+
+    def measure_accuracy(self) -> None:
+        """Runs what was timed on the examples that its model's task has, in one process.
+
+        Not after the second input: what a run leaves behind must show there.
+        """
+        session, model = self._session, self.trial.case.model
+        name = model.model_impl.architecture
+        if session is None or name is None or self.plan.replicate:
+            return
+        architecture = architectures.get(name)
+        parameters = architecture.complete(model.model_parameters)
+        task = trained.task_of(parameters)
+        if task is None:
+            return
+        outputs, directory = [], self.plan.work_dir / "task"
+        for index, batch in enumerate(task.batches(architecture, parameters)):
+            place = directory / str(index)
+            arrays.save_all(place, "input", batch)
+            inputs = [str(path) for path in arrays.numbered(place, "input")]
+            answer = session.call("run_on", inputs=inputs, directory=str(place))
+            _note_report(self.record, answer)
+            if answer["files"] is None:
+                return
+            outputs.append(arrays.load(place / answer["files"][0]["file"]))
+            shutil.rmtree(place)
+        self.record.accuracy = accuracy.judge(task, outputs)
 
     def verify_second(self) -> None:
         """Runs what was timed on a second input, then on the first again, and judges both.

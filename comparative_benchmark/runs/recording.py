@@ -137,6 +137,7 @@ def _metrics(trial: Trial, outcome: TrialOutcome, last: ProcessRecord) -> Metric
         final_verification=last.final_verification,
         second_verification=last.second_verification,
         without_second=last.without_second or UNSET,
+        accuracy=first.accuracy or UNSET,
         variables=last.variables,
         # Nothing can be frozen, or be an argument, where there is nothing.
         program=last.program

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from rich.console import Console as RichConsole
 from rich.control import Control
 from rich.segment import ControlType
+from rich.table import Table
 from rich.text import Text
 
 from comparative_benchmark.results.case import Case
@@ -143,6 +144,10 @@ class Console:
         """Prints a comparison of two results files."""
         self._out.print(tables.comparison_table(comparisons))
         self._out.print(Text(summary_line(summary)))
+
+    def table(self, table: Table) -> None:
+        """Prints a table."""
+        self._out.print(table)
 
     def _print_details(self, result: Result) -> None:
         phases = (

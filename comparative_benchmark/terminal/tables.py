@@ -4,12 +4,14 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+import attrs
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.compare import Comparison, Fate, compare_to_baseline
+from comparative_benchmark.results.over_shapes import selection_of
 from comparative_benchmark.results.record import (
     Compile,
     Metrics,
@@ -17,10 +19,11 @@ from comparative_benchmark.results.record import (
     Result,
     ResultKey,
     Status,
+    Throughput,
 )
 from comparative_benchmark.results.roofs import shares_of_roof
 from comparative_benchmark.roofline.ceilings import Ceilings
-from comparative_benchmark.stats.analysis import latency_interval
+from comparative_benchmark.stats.analysis import Interval, latency_interval
 from comparative_benchmark.terminal.compare_views import (
     HEADINGS,
     latency_text,
@@ -33,6 +36,8 @@ from openxla.benchmark.testdata import INPUT_DATA_MODEL_DEFAULT
 EXPECTED = "expected"
 _STYLES = {"ok": "green", "unsupported": "yellow", "unsteady": "yellow", EXPECTED: "yellow"}
 _FAILED_STYLE = "red"
+# Of an interval, as a share: narrower ones would have more digits than anybody reads.
+_NO_WIDTH = 1e-4
 
 
 def style_of(status: str) -> str:
@@ -66,6 +71,8 @@ def results_table(
     roofs = shares_of_roof([case.result for case in cases], ceilings)
     headings = ["latency ms", *([f"x {baseline} (98 %)", "verdict"] if baseline else [])]
     headings += ["compile s", "peak MiB", *(["of roof"] if any(roofs) else []), "rel. error"]
+    trained = any(case.metrics.accuracy for case in cases)
+    headings += ["accuracy"] if trained else []
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("status")
@@ -84,6 +91,7 @@ def results_table(
             _mebibytes(metrics.host_memory_peak_mb),
             *([roof or "-"] if any(roofs) else ()),
             _error(metrics),
+            *([accuracy_cell(metrics)] if trained else ()),
             status_text(case.result, expected),
         )
         previous = case.label
@@ -170,14 +178,20 @@ def problem(
         return text
     if result.log_file:
         text.append(f"\n    log:   {result.log_file}")
+    if result.measured.throughput:
+        text.append(f"\n    again: cbs bench run --fulltrace --select {definition.model}")
+        return text
     name = definition.benchmark_name
     # A user's own inputs are in no catalogue: the model's usual ones are replaced by them.
     is_given = definition.input_data.startswith(PREFIX)
     if is_given:
         name = f"models/{definition.model}/inputs/{INPUT_DATA_MODEL_DEFAULT}"
     environment = definition.environment
+    operator = selection_of(result)
+    which = operator or f"-name '{name}'"
     text.append(
-        f"\n    again: cbs run --backend {definition.backend}:{definition.compiler} -name '{name}' "
+        f"\n    again: cbs {'micro run' if operator else 'run'} "
+        f"--backend {definition.backend}:{definition.compiler} {which} "
         f"-device {definition.device} -o again.json --verbose"
         + (f" --inputs {definition.input_source}" if is_given else "")
         + "".join(f" --suite {suite}" for suite in suites)
@@ -187,14 +201,37 @@ def problem(
 
 
 def latency_cell(case: Case) -> str:
-    """Returns the latency with the interval over its processes; of one process, with its spread."""
+    """Returns the latency with the interval over its processes; of one process, with its spread.
+
+    Of a script that told rates it is its rate.
+    """
     metrics = case.metrics
     if metrics.median_ms is None:
         return "-"
+    if metrics.throughput and metrics.throughput.rate:
+        return f"{rate_text(metrics.throughput)} {metrics.throughput.units}"
     processes = [process.latencies_ms for process in metrics.processes or ()]
     if len(processes) > 1:
         return latency_text(latency_interval(processes))
     return f"{digits(metrics.median_ms)} ± {digits(metrics.mad_latency_ms or 0.0, 1)}"
+
+
+def rate_text(throughput: Throughput) -> str:
+    """Returns e.g. `637.1 (636.0-638.2)`; without the interval where there is one replicate."""
+    rate, interval = throughput.rate, throughput.rate_interval
+    if rate is None:
+        return "-"
+    if interval is None or interval.high - interval.low < _NO_WIDTH * rate:
+        return f"{rate:.4g}"
+    return latency_text(
+        Interval(
+            estimate=min(max(rate, interval.low), interval.high),
+            low=interval.low,
+            high=interval.high,
+            level=interval.level,
+            processes=interval.processes,
+        )
+    )
 
 
 def _compile_time(case: Case) -> str:
@@ -230,6 +267,14 @@ def _error(metrics: Metrics) -> str:
     if verdict.sqnr_db is not None:
         return f"{verdict.sqnr_db:.0f} dB"
     return "-" if verdict.relative_rmse is None else f"{verdict.relative_rmse:.1e}"
+
+
+def accuracy_cell(metrics: Metrics) -> str:
+    """Returns what a program reached at its model's task, and what the float64 model does."""
+    found = metrics.accuracy
+    if not found:
+        return "-"
+    return f"{found} ({attrs.evolve(found, value=found.reference)})"
 
 
 def _mebibytes(megabytes: float | None) -> str:

@@ -131,12 +131,13 @@ def test_a_sweep_is_drawn_by_shape_and_its_recipes_by_signal(tmp_path, recipes_e
     )
     assert "plot: p.svg" in said
     results = [case.result for case in cb.load(tmp_path / "r.json")]
-    panels = plot.points(results, "onnxruntime:default")
-    (series,) = panels.values()
-    recipe = series["onnxruntime:default+int8dq-tensor (pytorch)"]
-    assert [point.size for point in recipe] == [32**3, 64**3]
-    assert all(point.sqnr_db > 25 for point in recipe)
-    assert {p.sqnr_db for p in series["jax_xla:xla (jax)"]} == {None}
+    [shapes], [bits] = plot.panels(results, "onnxruntime:default")
+    recipe = shapes.series["onnxruntime:default+int8dq-tensor (pytorch)"]
+    assert [point.at for point in recipe] == [32**3, 64**3]
+    assert len(shapes.series["jax_xla:xla (jax)"]) == 2
+    assert {trade.stack for trade in bits.trades} == {"onnxruntime:default (pytorch)"}
+    assert all(trade.sqnr_db > 25 for trade in bits.trades)
     drawn = (tmp_path / "p.svg").read_text()
-    assert drawn.count("<!-- linear, fp32 -->") == 2  # titles of two panels
+    for title in ("linear, fp32", "linear, fp32, means over 2 shapes"):
+        assert f"<!-- {title} -->" in drawn
     assert "<!-- signal to noise, dB -->" in drawn

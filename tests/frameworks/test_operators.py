@@ -1,12 +1,17 @@
 """Operators: each is the same function in all three frameworks."""
 
+import functools
 import itertools
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from framework_process import run_script
+from tests_support import documented_plugin
 
 from openxla.benchmark import operators
 from openxla.benchmark.operators.architecture import ARCHITECTURE
@@ -77,6 +82,32 @@ for kind, n in (("linear", 24), ("ln_linear", 24), ("transformer_block", 16)):
 
 def test_models_and_inputs_are_made_as_torchaos_guide_calls_it(environment):
     run_script(GUIDE, [str(Path(__file__).parents[2])], environment, framework="pt")
+
+
+def test_a_model_type_is_added_as_the_document_says(tmp_path, environment):
+    """The guide's own example, in one file: right in every framework, and an entry of a YAML."""
+    root, group = Path(__file__).parents[2], "openxla.benchmark.operators"
+    name = "my_custom_model"
+    documented_plugin(tmp_path, root / "CONTRIBUTING.md", name, group, f"{name}:OPERATOR")
+    path = os.pathsep.join(filter(None, (str(tmp_path), environment.get("PYTHONPATH"))))
+    environment = {**environment, "PYTHONPATH": path}
+    shape = ["--op", name, "--shapes", "8x16x4", "-w", "0", "-iter", "1"]
+    backends = ["--backend", "pt_inductor:eager,jax_xla:xla,tf_xla:xla"]
+    cbs = functools.partial(
+        subprocess.run, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    command = [sys.executable, "-m", "comparative_benchmark", "micro", "run"]
+    run = cbs([*command, *shape, *backends, "-o", "results.json"])
+    assert run.returncode == 0, run.stderr
+    results = json.loads((tmp_path / "results.json").read_text())["benchmarks"]
+    assert [result["status"] for result in results] == ["ok"] * 3
+    (tmp_path / "guide.yml").write_text(
+        f"model_params: [{{model_type: {name}, device: cpu, use_torch_compile: false,\n"
+        "  matrix_shapes: [{name: custom, shapes: [[8, 16, 4]]}]}]\n"
+    )
+    run = cbs([*command, "--config", "guide.yml", *shape[4:], "-o", "guide.json"])
+    assert run.returncode == 0, run.stderr
+    assert name in (tmp_path / "guide.csv").read_text()
 
 
 def test_calibration_has_other_draws_than_what_is_measured():

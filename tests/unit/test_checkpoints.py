@@ -191,7 +191,7 @@ def test_processes_that_make_one_checkpoint_at_once_leave_one_valid_directory(ro
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"checkpoint": "x"}, "'x' is not one of seeded, pretrained"),
+        ({"checkpoint": "x"}, "'x' is not one of seeded, trained, pretrained"),
         ({"seed": -1}, "seed must be an integer >= 0, got -1"),
         ({"seed": 1.5}, "seed"),
         ({"seed": "0"}, "seed"),

@@ -158,7 +158,7 @@ def test_a_private_workload_changes_with_the_source_of_its_model(tmp_path, monke
         ({"batch_size": 0}, "'batch_size' must be a positive integer"),
         ({"seq_len": "32"}, "'seq_len' must be a positive integer"),
         ({"batch_size": True}, "'batch_size' must be a positive integer"),
-        ({"checkpoint": "x"}, "seeded, pretrained"),
+        ({"checkpoint": "x"}, "seeded, trained, pretrained"),
         ({"checkpoint": "pretrained"}, "no pretrained checkpoint"),
         ({"seed": -1}, "seed"),
     ],

@@ -11,13 +11,15 @@ const FILTER_VALUES = {
   status: (item) => [item.status, ...(item.speedup ? [item.verdict] : [])],
 };
 const DEFAULT_SORT = "workload";
+// What the plots of sweeps show: an operator, recipes of a model, one of its shapes; hidden series.
+const CHOICES = ["op", "bits", "shape", "off"];
 
 /** Returns the state that the address holds. */
 function readState() {
   const hash = location.hash.slice(1);
   const parameters = new URLSearchParams(hash.includes("=") ? hash : "");
   const state = { q: parameters.get("q") || "", sort: parameters.get("sort") || DEFAULT_SORT };
-  for (const name of FILTERS) state[name] = parameters.get(name) || "";
+  for (const name of [...FILTERS, ...CHOICES]) state[name] = parameters.get(name) || "";
   state.case = parameters.get("case") || "";
   return state;
 }

@@ -93,7 +93,9 @@ function memoryPart(item) {
     const [own, other] = [value(item.index, name), base && base !== item ? value(base.index, name) : null];
     return own === null ? null : `${bytes(own * 1e6)}${other ? `, ${digits(own / other, 2)} × the baseline's ${bytes(other * 1e6)}` : ""}`;
   };
-  return part("Peak memory", facts([["host", against("host_mb")], ["device", against("device_mb")], ["program", value(item.index, "program_bytes") && bytes(value(item.index, "program_bytes"))]]));
+  const recipe = value(item.index, "recipe");
+  return part("Peak memory", facts([["host", against("host_mb")], ["device", against("device_mb")], ["program", value(item.index, "program_bytes") && bytes(value(item.index, "program_bytes"))],
+    ["weights", recipe && `${bytesLeft(item.index, null)}; ${layersChanged(item.index)} changed`]]));
 }
 
 function errorPart(item, width) {
@@ -140,6 +142,17 @@ function trendPart(item, width) {
     changes.length ? h("details", {}, h("summary", {}, `Versions changed ${changes.length === 1 ? "once" : `${changes.length} times`}`), facts(changes)) : null);
 }
 
+/** Links to what profilers left, where it lies beside the page. */
+function profilePart(item) {
+  const profile = value(item.index, "profile");
+  if (profile === null) return null;
+  const { folder, files, error } = DATA.profiles[profile];
+  return part("Profile",
+    error ? h("p", { class: "reason" }, `No profile: ${error}`) : null,
+    facts(files.map(([name, link]) => [name, link ? h("a", { href: link, class: "profile" }, "open") : "not found beside this page"])),
+    folder ? h("p", { class: "quiet" }, `In ${folder}; traces open at https://ui.perfetto.dev.`) : null);
+}
+
 function changePart(item) {
   const [change, verdict] = [value(item.index, "change"), textOf(item.index, "change_verdict")];
   if (!verdict) return null;
@@ -151,7 +164,8 @@ function changePart(item) {
 
 function ranPart(item) {
   const run = DATA.runs[value(item.index, "run")], versions = DATA.versions[value(item.index, "versions")];
-  const again = `cbs run --backend ${item.runner.competitor.replace(/@.*/, "")} -name '${textOf(item.index, "benchmark")}' -device ${item.workload.device} -o again.json`;
+  const which = item.workload.micro ?? `-name '${textOf(item.index, "benchmark")}'`;
+  const again = `cbs ${item.workload.micro ? "micro run" : "run"} --backend ${item.runner.competitor.replace(/@.*/, "")} ${which} -device ${item.workload.device} -o again.json`;
   return part("What ran",
     facts([
       ["case", textOf(item.index, "benchmark")],
@@ -183,7 +197,7 @@ function showDetail(state) {
   const width = Math.max(260, Math.min(820, DETAIL.clientWidth || 600));
   DETAIL.replaceChildren(...(item ? [
     verdictPart(item), changePart(item), samplesPart(item, width), trendPart(item, width), compilePart(item), memoryPart(item),
-    errorPart(item, width), rooflinePart(item, width), ranPart(item),
+    errorPart(item, width), rooflinePart(item, width), profilePart(item), ranPart(item),
   ].filter(Boolean) : []));
   DETAIL.scrollTop = 0;
 }

@@ -198,6 +198,15 @@ def _tiny(
     return _batches(name, shape, network, model_name, (1, 4), tags=tags, parameters=parameters)
 
 
+def _trained(
+    name: str, shape: str, network: Network, model_name: str, **parameters: ParameterValue
+) -> Family:
+    """Returns a tiny model with trained weights, whose results say how well it does its task."""
+    tags = (utils.BATCH_TAG, "trained")
+    parameters = {"checkpoint": "trained", **parameters}
+    return _batches(name, shape, network, model_name, (4,), tags=tags, parameters=parameters)
+
+
 def _greedy(
     name: str,
     network: Network,
@@ -232,6 +241,7 @@ _RESNET_HINTS = {
 }
 
 BERT_TINY = _tiny("BERT_TINY", "32XI32", networks.BERT, "bert-tiny", seq_len=32)
+BERT_TRAINED = _trained("BERT_TRAINED", "32XI32", networks.BERT, "bert-tiny", seq_len=32)
 BERT_BASE = Family(
     name="BERT_BASE_${DATA_TYPE}_${FRAMEWORK}_I32_SEQLEN${seq_len}",
     network=networks.BERT,
@@ -256,6 +266,9 @@ BERT_LARGE = _batches(
 )
 
 RESNET_TINY = _tiny("RESNET_TINY", "3X32X32X${ELEMENT_TYPE}", networks.RESNET, "resnet-tiny")
+RESNET_TRAINED = _trained(
+    "RESNET_TRAINED", "3X32X32X${ELEMENT_TYPE}", networks.RESNET, "resnet-tiny"
+)
 RESNET50 = _batches(
     "RESNET50",
     "3X224X224X${ELEMENT_TYPE}",
@@ -301,6 +314,9 @@ EFFICIENTNETB7 = _batches(
 )
 
 GPT2LMHEAD_TINY = _tiny("GPT2LMHEAD_TINY", "32XI32", networks.GPT2, "gpt2-tiny", seq_len=32)
+GPT2LMHEAD_TRAINED = _trained(
+    "GPT2LMHEAD_TRAINED", "32XI32", networks.GPT2, "gpt2-tiny", seq_len=32
+)
 GPT2LMHEAD = _batches(
     "GPT2LMHEAD",
     "512XI32",

@@ -1,4 +1,4 @@
-"""Weights: seeded or pretrained, as a directory in Hugging Face's format.
+"""Weights: seeded, trained or pretrained, as a directory in Hugging Face's format.
 
 `seeded` needs numpy alone and gives the same bytes on every machine: each tensor has a
 counter-based generator of its own (Philox, Salmon et al. 2011, "Parallel random numbers: as easy as
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from openxla.benchmark.def_types import DefinitionError, Parameters
 from openxla.benchmark.files import new_directory, sha256_of
+from openxla.benchmark.models import trained
 from openxla.benchmark.models.architectures.base import Architecture, TensorInit, digest_of
 from openxla.benchmark.root import root_dir
 
@@ -35,13 +36,16 @@ class CheckpointError(RuntimeError):
 def resolve(architecture: Architecture, parameters: Parameters) -> Path:
     """Returns the checkpoint directory that a model's parameters ask for, making it if need be.
 
-    Parameters read: `model_name`, `checkpoint` (`seeded`, the default, or `pretrained`), `seed`.
+    Parameters read: `model_name`, `checkpoint` (`seeded`, the default, `trained` or
+    `pretrained`), `seed`.
 
     Raises:
       DefinitionError: the parameters are wrong.
       CheckpointError: the pretrained checkpoint cannot be fetched.
     """
     model_name = str(parameters["model_name"])
+    if _kind(parameters) == trained.KIND:
+        return _trained(architecture, model_name)
     if _kind(parameters) == "seeded":
         return seeded(architecture, model_name, seed=_seed(parameters))
     return pretrained(*_repository(architecture, model_name))
@@ -50,6 +54,8 @@ def resolve(architecture: Architecture, parameters: Parameters) -> Path:
 def identity(architecture: Architecture, parameters: Parameters) -> str:
     """Returns what tells this checkpoint from others, without making or fetching it."""
     model_name = str(parameters["model_name"])
+    if _kind(parameters) == trained.KIND:
+        return f"trained-{trained.weights_digest(model_name)}"
     if _kind(parameters) == "seeded":
         seed = _seed(parameters)
         return f"seeded-{seed}-{recipe_digest(architecture, model_name, seed)}"
@@ -63,6 +69,8 @@ def directory_of(architecture: Architecture, parameters: Parameters) -> Path:
       DefinitionError: the parameters are wrong.
     """
     model_name = str(parameters["model_name"])
+    if _kind(parameters) == trained.KIND:
+        return _trained_directory(architecture, model_name)
     if _kind(parameters) == "seeded":
         return _seeded_directory(architecture, model_name, _seed(parameters))
     return _pretrained_directory(*_repository(architecture, model_name))
@@ -71,6 +79,8 @@ def directory_of(architecture: Architecture, parameters: Parameters) -> Path:
 def facts_of(architecture: Architecture, parameters: Parameters) -> dict[str, Any]:
     """Returns what `manifest.json` of that checkpoint says of its kind."""
     model_name = str(parameters["model_name"])
+    if _kind(parameters) == trained.KIND:
+        return _trained_facts(model_name)
     if _kind(parameters) == "seeded":
         seed = _seed(parameters)
         return _seeded_facts(seed, recipe_digest(architecture, model_name, seed))
@@ -201,6 +211,45 @@ def _seeded_facts(seed: int, recipe_sha256: str) -> dict[str, Any]:
     return {"kind": "seeded", "seed": seed, "recipe_sha256": recipe_sha256}
 
 
+def _trained(architecture: Architecture, model_name: str) -> Path:
+    """Returns the directory of the weights that ship with the suite, unpacked on first use.
+
+    What a task has no use for, such as a pooler, is as in the seeded checkpoint.
+    """
+    from openxla.benchmark.models import safetensors_file
+
+    target = _trained_directory(architecture, model_name)
+    if (target / MANIFEST_FILE).is_file():
+        return target
+    config = architecture.config(model_name)
+    with new_directory(target, whole_with=MANIFEST_FILE) as directory:
+        (directory / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+        for name, source in architecture.checkpoint_files().items():
+            shutil.copyfile(source, directory / name)
+        packed = directory / "packed"
+        trained.unpack(model_name, packed)
+        weights = safetensors_file.SafetensorsFile(packed)
+        by_name = {init.name: init for init in architecture.tensors(config)}
+        signatures = {name: (init.dtype, init.shape) for name, init in by_name.items()}
+        safetensors_file.write(
+            directory / WEIGHTS_FILE,
+            signatures,
+            lambda name: weights[name] if name in weights else generate(by_name[name], seed=0),
+        )
+        packed.unlink()
+        _write_manifest(directory, _trained_facts(model_name))
+    return target
+
+
+def _trained_directory(architecture: Architecture, model_name: str) -> Path:
+    name = architecture.canonical_name(model_name).replace("/", "--")
+    return root_dir() / "checkpoints" / f"{name}-{trained.weights_digest(model_name)[:16]}"
+
+
+def _trained_facts(model_name: str) -> dict[str, Any]:
+    return {"kind": trained.KIND, "weights_sha256": trained.weights_digest(model_name)}
+
+
 def _pretrained_directory(repository: str, revision: str) -> Path:
     return root_dir() / "checkpoints" / f"{repository.replace('/', '--')}-{revision[:16]}"
 
@@ -211,8 +260,8 @@ def _pretrained_facts(repository: str, revision: str) -> dict[str, Any]:
 
 def _kind(parameters: Parameters) -> str:
     kind = parameters.get("checkpoint", "seeded")
-    if kind not in ("seeded", "pretrained"):
-        raise DefinitionError(f"checkpoint {kind!r} is not one of seeded, pretrained")
+    if kind not in ("seeded", trained.KIND, "pretrained"):
+        raise DefinitionError(f"checkpoint {kind!r} is not one of seeded, trained, pretrained")
     return str(kind)
 
 

@@ -154,6 +154,8 @@ class Architecture(abc.ABC):
         element_type(parameters.get("data_type"))  # refuses what no model is offered in
         shapes = "-".join(map(str, self.input_specs(parameters)[:1]))
         model = self.canonical_name(str(parameters["model_name"])).rpartition("/")[2]
+        if parameters.get("checkpoint") == "trained":
+            model = model.replace("tiny", "trained")
         return f"{model}-{parameters['data_type']}-{shapes}"
 
     def canonical_weight_name(self, name: str) -> str:

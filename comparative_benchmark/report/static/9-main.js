@@ -23,12 +23,20 @@ function clearFilters() {
 }
 
 let last = null;
+let lastChoices = null;
 
 /** Brings the page to the state that the address holds. */
 function update() {
   const state = readState();
-  const { case: _, ...listed } = state;
+  const listed = Object.fromEntries(["q", "sort", ...FILTERS].map((name) => [name, state[name]]));
   const key = JSON.stringify(listed);
+  const choices = JSON.stringify(CHOICES.map((name) => state[name]));
+  if (key !== last || choices !== lastChoices) {
+    lastChoices = choices;
+    const cases = filtered(state);
+    showSweeps(state, cases);
+    showBits(state, cases);
+  }
   if (key !== last) {
     last = key;
     if (document.activeElement !== SEARCH || SEARCH.value.trim() !== state.q) SEARCH.value = state.q;

@@ -1,0 +1,43 @@
+"""What is observed while main.py runs: speed, losses and devices."""
+
+from dataclasses import dataclass
+
+from voir import configurable
+from voir.instruments import dash, early_stop, gpu_monitor, log, rate
+
+
+@dataclass
+class Config:
+    """Options of voir, from the command line or the `voir` part of the YAML."""
+
+    # Show losses, rates and progress on the terminal
+    dash: bool = False
+
+    # A rate every so many steps, or seconds where it ends with an s
+    interval: str = "1s"
+
+    # How many rates to leave out at the beginning
+    skip: int = 0
+
+    # After how many rates to stop
+    stop: int = 20
+
+    # Seconds between two looks at the devices
+    gpu_poll: int = 3
+
+
+@configurable
+def instrument_main(ov, options: Config):
+    """Requires the instruments that the options ask for."""
+    yield ov.phases.init
+
+    if options.dash:
+        ov.require(dash)
+
+    ov.require(
+        log("value", "progress", "rate", "units", "loss", "gpudata", context="task"),
+        # A script whose device works asynchronously passes what waits for it, as `sync`.
+        rate(interval=options.interval, skip=options.skip, sync=None),
+        early_stop(n=options.stop, key="rate", task="train"),
+        gpu_monitor(poll_interval=options.gpu_poll),
+    )

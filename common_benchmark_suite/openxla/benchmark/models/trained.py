@@ -1,0 +1,137 @@
+"""Tiny models with trained weights, and the task that each was trained for.
+
+A folder each, made by `scripts/train_tiny.py`: weights in bfloat16, which every data type holds
+exactly; held-out examples; and what the float64 model makes of these. So what fewer bits cost is
+told in words that people use: of 400 digits, how many are read right.
+"""
+
+import functools
+import json
+import lzma
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import attrs
+
+from openxla.benchmark.def_types import DefinitionError, Parameters
+from openxla.benchmark.files import sha256_of
+from openxla.benchmark.models.architectures.base import Architecture, Arrays
+
+if TYPE_CHECKING:  # which tasks there are is known without numpy
+    import numpy as np
+    import numpy.typing as npt
+
+FOLDER = Path(__file__).parent / "trained"
+WEIGHTS, EXAMPLES, TASK = "model.safetensors.xz", "examples.npz", "task.json"
+KIND = "trained"
+
+Metric: TypeAlias = Literal["top-1", "perplexity"]
+
+
+@attrs.frozen(kw_only=True)
+class Task:
+    """What a trained model is good for.
+
+    Attributes:
+      name: in a few words.
+      metric: `top-1` (share of examples whose class is found) or `perplexity` (the exponential of
+        the mean loss of each next token).
+      source: of the data, with their licence.
+      reference: what the float64 model reaches.
+      folder: of weights and examples.
+    """
+
+    name: str
+    metric: Metric
+    source: str
+    reference: float
+    folder: Path
+
+    @functools.cached_property
+    def examples(self) -> "dict[str, npt.NDArray[Any]]":
+        """The held-out examples, and what the float64 model makes of them.
+
+        Pictures uint8[n, 8, 8] up to 16, or tokens uint16[n, seq], with `lengths` where a row is
+        padded; `labels` and `predicted`, or `losses` of each row; `head` [classes, hidden] and
+        `bias` where classes are read from hidden states.
+        """
+        import numpy as np
+
+        with np.load(self.folder / EXAMPLES) as file:
+            return {name: file[name] for name in file.files}
+
+    def batches(self, architecture: Architecture, parameters: Parameters) -> Iterator[Arrays]:
+        """Yields the examples as inputs of a model, without the last ones that fill no batch."""
+        import numpy as np
+
+        from openxla.benchmark.models.preprocessing import numpy_dtype
+
+        found = self.examples
+        inputs: list[npt.NDArray[Any]]
+        if "images" in found:
+            inputs = [pixels_of(found["images"])]
+        else:
+            inputs = [found["tokens"]]
+            if "lengths" in found:
+                places = np.arange(found["tokens"].shape[1])
+                inputs.append(places < found["lengths"][:, None])
+        specs = architecture.input_specs(parameters)
+        rows = specs[0].shape[0]
+        for start in range(0, len(inputs[0]) - rows + 1, rows):
+            batch = tuple(
+                value[start : start + rows].astype(numpy_dtype(spec.dtype))
+                for value, spec in zip(inputs, specs, strict=True)
+            )
+            if any(value.shape != spec.shape for value, spec in zip(batch, specs, strict=True)):
+                raise DefinitionError(f"{self.name} has examples of another shape than the model")
+            yield batch
+
+
+def pixels_of(images: "npt.NDArray[np.uint8]") -> "npt.NDArray[np.float32]":
+    """Returns grey pictures [n, 8, 8] up to 16 as pixels f32[n, 3, 32, 32] in [-1, 1]."""
+    import numpy as np
+
+    large = np.repeat(np.repeat(images, 4, axis=1), 4, axis=2).astype(np.float32)
+    return np.repeat((large / 8 - 1)[:, None], 3, axis=1)
+
+
+def task_of(parameters: Parameters) -> Task | None:
+    """Returns the task of a model; None of one that is not trained."""
+    return _task(str(parameters["model_name"])) if parameters.get("checkpoint") == KIND else None
+
+
+def folder_of(model_name: str) -> Path:
+    """Returns where a model's weights are.
+
+    Raises:
+      DefinitionError: there are none.
+    """
+    if not (FOLDER / model_name / WEIGHTS).is_file():
+        known = ", ".join(sorted(path.parent.name for path in FOLDER.glob(f"*/{WEIGHTS}")))
+        raise DefinitionError(f"no trained weights of {model_name!r}; there are those of {known}")
+    return FOLDER / model_name
+
+
+@functools.lru_cache(maxsize=32)
+def weights_digest(model_name: str) -> str:
+    """Returns the sha256 of a model's weights, as they ship."""
+    return sha256_of(folder_of(model_name) / WEIGHTS)
+
+
+def unpack(model_name: str, target: Path) -> None:
+    """Writes a model's weights as a safetensors file."""
+    target.write_bytes(lzma.decompress((folder_of(model_name) / WEIGHTS).read_bytes()))
+
+
+@functools.lru_cache(maxsize=32)
+def _task(model_name: str) -> Task:
+    folder = folder_of(model_name)
+    facts = json.loads((folder / TASK).read_text(encoding="utf-8"))
+    return Task(
+        name=facts["task"],
+        metric=facts["metric"],
+        source=facts["source"],
+        reference=facts["reference"],
+        folder=folder,
+    )

@@ -1,0 +1,1 @@
+"""Foreign collections of benchmarks, run as they are."""

@@ -1,0 +1,70 @@
+"""Arguments of a script, from its `argv` as milabench reads it, and names that stand for paths."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+# `{milabench_data}` of milabench, and `${system.arch}`, `${..num_machines}` of OmegaConf.
+_PLACEHOLDER = re.compile(r"\$\{\.*([a-z_][a-z_.]*)\}|\{([a-z_]+)\}")
+
+
+# `auto(8, 4)` and `auto_batch(32)` of milabench's sizer: what it would choose for a device, and the
+# default, which is all there is here.
+_AUTO = re.compile(r"auto(_batch)?\(\s*([^,(){}]+?)\s*(?:,\s*([^,(){}]+?)\s*)?\)")
+
+
+class ArgumentsError(ValueError):
+    """An `argv` cannot be a command line."""
+
+
+def assemble(argv: Any) -> list[str]:
+    """Returns arguments of an `argv`.
+
+    A list is taken as it is. Of a mapping, `true` makes a flag, `null` drops the option, a list is
+    joined by commas, and `--` holds a list of positional arguments, which come last.
+
+    Raises:
+      ArgumentsError: a value is `false`, which could mean either, or a mapping.
+    """
+    if argv is None:
+        return []
+    if isinstance(argv, Sequence) and not isinstance(argv, str):
+        return [_text("argv", item) for item in argv]
+    if not isinstance(argv, Mapping):
+        raise ArgumentsError("argv must be a mapping or a list")
+    found: list[str] = []
+    last: list[str] = []
+    for name, value in argv.items():
+        if name == "--":
+            last = [_text(name, item) for item in (value if isinstance(value, list) else [value])]
+        elif value is True:
+            found.append(name)
+        elif value is False:
+            raise ArgumentsError(f"{name}: false: `null` drops an option, `true` makes a flag")
+        elif isinstance(value, list):
+            found += [name, ",".join(_text(name, item) for item in value)]
+        elif value is not None:
+            found += [name, _text(name, value)]
+    return found + last
+
+
+def filled(value: Any, names: Mapping[str, str]) -> Any:
+    """Returns a value with each `{name}` and `${name}` that is known, in texts at any depth.
+
+    `auto({n_worker}, 8)` is the number of workers, and `auto_batch(32)` is 32.
+    """
+    if isinstance(value, str):
+        text = _PLACEHOLDER.sub(lambda match: names.get(match[1] or match[2], match[0]), value)
+        automatic = _AUTO.fullmatch(text)
+        return automatic[2] if automatic else text
+    if isinstance(value, Mapping):
+        return {key: filled(item, names) for key, item in value.items()}
+    if isinstance(value, list):
+        return [filled(item, names) for item in value]
+    return value
+
+
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, Mapping | list):
+        raise ArgumentsError(f"{name}: a text or a number is due, not {value!r}")
+    return str(value)

@@ -1,0 +1,117 @@
+"""Install, prepare and pin: each benchmark by itself, so that one that fails costs no other."""
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from comparative_benchmark.packages.milabench import phases, venvs
+from comparative_benchmark.packages.milabench.config import Bench
+from comparative_benchmark.packages.milabench.phases import INSTALL, PIN, PREPARE, Wishes
+from comparative_benchmark.packages.milabench.placement import Placement
+from comparative_benchmark.results.record import Status
+from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_OK, UsageError
+
+UNPINNED = "unpinned"
+Outcome = tuple[Status, str | None]
+_FINE: Outcome = (Status.OK, None)
+
+
+def install(benches: Sequence[Bench], base: Path, *, variant: str | None, force: bool) -> int:
+    """Makes the environments and installs what was not; returns 0, or 1 if something failed."""
+    places = [Placement(base=base, bench=bench, run_name=INSTALL) for bench in benches]
+    if force:
+        for place in places:
+            venvs.forget(place)
+
+    def one(place: Placement) -> Outcome:
+        if venvs.is_installed(place, variant):
+            print(f"{place.bench.name}: is installed already (--force does it again)")
+            return _FINE
+        venv = place.dirs["venv"]
+        print(f"{place.bench.name}: installing into {venv}")
+        try:
+            venvs.make(venv)
+        except venvs.VenvError as error:
+            return Status.FAILED, str(error)
+        outcome = phases.do(INSTALL, place, Wishes(variant=variant))
+        if outcome.status is Status.OK and not (venv / "bin" / "voir").exists():
+            outcome = phases.add_packages(place, venvs.ALWAYS)
+        if outcome.status is Status.OK:
+            venvs.note_installed(place, variant)
+        return outcome.status, outcome.reason
+
+    return _each(places, one, "installed")
+
+
+def prepare(benches: Sequence[Bench], base: Path) -> int:
+    """Prepares each benchmark; returns 0, or 1 if one failed."""
+
+    def one(place: Placement) -> Outcome:
+        if problem := not_installed(place):
+            return Status.FAILED, problem
+        outcome = phases.do(PREPARE, place, Wishes(echo=True))
+        return outcome.status, outcome.reason
+
+    places = [Placement(base=base, bench=bench, run_name=PREPARE) for bench in benches]
+    return _each(places, one, "prepared")
+
+
+def pin(
+    benches: Sequence[Bench],
+    base: Path,
+    *,
+    variant: str | None,
+    constraints: Sequence[Path],
+    clear_previous: bool,
+    pip_compile: Sequence[str],
+) -> int:
+    """Locks the requirements of each benchmark; returns 0, or 1 if one failed.
+
+    Raises:
+      UsageError: the variant is the one that is not locked.
+    """
+    if variant == UNPINNED:
+        raise UsageError(
+            "the variant 'unpinned' is requirements.in itself and has no lock: "
+            "name an architecture, e.g. --variant cuda"
+        )
+    wishes = Wishes(
+        variant=variant,
+        arguments={
+            "clear_previous": clear_previous,
+            "pip_compile_args": list(pip_compile),
+            "constraints": [str(path) for path in constraints],
+        },
+    )
+
+    def one(place: Placement) -> Outcome:
+        if variant is None and place.bench.install_variant == UNPINNED:
+            return Status.FAILED, "it is configured as unpinned: name an architecture by --variant"
+        outcome = phases.do(PIN, place, wishes)
+        return outcome.status, outcome.reason
+
+    places = [Placement(base=base, bench=bench, run_name=PIN) for bench in benches]
+    # Benchmarks of one folder have the same requirements.
+    unique = {place.bench.folder: place for place in reversed(places)}
+    return _each(list(reversed(unique.values())), one, "pinned")
+
+
+def not_installed(place: Placement) -> str | None:
+    """Returns what to do before a benchmark can run; None if it can."""
+    if venvs.was_installed(place):
+        return None
+    return f"it is not installed: cbs bench install --select {place.bench.name}"
+
+
+def _each(places: Sequence[Placement], one: Callable[[Placement], Outcome], done: str) -> int:
+    failed = 0
+    for place in places:
+        status, reason = one(place)
+        if status is Status.OK:
+            print(f"{place.bench.name}: {done}")
+            continue
+        failed += status is not Status.UNSUPPORTED
+        log = place.log_dir
+        where = f" (output: {log})" if log.is_dir() else ""
+        print(f"cbs: {place.bench.name}: {status.value}: {reason}{where}", file=sys.stderr)
+    return EXIT_FAILED if failed else EXIT_OK

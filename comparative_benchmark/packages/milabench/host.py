@@ -1,0 +1,78 @@
+"""The process that executes a `benchfile.py`; nothing of it is ever imported by `cbs` itself.
+
+It is started as a script with the numbers of two pipes and a JSON file: phase, configuration, GPUs.
+The package `milabench` that benchfiles import is on its path, and nothing else of the suite.
+"""
+
+import asyncio
+import inspect
+import json
+import runpy
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+
+def main() -> int:
+    """Does one phase of one benchmark; returns the exit code."""
+    from milabench import channel  # type: ignore[import-not-found]
+
+    questions, answers, file = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+    asked = json.loads(file.read_text(encoding="utf-8"))
+    channel.current = channel.Channel(questions, answers)
+    try:
+        pack = _pack(asked)
+        asyncio.run(_phase(pack, asked))
+    except NotImplementedError as error:
+        channel.current.say("unsupported", text=str(error) or "NotImplementedError")
+        return 1
+    except (Exception, SystemExit) as error:
+        channel.current.say(
+            "failed",
+            text=f"{type(error).__name__}: {error}",
+            traceback=traceback.format_exc()[-8000:],
+        )
+        return 1
+    channel.current.say("done")
+    return 0
+
+
+def _pack(asked: dict[str, Any]) -> Any:
+    benchfile = Path(asked["config"]["definition"]) / "benchfile.py"
+    if not benchfile.is_file():
+        raise FileNotFoundError(f"there is no {benchfile}")
+    found = runpy.run_path(str(benchfile), run_name="<benchfile>").get("__pack__")
+    if found is None:
+        raise TypeError(f"{benchfile} does not set __pack__")
+    return found({**asked["config"], "phase": asked["phase"]})
+
+
+async def _phase(pack: Any, asked: dict[str, Any]) -> None:
+    from milabench.pack import Package  # type: ignore[import-not-found]
+
+    phase = asked["phase"]
+    if phase != "run":
+        await _finished(getattr(pack, phase)(**asked.get("arguments", {})))
+    elif type(pack).run is not Package.run:
+        # A pack that runs itself knows no plan.
+        await _finished(pack.run())
+    else:
+        await _finished(_planned(pack, asked).execute())
+
+
+def _planned(pack: Any, asked: dict[str, Any]) -> Any:
+    from milabench import commands
+
+    gpus, command = asked["gpus"], pack.build_run_plan()
+    if asked["per_gpu"]:
+        return commands.PerGPU(command, gpus)
+    return commands.NJobs(command, asked["jobs"], gpus)
+
+
+async def _finished(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

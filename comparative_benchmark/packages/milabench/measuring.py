@@ -1,0 +1,315 @@
+"""A benchmark's replicates as a result of the suite's results file."""
+
+import hashlib
+import json
+import signal
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+from msgspec import UNSET
+
+from comparative_benchmark.packages.milabench.config import Bench
+from comparative_benchmark.packages.milabench.execution import Ended
+from comparative_benchmark.packages.milabench.phases import PhaseOutcome
+from comparative_benchmark.packages.milabench.rates import TOO_FEW, Steady, together, without_warmup
+from comparative_benchmark.results.contention import contention_of
+from comparative_benchmark.results.record import (
+    Block,
+    Definition,
+    IntervalRecord,
+    Levels,
+    Metrics,
+    Process,
+    Program,
+    Result,
+    Status,
+    Throughput,
+    ThroughputProcess,
+    WorkloadRecord,
+)
+from comparative_benchmark.results.summary import outlier_counts, summarize
+from comparative_benchmark.stats.analysis import latency_interval
+
+BACKEND, COMPILER = "milabench", "script"
+_NETWORK = "it tried to reach the network {} times, which `run` has not: fetch in prepare.py"
+
+
+@attrs.frozen(kw_only=True)
+class Replicate:
+    """One time that a benchmark ran."""
+
+    outcome: PhaseOutcome
+    wall_s: float
+    foreign_cpu_share: float | None = None
+
+
+def to_result(
+    bench: Bench,
+    replicates: Sequence[Replicate],
+    *,
+    run_id: str,
+    device: str,
+    versions: Mapping[str, str],
+    config: Mapping[str, Any],
+) -> Result:
+    """Returns the result of a benchmark that ran once or more.
+
+    Args:
+      bench: which.
+      replicates: in order.
+      run_id: of the run.
+      device: as `-device` names it.
+      versions: of packages of its environment.
+      config: that its processes got.
+    """
+    processes: list[ThroughputProcess] = []
+    sums: list[list[float]] = []
+    warmups: list[list[float]] = []
+    for number, replicate in enumerate(replicates):
+        found = [_process(number, ended, replicate) for ended in replicate.outcome.ended]
+        processes += [process for process, _ in found]
+        sums.append(together([steady.rates for _, steady in found]))
+        early = [steady.warmup for _, steady in found]
+        warmups.append(list(found[0][0].rates[: early[0]]) if len(found) == 1 else [])
+    status, reason, traceback = _status(replicates, processes)
+    units = _units(replicates)
+    metrics: dict[str, Any] = {}
+    rate = interval = None
+    if status is Status.OK:
+        samples_ms = [[1000 / value for value in replicate] for replicate in sums]
+        rate = statistics.fmean(statistics.median(values) for values in sums)
+        interval = _rate_interval(samples_ms)
+        metrics = _measured(samples_ms, warmups, processes)
+    else:
+        metrics["error"] = f"{status.value} in run: {reason}"
+    log = replicates[-1].outcome.ended
+    return Result(
+        run_id=run_id,
+        definition=_definition(bench, device, config, units),
+        status=status,
+        metrics=Levels(
+            framework_level=Metrics(
+                **metrics,
+                compile_time_ms=None,
+                input_data_transfer_ms=None,
+                output_data_transfer_ms=None,
+                autotuning_enabled=None,
+                device_memory_peak_mb=_largest(p.device_memory_peak_mb for p in processes),
+                host_memory_peak_mb=_largest(p.host_memory_peak_mb for p in processes),
+                phases={},
+                verification=None,
+                final_verification=None,
+                program=Program(),
+                artifact_digests={},
+                stop_reason="the script ended",
+                throughput=Throughput(
+                    units=units,
+                    rate=rate,
+                    rate_interval=interval,
+                    weight=bench.weight,
+                    processes=tuple(processes),
+                ),
+            )
+        ),
+        wall_s=round(sum(replicate.wall_s for replicate in replicates), 3),
+        log_file=str(log[-1].log_file) if log else None,
+        versions=dict(versions),
+        phase="run" if status is not Status.OK else UNSET,
+        reason=reason if status is not Status.OK else UNSET,
+        traceback=traceback or UNSET,
+    )
+
+
+def _process(number: int, ended: Ended, replicate: Replicate) -> tuple[ThroughputProcess, Steady]:
+    observed = ended.observed
+    steady = without_warmup(observed.measured)
+    status, reason = _how_it_ended(ended, steady)
+    notes = [f"{count} x {what}" for what, count in sorted(observed.oddities.items())]
+    if steady.steadiness is None and steady.rates:
+        notes.append(TOO_FEW)
+    if ended.network_tries:
+        notes.append(_NETWORK.format(ended.network_tries))
+    if not ended.isolated:
+        notes.append("the network could not be taken away here: it was only hidden by proxies")
+    if ended.left:
+        notes.append(f"{ended.left} processes that it left behind were killed")
+    found = ThroughputProcess(
+        replicate=number,
+        tag=ended.tag,
+        status=status,
+        reason=reason,
+        devices=ended.devices,
+        cpus=ended.cpus,
+        rates=tuple(observed.measured),
+        warmup=steady.warmup,
+        steadiness=steady.steadiness,
+        losses=(observed.losses[0], observed.losses[-1]) if observed.losses else (),
+        wall_s=ended.wall_s,
+        cpu_s=ended.cpu_s,
+        involuntary_switches=ended.involuntary_switches,
+        foreign_cpu_share=replicate.foreign_cpu_share,
+        host_memory_peak_mb=ended.peak_memory_bytes / 1e6 or None,
+        device_memory_peak_mb=observed.device_memory_mb,
+        device_use=observed.device_use,
+        notes=tuple(notes),
+    )
+    return found, steady
+
+
+def _how_it_ended(ended: Ended, steady: Steady) -> tuple[Status, str | None]:
+    observed = ended.observed
+    network = f"; {_NETWORK.format(ended.network_tries)}" if ended.network_tries else ""
+    if ended.reason:
+        timeout = ended.reason.startswith("it took longer")
+        return (Status.TIMEOUT if timeout else Status.FAILED), ended.reason + network
+    if ended.code != 0 and not ended.stopped:
+        words = f"; its last words: {ended.last_words}" if ended.last_words else ""
+        if ended.code is not None and ended.code < 0:
+            how = f"killed by {signal.Signals(-ended.code).name}"
+            return Status.CRASHED, how + words + network
+        return Status.FAILED, f"exit code {ended.code}{words}{network}"
+    if observed.nan_loss is not None:
+        return Status.WRONG_OUTPUT, f"loss {observed.nan_loss} was not a finite number"
+    if not steady.rates:
+        return Status.FAILED, f"it told no rate{network}"
+    if not steady.is_steady:
+        assert steady.steadiness is not None
+        return Status.UNSTEADY, f"no end of the rates is steady: {steady.steadiness.reason}"
+    return Status.OK, None
+
+
+# What weighs most comes first.
+_GRAVITY = (
+    *(Status.UNSUPPORTED, Status.CRASHED, Status.TIMEOUT, Status.FAILED, Status.OUT_OF_MEMORY),
+    *(Status.WRONG_OUTPUT, Status.UNSTEADY),
+)
+
+
+def _status(
+    replicates: Sequence[Replicate], processes: Sequence[ThroughputProcess]
+) -> tuple[Status, str | None, str | None]:
+    for outcome in (replicate.outcome for replicate in replicates):
+        if outcome.status is not Status.OK:
+            return outcome.status, outcome.reason, outcome.traceback
+    worst = min(
+        (p for p in processes if p.status is not Status.OK),
+        key=lambda process: _GRAVITY.index(process.status),
+        default=None,
+    )
+    if worst is not None:
+        where = f"{worst.tag}: " if len(processes) > 1 else ""
+        return worst.status, f"{where}{worst.reason}", None
+    if not processes:
+        return Status.FAILED, "its benchfile ran nothing", None
+    return Status.OK, None, None
+
+
+def _units(replicates: Sequence[Replicate]) -> str:
+    ended = [ended for replicate in replicates for ended in replicate.outcome.ended]
+    return ended[0].observed.measured_units if ended else "items/s"
+
+
+def _rate_interval(samples_ms: Sequence[Sequence[float]]) -> IntervalRecord | None:
+    if len(samples_ms) < 2:
+        return None
+    found = latency_interval(samples_ms)
+    return IntervalRecord(
+        low=1000 / found.high, high=1000 / found.low, level=found.level, processes=found.processes
+    )
+
+
+def _measured(
+    samples_ms: Sequence[Sequence[float]],
+    warmups: Sequence[Sequence[float]],
+    processes: Sequence[ThroughputProcess],
+) -> dict[str, Any]:
+    blocks = [Block(latencies_ms=tuple(samples)) for samples in samples_ms]
+    samples = [value for replicate in samples_ms for value in replicate]
+    warmup_ms = [1000 / rate for replicate in warmups for rate in replicate]
+    wall_s = sum(process.wall_s for process in processes)
+    return {
+        **summarize(samples, "latency_ms"),
+        **summarize(warmup_ms, "warmup_latency_ms"),
+        "warmup_iterations": len(warmup_ms),
+        "benchmark_iterations": len(samples),
+        "latencies_ms": tuple(samples),
+        "warmup_latencies_ms": tuple(warmup_ms),
+        "dispatch_ms": (),
+        "device_latencies_ms": (),
+        "contention": contention_of(blocks),
+        "outliers": outlier_counts(samples_ms),
+        "cpu_wall_ratio": sum(p.cpu_s for p in processes) / wall_s if wall_s else None,
+        "processes": tuple(
+            Process(
+                blocks=(block,),
+                warmup_iterations=len(warmup),
+                stop_reason="the script ended",
+                steadiness=processes[0].steadiness if len(processes) == 1 else None,
+            )
+            for block, warmup in zip(blocks, warmups, strict=True)
+        ),
+    }
+
+
+def _definition(bench: Bench, device: str, config: Mapping[str, Any], units: str) -> Definition:
+    # What decides how much work an item is; not the code, whose speed is the question.
+    asked = {name: config.get(name) for name in ("argv", "plan", "client", "server")}
+    digest = _digest([bench.name, asked, units, device])
+    return Definition(
+        benchmark_name=f"milabench/{bench.name}",
+        framework="ModelFrameworkType.SCRIPT",
+        data_type=None,
+        batch_size=None,
+        compiler=COMPILER,
+        device=device,
+        tags=bench.tags,
+        backend=BACKEND,
+        level="framework_level",
+        options=(),
+        model=bench.name,
+        model_parameters={"source_sha256": _source_digest(bench), **_scalars(config.get("argv"))},
+        verify_parameters={},
+        input_data="its own",
+        workload=WorkloadRecord(
+            id=f"milabench/{bench.name}",
+            digest=digest,
+            # Times of such a result are of one unit of work, in all tables.
+            label=f"{bench.name}, time per {_unit(units)}",
+            architecture=f"milabench/{bench.name}",
+            config_digest=_digest(asked),
+            checkpoint="its own",
+            data_type=None,
+            inputs=(),
+            input_digest=_digest("its own"),
+        ),
+    )
+
+
+def _unit(units: str) -> str:
+    """Returns what a rate counts, e.g. `item` of `items/s`."""
+    counted = units.removesuffix("/s").removesuffix("s")
+    return counted or units
+
+
+def _scalars(argv: Any) -> dict[str, Any]:
+    if not isinstance(argv, dict):
+        return {}
+    return {n: v for n, v in argv.items() if v is None or isinstance(v, str | int | float | bool)}
+
+
+def _source_digest(bench: Bench) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(bench.folder.rglob("*.py")):
+        if path.is_file() and not path.is_symlink():
+            digest.update(f"{path.relative_to(bench.folder)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _largest(values: Any) -> float | None:
+    return max((value for value in values if value is not None), default=None)

@@ -1,0 +1,149 @@
+"""What one process of a benchmark has told: rates, losses, progress, devices."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+TRAIN = "train"
+# More of them say nothing more; a flood must not fill the memory.
+_MOST = 100_000
+_LARGEST = 1e300
+# What milabench's monitors call events that are no measurements of the script.
+_OWN_TASKS = ("early_stop", "main")
+
+
+@attrs.define(kw_only=True)
+class Observed:
+    """Everything of one process, as it comes.
+
+    Attributes:
+      rates: by task, in order.
+      units: of the rates, by task.
+      losses: of the training, in order; first and last of a flood.
+      nan_loss: number of the first loss that was not finite; None if all were.
+      progress: last that made sense, of the training.
+      device_memory_mb: highest of all devices together; None where no device was told of.
+      device_use: mean load, from 0 to 1.
+      oddities: what did not make sense, and how often.
+    """
+
+    rates: dict[str, list[float]] = attrs.field(factory=dict)
+    units: dict[str, str] = attrs.field(factory=dict)
+    losses: list[float] = attrs.field(factory=list)
+    loss_count: int = 0
+    nan_loss: int | None = None
+    progress: tuple[int, int | None] | None = None
+    device_memory_mb: float | None = None
+    device_loads: list[float] = attrs.field(factory=list)
+    stop_asked: bool = False
+    oddities: Counter[str] = attrs.field(factory=Counter)
+    events: int = 0
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Takes an event; what does not make sense is counted as an oddity."""
+        self.events += 1
+        task = event.get("task")
+        task = task if isinstance(task, str) else TRAIN
+        if "rate" in event:
+            self._rate(task, event)
+        if "loss" in event and task not in _OWN_TASKS:
+            self._loss(event["loss"])
+        if "progress" in event and task not in _OWN_TASKS:
+            self._progress(event["progress"])
+        if "gpudata" in event:
+            self._device(event["gpudata"])
+        if event.get("$event") == "stop":
+            self.stop_asked = True
+
+    @property
+    def task(self) -> str | None:
+        """The task that is measured: training, or else the one with most rates."""
+        if self.rates.get(TRAIN):
+            return TRAIN
+        return max(self.rates, key=lambda task: len(self.rates[task]), default=None)
+
+    @property
+    def measured(self) -> list[float]:
+        """The rates of that task."""
+        return self.rates[self.task] if self.task is not None else []
+
+    @property
+    def measured_units(self) -> str:
+        """What they count, e.g. `items/s`."""
+        return self.units.get(self.task or "", "items/s")
+
+    @property
+    def device_use(self) -> float | None:
+        """Mean load of the devices, from 0 to 1; None where none was told of."""
+        return math.fsum(self.device_loads) / len(self.device_loads) if self.device_loads else None
+
+    def _rate(self, task: str, event: Mapping[str, Any]) -> None:
+        value = _number(event["rate"])
+        if value is None or not 0 < value < _LARGEST:
+            self.oddities["a rate that is not a positive number"] += 1
+            return
+        units = event.get("units")
+        units = units if isinstance(units, str) and 0 < len(units) < 40 else "items/s"
+        if self.units.setdefault(task, units) != units:
+            self.oddities["a rate in other units than the first"] += 1
+            return
+        rates = self.rates.setdefault(task, [])
+        if len(rates) < _MOST:
+            rates.append(value)
+        else:
+            self.oddities[f"a rate beyond the first {_MOST}"] += 1
+
+    def _loss(self, loss: Any) -> None:
+        value = _number(loss)
+        if value is None:
+            self.oddities["a loss that is not a number"] += 1
+            return
+        self.loss_count += 1
+        if not math.isfinite(value):
+            if self.nan_loss is None:
+                self.nan_loss = self.loss_count
+        elif len(self.losses) < _MOST:
+            self.losses.append(value)
+        else:
+            self.losses[-1] = value
+
+    def _progress(self, progress: Any) -> None:
+        if not isinstance(progress, list | tuple) or len(progress) != 2:
+            self.oddities["progress that is not a pair of numbers"] += 1
+            return
+        done, total = (value if type(value) is int else None for value in progress)
+        if done is None or done < 0 or (total is not None and not 0 <= done <= total):
+            self.oddities["progress outside of its bounds"] += 1
+            return
+        # A new epoch begins at its start.
+        if done and self.progress and done < self.progress[0]:
+            self.oddities["progress that went back"] += 1
+        self.progress = (done, total)
+
+    def _device(self, data: Any) -> None:
+        if not isinstance(data, Mapping) or not data:
+            return
+        used = 0.0
+        for device in data.values():
+            if not isinstance(device, Mapping):
+                self.oddities["device data that is none"] += 1
+                return
+            memory = device.get("memory")
+            value = _number(memory[0]) if isinstance(memory, list) and memory else None
+            used += value if value is not None and 0 <= value < _LARGEST else 0.0
+            load = _number(device.get("load"))
+            if load is not None and 0 <= load <= 1 and len(self.device_loads) < _MOST:
+                self.device_loads.append(load)
+        self.device_memory_mb = max(used, self.device_memory_mb or 0.0)
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf

@@ -1,0 +1,117 @@
+"""Options of `cbs bench`; apart from the command, so that other commands do not load it."""
+
+import argparse
+from pathlib import Path
+
+from comparative_benchmark.terminal.options import add_options, count
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the subcommands of `cbs bench`."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    install = actions.add_parser("install", help="make environments and install requirements")
+    _add_selection(install)
+    install.add_argument("--force", action="store_true", help="make the environments anew")
+    _add_variant(install)
+    prepare = actions.add_parser("prepare", help="fetch data and weights: it has the network")
+    _add_selection(prepare)
+    _add_run(actions.add_parser("run", help="measure: it has no network"))
+    dev = actions.add_parser("dev", help="open a shell in a benchmark's environment")
+    _add_selection(dev)
+    dev.add_argument("-c", dest="shell_command", metavar="COMMAND", help="run this in it instead")
+    _add_pin(actions.add_parser("pin", help="lock requirements for an architecture"))
+    report = actions.add_parser("report", help="print the table of the last results")
+    _add_selection(report)
+    _add_results(report)
+    report.add_argument("--compare", type=Path, metavar="FILE", help="results to compare with")
+    summary = actions.add_parser("summary", help="write the numbers of the table as JSON")
+    _add_selection(summary)
+    _add_results(summary)
+    summary.add_argument("--out", type=Path, metavar="FILE", help="(default: standard output)")
+    _add_compare(actions.add_parser("compare", help="scores relative to stored results"))
+    new = actions.add_parser("new", help="write the files of a new benchmark")
+    new.add_argument("name", metavar="NAME", help="of the benchmark, e.g. ornatebench")
+    new.add_argument(
+        "--directory",
+        type=Path,
+        default=Path("benchmarks"),
+        help="folder to put it into (default %(default)s/)",
+    )
+    actions.add_parser("shim", help='make `milabench` mean this: eval "$(cbs bench shim)"')
+
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--config", type=Path, metavar="FILE", help="YAML of benchmarks (or $MILABENCH_CONFIG)")
+    add(
+        *("--base", "--root"),
+        dest="base",
+        type=Path,
+        metavar="DIR",
+        help="environments, data and runs (or $MILABENCH_BASE; default: in the artifact root)",
+    )
+    for name, what in (("select", "only these"), ("exclude", "not these")):
+        add(
+            f"--{name}",
+            action="append",
+            default=[],
+            metavar="NAME[,NAME]",
+            help=f"{what}: names, groups, install groups, tags or folders",
+        )
+
+
+def _add_variant(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--variant", metavar="NAME", help="unpinned, cuda, rocm ... (default: as configured)"
+    )
+
+
+def _add_results(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "results",
+        nargs="?",
+        type=Path,
+        metavar="FILE",
+        help="a results file (default: that of `cbs bench run`)",
+    )
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    _add_selection(parser)
+    add_options(parser, "output", metavar="FILE", help="results (default: results.json in --base)")
+    add = parser.add_argument
+    add("--run-name", metavar="NAME", help="of the folder of its output (default: its start)")
+    add("--repeat", type=count(1), default=1, metavar="N", help="replicates of each (default 1)")
+    add(
+        "--dash",
+        nargs="?",
+        const="short",
+        default="no",
+        choices=("short", "long", "no"),
+        help="show losses, rates and progress while it runs",
+    )
+    add("--fulltrace", action="store_true", help="show the output of the scripts")
+    add("--no-report", action="store_true", help="leave out the table")
+
+
+def _add_pin(parser: argparse.ArgumentParser) -> None:
+    _add_selection(parser)
+    _add_variant(parser)
+    add = parser.add_argument
+    add("--constraints", "-c", action="append", default=[], type=Path, metavar="FILE")
+    add("--from-scratch", action="store_true", help="forget what was locked before")
+    add(
+        "--pip-compile",
+        nargs=argparse.REMAINDER,
+        default=[],
+        metavar="ARGS",
+        help="all that follows: arguments of pip-compile",
+    )
+
+
+def _add_compare(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("old", type=Path, metavar="OLD", help="results to compare with")
+    add("new", type=Path, metavar="NEW", help="the results in question")
+    add_options(parser, "threshold")
+    add_options(parser, "json")

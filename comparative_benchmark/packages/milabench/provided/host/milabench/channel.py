@@ -1,0 +1,41 @@
+"""The way to the suite, which runs what a benchfile wants to be run."""
+
+import json
+import os
+from typing import Any
+
+
+class CommandFailedError(RuntimeError):
+    """A command that a benchfile relies on ended with another exit code than 0."""
+
+
+class Channel:
+    """JSON lines to the suite over one pipe, and its answers over another."""
+
+    def __init__(self, questions: int, answers: int) -> None:
+        self._questions = os.fdopen(questions, "w", encoding="utf-8")
+        self._answers = os.fdopen(answers, encoding="utf-8")
+
+    def say(self, kind: str, **fields: Any) -> None:
+        """Tells the suite something that needs no answer."""
+        self._questions.write(json.dumps({"type": kind, **fields}, default=str) + "\n")
+        self._questions.flush()
+
+    def execute(self, commands: "list[dict[str, Any]]") -> "list[int]":
+        """Has commands run, all at once; returns their exit codes."""
+        self.say("execute", commands=commands)
+        line = self._answers.readline()
+        if not line:
+            raise SystemExit(1)  # the suite is gone
+        codes: list[int] = json.loads(line)["codes"]
+        return codes
+
+
+# Set by the process that loads the benchfile.
+current: "Channel | None" = None
+
+
+def channel() -> Channel:
+    """Returns the way to the suite."""
+    assert current is not None, "a benchfile runs under the suite only"
+    return current

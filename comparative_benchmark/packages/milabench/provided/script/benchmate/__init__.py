@@ -1,0 +1,1 @@
+"""What scripts of real folders import of milabench's `benchmate`, on real voir and giving."""

@@ -1,0 +1,286 @@
+"""Rates of a loop's body, measured without a wait for the device in between."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from voir.helpers import current_overseer
+from voir.phase import StopProgram
+from voir.smuggle import SmuggleWriter
+
+Push = Callable[..., Any]
+
+
+def file_push(file: Any = None) -> Push:
+    """Returns a function that prints its arguments as JSON."""
+
+    def message(**fields: Any) -> None:
+        fields.setdefault("task", "train")
+        print(json.dumps(fields), file=file or sys.stdout)
+
+    return message
+
+
+def sumggle_push() -> Push:
+    """Returns a function that hides its arguments in escape sequences of the output."""
+    return file_push(SmuggleWriter(sys.stdout))
+
+
+smuggle_push = sumggle_push
+
+
+def is_running_with_voir() -> bool:
+    """Tells whether voir runs the script."""
+    return current_overseer.get() is not None
+
+
+def give_push() -> Push:
+    """Returns what gives to voir; without voir, what prints."""
+    overseer = current_overseer.get()
+    return overseer.give if overseer is not None else file_push()
+
+
+def earlystop_count() -> int:
+    """Returns how many observations are wanted."""
+    counts = {"VOIR_EARLYSTOP_COUNT": 60, "VOIR_EARLYSTOP_SKIP": 10}
+    return sum(int(os.environ.get(name, default)) for name, default in counts.items())
+
+
+class LazyMetricPusher:
+    """Keeps what needs the device until somebody waits for that anyway."""
+
+    def __init__(self, task: str) -> None:
+        self.task = task
+        self.delayed: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+
+    def append(self, *args: Any, **kwargs: Any) -> None:
+        """Keeps values."""
+        self.delayed.append((args, kwargs))
+
+    def record(self, *args: Any, **kwargs: Any) -> None:
+        """Keeps values, without a wait."""
+        self.append(*args, **kwargs)
+
+    def materialize(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns what is pushed for values; may wait for the device."""
+        return kwargs
+
+    def push(self, pusher: Push) -> None:
+        """Pushes all that was kept."""
+        delayed, self.delayed = self.delayed, []
+        for args, kwargs in delayed:
+            pusher(**self.materialize(*args, **kwargs))
+
+
+class LazyLossPusher(LazyMetricPusher):
+    """Keeps losses as tensors."""
+
+    def record(self, loss: Any) -> None:
+        """Keeps a loss."""
+        self.append(loss.detach() if hasattr(loss, "detach") else loss)
+
+    def materialize(self, loss: Any) -> Any:
+        """Returns a loss as a number."""
+        value = loss.item() if hasattr(loss, "item") else float(loss)
+        return {"loss": value, "task": self.task}
+
+
+class CPUTimer:
+    """Time of a `with` block, by the host's clock."""
+
+    def __init__(self) -> None:
+        self._start = self._end = 0.0
+
+    def start(self) -> None:
+        """Starts."""
+        self._start = time.perf_counter()
+
+    def end(self) -> None:
+        """Ends."""
+        self._end = time.perf_counter()
+
+    def __enter__(self) -> "CPUTimer":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def elapsed(self) -> float:
+        """Returns seconds."""
+        return self._end - self._start
+
+
+class HostEvent:
+    """Stands for a device's event where there is no device: milliseconds of the host's clock."""
+
+    def __init__(self, **_: Any) -> None:
+        self._time = 0.0
+
+    def record(self, *_: Any) -> None:
+        """Notes the time."""
+        self._time = time.perf_counter()
+
+    def synchronize(self) -> None:
+        """There is nothing to wait for."""
+
+    def elapsed_time(self, end: "HostEvent") -> float:
+        """Returns the milliseconds from this event to another."""
+        return (end._time - self._time) * 1000
+
+
+def default_event() -> Any:
+    """Returns the class of events of the device that torch would use."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        return torch.cuda.Event
+    return HostEvent
+
+
+class TimedIterator:
+    """Wraps a loader: each pass of the loop's body is timed from event to event.
+
+    Events are read when the loop ends, or enough was observed: until then nothing waits for the
+    device. With torch.distributed the first process alone reports, with the batches of all.
+    """
+
+    def __init__(
+        self,
+        loader: Any,
+        event_fn: Any = None,
+        rank: int = 0,
+        push: "Push | None" = None,
+        device: Any = None,
+        earlystop: "int | None" = None,
+        raise_stop_program: bool = False,
+        batch_size_fn: "Callable[[Any], int] | None" = None,
+        **_: Any,
+    ) -> None:
+        self.loader = loader
+        self.event_fn = event_fn or default_event()
+        self.device = device
+        self.early_stop = earlystop_count() if earlystop is None else earlystop
+        self.raise_stop_program = raise_stop_program
+        self.batch_size_fn = batch_size_fn
+        self.message_push = push or give_push()
+        self.task = "train"
+        self.total_obs = 0
+        self.unit = 1000
+        self.events: list[tuple[Any, Any, int]] = []
+        self.rank: int | None = rank if _distributed() is not None else None
+
+    @classmethod
+    def with_sumggler(cls, *args: Any, **kwargs: Any) -> "TimedIterator":
+        """Returns one that tells by escape sequences."""
+        return cls(*args, **{**kwargs, "push": sumggle_push()})
+
+    @classmethod
+    def with_stdout(cls, *args: Any, **kwargs: Any) -> "TimedIterator":
+        """Returns one that prints."""
+        return cls(*args, **{**kwargs, "push": file_push()})
+
+    @classmethod
+    def with_give(cls, *args: Any, **kwargs: Any) -> "TimedIterator":
+        """Returns one that gives to voir."""
+        return cls(*args, **{**kwargs, "push": give_push()})
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "loader":
+            raise AttributeError(name)
+        return getattr(self.loader, name)
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __iter__(self) -> "Iterator[Any]":
+        self.log_progress()
+        return self.wrapped(iter(self.loader))
+
+    def wrapped(self, iterator: "Iterator[Any]") -> "Iterator[Any]":
+        """Yields what an iterator yields, and times what is done with it."""
+        start = self._event()
+        for data in iterator:
+            yield data
+            end = self._event()
+            self.events.append((start, end, self.deduce_batch_size(data)))
+            self.log_progress()
+            if self.is_done():
+                break
+            # What was done here is not a part of the body.
+            start = self._event()
+        self._push()
+        if self.is_done() and self.raise_stop_program:
+            raise StopProgram
+
+    def _event(self) -> Any:
+        event = self.event_fn(enable_timing=True)
+        event.record()
+        return event
+
+    def deduce_batch_size(self, data: Any) -> int:
+        """Returns how many items a batch has."""
+        if self.batch_size_fn is not None:
+            return self.batch_size_fn(data)
+        if isinstance(data, dict):
+            return len(next(iter(data.values())))
+        try:
+            return len(data[0]) if len(data) == 2 else len(data)
+        except (TypeError, ValueError, IndexError, KeyError):
+            return 0
+
+    def progress(self) -> int:
+        """Returns how much was observed."""
+        return len(self.events) + self.total_obs
+
+    def is_done(self) -> bool:
+        """Tells whether enough was observed."""
+        return self.early_stop is not None and self.progress() >= self.early_stop
+
+    def on_iterator_stop_iterator(self) -> None:
+        """Is called when nothing is timed."""
+
+    def batch_size(self, count: int) -> int:
+        """Returns the items of all processes together."""
+        distributed = _distributed()
+        if distributed is None:
+            return count
+        torch = sys.modules["torch"]
+        total = torch.tensor([count], dtype=torch.int64, device=self.device)
+        distributed.reduce(total, dst=0)
+        return int(total.item())
+
+    def _push(self) -> None:
+        self.on_iterator_stop_iterator()
+        events, self.events = self.events, []
+        for start, end, count in events:
+            end.synchronize()
+            elapsed_s = start.elapsed_time(end) / self.unit
+            items = self.batch_size(count)
+            if elapsed_s > 0 and items:
+                self.log_rate(items / elapsed_s)
+        self.total_obs += len(events)
+
+    def log_rate(self, rate: float) -> None:
+        """Tells a rate."""
+        self.message(rate=rate, units="items/s", task=self.task)
+
+    def log_progress(self) -> None:
+        """Tells how far the observation is."""
+        if self.early_stop is not None:
+            self.message(progress=(self.progress(), self.early_stop), task="early_stop")
+
+    def message(self, **fields: Any) -> None:
+        """Tells something, in the first process."""
+        if not self.rank:
+            self.message_push(**fields)
+
+
+def _distributed() -> Any:
+    """Returns torch.distributed where it is in use; torch is not imported for that."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.distributed.is_available():
+        return None
+    return torch.distributed if torch.distributed.is_initialized() else None

@@ -1,0 +1,102 @@
+"""What a voirfile puts in the place of a script's loader, loss and optimizer."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from voir.helpers import current_overseer
+
+from .metrics import LazyLossPusher, TimedIterator, give_push, sumggle_push
+
+
+class BenchObserver:
+    """Times a loader's loop, and keeps losses."""
+
+    def __init__(
+        self,
+        *args: Any,
+        backward_callback: "Callable[[], Any] | None" = None,
+        step_callback: "Callable[[], Any] | None" = None,
+        stdout: bool = False,
+        rank: "int | None" = None,
+        **kwargs: Any,
+    ) -> None:
+        self.args, self.kwargs = args, kwargs
+        self.backward_callback = backward_callback
+        self.optimizer_step_callback = step_callback
+        self.stdout = stdout
+        self.task = "train"
+        self.rank = int(os.environ.get("RANK", "0")) if rank is None else rank
+        self.losses = LazyLossPusher(self.task)
+        self.instance: TimedIterator | None = None
+        self.pusher = sumggle_push() if stdout else give_push()
+
+    def on_iterator_stop_iterator(self) -> None:
+        """Tells the losses, when nothing is timed."""
+        self.losses.push(self.pusher)
+
+    def record_loss(self, loss: Any) -> Any:
+        """Keeps a loss and returns it."""
+        if not self.rank:
+            self.losses.record(loss)
+        return loss
+
+    def override_return_value(self, function: Any, override: Any) -> None:
+        """Has voir call a function with what another returns."""
+        import ptera
+
+        overseer = current_overseer.get()
+        if overseer is None:
+            raise RuntimeError("not run by voir")
+        probe = overseer.probe(f"{ptera.refstring(function)}() as retval", overridable=True)
+        probe["retval"].override(override)
+
+    def iterate(self, iterator: Any) -> Any:
+        """Returns a loader that is timed."""
+        return self.loader(iterator)
+
+    def loader(self, loader: Any, custom_step: bool = False) -> Any:
+        """Returns a loader that is timed; the same one each time."""
+        if self.instance is None:
+            options = {**self.kwargs, "rank": self.rank, "push": self.pusher}
+            self.instance = TimedIterator(loader, *self.args, **options)
+            self.instance.task = self.task
+            self.instance.on_iterator_stop_iterator = (  # type: ignore[method-assign]
+                self.on_iterator_stop_iterator
+            )
+        return self.instance
+
+    def criterion(self, criterion: Any) -> Any:
+        """Returns a loss function whose values are kept."""
+
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            loss = criterion(*args, **kwargs)
+            callback = self.backward_callback
+            if callback is not None:
+                original = loss.backward
+
+                def backward(*args: Any, **kwargs: Any) -> None:
+                    original(*args, **kwargs)
+                    callback()
+
+                loss.backward = backward
+            return self.record_loss(loss)
+
+        return wrapped
+
+    def optimizer(self, optimizer: Any) -> Any:
+        """Returns an optimizer whose steps are followed by a callback."""
+        callback = self.optimizer_step_callback
+        if callback is not None:
+            original = optimizer.step
+
+            def step(*args: Any, **kwargs: Any) -> Any:
+                found = original(*args, **kwargs)
+                callback()
+                return found
+
+            # Schedulers of torch look for the method behind it.
+            step.__self__ = original.__self__  # type: ignore[attr-defined]
+            step.__func__ = original.__func__  # type: ignore[attr-defined]
+            optimizer.step = step
+        return optimizer

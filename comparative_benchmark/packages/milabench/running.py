@@ -1,0 +1,148 @@
+"""`cbs bench run`: benchmarks one after the other, each result kept as soon as there is one."""
+
+import datetime
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+
+from comparative_benchmark.machine import host
+from comparative_benchmark.packages.milabench import guard, phases
+from comparative_benchmark.packages.milabench.config import Bench
+from comparative_benchmark.packages.milabench.dash import Dash
+from comparative_benchmark.packages.milabench.doing import not_installed
+from comparative_benchmark.packages.milabench.foreign import ForeignCpu
+from comparative_benchmark.packages.milabench.measuring import Replicate, to_result
+from comparative_benchmark.packages.milabench.phases import RUN, PhaseOutcome, Wishes
+from comparative_benchmark.packages.milabench.placement import Placement, gpus
+from comparative_benchmark.results.codec import converted
+from comparative_benchmark.results.record import ExecutionEnvironment, Result, Status
+from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.terminal.options import (
+    EXIT_FAILED,
+    EXIT_MISSING,
+    EXIT_OK,
+    EXIT_WRONG,
+    UsageError,
+)
+
+
+@attrs.frozen(kw_only=True)
+class How:
+    """How to run.
+
+    Attributes:
+      results: the file that results are added to.
+      run_name: of the folder of logs; None for the time of its start.
+      repeat: replicates of each benchmark.
+      dash: `short`, `long` or `no`.
+      echo: whether the output of scripts is shown.
+    """
+
+    results: Path
+    run_name: str | None = None
+    repeat: int = 1
+    dash: str = "no"
+    echo: bool = False
+
+
+def run(benches: Sequence[Bench], base: Path, how: How) -> tuple[int, list[Result]]:
+    """Runs benchmarks; returns the exit code and the results, which are in the file by then.
+
+    Raises:
+      UsageError: the name of the run cannot be that of a folder.
+      ResultsFileError: the file cannot be written.
+    """
+    name = how.run_name or f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S.%f}"
+    if "/" in name or name in (".", ".."):
+        raise UsageError(f"--run-name {name!r} is not the name of a folder")
+    file = ResultsFile(how.results)
+    run_id = file.start_run(execution_environment=execution_environment(), command=sys.argv)
+    found = []
+    for bench in benches:
+        before = file.path.read_bytes()
+        result = _one(Placement(base=base, bench=bench, run_name=name), how, run_id)
+        if guard.restored(file.path, before):
+            print(f"{bench.name}: it had changed {file.path}, which was restored", file=sys.stderr)
+        file.append(result)
+        found.append(result)
+        reason = f": {result.reason}" if result.reason else ""
+        print(f"{bench.name}: {result.status.value}{reason}", file=sys.stderr)
+    return _exit_code(found), found
+
+
+def _one(placement: Placement, how: How, run_id: str) -> Result:
+    bench = placement.bench
+    replicates: list[Replicate] = []
+    for number in range(how.repeat):
+        replicate = _replicate(placement, how, number)
+        replicates.append(replicate)
+        if replicate.outcome.status is not Status.OK:
+            break
+    return to_result(
+        bench,
+        replicates,
+        run_id=run_id,
+        device="host-gpu" if gpus() else "host-cpu",
+        versions=_versions(placement),
+        config=placement.config(),
+    )
+
+
+def _replicate(placement: Placement, how: How, number: int) -> Replicate:
+    started = time.monotonic()
+    if not placement.bench.needs and (problem := not_installed(placement)):
+        outcome = PhaseOutcome()
+        outcome.fail(Status.FAILED, problem)
+        return Replicate(outcome=outcome, wall_s=0.0)
+    own = attrs.evolve(
+        placement, run_name=f"{placement.run_name}.{number}" if number else placement.run_name
+    )
+    with Dash(how.dash, placement.bench.name) as dash:
+        foreign = ForeignCpu()
+        wishes = Wishes(
+            listen=dash.listen,
+            echo=how.echo,
+            say=dash.say,
+            protect=(str(how.results.absolute()),),
+        )
+        outcome = phases.do(RUN, own, wishes)
+    return Replicate(
+        outcome=outcome,
+        wall_s=time.monotonic() - started,
+        foreign_cpu_share=foreign.share(sum(ended.cpu_s for ended in outcome.ended)),
+    )
+
+
+def _exit_code(results: Sequence[Result]) -> int:
+    """Returns 2 for a wrong output, 1 for another failure, 3 if nothing could be measured."""
+    statuses = {result.status for result in results}
+    if Status.WRONG_OUTPUT in statuses:
+        return EXIT_WRONG
+    if statuses - {Status.OK, Status.UNSUPPORTED}:
+        return EXIT_FAILED
+    return EXIT_OK if Status.OK in statuses else EXIT_MISSING
+
+
+def execution_environment() -> ExecutionEnvironment:
+    """Returns what a run says of this machine."""
+    threads = host.default_threads()
+    return converted(
+        {
+            "python_environment": host.python_environment(),
+            "host": host.describe(threads=threads.number, threads_from=threads.rule),
+            "git_revision": host.git_revision(),
+        },
+        ExecutionEnvironment,
+    )
+
+
+def _versions(placement: Placement) -> dict[str, str]:
+    """Returns the packages of the benchmark's environment."""
+    found = {}
+    for path in sorted(placement.dirs["venv"].glob("lib/python*/site-packages/*.dist-info")):
+        name, _, version = path.name.removesuffix(".dist-info").rpartition("-")
+        found[name] = version
+    return found

@@ -1,0 +1,184 @@
+"""Speeds relative to stored results, each with its interval, and the score that they come to."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+from rich.table import Table
+from rich.text import Text
+
+from comparative_benchmark.results.compare import (
+    Comparison,
+    compare_documents,
+    summarize_comparisons,
+)
+from comparative_benchmark.results.comparison import exit_code as exit_code_of
+from comparative_benchmark.results.record import Document, Throughput
+from comparative_benchmark.stats.analysis import Interval, LogRatio, mean_ratio
+from comparative_benchmark.terminal.compare_views import ratio_text
+from comparative_benchmark.terminal.tables import ruled_table
+
+
+@attrs.frozen(kw_only=True)
+class Scored:
+    """A benchmark of two files.
+
+    Attributes:
+      name: of the benchmark.
+      old_rate, new_rate: None without one.
+      speed: new over old, with its 98 % interval; None if it cannot be said.
+    """
+
+    name: str
+    comparison: Comparison
+    old_rate: float | None
+    new_rate: float | None
+    units: str
+    weight: float
+    speed: Interval | None
+
+
+@attrs.frozen(kw_only=True)
+class Scores:
+    """All benchmarks, and their weighted geometric mean; None if none can be compared."""
+
+    benches: tuple[Scored, ...]
+    score: Interval | None
+
+
+def compare(old: Document, new: Document, *, threshold: float) -> Scores:
+    """Returns the speed of each benchmark relative to an older one, and the score of all."""
+    before, after = _throughputs(old), _throughputs(new)
+    comparisons = compare_documents(_only_rates(old), _only_rates(new), threshold=threshold)
+    found = []
+    for item in comparisons:
+        name = item.label.partition(", time per ")[0]
+        known = after.get(name) or before.get(name)
+        found.append(
+            Scored(
+                name=name,
+                comparison=item,
+                old_rate=_rate(before.get(name)),
+                new_rate=_rate(after.get(name)),
+                units=known.units if known else "",
+                weight=known.weight if known else 1.0,
+                speed=_inverse(item.ratio),
+            )
+        )
+    return Scores(benches=tuple(found), score=_score(found))
+
+
+def exit_code(found: Scores) -> int:
+    """Returns that of `cbs compare`."""
+    return exit_code_of(summarize_comparisons([item.comparison for item in found.benches]))
+
+
+def table(found: Scores) -> Table:
+    """Returns the table for a terminal."""
+    shown = ruled_table()
+    shown.add_column("bench", no_wrap=True)
+    for heading in ("old", "new"):
+        shown.add_column(heading, justify="right", no_wrap=True)
+    shown.add_column("units", no_wrap=True)
+    shown.add_column("speed (98 %)", justify="right", no_wrap=True)
+    shown.add_column("weight", justify="right", no_wrap=True)
+    shown.add_column("verdict")
+    shown.add_column("why")
+    for item in found.benches:
+        shown.add_row(
+            item.name,
+            _number(item.old_rate),
+            _number(item.new_rate),
+            item.units,
+            ratio_text(item.speed),
+            f"{item.weight:.2f}",
+            Text(item.comparison.verdict.value),
+            item.comparison.reason,
+        )
+    return shown
+
+
+def lines(found: Scores) -> list[str]:
+    """Returns what stands below the table."""
+    compared = sum(item.speed is not None for item in found.benches)
+    text = ratio_text(found.score) if found.score else "none: no benchmark can be compared"
+    return [f"Score relative to the baseline: {text} ({compared} of {len(found.benches)})"]
+
+
+def as_document(found: Scores) -> dict[str, Any]:
+    """Returns everything as JSON values."""
+
+    def interval(value: Interval | None) -> dict[str, Any] | None:
+        return attrs.asdict(value) if value else None
+
+    return {
+        "benchmarks": {
+            item.name: {
+                "old_rate": item.old_rate,
+                "new_rate": item.new_rate,
+                "units": item.units,
+                "weight": item.weight,
+                "speed": interval(item.speed),
+                "verdict": item.comparison.verdict.value,
+                "reason": item.comparison.reason,
+            }
+            for item in found.benches
+        },
+        "score": interval(found.score),
+    }
+
+
+def _throughputs(document: Document) -> dict[str, Throughput]:
+    return {
+        result.definition.model: result.measured.throughput
+        for result in document.benchmarks
+        if isinstance(result.measured.throughput, Throughput)
+    }
+
+
+def _only_rates(document: Document) -> Document:
+    kept = tuple(r for r in document.benchmarks if isinstance(r.measured.throughput, Throughput))
+    return attrs.evolve(document, benchmarks=kept)
+
+
+def _rate(throughput: Throughput | None) -> float | None:
+    return throughput.rate if throughput else None
+
+
+def _inverse(ratio: Interval | None) -> Interval | None:
+    """Returns the ratio of speeds, of one of times."""
+    if ratio is None:
+        return None
+    return attrs.evolve(ratio, estimate=1 / ratio.estimate, low=1 / ratio.high, high=1 / ratio.low)
+
+
+def _score(found: Sequence[Scored]) -> Interval | None:
+    """Returns the weighted geometric mean of speeds.
+
+    Each logarithm and its errors are scaled by weight over mean weight, so that their plain mean is
+    the weighted one.
+    """
+    ratios = [
+        (item.comparison.log_ratio, item.weight)
+        for item in found
+        if item.comparison.log_ratio is not None and item.weight > 0
+    ]
+    total = math.fsum(weight for _, weight in ratios)
+    if not ratios:
+        return None
+    scaled = [_scaled(ratio, weight * len(ratios) / total) for ratio, weight in ratios]
+    return _inverse(mean_ratio([[ratio] for ratio in scaled]))
+
+
+def _scaled(ratio: LogRatio, factor: float) -> LogRatio:
+    return attrs.evolve(
+        ratio,
+        estimate=ratio.estimate * factor,
+        shared=tuple(term * factor for term in ratio.shared),
+        own=tuple(term * factor for term in ratio.own),
+    )
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.5g}"

@@ -1,0 +1,257 @@
+"""milabench's table: failures, speed, its spread, memory and score, of results with rates."""
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+from rich.table import Table
+from rich.text import Text
+
+from comparative_benchmark.packages.milabench.config import Bench
+from comparative_benchmark.packages.milabench.rates import together
+from comparative_benchmark.results.record import Result, Status, Throughput, ThroughputProcess
+from comparative_benchmark.terminal.tables import ruled_table, style_of
+
+MISSING = "missing"
+# Of processes; as milabench has it.
+ALLOWED_FAILURE_RATE = 0.01
+# Below it is what an idle system takes.
+FOREIGN_CPU_LIMIT = 0.05
+_HEADINGS = ("fail", "n", "perf", "units", "sem%", "std%", "peak_memory", "score", "weight")
+_WIDE = ("sem%", "std%", "weight")
+
+
+@attrs.frozen(kw_only=True)
+class Row:
+    """A benchmark in the table.
+
+    Attributes:
+      status: how it ended, or `missing`.
+      reason: why it is not `ok`.
+      fail, n: processes that failed, of how many.
+      perf: mean over processes of their median rate, warm-up left out; None without one.
+      sem: standard error of `perf` as a share of it. Between processes where there are two or more;
+        of the rates of the one process else.
+      std: standard deviation of the rates within a process, as a share of their mean, averaged over
+        the processes.
+      peak_memory_mb: of the devices, or of the host where no device was used.
+      score: rates of the processes that ran at once added up, mean over replicates; a process that
+        failed adds nothing.
+    """
+
+    name: str
+    status: str
+    reason: str
+    fail: int
+    n: int
+    perf: float | None
+    units: str
+    sem: float | None
+    std: float | None
+    peak_memory_mb: float | None
+    score: float
+    weight: float
+
+
+@attrs.frozen(kw_only=True)
+class Totals:
+    """What all benchmarks come to.
+
+    Attributes:
+      score: weighted geometric mean of scores, of which each is one more than it is, so that 0 is
+        a score: `exp(sum(w log(score + 1)) / sum(w))`, as milabench has it.
+    """
+
+    failure_rate: float
+    score: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether few enough failed."""
+        return self.failure_rate <= ALLOWED_FAILURE_RATE
+
+
+def rows(benches: Sequence[Bench], results: Sequence[Result]) -> list[Row]:
+    """Returns a row of each benchmark, by the last of its results; one without any has failed."""
+    last = {result.definition.model: result for result in results if result.measured.throughput}
+    return [
+        _row(last[bench.name], bench.weight) if bench.name in last else _missing(bench)
+        for bench in benches
+    ]
+
+
+def rows_of(results: Sequence[Result]) -> list[Row]:
+    """Returns a row of each benchmark that has results, by the last of them."""
+    last = {result.definition.model: result for result in results if result.measured.throughput}
+    return [_row(result, None) for result in last.values()]
+
+
+def totals(found: Sequence[Row]) -> Totals:
+    """Returns failure rate and score of all."""
+    processes = sum(row.n for row in found)
+    weight = math.fsum(row.weight for row in found)
+    logs = math.fsum(row.weight * math.log1p(row.score) for row in found)
+    return Totals(
+        failure_rate=sum(row.fail for row in found) / processes if processes else 1.0,
+        score=math.exp(logs / weight) if weight else 0.0,
+    )
+
+
+def table(found: Sequence[Row], *, narrow: bool = False) -> Table:
+    """Returns the table for a terminal; a narrow one leaves out scatter and weight."""
+    shown = Table(box=None, padding=(0, 1)) if narrow else ruled_table()
+    shown.add_column("bench", no_wrap=True)
+    shown.add_column("status", no_wrap=True)
+    for heading in _HEADINGS:
+        if not (narrow and heading in _WIDE):
+            shown.add_column(
+                heading, justify="left" if heading == "units" else "right", no_wrap=True
+            )
+    for row in found:
+        cells = {
+            "fail": str(row.fail),
+            "n": str(row.n),
+            "perf": "-" if row.perf is None else _digits(row.perf),
+            "units": row.units if row.perf is not None else "-",
+            "sem%": _percent(row.sem),
+            "std%": _percent(row.std),
+            "peak_memory": "-" if row.peak_memory_mb is None else f"{row.peak_memory_mb:.0f} MB",
+            "score": _digits(row.score),
+            "weight": f"{row.weight:.2f}",
+        }
+        kept = [text for heading, text in cells.items() if not (narrow and heading in _WIDE)]
+        shown.add_row(row.name, Text(row.status, style=style_of(row.status)), *kept)
+    return shown
+
+
+def reasons(found: Sequence[Row]) -> list[str]:
+    """Returns a line on each benchmark that has no speed."""
+    return [f"{row.name}: {row.status}: {row.reason}" for row in found if row.reason]
+
+
+def lines(total: Totals) -> list[str]:
+    """Returns what stands below the table."""
+    verdict = "PASS" if total.passed else "FAIL"
+    return [
+        "Scores",
+        "------",
+        f"Failure rate: {total.failure_rate:12.2%} ({verdict})",
+        f"Score:        {total.score:12.2f}",
+    ]
+
+
+def remarks(results: Sequence[Result]) -> list[str]:
+    """Returns what was odd while benchmarks ran: notes on processes, and who else had CPUs."""
+    found = []
+    for result in results:
+        throughput = result.measured.throughput
+        for process in throughput.processes if throughput else ():
+            found += [f"{process.tag}: {note}" for note in process.notes]
+            if (process.foreign_cpu_share or 0.0) > FOREIGN_CPU_LIMIT:
+                found.append(
+                    f"{process.tag}: others took {process.foreign_cpu_share:.0%} of the CPUs"
+                )
+        found += _shared_cpus(throughput.processes if throughput else ())
+    return list(dict.fromkeys(found))
+
+
+def _shared_cpus(processes: Sequence[ThroughputProcess]) -> list[str]:
+    """Says that processes ran at once without CPUs of their own."""
+    at_once = [process for process in processes if process.replicate == 0]
+    if len(at_once) < 2 or all(process.cpus for process in at_once):
+        return []
+    switches = sum(process.involuntary_switches for process in at_once)
+    count = len(at_once)
+    return [f"{at_once[0].tag}: {count} processes shared the CPUs, interrupted {switches} times"]
+
+
+def as_document(found: Sequence[Row]) -> dict[str, Any]:
+    """Returns the rows by name, and the totals, as JSON values."""
+    total = totals(found)
+    return {
+        "benchmarks": {row.name: attrs.asdict(row) for row in found},
+        "failure_rate": total.failure_rate,
+        "passed": total.passed,
+        "score": total.score,
+    }
+
+
+def _missing(bench: Bench) -> Row:
+    return Row(
+        name=bench.name,
+        status=MISSING,
+        reason="it has no result",
+        fail=1,
+        n=1,
+        perf=None,
+        units="",
+        sem=None,
+        std=None,
+        peak_memory_mb=None,
+        score=0.0,
+        weight=bench.weight,
+    )
+
+
+def _row(result: Result, weight: float | None) -> Row:
+    throughput = result.measured.throughput
+    assert isinstance(throughput, Throughput)
+    processes = throughput.processes
+    good = [_counted(process) for process in processes if process.status is Status.OK]
+    failed = sum(p.status not in (Status.OK, Status.UNSTEADY) for p in processes)
+    if not processes and result.status is not Status.UNSUPPORTED:
+        failed = 1
+    medians = [statistics.median(rates) for rates in good]
+    return Row(
+        name=result.definition.model,
+        status=result.status.value,
+        reason=str(result.reason or ""),
+        fail=failed,
+        n=max(len(processes), failed),
+        perf=statistics.fmean(medians) if medians else None,
+        units=throughput.units,
+        sem=_sem(medians, good),
+        std=_std(good),
+        peak_memory_mb=result.measured.device_memory_peak_mb or result.measured.host_memory_peak_mb,
+        score=_score(processes),
+        weight=throughput.weight if weight is None else weight,
+    )
+
+
+def _counted(process: ThroughputProcess) -> Sequence[float]:
+    return process.rates[process.warmup :]
+
+
+def _sem(medians: Sequence[float], processes: Sequence[Sequence[float]]) -> float | None:
+    if len(medians) > 1:
+        error = statistics.stdev(medians) / math.sqrt(len(medians))
+        return error / statistics.fmean(medians)
+    if not processes or len(processes[0]) < 2:
+        return None
+    [rates] = processes
+    return statistics.stdev(rates) / math.sqrt(len(rates)) / statistics.fmean(rates)
+
+
+def _std(processes: Sequence[Sequence[float]]) -> float | None:
+    spreads = [statistics.stdev(p) / statistics.fmean(p) for p in processes if len(p) > 1]
+    return statistics.fmean(spreads) if spreads else None
+
+
+def _score(processes: Sequence[ThroughputProcess]) -> float:
+    replicates: defaultdict[int, list[Sequence[float]]] = defaultdict(list)
+    for process in processes:
+        good = process.status is Status.OK
+        replicates[process.replicate] += [_counted(process)] if good else []
+    sums = [statistics.median(together(found) or [0.0]) for found in replicates.values()]
+    return statistics.fmean(sums) if sums else 0.0
+
+
+def _digits(value: float) -> str:
+    return f"{value:.2f}" if value < 1e5 else f"{value:.4g}"
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"

@@ -1,0 +1,135 @@
+"""YAML of other programs, read node by node: nothing in it is evaluated or built.
+
+Tags, anchors and aliases are refused: the first build objects, the others can grow without bound.
+What is wrong is told with its file, line and column.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NoReturn, TypeAlias
+
+import yaml
+
+from comparative_benchmark.terminal.options import UsageError
+
+Plain: TypeAlias = "dict[str, Plain] | list[Plain] | str | int | float | bool | None"
+_MOST_BYTES = 2**20
+# Files for people have a handful of levels; PyYAML's time grows with the square of the depth.
+_MOST_LEVELS = 20
+_INTEGER = re.compile(r"[-+]?[0-9]+")
+_NUMBER = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+)([eE][-+]?\d+)?")
+_CONSTANTS: Mapping[str, bool | None] = {
+    **dict.fromkeys(("null", "Null", "NULL", "~", ""), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+
+
+class YamlFile:
+    """One file, and the place of what is in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def document(self) -> yaml.Node:
+        """Returns the root node.
+
+        Raises:
+          UsageError: the file cannot be read, is empty, or is not plain YAML.
+        """
+        try:
+            with self.path.open("rb") as file:
+                # Never more than that: a device has no size and no end.
+                content = file.read(_MOST_BYTES + 1)
+            if len(content) > _MOST_BYTES:
+                raise UsageError(f"{self.path} is larger than {_MOST_BYTES} bytes")
+            text, level = content.decode(), 0
+            for event in yaml.parse(text, yaml.SafeLoader):
+                level += isinstance(event, yaml.CollectionStartEvent)
+                level -= isinstance(event, yaml.CollectionEndEvent)
+                if level > _MOST_LEVELS:
+                    self.fail(event, f"more than {_MOST_LEVELS} levels")
+                if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+                    self.fail(event, "anchors and aliases are not read")
+                if tag := getattr(event, "tag", None):
+                    self.fail(event, f"the tag {tag!r} is not read")
+            node = yaml.compose(text, yaml.SafeLoader)
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark
+            where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+            raise UsageError(f"{self.path}{where}: not YAML: {error.problem}") from error
+        except OSError as error:
+            raise UsageError(f"{self.path} cannot be read: {error.strerror or error}") from error
+        except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+            raise UsageError(f"{self.path} cannot be read: {error}") from error
+        if node is None:
+            raise UsageError(f"{self.path} is empty")
+        return node
+
+    def fail(self, node: Any, text: str) -> NoReturn:
+        """Raises a `UsageError` at a node.
+
+        Raises:
+          UsageError: always.
+        """
+        raise UsageError(f"{self.place(node)}: {text}")
+
+    def place(self, node: Any) -> str:
+        """Returns `file:line:column` of a node."""
+        mark = node.start_mark
+        return f"{self.path}:{mark.line + 1}:{mark.column + 1}"
+
+    def items(self, node: yaml.Node, what: str) -> dict[str, tuple[yaml.Node, yaml.Node]]:
+        """Returns key and value nodes of a mapping, by name.
+
+        Raises:
+          UsageError: it is not a mapping, or a key stands twice or is not a text.
+        """
+        if not isinstance(node, yaml.MappingNode):
+            self.fail(node, f"{what} must be a mapping")
+        found: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                self.fail(key, f"a key of {what} must be a text")
+            if key.value in found:
+                self.fail(key, f"{key.value!r} stands twice in {what}")
+            found[key.value] = (key, value)
+        return found
+
+    def plain(self, node: yaml.Node) -> Plain:
+        """Returns a node as plain values; numbers and constants as YAML 1.2 knows them.
+
+        Raises:
+          UsageError: a key stands twice or is not a text.
+        """
+        if isinstance(node, yaml.MappingNode):
+            return {name: self.plain(v) for name, (_, v) in self.items(node, "a mapping").items()}
+        if isinstance(node, yaml.SequenceNode):
+            return [self.plain(item) for item in node.value]
+        return scalar(str(node.value), quoted=getattr(node, "style", None) is not None)
+
+
+def scalar(text: str, *, quoted: bool = False) -> str | int | float | bool | None:
+    """Returns what a scalar of YAML 1.2's core schema stands for; a quoted one is a text."""
+    if quoted:
+        return text
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    return float(text) if _NUMBER.fullmatch(text) else text
+
+
+def near(value: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """Returns the known name that a misspelt one probably means; None if nothing is like it."""
+    found = difflib.get_close_matches(value, list(known), n=1, cutoff=cutoff)
+    return found[0] if found else None
+
+
+def hint(value: str, known: Iterable[str]) -> str:
+    """Returns `did you mean X? choices are ...`."""
+    names = list(known)
+    close = near(value, names)
+    return f"{f'did you mean {close}? ' if close else ''}choices are {', '.join(names)}"

@@ -1,0 +1,197 @@
+"""Plans, environments and what benchfiles import, through whole runs of small scripts."""
+
+import os
+
+import bench_support as support
+import pytest
+
+from comparative_benchmark.backends.cpus import usable_cpus
+from comparative_benchmark.packages.milabench import config, doing
+from comparative_benchmark.results.record import Status
+
+pytestmark = pytest.mark.slow
+
+TELLS = f"""
+{support.GOOD}
+print("variables", json.dumps(dict(os.environ)))
+print("cpus", sorted(os.sched_getaffinity(0)))
+print("arguments", sys.argv[1:], os.getcwd())
+"""
+
+
+def test_jobs_run_at_once_on_cpus_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("MY_TOKEN", "secret")
+    monkeypatch.setenv("MY_OWN", "thing")
+    support.write(tmp_path / "a", TELLS)
+    lines = ["plan: {method: njobs, n: 2}", 'argv: {--data: "{milabench_data}", --on: true}']
+    base = tmp_path / "base"
+    code, results = support.run(support.configured(tmp_path / "c.yaml", a=lines), base, repeat=2)
+    assert code == 0
+    throughput = results["a"].measured.throughput
+    assert [(p.replicate, p.tag) for p in throughput.processes] == [
+        (0, "a.0"),
+        (0, "a.1"),
+        (1, "a.0"),
+        (1, "a.1"),
+    ]
+    # What ran at once adds up; each replicate is one sample of the interval.
+    assert throughput.rate == pytest.approx(201, abs=1)
+    assert throughput.rate_interval.processes == 2
+    assert len(results["a"].measured.processes) == 2
+    [folder, _] = sorted(base.glob("runs/2*"))
+    found = {}
+    for job in (0, 1):
+        text = (folder / f"a.{job}.log").read_text()
+        found[job] = dict(line.split(" ", 1) for line in text.splitlines())
+    if len(usable_cpus()) > 1:
+        assert found[0]["cpus"] != found[1]["cpus"]
+    variables = found[0]["variables"]
+    for name, value in {
+        "MILABENCH_DATA_DIR": base / "data",
+        "MILABENCH_DIR_DATA": base / "data",
+        "MILABENCH_DIR_CODE": tmp_path / "a",
+        "XDG_CACHE_HOME": base / "cache",
+        "MILABENCH_BASE": base,
+    }.items():
+        assert f'"{name}": "{value}"' in variables
+    assert '"MILABENCH_CONFIG": "{' in variables
+    assert "MY_TOKEN" not in variables
+    assert "MY_OWN" not in variables
+    assert found[0]["arguments"] == f"['--data', '{base / 'data'}', '--on'] {tmp_path / 'a'}"
+
+
+def test_one_process_for_each_gpu_and_one_without(tmp_path, monkeypatch):
+    support.write(tmp_path / "a", TELLS)
+    path = support.configured(tmp_path / "c.yaml", a=["plan: {method: per_gpu}"])
+    for visible, tags in (("3,5", ["a.D3", "a.D5"]), ("", ["a.D0"])):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        base = tmp_path / f"base{len(visible)}"
+        code, results = support.run(path, base)
+        assert code == 0
+        assert [p.tag for p in results["a"].measured.throughput.processes] == tags
+        if visible:
+            [log] = base.glob("runs/2*/a.D5.log")
+            assert '"CUDA_VISIBLE_DEVICES": "5"' in log.read_text()
+            assert results["a"].definition.device == "host-gpu"
+
+
+def test_what_benchfiles_of_real_folders_do(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    benchfile = """
+from milabench.commands import (
+    ActivatorCommand, CmdCommand, DockerRunCommand, ListCommand, PackCommand, SSHCommand,
+    SequenceCommand, TorchRunCommand, VoidCommand,
+)
+from milabench.fs import XPath
+from milabench.pack import Package
+from milabench.utils import assemble_options, select_nodes
+
+
+class Real(Package):
+    main_script = "main.py"
+
+    def make_env(self):
+        return {**super().make_env(), "THREADS": str(self.resolve_argument("--threads", 1))}
+
+    async def prepare(self):
+        await super().prepare()
+        await self.message("prepared", self.dirs.data)
+        await self.python("-c", "print(7)")
+
+    def build_run_plan(self):
+        nodes = select_nodes(self.config["system"]["nodes"], self.config["num_machines"])
+        script = TorchRunCommand(PackCommand(self, *self.argv, lazy=True))
+        local = SSHCommand(
+            executor=DockerRunCommand(script, self.config["system"].get("docker_image")),
+            host=nodes[0]["ip"], user=nodes[0]["user"], key=None, port=nodes[0]["port"],
+        )
+        return ListCommand(local.use_stdout())
+
+
+__pack__ = Real
+"""
+    folder = support.write(
+        tmp_path / "a",
+        f"""
+{support.GOOD}
+assert os.environ["THREADS"] == "4" and open(os.environ["MILABENCH_DATA_DIR"] + "/x").read()
+""",
+        benchfile=benchfile,
+        prepare="""
+import os, sys
+open(os.environ["MILABENCH_DATA_DIR"] + "/x", "w").write(str(sys.argv))
+""",
+    )
+    activated = support.write(
+        tmp_path / "b",
+        benchfile="""
+from milabench.commands import ActivatorCommand
+from milabench.pack import Package
+class Activated(Package):
+    def build_run_plan(self):
+        return ActivatorCommand(self, use_stdout=True)
+__pack__ = Activated
+""",
+    )
+    script = activated / "activator"
+    script.write_text('#!/bin/bash\n. "$1/bin/activate"\nexec python main.py\n')
+    script.chmod(0o755)
+    (folder / "own.txt").write_text("")
+    path = support.configured(tmp_path / "c.yaml", a=["argv: {--threads: 4}"], b=[])
+    base = tmp_path / "base"
+    benches = support.installed(config.read(path), base)
+    assert doing.prepare(benches, base) == 0
+    printed = capsys.readouterr().out
+    assert "a: prepared" in printed
+    assert "7" in printed
+    code, results = support.run(path, base)
+    assert code == 0, {name: result.reason for name, result in results.items()}
+    assert {result.status for result in results.values()} == {Status.OK}
+
+
+def test_steps_and_helpers_are_not_measured(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    start = """
+from milabench.commands import CmdCommand, ListCommand, SequenceCommand
+from milabench.pack import Package
+
+class Steps(Package):
+    def build_run_plan(self):
+        main = self.dirs.code / "main.py"
+        first = CmdCommand(self, "touch", self.dirs.code / "made")
+        helper = self.copy({"tag": [*self.config["tag"], "nolog"]})
+        return SequenceCommand(
+            first, ListCommand(CmdCommand(self, "python", main), CmdCommand(helper, "%s"))
+        )
+
+__pack__ = Steps
+"""
+    asserted = f"assert os.path.exists('made')\n{support.GOOD}"
+    support.write(tmp_path / "good", asserted, benchfile=start % "true")
+    support.write(tmp_path / "bad", asserted, benchfile=start % "false")
+    lines = ["plan: {method: njobs, n: 1}"]
+    path = support.configured(tmp_path / "c.yaml", good=lines, bad=lines)
+    _, results = support.run(path, tmp_path / "base")
+    assert results["good"].status is Status.OK, results["good"].reason
+    assert [p.tag for p in results["good"].measured.throughput.processes] == ["good.0"]
+    assert results["bad"].status is Status.FAILED
+    assert "nolog" in results["bad"].reason
+
+
+def test_prepare_has_the_network_and_run_has_none(tmp_path):
+    ask = "print(__import__('os').readlink('/proc/self/ns/net'))"
+    support.write(tmp_path / "a", f"{support.GOOD}\n{ask}", prepare=ask)
+    base = tmp_path / "base"
+    path = support.configured(tmp_path / "c.yaml", a=[])
+    benches = support.installed(config.read(path), base)
+    assert doing.prepare(benches, base) == 0
+    code, results = support.run(path, base)
+    assert code == 0
+    [prepared] = base.glob("runs/prepare/a.prepare.log")
+    [ran] = base.glob("runs/2*/a.D0.log")
+    here = os.readlink("/proc/self/ns/net")  # noqa: PTH115  # no path, but a name
+    assert prepared.read_text().strip() == here
+    [process] = results["a"].measured.throughput.processes
+    hidden = any("only hidden by proxies" in note for note in process.notes)
+    assert (ran.read_text().strip() != here) is not hidden

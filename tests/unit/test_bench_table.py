@@ -1,0 +1,189 @@
+"""milabench's table and scores, on results with known rates."""
+
+import json
+import math
+import statistics
+
+import bench_support as support
+import pytest
+
+from comparative_benchmark.cli import main
+from comparative_benchmark.packages.milabench import config, guard, scores, table
+from comparative_benchmark.packages.milabench.execution import Ended
+from comparative_benchmark.packages.milabench.measuring import Replicate, to_result
+from comparative_benchmark.packages.milabench.observed import Observed
+from comparative_benchmark.packages.milabench.phases import PhaseOutcome
+from comparative_benchmark.packages.milabench.running import execution_environment
+from comparative_benchmark.results.codec import read_document
+from comparative_benchmark.results.record import Status
+from comparative_benchmark.results.store import ResultsFile
+
+NOISE = (0.0, 1.0, -1.0, 0.5, -0.5, 0.25, 1.0, -0.75, 0.0, 0.5, -1.0, 0.0)
+
+
+def ended(tmp_path, rates, *, tag="b.D0", code=0):
+    seen = Observed()
+    for rate in rates:
+        seen.take({"task": "train", "rate": rate, "units": "items/s"})
+    return Ended(
+        tag=tag,
+        observed=seen,
+        log_file=tmp_path / "b.log",
+        code=code,
+        wall_s=2.0,
+        cpu_s=1.0,
+        peak_memory_bytes=50_000_000,
+        isolated=True,
+    )
+
+
+def noisy(rate):
+    return [rate * (1 + value / 100) for value in NOISE]
+
+
+def make(tmp_path, bench, replicates, **fields):
+    """A result of replicates, each a list of (rates, exit code) of its processes."""
+    found = [
+        Replicate(
+            outcome=PhaseOutcome(
+                ended=[
+                    ended(tmp_path, rates, tag=f"{bench.name}.{i}", code=code)
+                    for i, (rates, code) in enumerate(processes)
+                ]
+            ),
+            wall_s=2.0,
+        )
+        for processes in replicates
+    ]
+    return to_result(
+        bench, found, device="host-cpu", versions={}, config=dict(bench.config), **fields
+    )
+
+
+def write(path, results_of):
+    file = ResultsFile(path)
+    run_id = file.start_run(execution_environment=execution_environment(), command=["cbs"])
+    results = results_of(run_id)
+    file.append(*results)
+    return results
+
+
+@pytest.fixture
+def benches(tmp_path):
+    for name in ("one", "two", "bad", "gone"):
+        support.write(tmp_path / name)
+    lines = {"one": [], "two": ["weight: 3", "plan: {method: njobs, n: 2}"], "bad": [], "gone": []}
+    path = support.configured(tmp_path / "c.yaml", **lines)
+    return {bench.name: bench for bench in config.read(path)}
+
+
+def results_with(tmp_path, benches, factor=1.0):
+    def results(run_id):
+        warm = [[25.0 * factor, 50.0 * factor, *noisy(100 * factor * f)] for f in (0.99, 1, 1.01)]
+        both = [(noisy(200 * factor), 0), (noisy(300 * factor), 0)]
+        return [
+            make(tmp_path, benches["one"], [[(rates, 0)] for rates in warm], run_id=run_id),
+            make(tmp_path, benches["two"], [both], run_id=run_id),
+            make(tmp_path, benches["bad"], [[(noisy(7), 1)]], run_id=run_id),
+        ]
+
+    return results
+
+
+def test_the_table_is_right(tmp_path, benches):
+    results = write(tmp_path / "r.json", results_with(tmp_path, benches))
+    rows = {row.name: row for row in table.rows(list(benches.values()), results)}
+    one, two, bad, gone = (rows[name] for name in ("one", "two", "bad", "gone"))
+    medians = [statistics.median(noisy(100 * f)) for f in (0.99, 1, 1.01)]
+    # Two rates of warm-up, a quarter and half of the speed, count for nothing.
+    assert one.perf == pytest.approx(statistics.fmean(medians))
+    assert one.sem == pytest.approx(statistics.stdev(medians) / math.sqrt(3) / one.perf)
+    assert one.std == pytest.approx(0.0075, abs=0.001)
+    assert (one.fail, one.n, one.peak_memory_mb) == (0, 3, 50.0)
+    # Two processes at once: the mean of one, the sum in the score.
+    assert two.perf == pytest.approx(250, rel=0.01)
+    assert two.score == pytest.approx(500, rel=0.01)
+    assert (two.fail, two.n) == (0, 2)
+    assert (bad.fail, bad.n, bad.perf, bad.score) == (1, 1, None, 0.0)
+    assert (gone.fail, gone.n, gone.status) == (1, 1, "missing")
+    total = table.totals(list(rows.values()))
+    assert total.failure_rate == pytest.approx(2 / 7)
+    assert not total.passed
+    logs = math.log1p(one.score) + 3 * math.log1p(two.score)
+    assert total.score == pytest.approx(math.exp(logs / 6))
+
+
+def test_commands_on_results(tmp_path, benches, capsys, monkeypatch):
+    monkeypatch.delenv("MILABENCH_CONFIG", raising=False)
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    write(old, results_with(tmp_path, benches))
+    write(new, results_with(tmp_path, benches, factor=1.25))
+    configured = ["--config", str(tmp_path / "c.yaml")]
+    assert main(["bench", "report", str(new), *configured]) == 1
+    printed = capsys.readouterr().out
+    assert "missing: it has no result" in printed
+    assert "28.57% (FAIL)" in printed
+    assert main(["bench", "report", str(new), *configured, "--select", "one,two"]) == 0
+    assert "PASS" in capsys.readouterr().out
+    out = tmp_path / "summary.json"
+    assert main(["bench", "summary", str(new), "--out", str(out)]) == 1
+    assert json.loads(out.read_text())["benchmarks"]["one"]["n"] == 3
+    assert main(["show", str(new)]) == 0
+    shown = capsys.readouterr().out
+    assert "one, time per item" in shown
+    assert "items/s" in shown
+    assert "again: cbs bench run --fulltrace --select bad" in shown
+    assert main(["bench", "compare", str(old), str(new)]) == 3  # one failed in both
+    compared = capsys.readouterr().out
+    assert "1.25" in compared
+    assert "faster" in compared
+    assert main(["report", str(new), "-o", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "one, time per item" in page
+
+
+def test_a_score_relative_to_a_baseline_has_its_interval(tmp_path, benches):
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    write(old, results_with(tmp_path, benches))
+    write(new, results_with(tmp_path, benches, factor=1.25))
+    found = scores.compare(read_document(old), read_document(new), threshold=0.01)
+    by_name = {item.name: item for item in found.benches}
+    one = by_name["one"]
+    assert one.comparison.verdict.value == "faster"
+    assert one.speed.low < 1.25 < one.speed.high
+    assert one.speed.estimate == pytest.approx(1.25)
+    assert by_name["bad"].speed is None
+    assert found.score.estimate == pytest.approx(1.25)
+    assert found.score.low < 1.25 < found.score.high
+
+
+def test_a_results_file_that_a_script_has_damaged_is_restored(tmp_path, benches):
+    path = tmp_path / "r.json"
+    write(path, results_with(tmp_path, benches))
+    before = path.read_bytes()
+    assert not guard.restored(path, before)
+    for damage in (b"", b"{}", before[: len(before) // 2], before.replace(b"200.0", b"900.0")):
+        path.write_bytes(damage)
+        assert guard.restored(path, before)
+        assert path.read_bytes() == before
+    path.unlink()
+    assert guard.restored(path, before)
+    # Another command's results are no damage.
+    write(path, lambda run_id: [make(tmp_path, benches["gone"], [[(noisy(1), 0)]], run_id=run_id)])
+    assert not guard.restored(path, before)
+    assert len(read_document(path).benchmarks) == 4
+
+
+def test_a_failed_process_of_several_makes_no_speed(tmp_path, benches):
+    [result] = write(
+        tmp_path / "r.json",
+        lambda run_id: [
+            make(tmp_path, benches["two"], [[(noisy(200), 0), ([], -9)]], run_id=run_id)
+        ],
+    )
+    assert result.status is Status.CRASHED
+    assert result.reason == "two.1: killed by SIGKILL"
+    assert result.measured.throughput.rate is None
+    [row] = table.rows([benches["two"]], [result])
+    assert (row.fail, row.n) == (1, 2)
+    assert row.score == pytest.approx(200, rel=0.01)

@@ -1,0 +1,90 @@
+"""The small parts: what is shown live, which installer is called, and the shell's shim."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from comparative_benchmark.packages.milabench import template, venvs
+from comparative_benchmark.packages.milabench.dash import Dash
+from comparative_benchmark.packages.milabench.foreign import ForeignCpu
+from comparative_benchmark.packages.milabench.observed import Observed
+from comparative_benchmark.terminal.options import UsageError
+
+
+def test_the_dash_shows_rate_loss_progress_and_device(capsys):
+    seen = Observed()
+    with Dash("short", "b") as dash:
+        for event in (
+            {"task": "train", "rate": 637.5, "units": "items/s"},
+            {"task": "train", "loss": 0.25},
+            {"task": "train", "progress": [3, 100]},
+            {"task": "main", "gpudata": {"0": {"memory": [512, 1024], "load": 0.5}}},
+        ):
+            seen.take(event)
+            dash.listen("b.D0", seen)
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == "b.D0: 637.5 items/s, loss 0.25, progress 3/100, device 512 MB 50%"
+    with Dash("no", "b") as dash:
+        dash.listen("b.D0", seen)
+    assert capsys.readouterr().err == ""
+
+
+def test_uv_is_taken_where_it_is(monkeypatch, tmp_path):
+    monkeypatch.setattr(
+        venvs.shutil, "which", lambda name: f"/bin/{name}" if name == "uv" else None
+    )
+    python = str(tmp_path / "bin" / "python")
+    assert venvs.install_command(tmp_path, ["-r", "x"]) == [
+        *("/bin/uv", "pip", "install", "--compile-bytecode", "--python", python, "-r", "x")
+    ]
+    assert venvs.compile_command(tmp_path, ["-o", "y", "x"]) == [
+        *("/bin/uv", "pip", "compile", "--quiet", "-o", "y", "x")
+    ]
+    monkeypatch.setattr(venvs.shutil, "which", lambda _: None)
+    assert venvs.install_command(tmp_path, ["x"]) == [
+        *(sys.executable, "-m", "pip", "--python", python, "install", "x")
+    ]
+
+
+def test_an_environment_that_cannot_be_made_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(venvs.VenvError, match="cannot be made"):
+        venvs.make(tmp_path / "file" / "venv")
+
+
+def test_the_shim_is_a_function_of_one_shell(tmp_path):
+    real = tmp_path / "milabench"
+    real.write_text("#!/bin/sh\necho real\n")
+    real.chmod(0o755)
+    done = subprocess.run(
+        ["bash", "-c", f"milabench; {template.shim()}\nmilabench --help | head -1"],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "PYTHONPATH": ":".join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("real\nusage: cbs bench")
+
+
+@pytest.mark.parametrize("name", ["../a", "", "a b", "-x"])
+def test_names_that_no_benchmark_has(name, tmp_path):
+    with pytest.raises(UsageError, match="cannot be the name"):
+        list(template.write(name, tmp_path))
+
+
+def test_cpu_time_of_others(tmp_path):
+    stat = tmp_path / "proc" / "stat"
+    stat.parent.mkdir()
+    text = Path("/proc/stat").read_text()
+    stat.write_text(text)
+    counter = ForeignCpu(tmp_path)
+    assert counter.share(0.0) == 0.0
+    lines = [line.split() for line in text.splitlines()]
+    more = [[*w[:1], str(int(w[1]) + 10**6), *w[2:]] if w[0][:3] == "cpu" else w for w in lines]
+    stat.write_text("\n".join(" ".join(words) for words in more))
+    assert counter.share(0.0) > 1000
+    assert counter.share(1e9) == 0.0
+    stat.unlink()
+    assert counter.share(0.0) is None
