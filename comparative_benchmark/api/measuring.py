@@ -109,7 +109,7 @@ def measure(
         observer.say(f"{competitor} takes none of the selected cases")
     if not plan.trials:
         raise UsageError("nothing to run: no selected backend takes a selected case")
-    trials = [attrs.evolve(t, refused=chosen.refuse(t, settings)) for t in plan.trials]
+    trials = [attrs.evolve(t, refused=t.refused or chosen.refuse(t, settings)) for t in plan.trials]
     for line in chosen.before(trials, settings):
         observer.say(line)
     try:

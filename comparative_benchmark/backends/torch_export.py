@@ -43,7 +43,10 @@ def export(model: Any, inputs: Sequence[Any], phase: PhaseTimer) -> torch.export
     tensors = tuple(as_tensor(value) for value in inputs)
     with phase("trace"), refusing("torch.export"), torch.no_grad():
         try:
-            return torch.export.export(modules.as_module(model), tensors, strict=False)
+            program = modules.as_module(model)
+            if hasattr(program, "exportable"):
+                program = program.exportable(tensors)
+            return torch.export.export(program, tensors, strict=False)
         except RuntimeError as error:
             if _HOST_LOOP not in str(error):
                 raise

@@ -22,7 +22,8 @@ from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
 from openxla.benchmark.operators.definition import Layer
 
 BASELINE = "baseline"
-_MODES = ("inference", "training")
+TRAINING = "training"
+_MODES = ("inference", TRAINING)
 _TYPES: Mapping[str, str] = {
     f"{prefix}{name}": ours
     for prefix in ("torch.", "")
@@ -62,6 +63,7 @@ class ModelEntry:
       shapes: each with the name of the set that it is of; one that is None of a whole model.
       compiler: with which the compiled columns are measured; None where the file wants none.
       device: as `-device` has it.
+      training: whether it runs forward and backward, as `benchmark_mode` says.
       case: of a whole model, which `model_type` then names; None of a layer.
     """
 
@@ -75,6 +77,7 @@ class ModelEntry:
     profiler: bool
     memory_profiler: bool
     case: BenchmarkCase | None = None
+    training: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -82,6 +85,7 @@ class Config:
     """A whole file.
 
     Attributes:
+      mode: `inference`; or `training`, which is forward and backward.
       quantizations, sparsities: recipes in order, `baseline` among them; no sparsity is None.
       first_generation: whether it says `use_torch_compile`, as the guide's first version does.
     """
@@ -135,15 +139,18 @@ class _Reader:
         quantizations = self._recipes(names) if names else [BASELINE]
         sparse = fields.get("sparsity_config_recipe_names")
         models = [self._model(entry) for entry in entries]
+        mode = self._choice(fields.get("benchmark_mode"), _MODES, "inference")
+        if mode == TRAINING and any(model.case for model, _ in models):
+            self._fail(fields["benchmark_mode"], "whole models are measured forward only")
         return Config(
-            mode=self._choice(fields.get("benchmark_mode"), _MODES, "inference"),
+            mode=mode,
             # What others are compared with is measured whether it is named or not.
             quantizations=tuple(dict.fromkeys([BASELINE, *quantizations])),
             sparsities=(None, *(n for n in self._recipes(sparse) if n != BASELINE))
             if sparse
             else (None,),
             output_dir=self._text(fields.get("output_dir"), "benchmarks/microbenchmarks/results"),
-            models=tuple(model for model, _ in models),
+            models=tuple(attrs.evolve(model, training=mode == TRAINING) for model, _ in models),
             first_generation=any(first for _, first in models),
         )
 

@@ -11,7 +11,12 @@ from comparative_benchmark.stats.sampling_rule import FixedCounts, SamplingRule
 from openxla.benchmark.def_types import TensorSpec
 from openxla.benchmark.models import architectures
 from openxla.benchmark.models.architectures import Architecture
-from openxla.benchmark.operators.architecture import OperatorArchitecture, operator_of, shape_of
+from openxla.benchmark.operators.architecture import (
+    OperatorArchitecture,
+    flops_of,
+    operator_of,
+    shape_of,
+)
 from openxla.benchmark.operators.definition import Layer
 
 # Of a thread: what few operators fall far below on a CPU of the last ten years.
@@ -89,8 +94,7 @@ def _process_s(trial: Trial, settings: RunSettings) -> float:
     parameters = trial.case.model.model_parameters
     flops = 0
     if isinstance(_architecture(trial), OperatorArchitecture):
-        operator = operator_of(parameters)
-        flops = operator.flops(*shape_of(parameters)) if operator.flops else 0
+        flops = flops_of(parameters)
     iteration_s = max(flops / _FLOPS, size_bytes(trial) / _BYTES) / settings.threads
     rule = settings.sampling
     if isinstance(rule, FixedCounts):

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 from msgspec import UNSET
 
-from comparative_benchmark.micro.config import BASELINE, Config, ModelEntry
+from comparative_benchmark.micro.config import BASELINE, TRAINING, Config, ModelEntry
 from comparative_benchmark.micro.shapes import Shape
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import ProfileRecord, Result, Status
@@ -122,6 +122,7 @@ def cases_of(model: ModelEntry) -> list[BenchmarkCase]:
         [shape for _, shape in model.shapes if shape],
         [model.data_type],
         [ModelFrameworkType.PYTORCH],
+        backward=model.training,
     )
 
 
@@ -151,6 +152,7 @@ class Table:
             ]
             yield {
                 **_described(row, self.config.output_dir),
+                "mode": self.config.mode,
                 **dict(zip(_TIMES, times, strict=True)),
                 "eager speedup on baseline": _ratio(times[0], times[1]),
                 "compile speedup on baseline": _ratio(times[2], times[3]),
@@ -268,8 +270,10 @@ def _model_name(row: Row) -> str:
     if row.shape is None:
         assert row.model.case is not None
         return row.model.case.model.name
-    pytorch = ModelFrameworkType.PYTORCH
-    return model_name(row.model.model_type, row.model.data_type, pytorch, row.shape)
+    model, pytorch = row.model, ModelFrameworkType.PYTORCH
+    return model_name(
+        model.model_type, model.data_type, pytorch, row.shape, backward=model.training
+    )
 
 
 def _described(row: Row, output_dir: str) -> dict[str, Any]:
@@ -296,11 +300,12 @@ def _records(line: Mapping[str, Any], arch: str) -> Iterator[dict[str, Any]]:
     compiled = line["use_torch_compile"]
     baseline = line[_TIMES[2 if compiled else 0]]
     quantized = line[_TIMES[3 if compiled else 1]]
+    ways = "Fwd+Bwd" if line["mode"] == TRAINING else "Fwd"
     metrics = {
         "speedup(wrt bf16)": _ratio(baseline, quantized),
-        "Fwd Speedup (x)": _ratio(baseline, quantized),
-        "Bfloat16 Fwd Time (ms)": baseline,
-        "Quantized Fwd Time (ms)": quantized,
+        f"{ways} Speedup (x)": _ratio(baseline, quantized),
+        f"Bfloat16 {ways} Time (ms)": baseline,
+        f"Quantized {ways} Time (ms)": quantized,
         "Allocated Memory (MB)": line["memory_stats"],
     }
     for name, value in metrics.items():
@@ -309,7 +314,7 @@ def _records(line: Mapping[str, Any], arch: str) -> Iterator[dict[str, Any]]:
         yield {
             "benchmark": {
                 "name": "micro-benchmark api",
-                "mode": "inference",
+                "mode": line["mode"],
                 "dtype": "-".join(filter(None, (line["quantization"], line["sparsity"]))),
                 "extra_info": {"device": line["device"], "arch": arch},
             },

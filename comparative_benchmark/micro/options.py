@@ -36,6 +36,11 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         help="operators, e.g. matmul,softmax; `all` for every one (cbs micro list)",
     )
     add(
+        "--backward",
+        action="store_true",
+        help="forward + backward: outputs, and gradients of inputs and weights",
+    )
+    add(
         *spellings("--from-model"),
         metavar="REGEX",
         help="the products that this case really runs, and how much of its time they explain",

@@ -37,14 +37,19 @@ def selected(options: argparse.Namespace) -> list[BenchmarkCase]:
     Raises:
       UsageError: there is no such operator, shape or type.
     """
-    names = list(operators.operators()) if options.op == ALL else options.op.split(",")
+    names = _all(options) if options.op == ALL else options.op.split(",")
     types = options.dtype.split(",")
     if unknown := [name for name in types if name not in DATA_TYPES]:
         raise UsageError(f"--dtype {unknown[0]!r} is not one of {', '.join(DATA_TYPES)}")
     try:
-        return cases(names, _shapes(options), types)
+        return cases(names, _shapes(options), types, backward=options.backward)
     except DefinitionError as error:
         raise UsageError(str(error)) from error
+
+
+def _all(options: argparse.Namespace) -> list[str]:
+    found = operators.operators()
+    return [n for n, item in found.items() if item.is_differentiable or not options.backward]
 
 
 def _shapes(options: argparse.Namespace) -> Sequence[shapes.Shape]:
@@ -70,6 +75,8 @@ def run(options: argparse.Namespace) -> int:
     if options.plot is not None:
         plot.check(options.plot)
     if options.config is not None:
+        if options.backward:
+            raise UsageError("--backward is for --op; a file says `benchmark_mode: training`")
         return _run_guide(options)
     if options.backend is None:
         raise UsageError("--op needs --backend, e.g. pt_inductor:eager,jax_xla, or `all`")
@@ -78,6 +85,8 @@ def run(options: argparse.Namespace) -> int:
         return _race(options, selected(options))[0]
     if options.op not in ("matmul", "linear"):
         raise UsageError("--from-model has products of matrices: --op matmul or --op linear")
+    if options.backward:
+        raise UsageError("--from-model has the products of a model that runs forward")
     found = products_of(options.from_model)
     chosen = [*cases([options.op], found.counts, [found.data_type]), *found.cases]
     return _race(options, chosen, lambda results: explained(found, options.op, results))[0]
@@ -115,8 +124,6 @@ def _race(
 def _run_guide(options: argparse.Namespace) -> int:
     """Races what a file of the guide asks for, and writes the guide's tables beside the results."""
     config = read(options.config, highest=options.max_power)
-    if config.mode != "inference":
-        raise UsageError(f"{options.config}: benchmark_mode {config.mode!r} is not measured")
     csv_file, json_file = (options.output.with_suffix(end) for end in (".csv", ".oss.json"))
     for path in (csv_file, json_file):
         check_place(path, "the guide's table")

@@ -1,15 +1,16 @@
 """PyTorch on CPU and CUDA."""
 
 import re
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch._dynamo.utils import counters
 from torch._inductor.codecache import PyCodeCache
-from torch._inductor.compile_fx import compile_fx
+from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
 from comparative_benchmark.backends import tf32
 from comparative_benchmark.backends import torch_modules as modules
@@ -30,6 +31,7 @@ from comparative_benchmark.pt_inductor import aot, cuda, generation, profiler, t
 from comparative_benchmark.recipes import chosen_among
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
+from openxla.benchmark.operators.backward_torch import TrainingModel
 
 # Lines of `torch.__config__.show()` on libraries of products, and on ATen's own kernels.
 _LIBRARY = re.compile(r"- (Intel\(R\) |OpenBLAS|CPU capability usage)")
@@ -65,6 +67,7 @@ class PtInductor(Backend):
         self._inductor: Any = None
         self._types: frozenset[str] = frozenset()
         self._graphs = 0
+        self._in_compile = False
         self._tracing = ExitStack()
         torch.set_num_threads(context.threads)
         torch.set_grad_enabled(False)
@@ -85,7 +88,10 @@ class PtInductor(Backend):
             self._wait()
         self._model = model
         self._types = modules.element_types(model) | {value.dtype.name for value in inputs}
-        self._run = model if isinstance(model, torch.nn.Module) else model.forward
+        if self._trains():
+            self._run = model.training_step()
+        else:
+            self._run = model if isinstance(model, torch.nn.Module) else model.forward
 
     def compile(self) -> None:
         """Has Inductor compile by a first call, or ahead of time; nothing to do for eager.
@@ -104,16 +110,23 @@ class PtInductor(Backend):
         options = [_CONFIG[option] for option in self.context.options if option in _CONFIG]
         config = {key: value for option in options for key, value in option.items()}
         if "freezing" in self.context.options:
+            if self._trains():
+                raise UnsupportedError("Inductor freezes weights for inference: train `inductor`")
             torch._inductor.config.freezing = True  # noqa: SLF001  # read by Dynamo, too
 
         def inductor(graph: Any, example_inputs: Any) -> Any:
             self._tracing.close()
             self._graphs += 1
-            with self.context.phase("compile"):
-                return compile_fx(graph, example_inputs, config_patches=config)
+            with self._compiling():
+                return compile_fx(graph, example_inputs, self._compile_inner, config)
 
         self._inductor = inductor
-        self._run = torch.compile(self._run, backend=inductor)
+        if self._trains():
+            # As a training loop has it: the backward of what is compiled is compiled, too, and runs
+            # where gradients are taken, outside.
+            self._run = self._model.training_step(partial(torch.compile, backend=inductor))
+        else:
+            self._run = torch.compile(self._run, backend=inductor)
         self._tracing.enter_context(self.context.phase("trace"))
         self._run(*self._inputs)
         self._wait()
@@ -236,6 +249,27 @@ class PtInductor(Backend):
     def profile(self, directory: Path, iterations: int) -> list[Path]:
         """A trace and a table of operators, by `torch.profiler`."""
         return profiler.profile(self, directory, iterations)
+
+    def _trains(self) -> bool:
+        return isinstance(self._model, TrainingModel)
+
+    @contextmanager
+    def _compiling(self) -> Iterator[None]:
+        """Times the phase `compile`, once where Inductor is within itself."""
+        if self._in_compile:
+            yield
+            return
+        self._in_compile = True
+        try:
+            with self.context.phase("compile"):
+                yield
+        finally:
+            self._in_compile = False
+
+    def _compile_inner(self, *args: Any, **kwargs: Any) -> Any:
+        # A backward is compiled when gradients are first taken.
+        with self._compiling():
+            return compile_fx_inner(*args, **kwargs)
 
     def _wait(self) -> None:
         self.synchronize(None)

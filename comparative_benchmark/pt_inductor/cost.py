@@ -17,10 +17,18 @@ from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 
 _ATEN = torch.ops.aten
+
+
+def _sdpa_backward_flop(_: Any, *operands: Any, out_val: Any, **__: Any) -> int:
+    """Returns twice what attention takes forward: what kernels compute anew is their own choice."""
+    return 2 * int(sdpa_flop(*operands[:3], out_val=out_val))
+
+
 # PyTorch's table of formulas, and the attention of the CPU, which it lacks as of 2.13.
 _FORMULAS: Mapping[Any, Callable[..., int]] = {
     **flop_registry,
     _ATEN._scaled_dot_product_flash_attention_for_cpu: sdpa_flop,  # noqa: SLF001  # its name
+    _ATEN._scaled_dot_product_flash_attention_for_cpu_backward: _sdpa_backward_flop,  # noqa: SLF001
 }
 # Of their operand these read only what they take.
 _INDEXING = (_ATEN.embedding, _ATEN.gather, _ATEN.index, _ATEN.index_select, _ATEN.slice)

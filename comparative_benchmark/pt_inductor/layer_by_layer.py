@@ -42,6 +42,8 @@ def forward(model: Any, tensors: Sequence[torch.Tensor]) -> Any:
     """
     if isinstance(model, GreedyModel):
         return _generate(model, tensors)
+    if any(weight.requires_grad for root in modules.of(model) for weight in root.parameters()):
+        raise RoundsError("gradients are computed when the layers are no longer float64")
     with _in_float64(model):
         return model.forward(*map(_wide, tensors))
 

@@ -41,10 +41,19 @@ def apply(model: Any, recipe: Chosen) -> dict[str, Any]:
     try:
         config, weight_class = load_object(recipe.apply_in("pt_inductor"))(**recipe.values)
         for module in modules.of(model):
-            quantize_(module, config)
+            if callable(config):
+                config(module)
+            else:
+                quantize_(module, config)
     except (AssertionError, ImportError, NotImplementedError, RuntimeError, ValueError) as error:
         raise UnsupportedError(f"torchao refuses {recipe.label}: {_first_line(error)}") from error
-    found = [type(layer.weight).__name__ for layer in linear]
+    # A recipe changes the class of weights, or puts layers of another class in place of them.
+    linear = [part for root in modules.of(model) for part in _linear(root)]
+    classes = [type(part).__name__ for part in linear]
+    found = [
+        name if name == weight_class else type(layer.weight).__name__
+        for name, layer in zip(classes, linear, strict=True)
+    ]
     changed = found.count(weight_class)
     if not changed:
         kinds = ", ".join(sorted(set(found)))

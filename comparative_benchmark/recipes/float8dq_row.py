@@ -12,6 +12,7 @@ RECIPE = Recipe(
         "pt_inductor": f"{__name__}:with_torchao",
         "jax_xla": f"{__name__}:with_qwix",
     },
+    products="fp8",
 )
 
 

@@ -9,6 +9,7 @@ RECIPE = Recipe(
     description="weights and, as they come, activations in float8 (e4m3), a scale for each tensor",
     min_sqnr_db=lambda _: 15.0,
     by_backend={"pt_inductor": f"{__name__}:with_torchao"},
+    products="fp8",
 )
 
 

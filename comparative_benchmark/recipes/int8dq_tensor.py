@@ -11,6 +11,7 @@ RECIPE = Recipe(
     "scale for a tensor; products in integers",
     min_sqnr_db=lambda _: 20.0,
     by_backend={"onnxruntime": f"{__name__}:with_onnxruntime"},
+    products="int8",
 )
 
 

@@ -45,6 +45,10 @@ class Recipe:
       by_backend: who applies it, `module:function`, by the name of the backend. The function takes
         the parameters by name and returns what the backend's own way of applying it wants.
       lacking: by the name of a backend, why it cannot be applied there.
+      trains: the backends in which a model that it was applied to has all gradients: of its inputs
+        and of the weights that it changed.
+      products: the type of the factors of its products, `int8` or `fp8`, whose ceiling it is judged
+        by; None where products are in the model's own type.
     """
 
     name: str
@@ -53,6 +57,8 @@ class Recipe:
     min_sqnr_db: Callable[[Mapping[str, int]], float]
     by_backend: Mapping[str, str] = attrs.field(factory=dict)
     lacking: Mapping[str, str] = attrs.field(factory=dict)
+    trains: tuple[str, ...] = ()
+    products: str | None = None
 
     @property
     def usage(self) -> str:

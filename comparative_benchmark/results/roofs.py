@@ -1,21 +1,27 @@
 """How close each result comes to what the machine can do."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
+from comparative_benchmark.recipes import RecipeError, parse
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Host, Result
 from comparative_benchmark.roofline.ceilings import (
     Ceilings,
     CeilingsError,
     accelerator_of,
+    complete_ceilings,
     load_ceilings,
     measure_ceilings,
     save_ceilings,
     share_of_roof,
 )
+from openxla.benchmark.models.architectures.base import DATA_TYPES
+
+# What LiteRT's precisions multiply in; recipes say it themselves.
+_PRODUCTS = {"int8": "int8", "dynamic-range": "int8", "fp16-weights": "fp32"}
 
 
 @attrs.frozen(kw_only=True)
@@ -88,7 +94,8 @@ class Roofs:
         cost = self.cost(result)
         if cost is None:
             return None
-        return share_of_roof(cost.flops, cost.bytes, latency_ms, ceilings, peak_type(result))
+        moved = max(cost.bytes - _bytes_spared(result), 0)
+        return share_of_roof(cost.flops, moved, latency_ms, ceilings, peak_type(result))
 
 
 def ceilings_for(
@@ -115,6 +122,8 @@ def ceilings_for(
             say(f"no share of the roof: `cbs doctor --ceilings{option}` measures this machine once")
         elif known is None:
             known = _measure_once(device, place, threads, say)
+        elif measure:
+            known = _completed(known, results, say)
         found += [known] if known else []
     return tuple(found)
 
@@ -153,11 +162,32 @@ def shares_of_roof(results: Sequence[Result], ceilings: Sequence[Ceilings]) -> l
 def peak_type(result: Result) -> str:
     """Returns the data type whose product rate a result is judged by.
 
-    A quantised program has another roof than its workload, and so have fp32 matrices that were
-    multiplied by TensorFloat-32 units.
+    That is the type of the factors that were multiplied: the narrow one where a recipe or a
+    compiler quantises both of them, and that of the model where it quantises weights alone. fp32
+    matrices that were multiplied by TensorFloat-32 units have a type of their own.
     """
-    found = Case(result=result).data_type
+    found, definition = Case(result=result).data_type, result.definition
+    wide = definition.data_type or definition.workload.data_type or found
+    if found not in DATA_TYPES:
+        found = _PRODUCTS.get(found) or _products_of(found) or wide
     return "tf32" if found == "fp32" and result.measured.program.tf32 else found
+
+
+def _products_of(precision: str) -> str | None:
+    """Returns what a recipe multiplies in; None for the model's type, or for no recipe of ours."""
+    try:
+        return parse(precision).recipe.products
+    except RecipeError:
+        return None
+
+
+def _bytes_spared(result: Result) -> float:
+    """Returns how many bytes less a recipe's weights take, each of which is read once."""
+    applied = result.measured.program.notes.get("recipe")
+    if not isinstance(applied, Mapping):
+        return 0
+    before, after = (applied.get(f"bytes_{when}") for when in ("before", "after"))
+    return before - after if isinstance(before, int) and isinstance(after, int) else 0
 
 
 def _judged_places(results: Sequence[Result]) -> dict[Place, str]:
@@ -169,6 +199,19 @@ def _judged_places(results: Sequence[Result]) -> dict[Place, str]:
         if place and roofs.cost(result) and result.measured.median_ms:
             places.setdefault(place, result.definition.device)
     return places
+
+
+def _completed(known: Ceilings, results: Sequence[Result], say: Callable[[str], None]) -> Ceilings:
+    """Returns ceilings with what results are judged by and older ceilings lack, and keeps them."""
+    if not known.unmeasured(map(peak_type, results)):
+        return known
+    found = complete_ceilings(known, say)
+    if found is not known:
+        try:
+            save_ceilings(found)
+        except OSError as error:
+            say(f"the ceilings are not kept: {error}")
+    return found
 
 
 def _measure_once(

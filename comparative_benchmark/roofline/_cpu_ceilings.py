@@ -3,7 +3,7 @@
 import importlib.util
 import re
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,8 +14,15 @@ from comparative_benchmark.machine import conditions
 from comparative_benchmark.roofline import _children
 from comparative_benchmark.roofline.roofline import Ceilings, CeilingsError, Copy, Gemm
 
-DATA_TYPES = ("fp32", "fp16", "bf16")
-LIBRARIES = ("torch", "jax", "numpy")
+DATA_TYPES = ("fp32", "fp16", "bf16", "int8")
+# Libraries with the data types that they multiply here. Factors of int8 have 8 bits, sums 32; where
+# a library's kernels are made for that, one of the factors is unsigned.
+PRODUCTS = {
+    "torch": ("fp32", "fp16", "bf16", "int8"),
+    "jax": ("fp32", "fp16", "bf16", "int8"),
+    "numpy": ("fp32",),
+    "onnxruntime": ("int8",),
+}
 
 # A buffer of four times the last-level cache leaves little of it there.
 _CACHE_MULTIPLE = 4
@@ -52,6 +59,18 @@ def measure(
         skipped=tuple(skipped),
         contended=meanwhile.contended,
     )
+
+
+def complete(found: Ceilings, say: Callable[[str], None]) -> Ceilings:
+    """Returns ceilings with the products of data types that they lack, which are measured.
+
+    They lack what suites before this one did not measure. What could not be measured stays so.
+    """
+    if found.threads is None or not (missing := found.unmeasured(DATA_TYPES)):
+        return found
+    skipped: list[str] = []
+    gemms = list(_gemms(found.threads, say, _children.Budget(), skipped, missing))
+    return attrs.evolve(found, gemms=(*found.gemms, *gemms), skipped=(*found.skipped, *skipped))
 
 
 def buffer_bytes(root: Path = conditions.ROOT) -> int:
@@ -94,9 +113,15 @@ def _copies(
 
 
 def _gemms(
-    threads: int, say: Callable[[str], None], budget: _children.Budget, skipped: list[str]
+    threads: int,
+    say: Callable[[str], None],
+    budget: _children.Budget,
+    skipped: list[str],
+    data_types: Collection[str] = DATA_TYPES,
 ) -> Iterator[Gemm]:
     for library, data_type in products():
+        if data_type not in data_types:
+            continue
         name = f"{library} {data_type}"
         answer = _children.ask("_gemm", (library, data_type, str(threads)), budget)
         if answer.values is None:
@@ -110,11 +135,10 @@ def _gemms(
 
 def products() -> Iterator[tuple[str, str]]:
     """Yields the libraries that are installed with the data types that they multiply."""
-    for library in LIBRARIES:
+    for library, data_types in PRODUCTS.items():
         if importlib.util.find_spec(library):  # looks for it, does not import it
-            for data_type in DATA_TYPES:
-                if library != "numpy" or data_type == "fp32":
-                    yield library, data_type
+            for data_type in data_types:
+                yield library, data_type
 
 
 def _snapshot_with_children() -> conditions.Snapshot:

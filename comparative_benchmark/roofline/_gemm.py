@@ -4,6 +4,7 @@
 """
 
 import importlib
+import importlib.util
 import json
 import os
 import sys
@@ -17,14 +18,14 @@ _SIZES = (512, 1024, 2048, 4096)
 _BUDGET_S, _LEAST_REPEATS = 0.6, 3
 # A product that is expected to take longer is not tried: some data types have no unit in the CPU.
 _LONGEST_S = 1.0
-_TORCH_TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+_TORCH_TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int8": "int8"}
 
 
 def main(library: str, data_type: str, threads: int) -> None:
     """Measures and prints the best of all sizes and repeats."""
     limit_threads(threads)
     module = importlib.import_module(library)
-    make = {"numpy": _numpy, "torch": _torch, "jax": _jax}[library]
+    make = {"numpy": _numpy, "torch": _torch, "jax": _jax, "onnxruntime": _onnxruntime}[library]
     best, best_size, fastest_s = 0.0, 0, 0.0
     for size in _SIZES:
         if fastest_s * 8 > _LONGEST_S:
@@ -70,15 +71,46 @@ def _numpy(numpy: Any, data_type: str, size: int) -> Callable[[], Any]:
 
 def _torch(torch: Any, data_type: str, size: int) -> Callable[[], Any]:
     dtype = getattr(torch, _TORCH_TYPES[data_type])
+    if data_type == "int8":
+        factors = [torch.full((size, size), 3, dtype=dtype) for _ in range(2)]
+        return lambda: torch._int_mm(*factors)  # noqa: SLF001  # what torchao's recipes call
     left, right, result = (torch.full((size, size), 0.5, dtype=dtype) for _ in range(3))
     return lambda: torch.mm(left, right, out=result)
 
 
 def _jax(jax: Any, data_type: str, size: int) -> Callable[[], Any]:
     dtype = getattr(jax.numpy, _TORCH_TYPES[data_type])
-    left, right = (jax.numpy.full((size, size), 0.5, dtype) for _ in range(2))
-    multiply = jax.jit(lambda a, b: a @ b)
+    is_int8 = data_type == "int8"
+    sums = jax.numpy.int32 if is_int8 else None
+    left, right = (jax.numpy.full((size, size), 3 if is_int8 else 0.5, dtype) for _ in range(2))
+    multiply = jax.jit(lambda a, b: jax.lax.dot(a, b, preferred_element_type=sums))
     return lambda: multiply(left, right).block_until_ready()
+
+
+def _onnxruntime(onnxruntime: Any, _: str, size: int) -> Callable[[], Any]:
+    """Returns a `MatMulInteger` of unsigned and signed numbers, the second one held packed."""
+    if not importlib.util.find_spec("onnx"):
+        raise SystemExit("onnx is not installed, which writes the program")
+    import numpy as np
+    from onnx import TensorProto, helper
+
+    weight = helper.make_tensor(
+        "b", TensorProto.INT8, (size, size), np.full((size, size), 3, np.int8).tobytes(), raw=True
+    )
+    given, result = (
+        helper.make_tensor_value_info(name, element_type, (size, size))
+        for name, element_type in (("a", TensorProto.UINT8), ("c", TensorProto.INT32))
+    )
+    product = helper.make_node("MatMulInteger", ["a", "b"], ["c"])
+    graph = helper.make_graph([product], "product", [given], [result], [weight])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=9)
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = int(os.environ["OMP_NUM_THREADS"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), settings, providers=["CPUExecutionProvider"]
+    )
+    feed = {"a": np.full((size, size), 3, np.uint8)}
+    return lambda: session.run(None, feed)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ COPY = "copy"
 # The most telling first, so that a short budget leaves what most results are judged by; and all of
 # one library first, as a second opinion on a type is worth less than the first one on another.
 MEASURED = {
-    "torch": (COPY, "bf16", "fp32", "tf32", "fp16", "fp8"),
+    "torch": (COPY, "bf16", "fp32", "tf32", "fp16", "fp8", "int8"),
     "jax": (COPY, "bf16", "fp32", "tf32", "fp16"),
 }
 

@@ -5,12 +5,12 @@ from typing import Any, Protocol
 
 import attrs
 
-ITEM_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
+ITEM_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}
 # As the libraries call them; matrices of TF32 products are fp32.
 DTYPES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 SEED = 1
 # The first compute capability that has units for a type.
-_CAPABILITIES = {"tf32": (8, 0), "fp8": (8, 9)}
+_CAPABILITIES = {"tf32": (8, 0), "fp8": (8, 9), "int8": (7, 5)}
 
 
 class NoDeviceError(Exception):

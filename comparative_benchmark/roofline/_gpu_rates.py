@@ -1,8 +1,9 @@
 """One process of `cbs doctor --ceilings -device host-gpu`: one rate of a GPU through one library.
 
-`python -m comparative_benchmark.roofline._gpu_rates LIBRARY copy|fp32|tf32|bf16|fp16|fp8` prints a
-line of JSON for the best rate so far whenever there is a better one, so that a process that is
-killed has not measured in vain. `{"no_device": "why"}` says that the library is of no use here.
+`python -m comparative_benchmark.roofline._gpu_rates LIBRARY copy|fp32|tf32|bf16|fp16|fp8|int8`
+prints a line of JSON for the best rate so far whenever there is a better one, so that a process
+that is killed has not measured in vain. `{"no_device": "why"}` says that the library is of no use
+here.
 """
 
 import argparse

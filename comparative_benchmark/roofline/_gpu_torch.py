@@ -43,11 +43,13 @@ class Torch:
         return int(getattr(properties, "L2_cache_size", 0))
 
     def product(self, data_type: str, size: int) -> Product:
-        """`torch.mm` into a result that is there, or `torch._scaled_mm` for fp8."""
+        """`torch.mm` into a result that is there; `torch._scaled_mm` and `torch._int_mm`."""
         if self._on_gpu:
             check_capability(self._torch.cuda.get_device_capability(self._device), data_type)
         if data_type == "fp8":
             return self._scaled_product(size)
+        if data_type == "int8":
+            return self._integer_product(size)
         # "high" is TF32, "highest" is fp32 throughout.
         self._torch.set_float32_matmul_precision("high" if data_type == "tf32" else "highest")
         dtype = getattr(self._torch, DTYPES[data_type])
@@ -97,6 +99,17 @@ class Torch:
             )
 
         return Product(call, left, right)
+
+    def _integer_product(self, size: int) -> Product:
+        torch = self._torch
+        if not hasattr(torch, "_int_mm"):
+            raise UnmeasurableError(f"torch {self.version} has no int8 product")
+        left, transposed = (
+            torch.randint(-128, 128, (size, size), dtype=torch.int8, device=self._device)
+            for _ in range(2)
+        )
+        right = transposed.t()  # the units take the second matrix by columns
+        return Product(lambda: torch._int_mm(left, right), left, right)  # noqa: SLF001
 
     def _random(self, shape: tuple[int, ...], dtype: Any) -> Any:
         return self._torch.randn(shape, dtype=dtype, device=self._device)

@@ -32,6 +32,7 @@ __all__ = [
     "Gemm",
     "accelerator_of",
     "ceilings_path",
+    "complete_ceilings",
     "load_ceilings",
     "measure_ceilings",
     "save_ceilings",
@@ -80,6 +81,14 @@ def measure_ceilings(
         return _gpu_ceilings.measure(_cpu_model(), say, budget)
     count = threads or host.default_threads().number
     return _cpu_ceilings.measure(_cpu_model(), count, say, budget)
+
+
+def complete_ceilings(ceilings: Ceilings, say: Callable[[str], None] = lambda _: None) -> Ceilings:
+    """Returns ceilings of this machine's CPU with what older ones lack, which is measured.
+
+    Those of a GPU are returned as they are: `cbs doctor --ceilings -device host-gpu` measures anew.
+    """
+    return _cpu_ceilings.complete(ceilings, say)
 
 
 def ceilings_path(

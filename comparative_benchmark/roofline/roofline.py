@@ -1,7 +1,7 @@
 """What a CPU or a GPU can reach at best, and how close to it a result comes."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import attrs
 
@@ -30,7 +30,9 @@ class Gemm:
 
     Attributes:
       data_type: "tf32" is a product of fp32 matrices that TensorFloat-32 units compute; "fp32" is
-        computed without them. "fp8" is e4m3 with one scale for each matrix and a bf16 result.
+        computed without them. "fp8" is e4m3 with one scale for each matrix and a bf16 result,
+        "int8" factors of 8 bits, signed or one of them not, and sums of 32; its flops are
+        operations on integers.
       size: rows and columns of the matrices.
       sm_mhz: clock of a GPU during the product; None on a CPU, or where the driver does not tell.
       held_back_by: what kept that clock from being higher; None where the driver does not tell.
@@ -96,6 +98,13 @@ class Ceilings:
         found = [gemm for gemm in self.gemms if gemm.data_type == data_type]
         return max(found, key=lambda gemm: gemm.gflops, default=None)
 
+    def unmeasured(self, data_types: Iterable[str]) -> tuple[str, ...]:
+        """Returns those of some data types that nobody has tried to measure."""
+        tried = {gemm.data_type for gemm in self.gemms}
+        # "torch int8: why", or "torch int8 after 512: why".
+        tried |= {word.rstrip(":") for line in self.skipped for word in line.split()[1:2]}
+        return tuple(name for name in data_types if name not in tried)
+
     def best_copy(self) -> Copy | None:
         """Returns the fastest copy with no more threads than these ceilings are for."""
         found = [
@@ -131,7 +140,7 @@ def share_of_roof(
       bytes_moved: bytes of weights, inputs and outputs, each once.
       latency_ms: of one iteration.
       ceilings: of this machine, for the same number of threads; of this GPU.
-      data_type: "fp32", "tf32", "fp16", "bf16" or "fp8".
+      data_type: "fp32", "tf32", "fp16", "bf16", "fp8" or "int8".
 
     Returns:
       The share; None where a number is missing, not finite or not positive, or where there is no

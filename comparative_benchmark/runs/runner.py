@@ -26,7 +26,7 @@ from comparative_benchmark.runs.shared_workers import SharedWorkers
 from comparative_benchmark.runs.trial import Competitor, Trial
 from comparative_benchmark.stats.sampling_rule import FixedCounts, SamplingRule
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
-from openxla.benchmark.workloads import workload_of
+from openxla.benchmark.workloads import trains, workload_of
 
 
 class Observer(Protocol):
@@ -63,7 +63,13 @@ def plan(
     """
     workloads = {case.name: workload_of(case) for case in cases}
     trials = [
-        Trial(case=case, workload=workloads[case.name], competitor=competitor, device=device)
+        Trial(
+            case=case,
+            workload=workloads[case.name],
+            competitor=competitor,
+            device=device,
+            refused=competitor.why_it_cannot_train if trains(case) else None,
+        )
         for case in cases
         for competitor in competitors
         if case.model.model_impl.framework_type in competitor.backend.modules

@@ -57,6 +57,18 @@ class Competitor:
         return self.recipe.label if self.recipe else self.compiler.precision
 
     @property
+    def why_it_cannot_train(self) -> str | None:
+        """Why it cannot run forward and backward; None if it may try."""
+        if self.recipe is not None and self.backend.name not in self.recipe.recipe.trains:
+            return (
+                f"{self.recipe.label} does not allow training in {self.backend.name}: the weights "
+                "that it quantises have no gradients"
+            )
+        if self.recipe is None and self.compiler.precision is not None:
+            return f"{self} quantises for inference: weights that it quantises have no gradients"
+        return None
+
+    @property
     def is_installed(self) -> bool:
         """Whether it can run the models of one framework at least."""
         return not all(map(self.missing_modules, self.backend.modules))

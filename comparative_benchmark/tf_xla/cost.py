@@ -99,6 +99,16 @@ def _conv(operation: Any) -> int:
     return 2 * _size(operation.outputs[0]) * height * width * inputs
 
 
+def _conv_backward(operation: Any) -> int:
+    # Both gradients of a convolution multiply as often as it does itself.
+    if operation.type == "Conv2DBackpropInput":
+        kernel = operation.inputs[1]
+    else:
+        [kernel] = operation.outputs
+    height, width, inputs, _ = map(int, kernel.shape)
+    return 2 * _size(operation.inputs[2]) * height * width * inputs
+
+
 def _depthwise_conv(operation: Any) -> int:
     height, width, _, _ = map(int, operation.inputs[1].shape)
     return 2 * _size(operation.outputs[0]) * height * width
@@ -110,6 +120,8 @@ _FORMULAS: Mapping[str, Callable[[Any], int]] = {
     "BatchMatMulV2": _matmul,
     "Einsum": _einsum,
     "Conv2D": _conv,
+    "Conv2DBackpropInput": _conv_backward,
+    "Conv2DBackpropFilter": _conv_backward,
     "DepthwiseConv2dNative": _depthwise_conv,
 }
 

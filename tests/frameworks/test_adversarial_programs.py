@@ -11,6 +11,7 @@ import pytest
 from cbs_test_plugin.adversarial_suite import MODELS
 from cbs_test_plugin.adversaries import KEEPING, OF_TORCH
 from cbs_test_plugin.adversaries_generating import FROM_A_TABLE
+from cbs_test_plugin.adversaries_training import KEEPING_GRADIENTS
 from tests_support import run_cbs
 
 # Each wrong program ends its worker: all of them take minutes.
@@ -24,7 +25,7 @@ def _upper(fault):
 # Right on the input that is timed: what of a second one finds them.
 SECOND = {_upper(fault) for fault in KEEPING}
 # Wrong from the second run on; which verification comes first to see it depends on the fault.
-LATER = {_upper(fault) for fault in (*OF_TORCH, FROM_A_TABLE)}
+LATER = {_upper(fault) for fault in (*OF_TORCH, *KEEPING_GRADIENTS, FROM_A_TABLE)}
 REFUSED = {_upper("computes-when-read")}
 TIMED = sorted(model.name for model in MODELS if "when-timed" in model.tags)
 NAMES = sorted(model.name for model in MODELS if model.name not in TIMED)

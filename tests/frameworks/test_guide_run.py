@@ -87,6 +87,44 @@ def test_every_row_has_a_number_or_a_reason(run):
         assert bool(row["speedup"]) == (row["status"] == "ok"), names
 
 
+TRAINING = """
+benchmark_mode: training
+quantization_config_recipe_names: [int8wo, int8_weight_only_quantized_training]
+model_params:
+  - name: small
+    matrix_shapes:
+      - {name: custom, shapes: [[16, 64, 32]]}
+    high_precision_dtype: torch.bfloat16
+    device: cpu
+    model_type: linear
+"""
+
+
+def test_training_has_a_number_where_a_recipe_allows_it(tmp_path, recipes_environment):
+    (tmp_path / "c.yml").write_text(TRAINING)
+    _run(
+        *("-m", "comparative_benchmark", "micro", "run", "--config", "c.yml", "-w", "1"),
+        *("-iter", "3", "-o", "results.json"),
+        directory=tmp_path,
+        environment=recipes_environment,
+    )
+    rows = csv.DictReader(io.StringIO((tmp_path / "results.csv").read_text()))
+    found = {row["quantization"]: row for row in rows}
+    compiled = "quantized_model_compiled_inference_time_in_ms"
+    for name in ("baseline", "int8_weight_only_quantized_training"):
+        assert found[name]["status"] == "ok", found[name]["reason"]
+        assert float(found[name][compiled]) > 0
+    assert "int8wo does not allow training" in found["int8wo"]["reason"]
+    results = json.loads((tmp_path / "results.json").read_text())["benchmarks"]
+    graphs = [
+        result["metrics"]["framework_level"]["program"]["notes"].get("graphs")
+        for result in results
+        if result["status"] == "ok"
+    ]
+    # The module alone is one graph of Dynamo's, whose backward Inductor compiles as well.
+    assert sorted(graphs, key=str) == [1, 1, None, None]
+
+
 def test_profiles_are_taken_where_the_file_asks_for_them(run):
     rows = list(csv.DictReader(io.StringIO((run / "benchmark_results.results.csv").read_text())))
     rows = [row for row in rows if row["m"]]

@@ -20,12 +20,19 @@ from openxla.benchmark.operators.models import OperatorModel
 pytestmark = pytest.mark.frameworks
 
 SHAPE = (36, 128, 24)
+FRAMEWORKS = {
+    "pt": ("in_torch", "pt_inductor"),
+    "jax": ("in_jax", "jax_xla"),
+    "tf": ("in_tensorflow", "tf_xla"),
+}
+DIFFERENTIABLE = sorted(n for n, item in operators.operators().items() if item.is_differentiable)
 RUN = """
 import importlib, json, sys
+from openxla.benchmark.operators import operators
 import numpy as np
 from openxla.benchmark.operators.architecture import ARCHITECTURE
 
-module, folder, names, shape = sys.argv[1], sys.argv[2], *map(json.loads, sys.argv[3:])
+module, folder, names, shape = sys.argv[1], sys.argv[2], *map(json.loads, sys.argv[3:5])
 create_model = importlib.import_module("openxla.benchmark.operators." + module).create_model
 for name in names:
     parameters = {"model_name": name, "data_type": "fp32", **dict(zip("mkn", shape))}
@@ -39,6 +46,16 @@ for name in names:
         assert array.shape == spec.shape, (name, array.shape, spec)
         assert array.dtype.itemsize == {"f32": 4, "i32": 4, "i8": 1}[spec.dtype], (name, spec)
         np.save(f"{folder}/{name}-{place}.npy", array)
+    if not operators()[name].is_differentiable:
+        continue
+    # Forward and backward in float64, and once in the model's own type.
+    model = create_model(**parameters, direction="forward_backward")
+    inputs = model.preprocess(model.generate_default_inputs())
+    specs = ARCHITECTURE.output_specs(model.model_parameters)
+    truth, own = importlib.import_module(sys.argv[5]).compute(model, inputs)
+    for place, (exact, value, spec) in enumerate(zip(truth, own, specs, strict=True)):
+        assert exact.shape == value.shape == spec.shape, (name, value.shape, spec)
+        np.save(f"{folder}/{name}-both-{place}.npy", exact)
 """
 
 
@@ -46,10 +63,11 @@ for name in names:
 def outputs(tmp_path_factory, environment):
     """Folder of each framework's outputs."""
     folders = {}
-    for framework, module in (("pt", "in_torch"), ("jax", "in_jax"), ("tf", "in_tensorflow")):
+    for framework, (module, room) in FRAMEWORKS.items():
         folders[framework] = tmp_path_factory.mktemp(framework)
         arguments = [str(folders[framework]), json.dumps(list(operators.operators()))]
-        run_script(RUN, [module, *arguments, json.dumps(SHAPE)], environment, framework=framework)
+        arguments += [json.dumps(SHAPE), f"comparative_benchmark.{room}.reference"]
+        run_script(RUN, [module, *arguments], environment, framework=framework)
     return folders
 
 
@@ -62,6 +80,20 @@ def test_an_operator_is_the_same_in_all_frameworks(outputs, name):
         assert ours.max() > ours.min()
         for other in others:
             np.testing.assert_allclose(other, ours, rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_gradients_are_the_same_in_all_frameworks(outputs, name):
+    parameters = {"model_name": name, "data_type": "fp32", **dict(zip("mkn", SHAPE))}
+    specs = ARCHITECTURE.output_specs({**parameters, "direction": "forward_backward"})
+    assert len(specs) > len(ARCHITECTURE.output_specs(parameters))
+    for place in range(len(specs)):
+        ours, *others = (
+            np.load(folder / f"{name}-both-{place}.npy") for folder in outputs.values()
+        )
+        assert ours.std() > 0
+        for other in others:
+            assert abs(other - ours).max() < 1e-9 * ours.std()
 
 
 GUIDE = """

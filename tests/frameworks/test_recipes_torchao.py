@@ -77,13 +77,52 @@ for name, reason in refused.items():
     else:
         raise AssertionError(name)
 """
+TRAINING = """
+import json, sys
+import numpy as np
+from comparative_benchmark import recipes
+from comparative_benchmark.judge.quantized_verification import sqnr_db
+from comparative_benchmark.pt_inductor import reference, torchao_recipes
+from openxla.benchmark.models.pt.tensors import as_tensor
+from openxla.benchmark.operators.in_torch import create_model
+
+working, parameters = map(json.loads, sys.argv[1:])
+model = create_model(**parameters)
+inputs = model.preprocess(model.generate_default_inputs())
+truth, _ = reference.compute(model, inputs)
+for name, weight_class in working.items():
+    recipe = recipes.parse(name)
+    quantized = create_model(**parameters)
+    applied = torchao_recipes.apply(quantized, recipe)
+    assert applied["weight_class"] == weight_class, applied
+    step = quantized.training_step()
+    if "pt_inductor" not in recipe.recipe.trains:
+        try:
+            step(*map(as_tensor, inputs))
+        except RuntimeError as error:
+            assert "grad" in str(error) or "derivative" in str(error), error
+        else:
+            raise AssertionError(name + " has all gradients")
+        continue
+    for output, exact in zip(step(*map(as_tensor, inputs)), truth, strict=True):
+        error = np.linalg.norm(output.double().numpy() - exact) / np.linalg.norm(exact)
+        # Of products in fp32 it would be some 135 dB.
+        assert recipe.min_sqnr_db < sqnr_db(float(error)) < 60, (name, sqnr_db(float(error)))
+"""
+TRAINED = {
+    "int8_weight_only_quantized_training": "Int8QuantizedTrainingLinearWeight",
+    "int8_mixed_precision_training": "Int8MixedPrecisionTrainingLinear",
+    "float8_tensorwise_training": "Float8Linear",
+    **{name: WORKING[name][0] for name in ("int8wo", "int8dq", "float8wo", "int4wo-32")},
+}
+LAYER = {"model_name": "ln_linear_gelu", "data_type": "fp32", "direction": "forward_backward"}
 PARAMETERS = {"model_name": "bert-tiny", "data_type": "bf16", "batch_size": 4, "seq_len": 32}
 
 
-def _with_bert(script, recipes, recipes_environment):
+def _with_bert(script, recipes, recipes_environment, parameters=PARAMETERS):
     run_script(
         script,
-        [json.dumps(recipes), json.dumps(PARAMETERS)],
+        [json.dumps(recipes), json.dumps(parameters)],
         recipes_environment,
         framework="pt with recipes",
     )
@@ -95,6 +134,11 @@ def test_they_take_effect_and_keep_their_signal(recipes_environment):
 
 def test_what_cannot_be_applied_here_says_why(recipes_environment):
     _with_bert(REFUSING, REFUSED, recipes_environment)
+
+
+def test_recipes_that_train_have_all_gradients_and_others_have_not(recipes_environment):
+    layer = LAYER | {"m": 64, "k": 128, "n": 96}
+    _with_bert(TRAINING, TRAINED, recipes_environment, layer)
 
 
 @pytest.fixture(scope="module")

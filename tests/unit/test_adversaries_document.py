@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from cbs_test_plugin import adversaries, adversaries_generating
+from cbs_test_plugin import adversaries, adversaries_generating, adversaries_training
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "adversaries.md"
 
@@ -16,5 +16,6 @@ def test_every_planted_fault_is_in_the_table():
         *adversaries.OF_THE_MODEL,
         *coarser,
         *adversaries_generating.FAULTS,
+        *adversaries_training.GRADIENTS,
     }
     assert sorted(table) == sorted(planted)

@@ -330,6 +330,8 @@ def test_pytorch_without_a_gpu_says_so():
         ("tf32", torch_double(capability=(7, 5)), r"capability 7.5 has no tf32 \(8.0 has\)"),
         ("fp8", torch_double(fp8=False), r"torch 2.11.0 has no fp8 product"),
         ("fp8", torch_double(), r"torch 2.11.0 has no fp8 product"),  # the type, but no product
+        ("int8", torch_double(capability=(7, 0)), r"capability 7.0 has no int8 \(7.5 has\)"),
+        ("int8", torch_double(), r"torch 2.11.0 has no int8 product"),
     ],
 )
 def test_a_type_that_the_gpu_or_the_library_lacks_is_refused(data_type, torch, complaint):
@@ -465,7 +467,7 @@ def test_every_library_and_type_is_measured_in_the_order_of_worth(monkeypatch):
     children = Children(monkeypatch, ALL)
     found, said = measured()
     assert children.asked == [
-        *(("torch", what) for what in ("copy", "bf16", "fp32", "tf32", "fp16", "fp8")),
+        *(("torch", what) for what in ("copy", "bf16", "fp32", "tf32", "fp16", "fp8", "int8")),
         *(("jax", what) for what in ("bf16", "fp32", "tf32", "fp16")),
     ]
     assert (found.gpu, found.threads, found.skipped, found.schema) == (H100, None, (), 2)
@@ -508,7 +510,7 @@ def test_what_does_not_fit_into_the_budget_is_skipped(monkeypatch):
     assert [gemm.data_type for gemm in found.gemms] == ["bf16"]
     assert found.best_copy() is not None
     assert found.skipped[0] == "torch fp32: no time left"
-    assert len(found.skipped) == 8
+    assert len(found.skipped) == 9
     assert children.asked[0][2] == "--until"
 
 

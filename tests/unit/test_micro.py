@@ -29,12 +29,12 @@ from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark import devices, operators
 from openxla.benchmark.comparative_suite.operator_cases import cases, named
-from openxla.benchmark.def_types import DefinitionError
+from openxla.benchmark.def_types import DefinitionError, ModelFrameworkType
 from openxla.benchmark.models import second_input
-from openxla.benchmark.operators.architecture import ARCHITECTURE
+from openxla.benchmark.operators.architecture import ARCHITECTURE, FORWARD, FORWARD_BACKWARD
 from openxla.benchmark.operators.definition import Layer
 from openxla.benchmark.operators.models import OperatorModel
-from openxla.benchmark.workloads import has_weights, workload_of
+from openxla.benchmark.workloads import has_weights, trains, workload_of
 
 ROOT = Path(__file__).parents[2]
 # How many shapes torchao's benchmarks give these names.
@@ -116,17 +116,85 @@ def test_a_case_is_found_again_by_the_name_of_its_model():
         assert named(name) is None
 
 
+DIFFERENTIABLE = sorted(n for n, item in operators.operators().items() if item.is_differentiable)
+
+
+def _parameters(name, **more):
+    m, k, n = operators.get(name).shape(64, 128, 96)
+    return {"model_name": name, "data_type": "bf16", "m": m, "k": k, "n": n, **more}
+
+
+def test_a_case_is_forward_unless_it_says_so_and_its_identity_is_as_it_was():
+    (case,) = cases(["linear"], _shape(64, 128, 96), ["fp32"], [ModelFrameworkType.PYTORCH])
+    assert "direction" not in case.model.model_parameters
+    # That of this case in results from before there was a direction.
+    digest = "e407a608c54ec1977b7bfc70750773c3b614fbc11431c9d9e071346b3484ef85"
+    assert workload_of(case).digest == digest
+    assert not trains(case)
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_forward_and_backward_is_another_workload_with_all_gradients(name):
+    found = cases([name], _shape(64, 128, 96), ["bf16"], backward=True)
+    forward = cases([name], _shape(64, 128, 96), ["bf16"])
+    (digest,) = {workload_of(case).digest for case in found}
+    assert digest != workload_of(forward[0]).digest
+    assert "-fwd-bwd-bf16-" in workload_of(found[0]).label
+    assert all(trains(case) and named(case.model.name) == case for case in found)
+    plain, both = _parameters(name), _parameters(name, direction=FORWARD_BACKWARD)
+    given, results = ARCHITECTURE.input_specs(plain), ARCHITECTURE.output_specs(plain)
+    floating = [spec for spec in results if spec.dtype == "bf16"]
+    assert ARCHITECTURE.input_specs(both) == (*given, *floating)
+    gradients = ARCHITECTURE.output_specs(both)[len(results) :]
+    inputs = [spec for spec in given if spec.dtype == "bf16"]
+    assert list(gradients[: len(inputs)]) == inputs
+    shapes = [spec.shape for spec in gradients[len(inputs) :]]
+    operator = operators.get(name)
+    weights = operator.weights(64, 128, 96) if isinstance(operator, Layer) else []
+    assert shapes == [init.shape for init in weights if "running" not in init.name]
+
+
+def test_what_has_no_gradients_is_told():
+    with pytest.raises(DefinitionError, match="quantize has no gradients: its results are integ"):
+        cases(["quantize"], _shape(4, 4, 4), ["fp32"], backward=True)
+    assert named("QUANTIZE_FWD_BWD_FP32_PT_4X4X4") is None
+    with pytest.raises(DefinitionError, match="direction 'backward' is not forward or"):
+        ARCHITECTURE.input_specs(_parameters("linear", direction="backward"))
+
+
+def test_a_competitor_that_quantises_for_inference_does_not_train():
+    found = parse_competitors(
+        "pt_inductor:eager,pt_inductor:eager+int8dq,tflite:dynamic-range,"
+        "pt_inductor:inductor+int8_mixed_precision_training",
+        "cpu",
+    )
+    refused = {}
+    for backward in (False, True):
+        chosen = cases(["linear"], _shape(8, 8, 8), ["fp32"], backward=backward)
+        for trial in runner.plan(chosen, found, devices.HOST_CPU).trials:
+            if trial.refused:
+                refused[backward, str(trial.competitor)] = trial.refused
+    assert sorted(refused) == [(True, "pt_inductor:eager+int8dq"), (True, "tflite:dynamic-range")]
+    assert "int8dq does not allow training in pt_inductor" in refused[True, str(found[1])]
+
+
 def test_an_unknown_operator_is_told():
     with pytest.raises(DefinitionError, match="did you mean matmul"):
         cases(["matmull"], _shape(1, 1, 1), ["fp32"])
 
 
 @pytest.mark.parametrize("data_type", ["fp32", "bf16", "fp16"])
-@pytest.mark.parametrize("name", sorted(operators.operators()))
-def test_inputs_are_as_declared_and_the_second_ones_differ(name, data_type):
+@pytest.mark.parametrize(
+    ("name", "direction"),
+    [
+        *((name, FORWARD) for name in sorted(operators.operators())),
+        *((name, FORWARD_BACKWARD) for name in ("reduce", "topk", "linear")),
+    ],
+)
+def test_inputs_are_as_declared_and_the_second_ones_differ(name, direction, data_type):
     operator = operators.get(name)
     m, k, n = operator.shape(64, 128, 96)
-    parameters = {"model_name": name, "data_type": data_type, "m": m, "k": k, "n": n}
+    parameters = _parameters(name, data_type=data_type, direction=direction)
     raw = ARCHITECTURE.default_inputs(parameters)
     inputs = ARCHITECTURE.preprocess(raw, parameters, None)
     specs = ARCHITECTURE.input_specs(parameters)
@@ -136,7 +204,8 @@ def test_inputs_are_as_declared_and_the_second_ones_differ(name, data_type):
     model = type("Model", (OperatorModel,), {"forward": None})()
     model.set_operator(parameters)
     second = second_input.second_inputs(model, inputs)
-    for argument, first, other in zip(operator.arguments(m, k, n), inputs, second, strict=True):
+    assert all(not np.array_equal(a, b) for a, b in zip(inputs, second, strict=True))
+    for argument, first, other in zip(operator.arguments(m, k, n), inputs, second):
         assert other.shape == first.shape
         if argument.values == "indices":
             assert min(first.min(), other.min()) >= 0
@@ -171,6 +240,9 @@ def test_a_sweep_is_estimated_before_it_starts():
     assert size_bytes(large[0]) == 3 * 4 * 8192**2
     assert estimate(large, settings).seconds > 20 * estimate(small, settings).seconds
     assert "3 trials: about " in str(estimate(large, settings))
+    both = _trials(cases(["matmul"], _shape(8192, 8192, 8192), ["fp32"], backward=True))
+    assert 2.9 < estimate(both, settings).seconds / estimate(large, settings).seconds < 3.1
+    assert size_bytes(both[0]) == 6 * 4 * 8192**2
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_allocated():
@@ -229,12 +301,17 @@ def test_a_sweep_shares_workers_unless_told_otherwise(selected):
     _, (_, selection, _), _ = selected("--op", "all", "--shapes", "4x4x4", "--own-workers")
     assert not selection.share_workers
     assert len(selection.cases) == 3 * len(operators.operators())
+    _, (_, selection, _), _ = selected("--op", "all", "--shapes", "64x64x64", "--backward")
+    assert len(selection.cases) == 3 * len(DIFFERENTIABLE)
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (("--op", "matmull"), "did you mean matmul?"),
+        (("--op", "quantize", "--backward"), "quantize has no gradients"),
+        (("--op", "linear", "--backward", "--from-model", "x"), "a model that runs forward"),
+        (("--config", "x.yml", "--backward"), "`benchmark_mode: training`"),
         (("--op", "matmul", "--shapes", "lama"), "did you mean llama?"),
         (("--op", "matmul", "--shapes", "0x1x1"), "m of a shape is 0"),
         (("--op", "matmul", "--dtype", "fp64"), "--dtype 'fp64' is not one of fp32, bf16, fp16"),

@@ -46,6 +46,7 @@ model_params:
     device: cpu
     model_type: ln_linear
 """
+TINY_BERT = "models/BERT_TINY_BF16_PT_32XI32_BATCH4/.+_DEFAULT"
 
 
 @pytest.fixture
@@ -98,6 +99,10 @@ def _replaced(old, new):
         (
             _replaced("benchmark_mode", "benchmark_mod"),
             ":2:1: unknown key 'benchmark_mod'; did you",
+        ),
+        (
+            f"benchmark_mode: training\nmodel_params: {{model_type: {TINY_BERT}}}",
+            ":1:17: whole models are measured forward only",
         ),
         (_replaced("int8wo,", "int8w,"), ":3:46: no recipe 'int8w'; did you mean int8wo?"),
         (_replaced("device: cpu", "device: gpu"), ":12:13: 'gpu' is none of them; "),
@@ -264,6 +269,32 @@ def test_the_older_command_puts_its_tables_where_the_file_says(
     assert (given, option, more, power) == (str(path), "-o", "--max-power", "6")
     assert re.fullmatch(rf"{tmp_path}/out/inference/results_\d{{8}}_\d{{6}}\.json", output)
     assert sys.argv == ["cbs", *called[0]]
+
+
+def test_training_is_forward_and_backward(config, monkeypatch):
+    monkeypatch.setattr(
+        guide.Case,
+        "competitor",
+        property(lambda case: f"pt_inductor:{case.result.definition.compiler}"),
+    )
+    found = read(config(_replaced("mode: inference", "mode: training")))
+    (model,) = found.models
+    (first, _) = guide.cases_of(model)
+    name = "LN_LINEAR_RELU_FWD_BWD_BF16_PT_64X128X64"
+    assert first.model.name == name
+    results = [
+        _result(name, "inductor", median=1.0),
+        _result(name, "inductor+int8wo", Status.UNSUPPORTED),
+        _result("LN_LINEAR_RELU_BF16_PT_64X128X64", "eager", median=4.0),
+    ]
+    lines = list(guide.Table(found, guide.rows(found, model), results).lines())
+    by_name = {(line["quantization"], line["m"]): line for line in lines if not line["sparsity"]}
+    assert by_name["baseline", 64]["baseline_model_compiled_inference_time_in_ms"] == 1.0
+    assert by_name["baseline", 64]["baseline_model_eager_inference_time_in_ms"] is None
+    assert by_name["int8wo", 64]["status"] == "unsupported"
+    records = json.loads(guide.json_text(lines, arch="a CPU"))
+    assert {record["benchmark"]["mode"] for record in records} == {"training"}
+    assert "Fwd+Bwd Speedup (x)" in {record["metric"]["name"] for record in records}
 
 
 WHOLE = """

@@ -12,7 +12,8 @@ from results_support import decoded, plain_document
 from comparative_benchmark.results import roofs
 from comparative_benchmark.results.codec import converted, encode
 from comparative_benchmark.results.record import Result
-from comparative_benchmark.roofline import ceilings
+from comparative_benchmark.roofline import _cpu_ceilings, ceilings
+from comparative_benchmark.roofline._children import Answer
 from comparative_benchmark.roofline.ceilings import Ceilings, CeilingsError, Copy, Gemm
 from comparative_benchmark.runs.recording import to_result
 from comparative_benchmark.worker import contributed_model
@@ -244,6 +245,74 @@ def test_an_fp32_result_is_judged_by_the_units_that_computed_it(on_gpu, notes, p
     record = on_gpu(notes=notes)
     record["definition"]["precision"] = precision
     assert shares_of_roof([record], [ROOF, ROOF_OF_H100]) == [share]
+
+
+# 400 G operations/s in int8 beside 100 GFLOP/s.
+ROOF_WITH_INT8 = attrs.evolve(
+    ROOF, gemms=(*ROOF.gemms, attrs.evolve(ROOF.gemms[0], data_type="int8", gflops=400.0))
+)
+
+
+@pytest.mark.parametrize(
+    ("precision", "data_type", "share"),
+    [
+        ("fp32", "fp32", "50%"),
+        # Products of narrow factors: by recipe, and by LiteRT's converter.
+        ("int8dq", "fp32", "12%"),
+        ("dynamic-range", "fp32", "12%"),
+        ("int8", "int8", "12%"),
+        ("int8_mixed_precision_training", "fp32", "12%"),
+        # Narrow weights alone, and what nobody knows.
+        ("int8wo", "fp32", "50%"),
+        ("fp16-weights", "fp32", "50%"),
+        ("of-a-plugin-that-is-gone", "fp32", "50%"),
+        ("float8dq-row", "fp32", None),
+    ],
+)
+def test_a_recipe_is_judged_by_the_arithmetic_of_its_products(counted, precision, data_type, share):
+    counted[0]["definition"] |= {"precision": precision, "data_type": data_type}
+    assert shares_of_roof(counted, [ROOF_WITH_INT8]) == [share]
+
+
+def test_narrow_weights_are_fewer_bytes_to_move(counted):
+    metrics = metrics_of(counted[0])
+    metrics["workload_cost"] = {"flops": 0, "bytes": 10**8}  # 10 ms of 20
+    assert shares_of_roof(counted, [ROOF]) == ["50%"]
+    applied = {"bytes_before": 8 * 10**7, "bytes_after": 2 * 10**7}
+    metrics["program"]["notes"] = {"recipe": applied}
+    assert shares_of_roof(counted, [ROOF]) == ["20%"]
+    metrics["program"]["notes"] = {"recipe": applied | {"bytes_before": 10**9}}
+    assert shares_of_roof(counted, [ROOF]) == [None]
+
+
+def test_older_ceilings_are_measured_again_for_what_they_lack_alone(counted, monkeypatch):
+    asked = []
+
+    def ask(_, arguments, __):
+        asked.append(arguments[:2])
+        if arguments[0] == "jax":
+            return Answer(problem="no time")
+        return Answer(values={"version": "1", "size": 64, "gflops": 400.0})
+
+    monkeypatch.setattr(_cpu_ceilings._children, "ask", ask)
+    old = attrs.evolve(
+        ROOF,
+        gemms=tuple(attrs.evolve(ROOF.gemms[0], data_type=t) for t in ("fp32", "bf16")),
+        skipped=("torch fp16: crashed",),
+    )
+    assert _ceilings(counted, monkeypatch, measure=True, found=old) == ((old,), [], [])
+    counted[0]["definition"]["precision"] = "int8dq"
+    assert _ceilings(counted, monkeypatch, measure=False, found=old)[0] == (old,)
+    assert not asked
+    (answer,), said, saved = _ceilings(counted, monkeypatch, measure=True, found=old)
+    assert {data_type for _, data_type in asked} == {"int8"}
+    assert answer.gemms[: len(old.gemms)] == old.gemms
+    assert answer.best_gemm("int8").gflops == 400.0
+    assert saved == [answer]
+    assert any("torch int8: 400" in line for line in said)
+    asked.clear()
+    assert _ceilings(counted, monkeypatch, measure=True, found=answer) == ((answer,), [], [])
+    assert not asked
 
 
 def test_each_result_is_judged_by_its_own_device(on_gpu, counted):

@@ -87,6 +87,18 @@ def has_weights(case: BenchmarkCase) -> bool:
     return architecture.has_weights(architecture.complete(case.model.model_parameters))
 
 
+def trains(case: BenchmarkCase) -> bool:
+    """Tells whether a case computes gradients, beside its outputs.
+
+    Raises:
+      DefinitionError: the architecture or a parameter does not exist.
+    """
+    if case.model.model_impl.architecture is None:
+        return False
+    architecture = architectures.get(case.model.model_impl.architecture)
+    return architecture.trains(architecture.complete(case.model.model_parameters))
+
+
 @functools.cache
 def _config_digest(architecture: Architecture, model_name: str) -> str:
     return digest_of(architecture.config(model_name))

@@ -1,9 +1,10 @@
 """Models that are wrong in one way each, in two frameworks and three types; and right ones.
 
-BERTs for what may be wrong in one run, GPT-2s for what may go wrong from token to token.
+BERTs for what may be wrong in one run, GPT-2s for what may go wrong from token to token, and linear
+layers for what may be wrong with gradients.
 """
 
-from cbs_test_plugin import adversaries_generating
+from cbs_test_plugin import adversaries_generating, adversaries_training
 from cbs_test_plugin.adversaries import (
     COARSE,
     COARSER,
@@ -83,6 +84,30 @@ def _generator(framework: str, fault: str, data_type: str) -> def_types.Model:
     )
 
 
+def _layer(framework: str, fault: str, data_type: str) -> def_types.Model:
+    return def_types.Model(
+        name=f"LINEAR_{_upper(fault)}_{data_type.upper()}_{framework.upper()}",
+        tags=["adversary"],
+        model_impl=def_types.ModelImplementation(
+            name=f"LINEAR_{framework}_adversary",
+            tags=[],
+            framework_type=_FRAMEWORKS[framework],
+            module_path="cbs_test_plugin.adversaries_training",
+            architecture="openxla.benchmark.operators.architecture",
+        ),
+        model_parameters={
+            "model_name": "linear",
+            "data_type": data_type,
+            "m": 64,
+            "k": 96,
+            "n": 96,
+            "direction": "forward_backward",
+            "fault": fault,
+            "framework": framework,
+        },
+    )
+
+
 # One framework in all types is enough: limits go by the type, not by the framework.
 _DATA_TYPES = {"pt": ("fp32", "fp16", "bf16"), "jax": ("fp32", "bf16")}
 _GENERATING = {
@@ -90,6 +115,12 @@ _GENERATING = {
     ("jax", "fp32"): adversaries_generating.FAULTS,
     # Those that are nearest to what rounding does.
     ("pt", "bf16"): ("stale-cache", "repeats-a-token", "last-step-scaled"),
+}
+
+_TRAINING = {
+    ("pt", "fp32"): adversaries_training.GRADIENTS,
+    ("jax", "fp32"): adversaries_training.IN_ONE_RUN,
+    ("pt", "bf16"): ("gradient-scaled", "gradient-of-before"),
 }
 
 # The good ones first: they make the truth that the others are judged by.
@@ -104,6 +135,11 @@ MODELS = [
     *(
         _generator(framework, fault, data_type)
         for (framework, data_type), faults in _GENERATING.items()
+        for fault in ("none", *faults)
+    ),
+    *(
+        _layer(framework, fault, data_type)
+        for (framework, data_type), faults in _TRAINING.items()
         for fault in ("none", *faults)
     ),
     *(_model("pt", fault, "fp32", tag="when-timed") for fault in WHEN_TIMED),

@@ -10,7 +10,9 @@ from openxla.benchmark.def_types import (
     Model,
     ModelFrameworkType,
     ModelImplementation,
+    ParameterValue,
 )
+from openxla.benchmark.operators.architecture import FORWARD_BACKWARD, trains
 
 _ROOM = operators.__name__
 _MODULES: Mapping[ModelFrameworkType, tuple[str, str]] = {
@@ -19,7 +21,8 @@ _MODULES: Mapping[ModelFrameworkType, tuple[str, str]] = {
     ModelFrameworkType.TF_V2: ("TF", "in_tensorflow"),
 }
 TAG = "operator"
-_NAME = re.compile(r"(\w+?)_(FP32|FP16|BF16)_([A-Z]+)_(\d+)X(\d+)X(\d+)")
+_BACKWARD = "_FWD_BWD"
+_NAME = re.compile(rf"(\w+?)({_BACKWARD})?_(FP32|FP16|BF16)_([A-Z]+)_(\d+)X(\d+)X(\d+)")
 
 
 class Shape(Protocol):
@@ -50,14 +53,23 @@ def implementation(framework: ModelFrameworkType) -> ModelImplementation:
     )
 
 
-def model_name(operator: str, data_type: str, framework: ModelFrameworkType, shape: Shape) -> str:
+def model_name(
+    operator: str,
+    data_type: str,
+    framework: ModelFrameworkType,
+    shape: Shape,
+    *,
+    backward: bool = False,
+) -> str:
     """Returns e.g. `MATMUL_FP32_PT_64X128X256`; what the operator does not use counts as 1.
+
+    Forward and backward, it is `MATMUL_FWD_BWD_FP32_PT_64X128X256`.
 
     Raises:
       DefinitionError: there is no such operator.
     """
     sizes = operators.get(operator).shape(shape.m, shape.k, shape.n)
-    return _case(operator, data_type, framework, sizes).model.name
+    return _case(operator, data_type, framework, sizes, backward=backward).model.name
 
 
 def named(model: str) -> BenchmarkCase | None:
@@ -66,10 +78,13 @@ def named(model: str) -> BenchmarkCase | None:
     if not found or found[1].lower() not in operators.operators():
         return None
     by_short = {short: framework for framework, (short, _) in _MODULES.items()}
-    if (framework := by_short.get(found[3])) is None:
+    if (framework := by_short.get(found[4])) is None:
         return None
-    m, k, n = (int(size) for size in found.groups()[3:])
-    return _case(found[1].lower(), found[2].lower(), framework, (m, k, n))
+    m, k, n = (int(size) for size in found.groups()[4:])
+    name, backward = found[1].lower(), found[2] is not None
+    if backward and not operators.get(name).is_differentiable:
+        return None
+    return _case(name, found[3].lower(), framework, (m, k, n), backward=backward)
 
 
 def cases(
@@ -77,13 +92,15 @@ def cases(
     shapes: Iterable[Shape],
     data_types: Sequence[str],
     frameworks: Iterable[ModelFrameworkType] = tuple(_MODULES),
+    *,
+    backward: bool = False,
 ) -> list[BenchmarkCase]:
-    """Returns the cases of operators.
+    """Returns the cases of operators, forward or forward and backward.
 
     Shapes that differ only in what an operator does not depend on are one.
 
     Raises:
-      DefinitionError: there is no such operator or type.
+      DefinitionError: there is no such operator or type, or it has no gradients.
     """
     wanted = list(shapes)
     found: dict[str, BenchmarkCase] = {}
@@ -93,18 +110,30 @@ def cases(
             for shape in wanted:
                 m, k, n = operator.shape(shape.m, shape.k, shape.n)
                 for framework in frameworks:
-                    case = _case(name, data_type, framework, (m, k, n))
+                    case = _case(name, data_type, framework, (m, k, n), backward=backward)
                     found.setdefault(case.name, case)
     return list(found.values())
 
 
 def _case(
-    operator: str, data_type: str, framework: ModelFrameworkType, shape: tuple[int, int, int]
+    operator: str,
+    data_type: str,
+    framework: ModelFrameworkType,
+    shape: tuple[int, int, int],
+    *,
+    backward: bool,
 ) -> BenchmarkCase:
     m, k, n = shape
+    named = f"{operator.upper()}{_BACKWARD if backward else ''}"
+    parameters: dict[str, ParameterValue] = {"model_name": operator, "data_type": data_type}
+    parameters |= {"m": m, "k": k, "n": n}
+    # Without the parameter a case runs forward, so those from before keep their digests.
+    if backward:
+        parameters["direction"] = FORWARD_BACKWARD
+        trains(parameters)  # refuses what has no gradients
     model = Model(
-        name=f"{operator.upper()}_{data_type.upper()}_{_MODULES[framework][0]}_{m}X{k}X{n}",
+        name=f"{named}_{data_type.upper()}_{_MODULES[framework][0]}_{m}X{k}X{n}",
         model_impl=implementation(framework),
-        model_parameters={"model_name": operator, "data_type": data_type, "m": m, "k": k, "n": n},
+        model_parameters=parameters,
     )
     return BenchmarkCase.build(model=model, input_data=testdata.INPUT_DATA_MODEL_DEFAULT)

@@ -17,15 +17,24 @@ from openxla.benchmark.models.architectures.base import (
     element_type,
     integer,
 )
-from openxla.benchmark.operators.definition import Argument, Layer, Operator, get
+from openxla.benchmark.operators.definition import Argument, Layer, Operator, get, is_floating
 
 if TYPE_CHECKING:  # identity is computed without numpy
     import numpy as np
     import numpy.typing as npt
 
 
+# What the parameter `direction` may be; a case without it runs forward.
+FORWARD, FORWARD_BACKWARD = "forward", "forward_backward"
+
+
 class OperatorArchitecture(Architecture):
-    """Parameters: `model_name` (the operator), `m`, `k`, `n` and `data_type`."""
+    """Parameters: `model_name` (the operator), `m`, `k`, `n`, `data_type` and `direction`.
+
+    Forward and backward, the inputs are those of the operator, then a cotangent (the gradient of a
+    loss) of each floating-point result. The outputs are its results, the gradients of its
+    floating-point inputs, and those of its weights, in the orders in which they are declared.
+    """
 
     name = "operator"
     version = 1
@@ -48,12 +57,23 @@ class OperatorArchitecture(Architecture):
 
     def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """Returns what goes in."""
-        return tuple(_spec(argument, parameters) for argument in arguments(parameters))
+        given = [*arguments(parameters), *cotangents(parameters)]
+        return tuple(_spec(argument, parameters) for argument in given)
 
     def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """Returns what comes out."""
         operator, shape = operator_of(parameters), shape_of(parameters)
-        return tuple(_spec(result, parameters) for result in operator.results(*shape))
+        results = [_spec(result, parameters) for result in operator.results(*shape)]
+        if not self.trains(parameters):
+            return tuple(results)
+        inputs = [_spec(item, parameters) for item in arguments(parameters) if is_floating(item)]
+        dtype = element_type(parameters.get("data_type"))
+        weights = [TensorSpec(shape=init.shape, dtype=dtype) for init in trained(parameters)]
+        return (*results, *inputs, *weights)
+
+    def trains(self, parameters: Parameters) -> bool:
+        """Tells whether it runs forward and backward."""
+        return trains(parameters)
 
     def default_input_files(self) -> tuple[Path, ...]:
         """Returns nothing: inputs are made of numbers alone."""
@@ -72,7 +92,7 @@ class OperatorArchitecture(Architecture):
                 argument,
                 str(parameters["data_type"]),
             )
-            for place, argument in enumerate(arguments(parameters))
+            for place, argument in enumerate([*arguments(parameters), *cotangents(parameters)])
         ]
 
     def preprocess(self, raw_input: Any, parameters: Parameters, checkpoint: Path) -> Arrays:
@@ -87,7 +107,8 @@ class OperatorArchitecture(Architecture):
         operator = operator_of(parameters)
         sizes = "x".join(str(integer(parameters, letter)) for letter in operator.uses)
         element_type(parameters.get("data_type"))
-        return f"{operator.name}-{parameters['data_type']}-{sizes}"
+        direction = "-fwd-bwd" if self.trains(parameters) else ""
+        return f"{operator.name}{direction}-{parameters['data_type']}-{sizes}"
 
 
 def operator_of(parameters: Parameters) -> Operator:
@@ -98,6 +119,47 @@ def operator_of(parameters: Parameters) -> Operator:
 def arguments(parameters: Parameters) -> tuple[Argument, ...]:
     """Returns the arguments of an operator with these parameters."""
     return tuple(operator_of(parameters).arguments(*shape_of(parameters)))
+
+
+def trains(parameters: Parameters) -> bool:
+    """Tells whether parameters ask for forward and backward.
+
+    Raises:
+      DefinitionError: the operator has no gradients, or there is no such direction.
+    """
+    direction = parameters.get("direction", FORWARD)
+    if direction not in (FORWARD, FORWARD_BACKWARD):
+        raise DefinitionError(f"direction {direction!r} is not {FORWARD} or {FORWARD_BACKWARD}")
+    if direction == FORWARD:
+        return False
+    operator = operator_of(parameters)
+    if not operator.is_differentiable:
+        raise DefinitionError(f"{operator.name} has no gradients: its results are integers")
+    return True
+
+
+def cotangents(parameters: Parameters) -> list[Argument]:
+    """Returns the gradients of a loss that come in, one for each floating-point result."""
+    if not trains(parameters):
+        return []
+    results = operator_of(parameters).results(*shape_of(parameters))
+    return [Argument(shape=result.shape) for result in results if is_floating(result)]
+
+
+def trained(parameters: Parameters) -> list[TensorInit]:
+    """Returns the weights that have gradients; none of an operator that is not a layer."""
+    operator = operator_of(parameters)
+    return operator.trained(*shape_of(parameters)) if isinstance(operator, Layer) else []
+
+
+def flops_of(parameters: Parameters) -> int:
+    """Returns the arithmetic of matrix products, three times as much forward and backward.
+
+    Backward, a product of two matrices becomes two of the same size.
+    """
+    operator = operator_of(parameters)
+    flops = operator.flops(*shape_of(parameters)) if operator.flops else 0
+    return 3 * flops if trains(parameters) else flops
 
 
 def weights_of(parameters: Parameters) -> "dict[str, npt.NDArray[np.generic]]":

@@ -56,6 +56,7 @@ OPERATOR = Layer(
             for name, start in zip(_NORM, (1.0, 0.0, 0.0, 1.0), strict=True)
         ),
     ],
+    statistics=_NORM[2:],
     flops=CONV.flops,
     torch=_torch,
     jax=_jax,

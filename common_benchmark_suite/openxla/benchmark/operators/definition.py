@@ -17,6 +17,8 @@ GROUP = "openxla.benchmark.operators"
 # equal within a row, so that an order of them is the same in every framework.
 Values: TypeAlias = Literal["normal", "indices", "distinct"]
 Letter: TypeAlias = Literal["m", "k", "n"]
+# One that every operator has: multiples of the heads of attention.
+_SOME_SHAPE = (64, 64, 64)
 
 
 @attrs.frozen(kw_only=True)
@@ -64,6 +66,11 @@ class Operator:
     flops: Callable[[int, int, int], int] | None = None
     second_inputs: Callable[..., Sequence[Any]] | None = None
 
+    @property
+    def is_differentiable(self) -> bool:
+        """Whether any of its results is a floating-point number, so that it has gradients."""
+        return any(map(is_floating, self.results(*_SOME_SHAPE)))
+
     def shape(self, m: int, k: int, n: int) -> tuple[int, int, int]:
         """Returns a shape with 1 for what the operator does not depend on."""
         given = {"m": m, "k": k, "n": n}
@@ -80,9 +87,20 @@ class Layer(Operator):
         `torch.nn.Linear` has them.
       torch: returns a `torch.nn.Module` for m, k and n, whose parameters have the weights' names.
       jax, tensorflow: the function, called with a mapping of the weights and the inputs.
+      statistics: the names of weights that training does not take gradients of.
     """
 
     weights: Callable[[int, int, int], Sequence[TensorInit]]
+    statistics: tuple[str, ...] = ()
+
+    def trained(self, m: int, k: int, n: int) -> list[TensorInit]:
+        """Returns the weights that have gradients, in the order of `weights`."""
+        return [init for init in self.weights(m, k, n) if init.name not in self.statistics]
+
+
+def is_floating(argument: Argument) -> bool:
+    """Tells whether an argument or a result holds numbers that gradients can be taken of."""
+    return argument.values != "indices" and argument.dtype in (None, "f32", "f16", "bf16")
 
 
 @functools.cache

@@ -20,11 +20,9 @@ def _jax(x: Any) -> Any:
 
 
 def _tensorflow(x: Any) -> Any:
-    import tensorflow as tf
+    from openxla.benchmark.models.tf.activations import gelu
 
-    from openxla.benchmark.operators.precision import wide_tensorflow
-
-    return tf.cast(tf.nn.gelu(wide_tensorflow(x), approximate=False), x.dtype)
+    return gelu(x)
 
 
 OPERATOR = Operator(

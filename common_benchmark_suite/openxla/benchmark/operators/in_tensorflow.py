@@ -1,11 +1,13 @@
 """Operators and layers in TensorFlow."""
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.operators import models
 from openxla.benchmark.operators.definition import Layer
 
@@ -20,16 +22,32 @@ class OperatorModel(tf.Module, models.OperatorModel):
 
     def forward(self, *inputs: Any) -> Any:
         """Runs it, eagerly or as part of the `tf.function` that calls it."""
-        tensors = map(tf.convert_to_tensor, inputs)
-        if isinstance(self.operator, Layer):
-            return self.operator.tensorflow(self.held, *tensors)
-        return self.operator.tensorflow(*tensors)
+        tensors = [tf.convert_to_tensor(value) for value in inputs]
+        if self.trains:
+            return self._with_gradients(*self.split(tensors))
+        return self._call(*tensors)
 
     def as_float64(self) -> "OperatorModel":
         """Returns a copy with float64 weights, of the same values."""
         wide = copy.copy(self)
         wide.held = {name: tf.Variable(tf.cast(v, tf.float64)) for name, v in self.held.items()}
         return wide
+
+    def _call(self, *inputs: Any) -> Any:
+        if isinstance(self.operator, Layer):
+            return self.operator.tensorflow(self.held, *inputs)
+        return self.operator.tensorflow(*inputs)
+
+    def _with_gradients(self, inputs: Sequence[Any], cotangents: Sequence[Any]) -> tuple[Any, ...]:
+        floating = [value for value in inputs if value.dtype.is_floating]
+        sources = [*floating, *(self.held[name] for name in self.trained)]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(sources)
+            outputs = as_tuple(self._call(*inputs))
+            targets = [value for value in outputs if value.dtype.is_floating]
+        gradients = tape.gradient(targets, sources, output_gradients=list(cotangents))
+        # Those of rows that were taken come as rows and their numbers.
+        return (*outputs, *map(tf.convert_to_tensor, gradients))
 
 
 create_model = models.creator(OperatorModel)

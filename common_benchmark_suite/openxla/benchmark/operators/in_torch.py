@@ -7,7 +7,8 @@ import torch
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models.pt.tensors import as_tensor, load_weights
 from openxla.benchmark.operators import models
-from openxla.benchmark.operators.architecture import operator_of, shape_of
+from openxla.benchmark.operators.architecture import operator_of, shape_of, trains, weights_of
+from openxla.benchmark.operators.backward_torch import TrainingModel
 from openxla.benchmark.operators.definition import Layer
 
 
@@ -28,19 +29,37 @@ class LayerModel(OperatorModel):
 
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(parameters)
-        with torch.device("meta"):
-            self.layer = self.operator.torch(*shape_of(parameters))
-        load_weights(self.layer, self.weights(), str(parameters["data_type"]))
-        self.eval().requires_grad_(False)
+        self.layer = _layer(parameters)
 
     def forward(self, *inputs: Any) -> Any:
         """Runs the layer."""
         return self.layer(*map(as_tensor, inputs))
 
 
-def _build(parameters: Parameters) -> OperatorModel:
+class _Function(torch.nn.Module):
+    """An operator as a layer without weights."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self._function = function
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        return self._function(*inputs)
+
+
+def _layer(parameters: Parameters) -> torch.nn.Module:
+    with torch.device("meta"):
+        layer: torch.nn.Module = operator_of(parameters).torch(*shape_of(parameters))
+    load_weights(layer, weights_of(parameters), str(parameters["data_type"]))
+    return layer.eval().requires_grad_(False)
+
+
+def _build(parameters: Parameters) -> models.OperatorModel:
     is_layer = isinstance(operator_of(parameters), Layer)
-    return (LayerModel if is_layer else OperatorModel)(parameters)
+    if not trains(parameters):
+        return (LayerModel if is_layer else OperatorModel)(parameters)
+    layer = _layer(parameters) if is_layer else _Function(operator_of(parameters).torch)
+    return TrainingModel(parameters, layer)
 
 
 create_model = models.creator(_build)

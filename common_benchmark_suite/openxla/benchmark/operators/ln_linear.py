@@ -8,6 +8,7 @@ from openxla.benchmark.operators.definition import Argument, Layer
 from openxla.benchmark.operators.layer_norm import EPSILON
 
 WEIGHT = "1.weight"
+LEAK = 0.01
 # What torch, JAX and TensorFlow call them.
 ACTIVATIONS = {
     "sigmoid": ("Sigmoid", "sigmoid", "sigmoid"),
@@ -43,16 +44,20 @@ def _jax(activation: str, weights: Any, x: Any) -> Any:
 def _tensorflow(activation: str, weights: Any, x: Any) -> Any:
     import tensorflow as tf
 
+    from openxla.benchmark.models.tf.activations import gelu
     from openxla.benchmark.operators.precision import standardized_tensorflow, wide_tensorflow
 
     normal = tf.cast(standardized_tensorflow(x, EPSILON), x.dtype)
     y = wide_tensorflow(tf.linalg.matmul(normal, weights[WEIGHT], transpose_b=True))
     if activation == "hardswish":
         return tf.cast(y * tf.nn.relu6(y + 3) / 6, x.dtype)
-    options: Any = {"leakyrelu": {"alpha": 0.01}, "gelu": {"approximate": False}}.get(
-        activation, {}
-    )
-    return tf.cast(getattr(tf.nn, ACTIVATIONS[activation][2])(y, **options), x.dtype)
+    if activation == "gelu":
+        return tf.cast(gelu(y), x.dtype)
+    if activation == "leakyrelu":
+        # TensorFlow holds the slope of its operation in float32, which is no truth.
+        sloped = tf.maximum(y, LEAK * y) if y.dtype == tf.float64 else tf.nn.leaky_relu(y, LEAK)
+        return tf.cast(sloped, x.dtype)
+    return tf.cast(getattr(tf.nn, ACTIVATIONS[activation][2])(y), x.dtype)
 
 
 def _layer(activation: str) -> Layer:

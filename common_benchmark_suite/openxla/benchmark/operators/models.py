@@ -1,6 +1,6 @@
 """What the models of operators share: their inputs, and the weights of layers."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -8,16 +8,30 @@ from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models import shared_model
 from openxla.benchmark.models.architectures.base import element_type
 from openxla.benchmark.models.preprocessing import numpy_dtype
-from openxla.benchmark.operators.architecture import ARCHITECTURE, operator_of, weights_of
+from openxla.benchmark.operators.architecture import (
+    ARCHITECTURE,
+    arguments,
+    operator_of,
+    trained,
+    trains,
+    weights_of,
+)
 from openxla.benchmark.operators.definition import Operator
 
 Model = TypeVar("Model", bound="OperatorModel")
 
 
 class OperatorModel(shared_model.ArchitectureModel):
-    """Base of the models: `operator`, and its inputs."""
+    """Base of the models: `operator`, and its inputs.
+
+    Attributes:
+      trains: whether it runs forward and backward.
+      trained: the names of the weights that it then gives gradients of.
+    """
 
     operator: Operator
+    trains: bool
+    trained: list[str]
 
     def set_operator(self, parameters: Parameters) -> None:
         """Sets what the base needs; an operator has no checkpoint."""
@@ -25,6 +39,8 @@ class OperatorModel(shared_model.ArchitectureModel):
         self.model_parameters = parameters
         self.checkpoint = Path()
         self.operator = operator_of(parameters)
+        self.trains = trains(parameters)
+        self.trained = [init.name for init in trained(parameters)]
 
     def weights(self) -> dict[str, Any]:
         """Returns the weights of a layer in the model's type; none of an operator."""
@@ -41,9 +57,17 @@ class OperatorModel(shared_model.ArchitectureModel):
         """Returns the operator's own second input, or that of the usual rule."""
         from openxla.benchmark.models.second_input import changed
 
+        given, cotangents = self.split(inputs)
         if self.operator.second_inputs is not None:
-            return self.operator.second_inputs(*inputs)
-        return [changed(value) for value in inputs]
+            own = self.operator.second_inputs(*given)
+        else:
+            own = [changed(value) for value in given]
+        return [*own, *(changed(value) for value in cotangents)]
+
+    def split(self, inputs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Returns the inputs of the operator, and the cotangents of its results."""
+        count = len(arguments(self.model_parameters))
+        return list(inputs[:count]), list(inputs[count:])
 
 
 def creator(build: Callable[[Parameters], Model]) -> Callable[..., Model]:

@@ -50,7 +50,12 @@ def _jax(weights: Any, x: Any) -> Any:
     chosen = jax.nn.one_hot(places, EXPERTS, dtype=values.dtype)
     shares = (jax.nn.softmax(values, axis=-1)[:, :, None] * chosen).sum(1).astype(x.dtype)
     parts = [EXPERT.jax(_expert(weights, index), x) for index in range(EXPERTS)]
-    return sum(shares[:, i, None] * part for i, part in enumerate(parts))
+
+    def share_of(i: int, part: Any) -> Any:
+        # The same product; its gradient is a sum over a row, which PyTorch takes in fp32.
+        return (wide_jax(shares[:, i, None]) * wide_jax(part)).astype(x.dtype)
+
+    return sum(share_of(i, part) for i, part in enumerate(parts))
 
 
 def _tensorflow(weights: Any, x: Any) -> Any:

@@ -62,6 +62,7 @@ def _jax(weights: Any, x: Any) -> Any:
 def _tensorflow(weights: Any, x: Any) -> Any:
     import tensorflow as tf
 
+    from openxla.benchmark.models.tf.activations import gelu
     from openxla.benchmark.operators.layer_norm import OPERATOR as NORM
     from openxla.benchmark.operators.precision import wide_tensorflow
 
@@ -77,8 +78,7 @@ def _tensorflow(weights: Any, x: Any) -> Any:
     scores = tf.linalg.matmul(query, key, transpose_b=True) / math.sqrt(width // HEADS)
     y = tf.transpose(tf.linalg.matmul(tf.nn.softmax(scores), value), (0, 2, 1, 3))
     x = x + times(tf.cast(tf.reshape(y, (rows, length, width)), x.dtype), "proj")
-    up = wide_tensorflow(times(normal(x, "norm2"), "up"))
-    return x + times(tf.cast(tf.nn.gelu(up, approximate=False), x.dtype), "down")
+    return x + times(gelu(times(normal(x, "norm2"), "up")), "down")
 
 
 def _weights(m: int, k: int, n: int) -> list[TensorInit]:

@@ -89,6 +89,10 @@ class Architecture(abc.ABC):
         """
         return False
 
+    def trains(self, parameters: Parameters) -> bool:
+        """Tells whether the model computes gradients, and returns them beside its outputs."""
+        return False
+
     def config_of(self, parameters: Parameters) -> Mapping[str, Any]:
         """Returns the configuration that `model_name` of the parameters names.
 

@@ -1,0 +1,113 @@
+"""Forward and backward in PyTorch: as its users run it, and as a program that can be exported."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._decomp import core_aten_decompositions, get_decompositions
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.models.pt.tensors import as_tensor
+from openxla.benchmark.models.shared_model import as_tuple
+from openxla.benchmark.operators import models
+
+
+class TrainingModel(torch.nn.Module, models.OperatorModel):
+    """A layer or an operator as a module that is run forward and backward."""
+
+    def __init__(self, parameters: Parameters, layer: torch.nn.Module) -> None:
+        super().__init__()
+        self.set_operator(parameters)
+        self.layer = layer.requires_grad_(True)
+
+    def forward(self, *inputs: Any) -> tuple[torch.Tensor, ...]:
+        """Returns outputs, gradients of inputs and gradients of weights."""
+        return self.training_step()(*map(as_tensor, inputs))
+
+    def training_step(
+        self, compile_part: Callable[[torch.nn.Module], Any] = lambda part: part
+    ) -> Callable[..., tuple[torch.Tensor, ...]]:
+        """Returns what runs forward and backward on tensors.
+
+        Args:
+          compile_part: compiles the module alone. The gradients are taken outside of it, as a
+            training loop does: what was compiled then has a backward that was compiled as well, and
+            Dynamo would break a function that takes gradients itself into parts.
+        """
+        part = compile_part(self.layer)
+        weights = [self.layer.get_parameter(name) for name in self.trained]
+
+        def step(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            given, cotangents = self.split(inputs)
+            return _with_gradients(part, given, weights, cotangents)
+
+        return step
+
+    def exportable(self, inputs: Sequence[torch.Tensor]) -> torch.nn.Module:
+        """Returns a module whose `forward` is the operations of both ways, without autograd.
+
+        Exporters trace through no autograd, and what autograd does is a program of operations like
+        any other. Those of the backward alone, which exporters do not know, are made of others.
+        """
+        module = self.layer
+
+        def both(state: Any, given: Any, cotangents: Any) -> tuple[torch.Tensor, ...]:
+            state = {
+                name: value.detach().requires_grad_(name in self.trained)
+                for name, value in state.items()
+            }
+
+            def call(*values: torch.Tensor) -> Any:
+                return torch.func.functional_call(module, state, values)
+
+            weights = [state[name] for name in self.trained]
+            return _with_gradients(call, given, weights, cotangents)
+
+        traced = make_fx(both, _simple(), tracing_mode="fake", _allow_non_fake_inputs=True)
+        # Attention as products and a softmax: exporters do not know the kernels' own backward.
+        with sdpa_kernel(SDPBackend.MATH):
+            return _Traced(self, traced(_state(module), *self.split(inputs)))
+
+
+class _Traced(torch.nn.Module):
+    """A traced training step, on the weights of its model."""
+
+    def __init__(self, model: TrainingModel, graph: torch.nn.Module) -> None:
+        super().__init__()
+        self.layer, self._graph, self._split = model.layer, graph, model.split
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        return self._graph(_state(self.layer), *self._split(inputs))
+
+
+def _simple() -> dict[Any, Callable[..., Any]]:
+    """Returns PyTorch's own decompositions of what only a backward has."""
+    every = core_aten_decompositions()
+    backward = {op: how for op, how in every.items() if "backward" in str(op)}
+    # What it gives beside its output, for the backward, exporters do not know either.
+    return {**get_decompositions([torch.ops.aten.native_layer_norm]), **backward}
+
+
+def _state(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def _with_gradients(
+    call: Callable[..., Any],
+    inputs: Sequence[torch.Tensor],
+    weights: Sequence[torch.Tensor],
+    cotangents: Sequence[torch.Tensor],
+) -> tuple[torch.Tensor, ...]:
+    # Backends run all else without gradients.
+    with torch.enable_grad():
+        leaves = [
+            value.detach().requires_grad_() if value.is_floating_point() else value
+            for value in inputs
+        ]
+        outputs = as_tuple(call(*leaves))
+        targets = [value for value in outputs if value.is_floating_point()]
+        sources = [value for value in leaves if value.is_floating_point()]
+        gradients = torch.autograd.grad(targets, [*sources, *weights], cotangents)
+    return (*(value.detach() for value in outputs), *gradients)
