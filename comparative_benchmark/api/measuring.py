@@ -27,7 +27,13 @@ from comparative_benchmark.runs.trial import (
 from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
 from comparative_benchmark.terminal import not_installed
 from comparative_benchmark.terminal.brought_options import brought_model
-from comparative_benchmark.terminal.options import UsageError, find_device, select, set_root
+from comparative_benchmark.terminal.options import (
+    UsageError,
+    check_place,
+    find_device,
+    select,
+    set_root,
+)
 from comparative_benchmark.terminal.run_settings import settings_of
 from openxla.benchmark.artifacts import user_inputs
 from openxla.benchmark.def_types import DeviceSpec
@@ -39,6 +45,7 @@ class Measured:
 
     Attributes:
       results: of all selected trials, also of those that an earlier run had measured.
+      left_out: how many selected trials have none, as the budget was too short.
       settings: of the run.
       baseline: competitor that ratios are taken against; None for no ratios.
     """
@@ -46,6 +53,7 @@ class Measured:
     results: Sequence[Result]
     settings: RunSettings
     baseline: str | None
+    left_out: int = 0
 
 
 def measure(
@@ -69,8 +77,7 @@ def measure(
     """
     set_root(options)
     foreign.complete(options)
-    if options.output.is_dir():
-        raise UsageError(f"-o {options.output} cannot be written: it is a directory")
+    check_place(options.output, "-o")
     device = find_device(options.device)
     try:
         competitors = _competitors(options, device)
@@ -102,7 +109,12 @@ def measure(
         )
     except ResultsFileError as error:
         raise UsageError(str(error)) from error
-    return Measured(results=results, settings=settings, baseline=baseline)
+    return Measured(
+        results=results,
+        settings=settings,
+        baseline=baseline,
+        left_out=len(trials) - len(results),
+    )
 
 
 def _selection(options: argparse.Namespace) -> Selection:
@@ -163,6 +175,7 @@ def _settings(options: argparse.Namespace, device: DeviceSpec, baseline: str | N
         sampling=sampling(options),
         baseline=baseline,
         log_dir=options.output.absolute().with_suffix(".logs"),
+        budget_s=getattr(options, "budget", None),
         profile=options.profile,
         profile_dir=options.output.absolute().with_suffix(".profiles"),
         generate_artifacts=options.generate_artifacts,
@@ -211,6 +224,5 @@ def sampling(options: argparse.Namespace) -> CompileOnly | FixedCounts | Samplin
         min_processes=processes or 3,
         max_processes=processes or 10,
         trial_budget_s=options.trial_budget,
-        run_budget_s=options.budget,
         seed=options.seed,
     )

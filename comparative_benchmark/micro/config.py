@@ -32,6 +32,8 @@ _TYPES: Mapping[str, str] = {
         *(("fp16", "fp16"), ("float32", "fp32"), ("float", "fp32"), ("fp32", "fp32")),
     )
 }
+# Names of the guide that leave a parameter out, with torchao's own choice.
+_SHORT: Mapping[str, str] = {"block": "block-64", "float8dq": "float8dq-tensor"}
 # What Inductor's modes are called as options of our compiler.
 COMPILE_MODES: Mapping[str, str] = {
     "default": "inductor",
@@ -131,6 +133,8 @@ class _Reader:
         if "model_params" not in fields:
             raise UsageError(f"{self._path}: 'model_params' is missing")
         entries = self._items(fields["model_params"])
+        if not entries:
+            self._fail(fields["model_params"], "no model is there")
         names = fields.get("quantization_config_recipe_names")
         quantizations = self._recipes(names) if names else [BASELINE]
         sparse = fields.get("sparsity_config_recipe_names")
@@ -155,6 +159,8 @@ class _Reader:
             self._fail(node, f"{what} is to be a mapping of {', '.join(known)}")
         found: dict[str, yaml.Node] = {}
         for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                self._fail(key, "a key is a name")
             if key.value not in known:
                 self._fail(key, f"unknown key {key.value!r}; {hint(key.value, known)}")
             if key.value in found:
@@ -284,6 +290,7 @@ class _Reader:
         found = []
         for item in node.value:
             name = self._text(item, BASELINE)
+            name = _SHORT.get(name, name)
             if name not in (BASELINE, "None", "null", ""):
                 try:
                     recipes.parse(name)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch._dynamo.utils import counters
@@ -47,6 +47,8 @@ _CONFIG = {
 class PtInductor(Backend):
     """Runs the model on resident tensors: eagerly, through `torch.compile`, or as a package."""
 
+    peak_is_of_the_model: ClassVar[bool] = True
+
     def __init__(self, context: BackendContext) -> None:
         super().__init__(context)
         self._device = _device(context)
@@ -75,6 +77,7 @@ class PtInductor(Backend):
         """Moves modules and inputs to the device; a GPU then computes float32 without TF32."""
         if self._on_gpu:
             cuda.forbid_tf32()  # here, as a model's own module may have allowed it
+            torch.cuda.reset_peak_memory_stats(self._device)
         with self.context.phase("load"):
             for module in modules.of(model):
                 module.to(self._device)

@@ -48,6 +48,7 @@ class ProcessRecord:
       cold: whether it compiled with empty caches.
       stop_reason: why it was measured for no more rounds.
       timer_ns: smallest step of the worker's clock.
+      host_memory_base_bytes: resident before the model came; None where nobody can tell.
       phases: time and peak memory by phase, as the worker reported.
       verification: of the first run; `final_verification`: of the last timed output;
         `second_verification`: of a run on a second input, after that.
@@ -72,6 +73,7 @@ class ProcessRecord:
     timer_ns: float | None = None
     phases: dict[str, Phase] = attrs.field(factory=dict)
     host_memory_peak_bytes: int | None = None
+    host_memory_base_bytes: int | None = None
     verification: Verification | None = None
     final_verification: Verification | None = None
     second_verification: Verification | None = None

@@ -113,6 +113,8 @@ class Process:
       stop_reason: why it was measured for no more rounds.
       timer_ns: smallest step of its clock.
       steadiness: of the warm-up, with the evidence; None where counts were fixed.
+      host_memory_base_mb: resident before the model came; of a worker that had served others, what
+        they have left is in it. None where the peak is not that of this model alone.
       effective: threads, denormals, allocator and the like; None in files that do not tell.
     """
 
@@ -127,6 +129,7 @@ class Process:
     cache_hits: Count | None = None
     cache_misses: Count | None = None
     host_memory_peak_mb: NonNegative | None = None
+    host_memory_base_mb: NonNegative | None = None
     effective: EffectiveSettings | None = None
 
     @property

@@ -57,8 +57,13 @@ class Preparation:
         )
         self._pool: SessionPool
 
-    def run(self, trials: Sequence[Trial]) -> None:
-        """Prepares the workloads of all trials; what fails is kept in `failures`."""
+    def run(self, trials: Sequence[Trial], may_go_on: Callable[[], bool] = lambda: True) -> None:
+        """Prepares the workloads of all trials; what fails is kept in `failures`.
+
+        Args:
+          trials: of the run.
+          may_go_on: asked before each workload; where it says no, the others are left out.
+        """
         with (
             tempfile.TemporaryDirectory(prefix="cbs-prepare-") as folder,
             SessionPool(folder=Path(folder), log_dir=self._settings.log_dir) as self._pool,
@@ -69,8 +74,12 @@ class Preparation:
             )
             self._fetching.fetch([(trial, self._lacks(trial)) for trial in ordered])
             for trial in ordered:
-                if trial.workload.digest not in self.artifacts:
+                if trial.workload.digest not in self.artifacts and may_go_on():
                     self._prepare(trial)
+
+    def has_tried(self, trial: Trial) -> bool:
+        """Tells whether a trial's artifacts are there, or why they are not."""
+        return trial.workload.digest in self.artifacts or trial.case.name in self.failures
 
     def with_program(self, trial: Trial) -> Trial:
         """Returns a trial with the published program that it is to start from, if it is.

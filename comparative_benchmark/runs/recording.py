@@ -190,6 +190,7 @@ def _process(process: ProcessRecord) -> Process:
         cache_hits=process.program.cache_hits,
         cache_misses=process.program.cache_misses,
         host_memory_peak_mb=_megabytes(process.host_memory_peak_bytes),
+        host_memory_base_mb=_megabytes(process.host_memory_base_bytes),
         effective=process.effective,
     )
 

@@ -210,7 +210,8 @@ def _add_sampling_arguments(parser: argparse.ArgumentParser) -> None:
         "--budget",
         type=seconds,
         metavar="S",
-        help="the same for the whole run, shared evenly by its trials (default: none)",
+        help="seconds for the whole run, shared evenly by its trials; workloads that do not fit "
+        "are left out, the exit code is 4, and --resume goes on (default: none)",
     )
     add(
         *spellings("--compile-only"),
