@@ -103,6 +103,7 @@ class BackendInfo:
         `backends.reproducing`), if offered.
       extras: those of this project that the backend's own environment holds; none for a backend
         of another project.
+      recipe_modules: that must be installed as well where a recipe is among the options.
     """
 
     name: str
@@ -118,6 +119,7 @@ class BackendInfo:
     packages: Mapping[str, str] = attrs.field(factory=dict)
     reproducer: str | None = None
     extras: tuple[str, ...] = ()
+    recipe_modules: tuple[str, ...] = ()
 
     def compiler(self, name: str) -> CompilerInfo:
         """Returns the compiler of that name.
@@ -154,6 +156,16 @@ class BackendInfo:
     def absence(self, missing: Sequence[str]) -> str:
         """Returns what is not installed, and the command that installs it."""
         return f"{', '.join(missing)} not installed; run {self.install}"
+
+    def absence_of_recipes(self) -> str | None:
+        """Returns what recipes lack, and the command that installs it; None if nothing."""
+        missing = [name for name in self.recipe_modules if not is_installed(name)]
+        if not missing:
+            return None
+        return (
+            f"recipes of {self.name} need {', '.join(missing)}, which is not installed; run "
+            "pip install 'common-benchmark-suite[recipes]'"
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -274,9 +286,12 @@ class Backend(abc.ABC):
     Attributes:
       takes_definition: whether `load` takes a `ModelDefinition` in place of a model. The worker
         then imports no module of the model, and so no framework that the backend does without.
+      peak_is_of_the_model: whether the device's peak of memory starts anew with each model that a
+        worker serves; what does not is not told of a second one.
     """
 
     takes_definition: ClassVar[bool] = False
+    peak_is_of_the_model: ClassVar[bool] = False
 
     def __init__(self, context: BackendContext) -> None:
         self.context = context

@@ -8,6 +8,7 @@ BACKEND = BackendInfo(
     implementation="comparative_benchmark.jax_xla.backend:JaxXla",
     level="framework_level",
     modules={ModelFrameworkType.JAX: ("jax", "flax")},
+    recipe_modules=("qwix",),
     install="./comparative_benchmark/jax_xla/setup_venv.sh, or pip install -e '.[jax_xla]'",
     compilers=(CompilerInfo(name="xla", description="jax.jit, ahead of time", takes_recipes=True),),
     reference="comparative_benchmark.jax_xla.reference:compute",

@@ -100,7 +100,8 @@ def machine(tmp_path, monkeypatch, make_trial, finished):
     preparation = SimpleNamespace(
         artifacts={trials[0].workload.digest: artifacts},
         failures={},
-        run=lambda _: None,
+        run=lambda *_: None,
+        has_tried=lambda _: True,
         with_program=lambda trial: trial,
     )
     monkeypatch.setattr(race, "Participant", Worker)

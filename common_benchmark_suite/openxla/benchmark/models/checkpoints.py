@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from openxla.benchmark.def_types import DefinitionError, Parameters
 from openxla.benchmark.files import new_directory, sha256_of
 from openxla.benchmark.models import trained
+from openxla.benchmark.models.architectures import base, directories
 from openxla.benchmark.models.architectures.base import Architecture, TensorInit, digest_of
 from openxla.benchmark.root import root_dir
 
@@ -24,8 +25,10 @@ if TYPE_CHECKING:  # the identity of a checkpoint is known without numpy
     import numpy as np
     import numpy.typing as npt
 
-WEIGHTS_FILE = "model.safetensors"
+WEIGHTS_FILE = directories.WEIGHTS_FILE
 MANIFEST_FILE = "manifest.json"
+# The kind of a checkpoint that is a directory of the user's, with a configuration of its own.
+DIRECTORY = "directory"
 _GENERATOR = "philox4x64-uniform24/1"
 
 
@@ -36,14 +39,16 @@ class CheckpointError(RuntimeError):
 def resolve(architecture: Architecture, parameters: Parameters) -> Path:
     """Returns the checkpoint directory that a model's parameters ask for, making it if need be.
 
-    Parameters read: `model_name`, `checkpoint` (`seeded`, the default, `trained` or
-    `pretrained`), `seed`.
+    Parameters read: `model_name`, `checkpoint` (`seeded`, the default, `trained`, `pretrained`, or
+    `directory`, which `model_name` then is), `seed`.
 
     Raises:
       DefinitionError: the parameters are wrong.
       CheckpointError: the pretrained checkpoint cannot be fetched.
     """
     model_name = str(parameters["model_name"])
+    if _kind(parameters) == DIRECTORY:
+        return Path(model_name)
     if _kind(parameters) == trained.KIND:
         return _trained(architecture, model_name)
     if _kind(parameters) == "seeded":
@@ -54,6 +59,8 @@ def resolve(architecture: Architecture, parameters: Parameters) -> Path:
 def identity(architecture: Architecture, parameters: Parameters) -> str:
     """Returns what tells this checkpoint from others, without making or fetching it."""
     model_name = str(parameters["model_name"])
+    if _kind(parameters) == DIRECTORY:
+        return f"{DIRECTORY}-{parameters['source_sha256']}"
     if _kind(parameters) == trained.KIND:
         return f"trained-{trained.weights_digest(model_name)}"
     if _kind(parameters) == "seeded":
@@ -69,6 +76,8 @@ def directory_of(architecture: Architecture, parameters: Parameters) -> Path:
       DefinitionError: the parameters are wrong.
     """
     model_name = str(parameters["model_name"])
+    if _kind(parameters) == DIRECTORY:
+        return Path(model_name)
     if _kind(parameters) == trained.KIND:
         return _trained_directory(architecture, model_name)
     if _kind(parameters) == "seeded":
@@ -79,6 +88,8 @@ def directory_of(architecture: Architecture, parameters: Parameters) -> Path:
 def facts_of(architecture: Architecture, parameters: Parameters) -> dict[str, Any]:
     """Returns what `manifest.json` of that checkpoint says of its kind."""
     model_name = str(parameters["model_name"])
+    if _kind(parameters) == DIRECTORY:
+        return {"kind": DIRECTORY, "source_sha256": parameters["source_sha256"]}
     if _kind(parameters) == trained.KIND:
         return _trained_facts(model_name)
     if _kind(parameters) == "seeded":
@@ -169,7 +180,7 @@ def load_tensors(
     """Returns a checkpoint's weights by our names, as stored, each read when asked for."""
     from openxla.benchmark.models.safetensors_file import SafetensorsFile
 
-    file = SafetensorsFile(checkpoint / WEIGHTS_FILE)
+    file = SafetensorsFile(*directories.weight_files(checkpoint))
     return file.renamed(architecture.canonical_weight_name)
 
 
@@ -260,8 +271,13 @@ def _pretrained_facts(repository: str, revision: str) -> dict[str, Any]:
 
 def _kind(parameters: Parameters) -> str:
     kind = parameters.get("checkpoint", "seeded")
-    if kind not in ("seeded", trained.KIND, "pretrained"):
-        raise DefinitionError(f"checkpoint {kind!r} is not one of seeded, trained, pretrained")
+    if kind not in (known := ("seeded", trained.KIND, "pretrained", DIRECTORY)):
+        raise DefinitionError(f"checkpoint {kind!r} is not one of {', '.join(known)}")
+    is_directory = base.is_directory(str(parameters["model_name"]))
+    if (kind == DIRECTORY) != is_directory or (is_directory and "source_sha256" not in parameters):
+        raise DefinitionError(
+            f"a model by its directory has checkpoint {DIRECTORY!r} and source_sha256, and no other"
+        )
     return str(kind)
 
 

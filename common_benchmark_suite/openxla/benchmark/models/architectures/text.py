@@ -80,9 +80,14 @@ class TextArchitecture(Architecture):
         from openxla.benchmark.models import preprocessing
 
         batch_size, seq_len = self.token_spec(parameters).shape
-        return preprocessing.token_batch(
-            text, checkpoint / testdata.TOKENIZER.name, batch_size=batch_size, seq_len=seq_len
+        tokenizer = checkpoint / testdata.TOKENIZER.name
+        if not tokenizer.is_file():  # a user's directory may hold none
+            tokenizer = testdata.TOKENIZER
+        ids, mask = preprocessing.token_batch(
+            text, tokenizer, batch_size=batch_size, seq_len=seq_len
         )
+        # That of another model may know more words.
+        return ids % self.config_of(parameters)["vocab_size"], mask
 
     def padded_windows(
         self, text: str, parameters: Parameters, checkpoint: Path
