@@ -96,7 +96,9 @@ def machine(tmp_path, monkeypatch, make_trial, finished):
 
     Worker.pause = Worker.resume = Worker.compile = lambda self: None
     trials = [make_trial(competitor=name) for name in COMPETITORS]
-    artifacts = SimpleNamespace(digests={"input": "0" * 64}, origin=None, cost=WorkloadCost())
+    artifacts = SimpleNamespace(
+        digests={"input": "0" * 64}, origin=None, cost=WorkloadCost(), without_float64=None
+    )
     preparation = SimpleNamespace(
         artifacts={trials[0].workload.digest: artifacts},
         failures={},

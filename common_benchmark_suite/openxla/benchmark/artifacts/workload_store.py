@@ -170,6 +170,11 @@ class WorkloadArtifacts:
         return WorkloadCost(**self.manifest.cost)
 
     @property
+    def without_float64(self) -> str | None:
+        """Why the truth is not a float64 run; None if it is."""
+        return self.manifest.without_float64
+
+    @property
     def origin(self) -> dict[str, str] | None:
         """Model, URL and sha256 of the manifest that it was fetched by; None if it was made here.
 

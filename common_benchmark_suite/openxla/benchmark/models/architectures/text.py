@@ -81,13 +81,15 @@ class TextArchitecture(Architecture):
 
         batch_size, seq_len = self.token_spec(parameters).shape
         tokenizer = checkpoint / testdata.TOKENIZER.name
-        if not tokenizer.is_file():  # a user's directory may hold none
-            tokenizer = testdata.TOKENIZER
+        is_its_own = tokenizer.is_file()  # a user's directory may hold none
         ids, mask = preprocessing.token_batch(
-            text, tokenizer, batch_size=batch_size, seq_len=seq_len
+            text,
+            tokenizer if is_its_own else testdata.TOKENIZER,
+            batch_size=batch_size,
+            seq_len=seq_len,
         )
         # That of another model may know more words.
-        return ids % self.config_of(parameters)["vocab_size"], mask
+        return ids if is_its_own else ids % self.config_of(parameters)["vocab_size"], mask
 
     def padded_windows(
         self, text: str, parameters: Parameters, checkpoint: Path
