@@ -39,6 +39,8 @@ from openxla.benchmark.models.pt.resnet import resnet_model
 SEED = 0
 LANGUAGES = ("cs", "de", "es", "fi", "fr", "it", "nl", "pl", "pt", "sv")
 SEQ_LEN = 32
+# Examples of training that ship, to calibrate a quantisation with.
+LEARNED = 64
 MODELS = {"resnet-tiny": resnet_model, "gpt2-tiny": gpt2_model, "bert-tiny": bert_model}
 
 
@@ -91,6 +93,7 @@ def digits(module: Any, rng: np.random.Generator) -> tuple[dict[str, Any], dict[
             "images": images[:held_out],
             "labels": labels[:held_out].astype(np.uint8),
             "predicted": logits.argmax(1).numpy().astype(np.uint16),
+            "learned_images": images[held_out : held_out + LEARNED],
         },
         {
             "metric": "top-1",
@@ -133,6 +136,10 @@ def prose(module: Any, rng: np.random.Generator) -> tuple[dict[str, Any], dict[s
         {
             "tokens": windows.numpy().astype(np.uint16),
             "losses": losses.reshape(held_out, -1).mean(1).numpy(),
+            "learned_tokens": stream[: LEARNED * SEQ_LEN]
+            .reshape(LEARNED, -1)
+            .numpy()
+            .astype(np.uint16),
         },
         {
             "metric": "perplexity",
@@ -188,6 +195,8 @@ def languages(
             "predicted": predicted.numpy().astype(np.uint16),
             "head": head.weight.detach().numpy(),
             "bias": head.bias.detach().numpy(),
+            "learned_tokens": known[0][:LEARNED].numpy().astype(np.uint16),
+            "learned_lengths": known[1][:LEARNED].sum(1).numpy().astype(np.uint8),
         },
         {
             "metric": "top-1",

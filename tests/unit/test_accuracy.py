@@ -89,6 +89,9 @@ def test_examples_are_inputs_of_the_model(name):
     assert len(batches) == len(next(iter(task.examples.values()))) // 3
     specs = architecture.input_specs(parameters)
     assert [value.shape for value in batches[-1]] == [spec.shape for spec in specs]
+    learned = list(task.calibration(architecture, parameters, 30))
+    assert len(learned) == 30
+    assert not any(np.array_equal(given[0], held[0]) for given in learned for held in batches)
     if name != "resnet":
         with pytest.raises(DefinitionError, match="another shape"):
             next(task.batches(architecture, {**parameters, "seq_len": 16}))
