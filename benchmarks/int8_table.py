@@ -35,7 +35,7 @@ STACKS = {
     "openvino:latency": ("+int8wo",),
     "tflite:native": (":dynamic-range", ":int8"),
 }
-_SECONDS_EACH = 12
+_SECONDS_EACH = 12.0
 HEAD = """# int8, stack by stack
 
 Made by `benchmarks/int8_table.py --table docs/int8.md`: tiny models with trained weights at batch
@@ -57,20 +57,28 @@ def main() -> None:
     parser.add_argument(
         "--results", type=Path, default=Path("int8-results"), help="folder; what it has is kept"
     )
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
+    parser.add_argument(
+        "--seconds", type=float, default=_SECONDS_EACH, help="for each trial; fewer for a look"
+    )
     options = parser.parse_args()
-    sections = [line for model in MODELS for line in _section(model, options.results)]
+    sections = [
+        line
+        for model in options.models
+        for line in _section(model, options.results, options.seconds)
+    ]
     text = "\n".join([HEAD, *sections]) + "\n"
     print(text)
     if options.table:
         options.table.write_text(text, encoding="utf-8")
 
 
-def _section(model: str, folder: Path) -> Iterator[str]:
+def _section(model: str, folder: Path, seconds: float) -> Iterator[str]:
     competitors = [name for base in STACKS for name in (base, *_quantized(base))]
     results = cb.run(
         MODELS[model],
         backends=",".join(competitors),
-        trial_budget=_SECONDS_EACH,
+        trial_budget=seconds,
         output=folder / f"{model}.json",
         resume=True,
         progress=lambda event: print(event.text, flush=True),

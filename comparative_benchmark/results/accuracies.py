@@ -40,7 +40,7 @@ def remarks_on(cases: Sequence[Case]) -> list[str]:
             about.setdefault(found.task, _about(found))
         if found.loses_too_much or _differs(found):
             who = f"{case.label} from {case.framework} on {case.competitor}"
-            lines.append(f"  {who}: {_verdict(found)}")
+            lines.append(f"accuracy of {who}: {_verdict(found)}")
     return [*about.values(), *lines]
 
 
@@ -64,7 +64,7 @@ def _about(found: Accuracy) -> str:
     count = f"{found.examples} {'examples' if found.metric == 'top-1' else 'tokens'}"
     return (
         f"accuracy: {found.metric} of {found.task}, {count}, so that {found} is "
-        f"{' to '.join(ends)} ({LEVEL:.0%}); what changes against float64 is known better:"
+        f"{' to '.join(ends)} ({LEVEL:.0%})"
     )
 
 
