@@ -40,6 +40,8 @@ class Task:
         the mean loss of each next token).
       source: of the data, with their licence.
       reference: what the float64 model reaches.
+      most_lost: how much less a program may reach: a difference of shares, or by which part a
+        perplexity may be higher. No verdict hangs on it, but who loses more is named.
       folder: of weights and examples.
     """
 
@@ -47,6 +49,7 @@ class Task:
     metric: Metric
     source: str
     reference: float
+    most_lost: float
     folder: Path
 
     @functools.cached_property
@@ -147,5 +150,6 @@ def _task(model_name: str) -> Task:
         metric=facts["metric"],
         source=facts["source"],
         reference=facts["reference"],
+        most_lost=facts["most_lost"],
         folder=folder,
     )
