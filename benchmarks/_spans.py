@@ -34,11 +34,16 @@ class Spans:
         self.counts: defaultdict[str, int] = defaultdict(int)
         self._inner: list[float] = [0.0]
 
-    def install(self) -> None:
-        """Puts the timers in."""
+    def install(self, *, split_calls: bool = True) -> None:
+        """Puts the timers in.
+
+        Args:
+          split_calls: splits each command to a worker into the worker's phases and the rest.
+        """
         for path, row in _WRAPPED:
             self._wrap(path, row)
-        self._wrap_calls()
+        if split_calls:
+            self._wrap_calls()
 
     def _wrap(self, path: str, row: str) -> None:
         """Replaces a function by one that adds its time to a row."""

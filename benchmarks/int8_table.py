@@ -18,6 +18,7 @@ from typing import Any
 import attrs
 
 import comparative_benchmark as cb
+from comparative_benchmark.results.accuracies import change_text
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Status
 
@@ -34,7 +35,7 @@ STACKS = {
     "openvino:latency": ("+int8wo",),
     "tflite:native": (":dynamic-range", ":int8"),
 }
-_SECONDS_EACH = 12
+_SECONDS_EACH = 12.0
 HEAD = """# int8, stack by stack
 
 Made by `benchmarks/int8_table.py --table docs/int8.md`: tiny models with trained weights at batch
@@ -42,8 +43,10 @@ Made by `benchmarks/int8_table.py --table docs/int8.md`: tiny models with traine
 weights (98 % interval, and what it proves); bytes are those of the weights, of LiteRT those of its
 file; signal is that of the outputs against the unquantised float64 run. Accuracy is that of fp32
 and of int8 at the task that the model was trained for (`scripts/train_tiny.py`), by the executable
-that was timed; in brackets, the examples that only the float64 model has right, and that only int8
-has. What the names mean: [recipes](recipes.md). Tiny layers favour whoever quantises activations
+that was timed. Behind it is what int8 changed against float64: how many examples are of another
+class, in brackets those that only the float64 model has right, and those that only int8 has; or the
+ratio of perplexities, with a 95 % interval over texts. Bold is what loses more than the task
+allows. What the names mean: [recipes](recipes.md). Tiny layers favour whoever quantises activations
 cheaply; for a model of yours, run it on that.
 """
 
@@ -54,20 +57,28 @@ def main() -> None:
     parser.add_argument(
         "--results", type=Path, default=Path("int8-results"), help="folder; what it has is kept"
     )
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
+    parser.add_argument(
+        "--seconds", type=float, default=_SECONDS_EACH, help="for each trial; fewer for a look"
+    )
     options = parser.parse_args()
-    sections = [line for model in MODELS for line in _section(model, options.results)]
+    sections = [
+        line
+        for model in options.models
+        for line in _section(model, options.results, options.seconds)
+    ]
     text = "\n".join([HEAD, *sections]) + "\n"
     print(text)
     if options.table:
         options.table.write_text(text, encoding="utf-8")
 
 
-def _section(model: str, folder: Path) -> Iterator[str]:
+def _section(model: str, folder: Path, seconds: float) -> Iterator[str]:
     competitors = [name for base in STACKS for name in (base, *_quantized(base))]
     results = cb.run(
         MODELS[model],
         backends=",".join(competitors),
-        trial_budget=_SECONDS_EACH,
+        trial_budget=seconds,
         output=folder / f"{model}.json",
         resume=True,
         progress=lambda event: print(event.text, flush=True),
@@ -77,7 +88,8 @@ def _section(model: str, folder: Path) -> Iterator[str]:
     task = next(case.metrics.accuracy for case in cases.values() if case.metrics.accuracy)
     yield (
         f"Task: {task.task}, {task.metric} of {task.examples}; the float64 model has "
-        f"{attrs.evolve(task, value=task.reference)}.\n"
+        f"{attrs.evolve(task, value=task.reference)}, and at most {100 * (task.most_lost or 0):g} "
+        f"{'points' if task.metric == 'top-1' else '% of perplexity'} may be lost.\n"
     )
     yield (
         "| stack | from | fp32, ms | int8 | speed | bytes left | signal | accuracy "
@@ -105,10 +117,11 @@ def _row(whole: Case, case: Case, verdict: Any) -> str:
     if case.status is not Status.OK:
         why = " ".join(case.why.split()).replace(" in compile: UnsupportedError", "")
         return f"| {' | '.join([*cells, why[:160], '', '', '', ''])} |"
-    ratio = verdict.ratio
-    # Of times; a speed is its inverse.
-    low, high = 1 / ratio.high, 1 / ratio.low
-    speed = f"{1 / ratio.estimate:.2f} ({low:.2f}-{high:.2f}), {verdict.verdict.value}"
+    speed = "no verdict"
+    if verdict and (ratio := verdict.ratio):
+        # Of times; a speed is its inverse.
+        low, high = 1 / ratio.high, 1 / ratio.low
+        speed = f"{1 / ratio.estimate:.2f} ({low:.2f}-{high:.2f}), {verdict.verdict.value}"
     applied = case.metrics.program.notes.get("recipe")
     if isinstance(applied, Mapping):
         left = applied["bytes_after"] / applied["bytes_before"]
@@ -123,10 +136,11 @@ def _row(whole: Case, case: Case, verdict: Any) -> str:
 
 
 def _accuracy(case: Case) -> str:
+    """Returns accuracy and what changed; bold where that is more than the task allows."""
     found = case.metrics.accuracy
     assert found
-    changed = "" if found.lost is None else f" (-{found.lost} +{found.gained})"
-    return f"{found}{changed}"
+    text = f"{found}, {change_text(found)}"
+    return f"**{text}**" if found.loses_too_much else text
 
 
 if __name__ == "__main__":

@@ -38,6 +38,8 @@ SCRIPTS = (
     *("artifact_transfer", "checkpoint_loading", "orchestration", "tiny_artifacts", "parity_jobs"),
     *(
         "micro_against_peers",
+        "sweep_orchestration",
+        "baseline_against_itself",
         "jax_models",
         "tf_models",
         "bert_large_memory",

@@ -39,6 +39,8 @@ from openxla.benchmark.models.pt.resnet import resnet_model
 SEED = 0
 LANGUAGES = ("cs", "de", "es", "fi", "fr", "it", "nl", "pl", "pt", "sv")
 SEQ_LEN = 32
+# Examples of training that ship, to calibrate a quantisation with.
+LEARNED = 64
 MODELS = {"resnet-tiny": resnet_model, "gpt2-tiny": gpt2_model, "bert-tiny": bert_model}
 
 
@@ -91,6 +93,7 @@ def digits(module: Any, rng: np.random.Generator) -> tuple[dict[str, Any], dict[
             "images": images[:held_out],
             "labels": labels[:held_out].astype(np.uint8),
             "predicted": logits.argmax(1).numpy().astype(np.uint16),
+            "learned_images": images[held_out : held_out + LEARNED],
         },
         {
             "metric": "top-1",
@@ -98,6 +101,7 @@ def digits(module: Any, rng: np.random.Generator) -> tuple[dict[str, Any], dict[
             "source": f"scikit-learn {sklearn.__version__}, load_digits "
             "(UCI, Optical Recognition of Handwritten Digits, CC BY 4.0)",
             "reference": float((logits.argmax(1) == targets[:held_out]).double().mean()),
+            "most_lost": 0.01,
         },
     )
 
@@ -133,12 +137,17 @@ def prose(module: Any, rng: np.random.Generator) -> tuple[dict[str, Any], dict[s
         {
             "tokens": windows.numpy().astype(np.uint16),
             "losses": losses.reshape(held_out, -1).mean(1).numpy(),
+            "learned_tokens": stream[: LEARNED * SEQ_LEN]
+            .reshape(LEARNED, -1)
+            .numpy()
+            .astype(np.uint16),
         },
         {
             "metric": "perplexity",
             "task": "next token of Python's documentation",
             "source": f"Python {platform.python_version()}, pydoc_data.topics (PSF-2.0)",
             "reference": float(math.exp(losses.mean())),
+            "most_lost": 0.02,
         },
     )
 
@@ -188,12 +197,15 @@ def languages(
             "predicted": predicted.numpy().astype(np.uint16),
             "head": head.weight.detach().numpy(),
             "bias": head.bias.detach().numpy(),
+            "learned_tokens": known[0][:LEARNED].numpy().astype(np.uint16),
+            "learned_lengths": known[1][:LEARNED].sum(1).numpy().astype(np.uint8),
         },
         {
             "metric": "top-1",
             "task": f"language of a sentence, of {len(LANGUAGES)}",
             "source": f"translations of {wheel.name.rpartition('-py3')[0]} (BSD-3-Clause)",
             "reference": float((predicted == labels).double().mean()),
+            "most_lost": 0.01,
         },
     )
 

@@ -17,6 +17,7 @@ from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.stats.analysis import NOISE_THRESHOLD
 from comparative_benchmark.terminal.options import Parser, UsageError
 from comparative_benchmark.terminal.run_options import add_run_arguments
+from openxla.benchmark.brought import is_model
 
 __all__ = [
     "Comparisons",
@@ -64,7 +65,8 @@ def run(
     finished in the file, and raises KeyboardInterrupt.
 
     Args:
-      name: regular expression that must match the whole name of a case.
+      name: regular expression that must match the whole name of a case; or a model of your own:
+        `path/to/file.py:callable`, `package.module:callable`, or a Hugging Face directory.
       backends: as `--backend` takes it, e.g. `jax_xla,pt_inductor:inductor+freezing`.
       device: name of a device.
       output: results file, which is added to; a new one in a temporary folder where none is given.
@@ -77,7 +79,8 @@ def run(
       DefinitionError, NoMatchError: the definitions are wrong, or no case has such a name.
     """
     path = Path(output) if output else Path(tempfile.mkdtemp(prefix="cbs-")) / "results.json"
-    arguments = ["-name", name, "--backend", backends, "-device", device, "-o", str(path)]
+    named = [name] if is_model(name) else ["-name", name]
+    arguments = [*named, "--backend", backends, "-device", device, "-o", str(path)]
     for option, value in options.items():
         arguments += _spelled(option, value)
     parsed = _parser().parse_args(arguments)

@@ -2,10 +2,12 @@
 
 import argparse
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
 import attrs
 
+from comparative_benchmark.api import foreign
+from comparative_benchmark.api.selection import Selection
 from comparative_benchmark.backends.api import UnknownBackendError, get_backend
 from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.compare import DEFAULT_BASELINE
@@ -17,7 +19,6 @@ from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import (
     ALL_BACKENDS,
     Competitor,
-    Trial,
     competitors_of,
     in_environments,
     installed_competitors,
@@ -25,27 +26,17 @@ from comparative_benchmark.runs.trial import (
 )
 from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
 from comparative_benchmark.terminal import not_installed
-from comparative_benchmark.terminal.options import UsageError, find_device, select, set_root
+from comparative_benchmark.terminal.brought_options import brought_model
+from comparative_benchmark.terminal.options import (
+    UsageError,
+    check_place,
+    find_device,
+    select,
+    set_root,
+)
 from comparative_benchmark.terminal.run_settings import settings_of
 from openxla.benchmark.artifacts import user_inputs
-from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
-
-
-@attrs.frozen(kw_only=True)
-class Selection:
-    """What a command runs that makes cases of its own.
-
-    Attributes:
-      cases: that are run.
-      share_workers: see `RunSettings`.
-      refuse: returns why a trial is not to be tried, None if it is; it is `unsupported` then.
-      before: returns what is said before the first trial.
-    """
-
-    cases: Sequence[BenchmarkCase]
-    share_workers: bool = False
-    refuse: Callable[[Trial, RunSettings], str | None] = lambda *_: None
-    before: Callable[[Sequence[Trial], RunSettings], Iterable[str]] = lambda *_: ()
+from openxla.benchmark.def_types import DeviceSpec
 
 
 @attrs.frozen(kw_only=True)
@@ -54,6 +45,7 @@ class Measured:
 
     Attributes:
       results: of all selected trials, also of those that an earlier run had measured.
+      left_out: how many selected trials have none, as the budget was too short.
       settings: of the run.
       baseline: competitor that ratios are taken against; None for no ratios.
     """
@@ -61,6 +53,7 @@ class Measured:
     results: Sequence[Result]
     settings: RunSettings
     baseline: str | None
+    left_out: int = 0
 
 
 def measure(
@@ -83,15 +76,15 @@ def measure(
       DefinitionError, NoMatchError: see `terminal.options.select`.
     """
     set_root(options)
-    if options.output.is_dir():
-        raise UsageError(f"-o {options.output} cannot be written: it is a directory")
+    foreign.complete(options)
+    check_place(options.output, "-o")
     device = find_device(options.device)
     try:
         competitors = _competitors(options, device)
     except (UnknownBackendError, UnusableEnvironmentError) as error:
         raise UsageError(str(error)) from error
     baseline = _baseline(options, competitors)
-    chosen = selection or Selection(cases=_cases(options))
+    chosen = selection or foreign.selected(options) or _selection(options)
     plan = runner.plan(chosen.cases, competitors, device)
     settings = attrs.evolve(
         _settings(options, device, baseline), share_workers=chosen.share_workers
@@ -116,16 +109,24 @@ def measure(
         )
     except ResultsFileError as error:
         raise UsageError(str(error)) from error
-    return Measured(results=results, settings=settings, baseline=baseline)
+    return Measured(
+        results=results,
+        settings=settings,
+        baseline=baseline,
+        left_out=len(trials) - len(results),
+    )
 
 
-def _cases(options: argparse.Namespace) -> list[BenchmarkCase]:
-    """Returns the selected cases, on the user's own inputs where they gave any."""
+def _selection(options: argparse.Namespace) -> Selection:
+    """Returns the selected cases, or those of the user's model, on the inputs that they gave."""
+    if brought := brought_model(options):
+        return Selection(cases=brought.cases, before=lambda *_: brought.remarks)
     cases = select(options)
     if options.inputs is None:
-        return cases
+        return Selection(cases=cases)
     try:
-        return user_inputs.cases_with(cases, user_inputs.read(options.inputs))
+        given = user_inputs.read(options.inputs)
+        return Selection(cases=user_inputs.cases_with(cases, given))
     except user_inputs.UserInputError as error:
         raise UsageError(f"--inputs: {error}") from error
 
@@ -174,6 +175,7 @@ def _settings(options: argparse.Namespace, device: DeviceSpec, baseline: str | N
         sampling=sampling(options),
         baseline=baseline,
         log_dir=options.output.absolute().with_suffix(".logs"),
+        budget_s=getattr(options, "budget", None),
         profile=options.profile,
         profile_dir=options.output.absolute().with_suffix(".profiles"),
         generate_artifacts=options.generate_artifacts,
@@ -222,6 +224,5 @@ def sampling(options: argparse.Namespace) -> CompileOnly | FixedCounts | Samplin
         min_processes=processes or 3,
         max_processes=processes or 10,
         trial_budget_s=options.trial_budget,
-        run_budget_s=options.budget,
         seed=options.seed,
     )

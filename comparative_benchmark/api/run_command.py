@@ -5,7 +5,8 @@ import datetime
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
-from comparative_benchmark.api.measuring import Measured, Selection, measure
+from comparative_benchmark.api.measuring import Measured, measure
+from comparative_benchmark.api.selection import Selection
 from comparative_benchmark.results import expected_failures
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Result, ResultKey, Status
@@ -16,6 +17,7 @@ from comparative_benchmark.terminal.options import (
     EXIT_FAILED,
     EXIT_MISSING,
     EXIT_OK,
+    EXIT_UNFINISHED,
     EXIT_WRONG,
     UsageError,
 )
@@ -27,6 +29,8 @@ def run(
     after: Callable[[Measured], Iterable[str]] = lambda _: (),
 ) -> int:
     """Runs what the options say and returns the exit code.
+
+    That is `EXIT_UNFINISHED` where nothing has failed and the budget was too short for all.
 
     Args:
       options: of `cbs run`, `run_benchmarks.py` or a command that measures as they do.
@@ -43,7 +47,9 @@ def run(
         ceilings = ceilings_for(
             measured.results,
             measured.settings.threads,
-            measure=isinstance(measured.settings.sampling, SamplingRule),
+            # That takes a minute or two, which a budget has not.
+            measure=isinstance(measured.settings.sampling, SamplingRule)
+            and measured.settings.budget_s is None,
             say=console.say,
         )
     finally:
@@ -61,7 +67,10 @@ def run(
     if options.profile:
         traces = options.output.with_suffix(".profiles")
         console.say(f"profiles: {traces} (open traces at https://ui.perfetto.dev)")
-    return _excused(exit_code([r for r in results if r.key not in expected]), judgement)
+    code = _excused(exit_code([r for r in results if r.key not in expected]), judgement)
+    if measured.left_out and code in (EXIT_OK, EXIT_MISSING):
+        return EXIT_UNFINISHED
+    return code
 
 
 def exit_code(results: Sequence[Result]) -> int:

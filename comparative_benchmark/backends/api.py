@@ -105,6 +105,7 @@ class BackendInfo:
         `backends.reproducing`), if offered.
       extras: those of this project that the backend's own environment holds; none for a backend
         of another project.
+      recipe_modules: that must be installed as well where a recipe is among the options.
     """
 
     name: str
@@ -120,6 +121,7 @@ class BackendInfo:
     packages: Mapping[str, str] = attrs.field(factory=dict)
     reproducer: str | None = None
     extras: tuple[str, ...] = ()
+    recipe_modules: tuple[str, ...] = ()
 
     def compiler(self, name: str) -> CompilerInfo:
         """Returns the compiler of that name.
@@ -156,6 +158,16 @@ class BackendInfo:
     def absence(self, missing: Sequence[str]) -> str:
         """Returns what is not installed, and the command that installs it."""
         return f"{', '.join(missing)} not installed; run {self.install}"
+
+    def absence_of_recipes(self) -> str | None:
+        """Returns what recipes lack, and the command that installs it; None if nothing."""
+        missing = [name for name in self.recipe_modules if not is_installed(name)]
+        if not missing:
+            return None
+        return (
+            f"recipes of {self.name} need {', '.join(missing)}, which is not installed; run "
+            "pip install 'common-benchmark-suite[recipes]'"
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -278,9 +290,12 @@ class Backend(abc.ABC):
         then imports no module of the model, and so no framework that the backend does without.
       rewind: called before each iteration, outside of what is timed; None where there is nothing to
         be put back between iterations.
+      peak_is_of_the_model: whether the device's peak of memory starts anew with each model that a
+        worker serves; what does not is not told of a second one.
     """
 
     takes_definition: ClassVar[bool] = False
+    peak_is_of_the_model: ClassVar[bool] = False
     rewind: Callable[[], None] | None = None
 
     def __init__(self, context: BackendContext) -> None:

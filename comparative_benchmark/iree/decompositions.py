@@ -29,7 +29,17 @@ def table() -> dict[Any, Any]:
     found[torch.ops.aten.gelu.default] = _gelu
     found[torch.ops.aten.mean.dim] = _mean
     found[torch.ops.aten.avg_pool2d.default] = _avg_pool2d
+    found[torch.ops.aten.squeeze.dims] = _squeeze
     return found
+
+
+def _squeeze(x: torch.Tensor, dims: Sequence[int]) -> torch.Tensor:
+    """Writes a squeeze as a shape: the importer does not know how to squeeze several dimensions.
+
+    The backward of attention has it, where a tensor of queries, keys and values was taken apart.
+    """
+    left_out = {dim % x.ndim for dim in dims if x.shape[dim] == 1}
+    return x.reshape([size for dim, size in enumerate(x.shape) if dim not in left_out])
 
 
 def _avg_pool2d(

@@ -8,6 +8,7 @@ BACKEND = BackendInfo(
     implementation="comparative_benchmark.jax_xla.backend:JaxXla",
     level="framework_level",
     modules={ModelFrameworkType.JAX: ("jax", "flax")},
+    recipe_modules=("qwix",),
     install="./comparative_benchmark/jax_xla/setup_venv.sh, or pip install -e '.[jax_xla]'",
     compilers=(
         CompilerInfo(

@@ -2,9 +2,16 @@
 
 Accuracy decides no status: limits and signal do, which see far smaller errors. It says what an
 error costs in words that people use.
+
+An interval of a share is Wilson's (1927, "Probable inference"), one of a mean over examples is
+normal. Both are wide with hundreds of examples. What fewer bits change is told far better by pairs,
+as program and float64 model see the same examples: how many classes changed, in which direction
+(McNemar 1947), and the mean difference of the losses of each text.
 """
 
+import math
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import Annotated, Any, Literal
 
 import attrs
@@ -14,6 +21,10 @@ from msgspec import Meta
 
 from openxla.benchmark.models.trained import Task
 
+LEVEL = 0.95
+_Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
+# Beyond it a perplexity says no more than this one does.
+_LARGEST_EXPONENT = 600.0
 _Share = Annotated[float, Meta(ge=0, le=1e300)]
 _Count = Annotated[int, Meta(ge=0)]
 
@@ -30,6 +41,11 @@ class Accuracy:
       examples: how many; texts count each predicted token.
       lost, gained: of classes, examples that only the float64 model has right, and only the
         program. With a perplexity, None.
+      changed: of classes, examples of which program and float64 model say different ones.
+      low, high: 95 % interval of the value, over examples.
+      ratio, ratio_low, ratio_high: of a perplexity, to the float64 model's, with a 95 % interval.
+      most_lost: by how much it may be worse than the float64 model, see `loss`; None in results
+        that do not tell.
     """
 
     task: str
@@ -39,6 +55,30 @@ class Accuracy:
     examples: _Count
     lost: _Count | None = None
     gained: _Count | None = None
+    changed: _Count | None = None
+    low: _Share | None = None
+    high: _Share | None = None
+    ratio: _Share | None = None
+    ratio_low: _Share | None = None
+    ratio_high: _Share | None = None
+    most_lost: _Share | None = None
+
+    @property
+    def loss(self) -> float | None:
+        """How much worse it is: a difference of shares, or by which part a perplexity is higher."""
+        if self.value is None:
+            return None
+        if self.metric == "top-1":
+            return self.reference - self.value
+        return self.value / self.reference - 1
+
+    @property
+    def loses_too_much(self) -> bool:
+        """Whether it is worse by more than the task allows, or has no value at all."""
+        if self.most_lost is None:
+            return False
+        # A share is a quotient of integers: what is allowed to the last example is allowed.
+        return self.loss is None or self.loss > self.most_lost + 1e-9
 
     def __str__(self) -> str:
         if self.value is None:
@@ -69,15 +109,21 @@ def _top_1(task: Task, found: npt.NDArray[np.float64]) -> Accuracy:
         found = means @ examples["head"].T + examples["bias"]
     labels = examples["labels"][:count]
     right = (found.argmax(1) == labels) & np.isfinite(found).all(1)
-    due = examples["predicted"][:count] == labels
+    predicted = examples["predicted"][:count]
+    due = predicted == labels
+    low, high = _wilson(int(right.sum()), count)
     return Accuracy(
         task=task.name,
         metric="top-1",
         value=float(right.mean()),
+        low=low,
+        high=high,
         reference=float(due.mean()),
         examples=count,
         lost=int((due & ~right).sum()),
         gained=int((right & ~due).sum()),
+        changed=int(((found.argmax(1) != predicted) | ~np.isfinite(found).all(1)).sum()),
+        most_lost=task.most_lost,
     )
 
 
@@ -90,10 +136,34 @@ def _perplexity(task: Task, logits: npt.NDArray[np.float64]) -> Accuracy:
         sums = largest[..., 0] + np.log(np.exp(before - largest).sum(-1))
         losses = sums - np.take_along_axis(before, tokens[..., None], -1)[..., 0]
         value = float(np.exp(losses.mean()))
-    return Accuracy(
+    due, rows = examples["losses"][:count], losses.mean(1)
+    found = Accuracy(
         task=task.name,
         metric="perplexity",
         value=value if np.isfinite(value) else None,
-        reference=float(np.exp(examples["losses"][:count].mean())),
+        reference=float(np.exp(due.mean())),
         examples=losses.size,
+        most_lost=task.most_lost,
     )
+    if found.value is None or count == 1:
+        return found
+    # Rows are of one length, so the mean of their means is that of all losses.
+    low, _, high = _exponential_mean(rows)
+    least, ratio, most = _exponential_mean(rows - due)
+    return attrs.evolve(found, low=low, high=high, ratio=ratio, ratio_low=least, ratio_high=most)
+
+
+def _wilson(right: int, count: int) -> tuple[float, float]:
+    """Returns the interval of a share."""
+    share, z2 = right / count, _Z * _Z
+    middle = share + z2 / (2 * count)
+    half = _Z * math.sqrt(share * (1 - share) / count + z2 / (4 * count**2))
+    scale = 1 + z2 / count
+    return max((middle - half) / scale, 0.0), min((middle + half) / scale, 1.0)
+
+
+def _exponential_mean(values: npt.NDArray[np.float64]) -> list[float]:
+    """Returns the exponential of a mean, between the limits of its interval."""
+    mean, half = values.mean(), _Z * values.std(ddof=1) / math.sqrt(len(values))
+    limits = np.minimum([mean - half, mean, mean + half], _LARGEST_EXPONENT)
+    return [float(value) for value in np.exp(limits)]

@@ -16,7 +16,7 @@ from comparative_benchmark.micro import shapes
 from comparative_benchmark.micro.shapes import Shape
 from comparative_benchmark.terminal.options import UsageError
 from comparative_benchmark.terminal.yaml_file import YamlFile, hint
-from openxla.benchmark import operators
+from openxla.benchmark import brought, operators
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
 from openxla.benchmark.operators.definition import Layer
@@ -32,6 +32,8 @@ _TYPES: Mapping[str, str] = {
         *(("fp16", "fp16"), ("float32", "fp32"), ("float", "fp32"), ("fp32", "fp32")),
     )
 }
+# Names of the guide that leave a parameter out, with torchao's own choice.
+_SHORT: Mapping[str, str] = {"block": "block-64", "float8dq": "float8dq-tensor"}
 # What Inductor's modes are called as options of our compiler.
 COMPILE_MODES: Mapping[str, str] = {
     "default": "inductor",
@@ -131,6 +133,8 @@ class _Reader:
         if "model_params" not in fields:
             raise UsageError(f"{self._path}: 'model_params' is missing")
         entries = self._items(fields["model_params"])
+        if not entries:
+            self._fail(fields["model_params"], "no model is there")
         names = fields.get("quantization_config_recipe_names")
         quantizations = self._recipes(names) if names else [BASELINE]
         sparse = fields.get("sparsity_config_recipe_names")
@@ -155,6 +159,8 @@ class _Reader:
             self._fail(node, f"{what} is to be a mapping of {', '.join(known)}")
         found: dict[str, yaml.Node] = {}
         for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                self._fail(key, "a key is a name")
             if key.value not in known:
                 self._fail(key, f"unknown key {key.value!r}; {hint(key.value, known)}")
             if key.value in found:
@@ -170,7 +176,7 @@ class _Reader:
         fields = self._mapping(node, _MODEL_KEYS, "a model")
         kind = self._text(fields.get("model_type"), "linear")
         kind = "ln_linear_relu" if kind == "ln_linear" else kind
-        case = self._case(fields, kind) if kind.startswith(_CASES) else None
+        case = self._whole_model(fields, kind)
         layers = [n for n, item in operators.operators().items() if isinstance(item, Layer)]
         if case is None and kind not in layers:
             self._fail(fields["model_type"], f"no model type {kind!r}; {hint(kind, layers)}")
@@ -200,10 +206,33 @@ class _Reader:
             self._fail(fields["matrix_shapes"], "no shape is left")
         return found, "use_torch_compile" in fields
 
-    def _case(self, fields: dict[str, yaml.Node], name: str) -> BenchmarkCase:
-        """Returns the PyTorch case of a whole model, which has its own shapes and its own type."""
+    def _whole_model(self, fields: dict[str, yaml.Node], kind: str) -> BenchmarkCase | None:
+        """Returns the case of a model of the suite, or of the user's own; None of a layer."""
+        if kind.startswith(_CASES):
+            return self._case(fields, kind)
+        folder = self._path.absolute().parent
+        if kind in operators.operators() or not brought.is_model(kind, folder):
+            return None
+        self._refuse_shapes(fields)
+        given = fields.get("high_precision_dtype")
+        wanted = brought.Wanted(
+            data_types=(_TYPES[self._choice(given, _TYPES, "")],) if given else (),
+            framework=ModelFrameworkType.PYTORCH.value,
+            folder=folder,
+        )
+        try:
+            (case,) = brought.found(kind, wanted).cases
+        except brought.BroughtError as error:
+            self._fail(fields["model_type"], str(error))
+        return case
+
+    def _refuse_shapes(self, fields: dict[str, yaml.Node]) -> None:
         if "matrix_shapes" in fields:
             self._fail(fields["matrix_shapes"], "a whole model has shapes of its own")
+
+    def _case(self, fields: dict[str, yaml.Node], name: str) -> BenchmarkCase:
+        """Returns the PyTorch case of a whole model, which has its own shapes and its own type."""
+        self._refuse_shapes(fields)
         pytorch = [
             case
             for case in catalog.all_benchmarks(())
@@ -261,6 +290,7 @@ class _Reader:
         found = []
         for item in node.value:
             name = self._text(item, BASELINE)
+            name = _SHORT.get(name, name)
             if name not in (BASELINE, "None", "null", ""):
                 try:
                     recipes.parse(name)

@@ -19,13 +19,15 @@ from openxla.benchmark.operators.architecture import (
 )
 from openxla.benchmark.operators.definition import Layer
 
-# Of a thread: what no operator falls far below on a CPU of the last ten years. An estimate that is
-# too long does no harm.
-_FLOPS, _BYTES = 10e9, 3e9
-# Loading, compiling, verifying and the second input, and the floor of a warm-up: measured on two
-# cores over the operators at 64 x 128 x 96, where they are all that there is.
-_EACH_PROCESS_S = 2.5
-_FEWEST_ITERATIONS = 20 + 10 * 2
+# Of a thread: what few operators fall far below on a CPU of the last ten years.
+_FLOPS, _BYTES = 20e9, 3e9
+# Measured on two cores, where each iteration takes a millisecond at most: loading, compiling,
+# verifying and the second input of a process; its warm-up; its rounds; and how many processes a
+# trial gets. Starting a worker, and the truth of a workload.
+_HANDLING_S, _WARM_UP_S, _BLOCK_S = 0.7, 0.3, 0.05
+_WARM_UPS, _ROUNDS, _PROCESSES = 20, 24, 5
+_START_S, _TRUTH_S = 4.0, 0.4
+_MOST_ROUNDS_S = 10.0
 _SIZES = {"f32": 4, "i32": 4, "i8": 1}
 
 
@@ -37,35 +39,58 @@ class Estimate:
       trials: how many.
       seconds: that it takes.
       bytes: that its largest workload takes.
+      fitting: how many of the trials a budget is enough for, about.
+      budget_s: of the run; None for no limit.
     """
 
     trials: int
     seconds: float
     bytes: int
+    fitting: int
+    budget_s: float | None = None
 
     def __str__(self) -> str:
         minutes = math.ceil(self.seconds / 60)
         long = f"{minutes} min" if minutes < 120 else f"{minutes / 60:.0f} h"
-        return (
+        text = (
             f"{self.trials} trials: about {long}, and {self.bytes / 2**30:.1f} GiB for the largest"
         )
+        if self.budget_s is None or self.fitting == self.trials:
+            return text
+        return f"{text}; --budget {self.budget_s:g} is enough for about {self.fitting} of them"
 
 
 def estimate(trials: Sequence[Trial], settings: RunSettings) -> Estimate:
-    """Returns what trials of operators take; sampling stops earlier where a budget says so."""
-    rule = settings.sampling
+    """Returns what trials of operators take, in order; a budget leaves out the last ones.
+
+    Where there is a budget, a trial gets no more than the fewest processes.
+    """
     tried = [trial for trial in trials if trial.refused is None]
-    seconds = sum(_seconds(trial, settings) for trial in tried)
-    if isinstance(rule, SamplingRule) and rule.run_budget_s is not None:
-        seconds = min(seconds, max(rule.run_budget_s, len(tried) * 3 * _EACH_PROCESS_S))
+    shares = settings.share_workers
+    started: set[str] = set()
+    workloads: set[str] = set()
+    seconds, fitting = 0.0, 0
+    for trial in tried:
+        count = _processes(trial, settings)
+        seconds += count * _process_s(trial, settings)
+        if trial.workload.digest not in workloads:
+            workloads.add(trial.workload.digest)
+            seconds += _TRUTH_S
+        if not shares or str(trial.competitor) not in started:
+            started.add(str(trial.competitor))
+            seconds += count * _START_S
+        fitting += settings.budget_s is None or seconds <= settings.budget_s
     return Estimate(
         trials=len(tried),
         seconds=seconds,
         bytes=max(map(needed_bytes, tried), default=0),
+        fitting=fitting,
+        budget_s=settings.budget_s,
     )
 
 
-def _seconds(trial: Trial, settings: RunSettings) -> float:
+def _process_s(trial: Trial, settings: RunSettings) -> float:
+    """Returns what one process of a trial takes, its start apart."""
     parameters = trial.case.model.model_parameters
     flops = 0
     if isinstance(_architecture(trial), OperatorArchitecture):
@@ -73,8 +98,19 @@ def _seconds(trial: Trial, settings: RunSettings) -> float:
     iteration_s = max(flops / _FLOPS, size_bytes(trial) / _BYTES) / settings.threads
     rule = settings.sampling
     if isinstance(rule, FixedCounts):
-        return _EACH_PROCESS_S + (rule.warmup_iterations + rule.iterations) * iteration_s
-    return 3 * (_EACH_PROCESS_S + _FEWEST_ITERATIONS * iteration_s)
+        return _HANDLING_S + (rule.warmup_iterations + rule.iterations) * iteration_s
+    rounds_s = _ROUNDS * max(_BLOCK_S, iteration_s)
+    return _HANDLING_S + max(_WARM_UP_S, _WARM_UPS * iteration_s) + min(rounds_s, _MOST_ROUNDS_S)
+
+
+def _processes(trial: Trial, settings: RunSettings) -> int:
+    """Returns how many processes a trial gets: the fewest, unless there is time for more."""
+    rule = settings.sampling
+    if not isinstance(rule, SamplingRule):
+        return 1
+    fitting = math.ceil(rule.trial_budget_s / _process_s(trial, settings))
+    usual = rule.min_processes if settings.budget_s is not None else _PROCESSES
+    return max(rule.min_processes, min(usual, rule.max_processes, fitting))
 
 
 def size_bytes(trial: Trial) -> int:

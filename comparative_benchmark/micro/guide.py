@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,13 +39,13 @@ _SPEEDUPS = ("eager speedup on baseline", "compile speedup on baseline")
 COLUMNS = (
     *(*_SHARED, *_TIMES, *_SPEEDUPS, "eager vs compile speedup", "profiler_json_path"),
     *("memory_profile_path", "memory_visualization_path", "memory_stats"),
-    # Not of the guide: whether there is a number, and how good it is.
-    *("status", "reason", "sqnr_db"),
+    # Not of the guide: whether there is a number, how good it is, and what is left of the weights.
+    *("status", "reason", "sqnr_db", "weights_mb"),
 )
 FIRST_COLUMNS = (
     *(*_SHARED[:7], "use_torch_compile", *_SHARED[7:], "baseline_inference_time_in_ms"),
     *("model_inference_time_in_ms", "speedup", "profiler_json_path", "memory_profile_path"),
-    *("memory_visualization_path", "memory_stats", "status", "reason", "sqnr_db"),
+    *("memory_visualization_path", "memory_stats", "status", "reason", "sqnr_db", "weights_mb"),
 )
 _NAMES = {"fp32": "torch.float32", "fp16": "torch.float16", "bf16": "torch.bfloat16"}
 
@@ -160,10 +161,10 @@ class Table:
                 "baseline_inference_time_in_ms": times[2] if row.model.compiler else times[0],
                 "model_inference_time_in_ms": times[3] if row.model.compiler else times[1],
                 "speedup": _ratio(*(times[2:] if row.model.compiler else times[:2])),
-                "status": "unsupported" if row.refused else ended.status.value if ended else "ok",
-                "reason": row.refused or (ended.reason if ended else ""),
+                **_ending(row, found, ended),
                 "sqnr_db": next((value for value in sqnr if value is not None), None),
-                "memory_stats": _held_mb(found[1] or found[3]),
+                "memory_stats": _peak_mb(found[3] or found[1]),
+                "weights_mb": _held_mb(found[1] or found[3]),
                 **_profiles(found[3] or found[1], row.model),
             }
 
@@ -198,6 +199,19 @@ def json_text(lines: Sequence[Mapping[str, Any]], *, arch: str) -> str:
     return json.dumps([record for line in lines for record in _records(line, arch)], indent=2)
 
 
+def _ending(
+    row: Row, found: Sequence[Result | None], ended: Result | None
+) -> dict[str, str | None]:
+    """Returns how a row ended, with a reason where it has no number."""
+    if row.refused:
+        return {"status": "unsupported", "reason": row.refused}
+    if ended:
+        return {"status": ended.status.value, "reason": ended.reason or ""}
+    if not any(found):
+        return {"status": "left_out", "reason": "the budget was too short: --resume goes on"}
+    return {"status": "ok", "reason": ""}
+
+
 def _is_ok(result: Result) -> bool:
     return result.status is Status.OK
 
@@ -214,6 +228,23 @@ def _held_mb(result: Result | None) -> float | None:
     notes = result.measured.program.notes if result else {}
     applied = notes.get("recipe") if isinstance(notes, Mapping) else None
     return applied["bytes_after"] / 1e6 if isinstance(applied, Mapping) else None
+
+
+def _peak_mb(result: Result | None) -> float | None:
+    """Returns the most memory that a trial took: on the GPU, or in its process on top of before.
+
+    From loading to the end; a recipe's has the weights that it replaces, and the compiler's own.
+    """
+    if result is None or not _is_ok(result):
+        return None
+    if result.measured.device_memory_peak_mb:
+        return float(result.measured.device_memory_peak_mb)
+    taken = [
+        process.host_memory_peak_mb - process.host_memory_base_mb
+        for process in result.measured.processes or ()
+        if process.host_memory_peak_mb is not None and process.host_memory_base_mb is not None
+    ]
+    return statistics.median(taken) if taken else None
 
 
 def _profiles(result: Result | None, model: ModelEntry) -> dict[str, str]:
@@ -275,7 +306,6 @@ def _records(line: Mapping[str, Any], arch: str) -> Iterator[dict[str, Any]]:
         f"{ways} Speedup (x)": _ratio(baseline, quantized),
         f"Bfloat16 {ways} Time (ms)": baseline,
         f"Quantized {ways} Time (ms)": quantized,
-        # Of the weights, as a recipe leaves them: a worker that serves a whole sweep has no other.
         "Allocated Memory (MB)": line["memory_stats"],
     }
     for name, value in metrics.items():

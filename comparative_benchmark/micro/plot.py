@@ -12,7 +12,7 @@ from comparative_benchmark.results.fewer_bits import Mean, Trade
 from comparative_benchmark.results.over_shapes import Speedup
 from comparative_benchmark.results.record import Result
 from comparative_benchmark.stats.analysis import Verdict
-from comparative_benchmark.terminal.options import UsageError
+from comparative_benchmark.terminal.options import UsageError, check_place
 
 SUFFIXES = (".svg", ".png", ".pdf")
 _WIDTH, _HEIGHT = 7.0, 4.0
@@ -28,6 +28,7 @@ def check(path: Path) -> None:
         import matplotlib  # noqa: F401  # told before hours are measured
     except ImportError as error:
         raise UsageError("--plot needs matplotlib: pip install -e '.[notebook]'") from error
+    check_place(path, "--plot")
 
 
 def panels(

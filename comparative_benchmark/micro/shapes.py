@@ -129,7 +129,7 @@ def written(text: str) -> Shape:
     Raises:
       UsageError: it is none.
     """
-    if not (match := re.fullmatch(r"(\d+)x(\d+)x(\d+)", text.strip().lower())):
+    if not (match := re.fullmatch(r"(\d+)x(\d+)x(\d+)", text.strip().lower(), re.ASCII)):
         raise UsageError(f"shape {text!r} is not three numbers as in 64x128x256 (m, k, n)")
     return of(*map(int, match.groups()))
 

@@ -2,10 +2,12 @@
 
 import argparse
 import platform
+import time
 from collections.abc import Callable, Iterable, Sequence
 
 from comparative_benchmark.api import run_command
-from comparative_benchmark.api.measuring import Measured, Selection
+from comparative_benchmark.api.measuring import Measured
+from comparative_benchmark.api.selection import Selection
 from comparative_benchmark.micro import guide, plot, shapes
 from comparative_benchmark.micro.config import read
 from comparative_benchmark.micro.estimate import estimate, why_too_large
@@ -14,7 +16,14 @@ from comparative_benchmark.micro.options import DATA_TYPES
 from comparative_benchmark.micro.summary import by_competitor
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Result
-from comparative_benchmark.terminal.options import EXIT_MISSING, EXIT_OK, UsageError
+from comparative_benchmark.terminal.options import (
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_UNFINISHED,
+    EXIT_WRONG,
+    UsageError,
+    check_place,
+)
 from openxla.benchmark import devices, operators
 from openxla.benchmark.comparative_suite.operator_cases import cases
 from openxla.benchmark.def_types import BenchmarkCase, DefinitionError
@@ -116,9 +125,14 @@ def _race(
 def _run_guide(options: argparse.Namespace) -> int:
     """Races what a file of the guide asks for, and writes the guide's tables beside the results."""
     config = read(options.config, highest=options.max_power)
+    csv_file, json_file = (options.output.with_suffix(end) for end in (".csv", ".oss.json"))
+    for path in (csv_file, json_file):
+        check_place(path, "the guide's table")
     device, profile, codes, tables = options.device, options.profile, [], []
-    picture = options.plot
+    picture, budget_s, started = options.plot, options.budget, time.monotonic()
     for model in config.models:
+        if budget_s is not None:
+            options.budget = max(0.0, budget_s - (time.monotonic() - started))
         options.device = device or model.device
         options.profile = profile or model.profiler or model.memory_profiler
         options.backend = ",".join(guide.competitors(config, model))
@@ -128,9 +142,9 @@ def _run_guide(options: argparse.Namespace) -> int:
         codes.append(code)
         tables.append(guide.Table(config, guide.rows(config, model), results))
     lines = [line for table in tables for line in table.lines()]
-    csv_file, json_file = (options.output.with_suffix(end) for end in (".csv", ".oss.json"))
     write_atomically(csv_file, guide.csv_text(config, lines))
     write_atomically(json_file, guide.json_text(lines, arch=platform.processor() or "cpu"))
     print(f"tables of the guide: {csv_file}, {json_file}")
     # What torchao cannot do here is a row with its reason, as the guide's users know it.
-    return max(codes) if any(code not in (EXIT_OK, EXIT_MISSING) for code in codes) else EXIT_OK
+    worst_first = (EXIT_WRONG, EXIT_FAILED, EXIT_UNFINISHED)
+    return next((code for code in worst_first if code in codes), EXIT_OK)

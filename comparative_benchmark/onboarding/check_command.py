@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 import openxla.benchmark
 from comparative_benchmark.backends.api import BackendInfo, backends
-from comparative_benchmark.onboarding import judging, source_checks, worker_checks
-from comparative_benchmark.onboarding.findings import CHECKS, Finding, State
+from comparative_benchmark.onboarding import folder_check, judging, source_checks, worker_checks
+from comparative_benchmark.onboarding.findings import Finding, State
+from comparative_benchmark.onboarding.printing import print_findings
 from comparative_benchmark.runs.session import Limits
 from comparative_benchmark.terminal.options import EXIT_OK, EXIT_WRONG, UsageError
 from openxla.benchmark import devices
@@ -22,11 +22,7 @@ from openxla.benchmark.def_types import BenchmarkCase
 from openxla.benchmark.workloads import workload_of
 
 _MODELS = Path(str(openxla.benchmark.__file__)).parent / "models"
-_STYLES = {"ok": "green", "failed": "red", "not_applicable": "dim", "not_run": "yellow"}
-_WORDS = {"not_applicable": "n/a", "not_run": "not run"}
 _SMALL = "tiny"
-# What a pipe has no width for: never wrap what another program or a log will read.
-_WIDTH_OF_A_PIPE = 220
 
 
 def run(options: argparse.Namespace) -> int:
@@ -38,6 +34,10 @@ def run(options: argparse.Namespace) -> int:
     Raises:
       UsageError: there is no such model or framework.
     """
+    if options.torchbench:
+        return folder_check.run(options)
+    if options.name is None:
+        raise UsageError("give a model's name, or --torchbench PATH")
     name = options.name
     asked = _frameworks(name, options.framework)
     every = catalog.all_benchmarks(options.suite)
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
         if truth is not None:
             truths[framework] = truth
     found += _agreement(name, asked, truths, chosen)
-    _print(found, asked)
+    print_findings(found, asked)
     return EXIT_WRONG if any(item.state in ("failed", "not_run") for item in found) else EXIT_OK
 
 
@@ -209,32 +209,3 @@ def _agreement(
     case = next(iter(chosen.values()))[0]
     hint = f"cbs parity --drift -name '{case.name}'"
     return [*found, *judging.agreement(truths, hint)]
-
-
-def _print(found: Sequence[Finding], frameworks: Sequence[str]) -> None:
-    out = Console(highlight=False)
-    if not out.is_terminal:
-        out = Console(highlight=False, width=_WIDTH_OF_A_PIPE)
-    table = Table(pad_edge=False, box=None, padding=(0, 2, 0, 0))
-    for heading in ("check", *frameworks):
-        table.add_column(heading, no_wrap=True, min_width=max(7, len(heading)))
-    table.add_column("")  # in a narrow terminal the questions are wrapped, and nothing else
-    states = {(item.check, item.framework): item.state for item in found}
-    for check, question in CHECKS.items():
-        row = [states.get((check, framework)) for framework in frameworks]
-        if any(row):
-            words = [Text(_WORDS.get(s, s), style=_STYLES[s]) if s else Text("-") for s in row]
-            table.add_row(check, *words, Text(question, style="dim"))
-    out.print(table)
-    for item in found:
-        if item.state != "ok":
-            word = _WORDS.get(item.state, item.state)
-            out.print(
-                Text(f"{word}  {item.framework}  {item.check}: {item.detail}"), soft_wrap=True
-            )
-            if item.fix:
-                out.print(Text(f"    fix: {item.fix}"), soft_wrap=True)
-    bad = sum(item.state in ("failed", "not_run") for item in found)
-    out.print(
-        Text(f"{len(found)} checks, {bad} of them not ok" if bad else f"{len(found)} checks ok")
-    )

@@ -16,6 +16,7 @@ from types import MappingProxyType
 import attrs
 
 import openxla.benchmark
+from comparative_benchmark.onboarding import new_folder
 from comparative_benchmark.terminal.options import EXIT_OK, UsageError
 
 _SUITE = Path("common_benchmark_suite/openxla/benchmark")
@@ -75,6 +76,8 @@ def run(options: argparse.Namespace) -> int:
     Raises:
       UsageError: the name cannot be used, or files are there; nothing has been written.
     """
+    if options.torchbench:
+        return _write_folder(options.name, (options.into or Path.cwd()).absolute())
     root = _checkout(options.into)
     frameworks = parse_frameworks(options.framework)
     files = new_files(options.name, frameworks, root)
@@ -86,6 +89,20 @@ def run(options: argparse.Namespace) -> int:
     print(f"Put your model in the place of the example, then: cbs check-model {options.name}")
     if Path(str(openxla.benchmark.__file__)).parents[3] != root:
         print(f"This `cbs` is not of {root}: run `pip install -e .` there first.", file=sys.stderr)
+    return EXIT_OK
+
+
+def _write_folder(name: str, root: Path) -> int:
+    """Writes a model folder of TorchBench and says what to do next."""
+    _check_name(name)
+    if (root / name).exists():
+        raise UsageError(f"{root / name} is there already; nothing was written")
+    files = new_folder.new_files(name)
+    _write(root, files)
+    for path in files:
+        print(root / path)
+    print(f"\nIt runs: cbs run --torchbench {root / name} -o results.json")
+    print(f"Put your model in net.py, then: cbs check-model --torchbench {root / name}")
     return EXIT_OK
 
 

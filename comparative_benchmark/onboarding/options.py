@@ -9,6 +9,11 @@ from comparative_benchmark.terminal.options import add_options
 def add_new_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs new-model`."""
     parser.add_argument("name", help="the model's name, e.g. my_mlp: a Python module's")
+    parser.add_argument(
+        "--torchbench",
+        action="store_true",
+        help="write a model folder of TorchBench, into this directory or that of --into",
+    )
     add_options(
         parser,
         "framework",
@@ -24,7 +29,15 @@ def add_new_model_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_check_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs check-model`."""
-    parser.add_argument("name", help="the model's name: that of its folder, e.g. bert")
+    parser.add_argument("name", nargs="?", help="the model's name: that of its folder, e.g. bert")
+    parser.add_argument(
+        "--torchbench",
+        action="append",
+        type=Path,
+        metavar="PATH",
+        help="check model folders of TorchBench in place of a model of ours: a folder, or a "
+        "directory of them; may be repeated",
+    )
     add_options(
         parser,
         "framework",
@@ -33,7 +46,8 @@ def add_check_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--install",
         action="store_true",
-        help="also install each requirements.txt into a fresh environment (needs the index)",
+        help="also install each requirements.txt into a fresh environment (needs the index); of "
+        "folders, first run install.py in an environment of its own",
     )
     add_options(parser, "suite", "root_dir")
     add_options(parser, "timeout", default=600.0, help="for a worker (default 600)")

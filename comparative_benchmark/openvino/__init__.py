@@ -18,6 +18,7 @@ BACKEND = BackendInfo(
         ModelFrameworkType.PYTORCH: ("openvino", "torch"),
         ModelFrameworkType.TF_V2: ("openvino", "tensorflow", "keras"),
     },
+    recipe_modules=("nncf",),
     install="./comparative_benchmark/openvino/setup_venv.sh, or pip install -e '.[all]'",
     compilers=(
         CompilerInfo(

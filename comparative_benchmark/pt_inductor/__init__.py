@@ -8,6 +8,7 @@ BACKEND = BackendInfo(
     implementation="comparative_benchmark.pt_inductor.backend:PtInductor",
     level="framework_level",
     modules={ModelFrameworkType.PYTORCH: ("torch",)},
+    recipe_modules=("torchao",),
     install="./comparative_benchmark/pt_inductor/setup_venv.sh, or pip install -e '.[pt_inductor]'",
     compilers=(
         CompilerInfo(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch._dynamo.utils import counters
@@ -24,6 +24,7 @@ from comparative_benchmark.backends.api import (
     UnsupportedError,
 )
 from comparative_benchmark.backends.digests import of_set
+from comparative_benchmark.backends.foreign import ForeignModel
 from comparative_benchmark.backends.host_settings import HostSettings
 from comparative_benchmark.backends.outputs import ALLOCATED_ONLY, OutputRule
 from comparative_benchmark.backends.torch_modules import to_numpy
@@ -47,6 +48,8 @@ _CONFIG = {
 
 class PtInductor(Backend):
     """Runs the model on resident tensors: eagerly, through `torch.compile`, or as a package."""
+
+    peak_is_of_the_model: ClassVar[bool] = True
 
     def __init__(self, context: BackendContext) -> None:
         super().__init__(context)
@@ -77,18 +80,25 @@ class PtInductor(Backend):
         """Moves modules and inputs to the device; a GPU then computes float32 without TF32."""
         if self._on_gpu:
             cuda.forbid_tf32()  # here, as a model's own module may have allowed it
+            torch.cuda.reset_peak_memory_stats(self._device)
         with self.context.phase("load"):
             for module in modules.of(model):
                 module.to(self._device)
             if self._recipe is not None:
                 self._applied = torchao_recipes.apply(model, self._recipe)
             self._wait()
+        foreign = isinstance(model, ForeignModel)
         with self.context.phase("h2d"):
-            self._inputs = tuple(as_tensor(value).to(self._device) for value in inputs)
+            if foreign:
+                self._inputs = model.reside(inputs)
+            else:
+                self._inputs = tuple(as_tensor(value).to(self._device) for value in inputs)
             self._wait()
         self._model = model
         self._types = modules.element_types(model) | {value.dtype.name for value in inputs}
-        if self._trains():
+        if foreign:
+            self._run = model.timed
+        elif self._trains():
             self._run = model.training_step()
         elif self._takes_steps():
             self._start_training()
@@ -123,6 +133,9 @@ class PtInductor(Backend):
                 return compile_fx(graph, example_inputs, self._compile_inner, config)
 
         self._inductor = inductor
+        if isinstance(self._model, ForeignModel):
+            self._compile_foreign(self._model, config)
+            return
         if self._trains():
             # As a training loop has it: the backward of what is compiled is compiled, too, and runs
             # where gradients are taken, outside.
@@ -141,6 +154,28 @@ class PtInductor(Backend):
                 self._wait()
             cuda.require_graphs(self._graphs)
 
+    def _compile_foreign(self, model: ForeignModel, config: dict[str, Any]) -> None:
+        """Has Inductor compile what foreign code calls, by a first iteration of that code.
+
+        A training step compiles its backward pass when it comes to it, so no phase is told apart.
+        """
+
+        def inductor(graph: Any, example_inputs: Any) -> Any:
+            self._graphs += 1
+            return compile_fx(graph, example_inputs, config_patches=config)
+
+        # The random numbers of the reference: without them dropout could not be verified.
+        torch._inductor.config.fallback_random = True  # noqa: SLF001
+        model.compile_in_place(inductor)
+        with self.context.phase("compile"):
+            for _ in range(2 if self._cuda_graphs else 1):
+                model.timed()
+                self._wait()
+        if not self._graphs:
+            raise UnsupportedError(
+                "Inductor compiled nothing: the folder does not call the module of get_module()"
+            )
+
     def dispatch(self) -> Any:
         """Calls the model, or takes its next training step."""
         return self._run(*self._inputs)
@@ -152,6 +187,8 @@ class PtInductor(Backend):
 
     def fetch(self, outputs: Any) -> list[Any]:
         """Copies the outputs to the host."""
+        if isinstance(self._model, ForeignModel):
+            outputs = self._model.outputs_of(outputs)
         return [to_numpy(value) for value in as_tuple(outputs)]
 
     def facts(self) -> BackendFacts:
@@ -177,6 +214,11 @@ class PtInductor(Backend):
                 facts.notes["graphs_without_cuda_graph"] = cuda.skipped_graphs()
         if self._ahead is not None:
             self._ahead.describe(facts)
+        if isinstance(self._model, ForeignModel):
+            facts.notes |= self._model.notes()
+            if self.context.compiler == "inductor":
+                facts.not_measurable = ("trace", "lower", "first_run")
+                facts.notes["fallback_random"] = True
         if self._on_gpu:
             facts.device_memory_peak_bytes = torch.cuda.max_memory_allocated(self._device)
             facts.device_name = torch.cuda.get_device_name(self._device)
@@ -240,6 +282,7 @@ class PtInductor(Backend):
         """Forgets what was compiled: Dynamo gives up a function that it has compiled too often."""
         torch._dynamo.reset()  # noqa: SLF001  # what its own users are told to call
         torch._inductor.config.freezing = False  # noqa: SLF001
+        torch._inductor.config.fallback_random = False  # noqa: SLF001
         if self._cuda_graphs:
             cuda.forget_graphs()
         counters.clear()

@@ -1,4 +1,4 @@
-"""Truth and reference of a PyTorch model, and what it costs."""
+"""Truth and reference of a PyTorch model, what it costs, and what its truth is worth."""
 
 import contextlib
 import copy
@@ -9,14 +9,16 @@ import torch
 
 from comparative_benchmark.backends import torch_modules as modules
 from comparative_benchmark.backends.api import Array
+from comparative_benchmark.backends.foreign import ForeignModel
 from comparative_benchmark.backends.free_memory import free_bytes
 from comparative_benchmark.backends.torch_modules import to_numpy
 from comparative_benchmark.pt_inductor import layer_by_layer
 from comparative_benchmark.pt_inductor.cost import cost
+from comparative_benchmark.pt_inductor.rounding import remark
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 
-__all__ = ["compute", "cost"]
+__all__ = ["compute", "cost", "remark"]
 
 # Of the memory that is free, beside the model: the rest is for what it computes.
 _PART_FOR_A_COPY = 0.5
@@ -30,6 +32,8 @@ def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
     more than half of the memory, layers are widened one at a time (see `layer_by_layer`).
     """
     torch.set_grad_enabled(False)
+    if isinstance(model, ForeignModel):
+        return model.judged_by(inputs)
     tensors = [as_tensor(value) for value in inputs]
     same_type = _arrays(model.forward(*tensors))
     if layer_by_layer.float64_bytes(model) > free_bytes() * _PART_FOR_A_COPY:

@@ -16,6 +16,7 @@ from comparative_benchmark.runs.environments import (
 )
 from comparative_benchmark.runs.trial import Competitor, Trial, competitors_of
 from comparative_benchmark.terminal.options import UsageError, find_device
+from openxla.benchmark import brought
 from openxla.benchmark.artifacts import user_inputs
 from openxla.benchmark.comparative_suite import catalog, operator_cases, training_cases
 from openxla.benchmark.def_types import BenchmarkCase
@@ -176,7 +177,7 @@ def _case(definition: Definition, suites: Sequence[str]) -> BenchmarkCase:
     if training_cases.named(model):
         raise UsageError(f"{model} takes training steps, which no exported program does")
     operator = operator_cases.named(model)
-    known = [operator] if operator else catalog.all_benchmarks(suites)
+    known = [operator] if operator else _brought(definition) or catalog.all_benchmarks(suites)
     for case in known:
         if case.name == name:
             return case
@@ -192,3 +193,17 @@ def _case(definition: Definition, suites: Sequence[str]) -> BenchmarkCase:
     except user_inputs.UserInputError as error:
         raise UsageError(f"the inputs that it was measured on: {error}") from error
     return case
+
+
+def _brought(definition: Definition) -> list[BenchmarkCase]:
+    """Returns the cases of the user's own model that was measured; none if it was of the suite."""
+    is_given = definition.input_data.startswith(user_inputs.PREFIX)
+    again = brought.named_again(
+        definition.model_parameters,
+        definition.framework_name,
+        definition.input_source if is_given else None,
+    )
+    try:
+        return list(brought.found(*again).cases) if again else []
+    except brought.BroughtError as error:
+        raise UsageError(f"the model that was measured: {error}") from error

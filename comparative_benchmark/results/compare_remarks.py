@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
+from comparative_benchmark.results.accuracies import changes
 from comparative_benchmark.results.case import UNKNOWN, Case, cases_of, latest, matched
 from comparative_benchmark.results.compare_samples import is_positive, mean_mhz
 from comparative_benchmark.results.comparison import Comparison
@@ -39,6 +40,7 @@ class Remarks:
         unchanged programs differ by as much.
       drift: why the machine may not have been the same for both files; None if nothing says so.
       mixtures: what the compared programs hold, or were asked, differently.
+      accuracies: which programs do their task better or worse than before.
     """
 
     noise_floor: NoiseFloor | None
@@ -46,6 +48,7 @@ class Remarks:
     withheld: int
     drift: str | None
     mixtures: Sequence[str] = ()
+    accuracies: Sequence[str] = ()
 
     @property
     def lines(self) -> list[str]:
@@ -59,7 +62,7 @@ class Remarks:
                 f"verdicts withheld, for an unchanged program or a difference within the noise "
                 f"floor: {self.withheld}; --count-unchanged gives the plain ones"
             )
-        return [*found, *self.mixtures, *([self.drift] if self.drift else [])]
+        return [*found, *self.mixtures, *self.accuracies, *([self.drift] if self.drift else [])]
 
 
 def remarks(baseline: Document, candidate: Document, comparisons: Sequence[Comparison]) -> Remarks:
@@ -77,6 +80,7 @@ def remarks(baseline: Document, candidate: Document, comparisons: Sequence[Compa
         withheld=sum(item.withheld is not None for item in comparisons),
         drift=_drift(pairs),
         mixtures=mixture_remarks(case for pair in pairs for case in pair),
+        accuracies=changes(pairs),
     )
 
 

@@ -31,12 +31,15 @@ def mixture_remarks(cases: Iterable[Case]) -> list[str]:
         found.append(
             f"Compile times that include writing a cache: {_names(writing)}; others keep none."
         )
-    reasons: dict[str, list[Case]] = {}
-    for case in good:
-        if case.metrics.without_second is not UNSET:
-            reasons.setdefault(case.metrics.without_second, []).append(case)
-    for reason, without in reasons.items():
-        found.append(f"Verified on one input only: {_names(without)} ({reason}).")
+    for what, field in (
+        ("Verified on one input only", "without_second"),
+        ("Verified against a run in its own type, not in float64", "without_float64"),
+    ):
+        reasons: dict[str, list[Case]] = {}
+        for case in good:
+            if (reason := getattr(case.metrics, field)) is not UNSET:
+                reasons.setdefault(reason, []).append(case)
+        found += [f"{what}: {_names(without)} ({why})." for why, without in reasons.items()]
     return found
 
 

@@ -48,6 +48,7 @@ class ProcessRecord:
       cold: whether it compiled with empty caches.
       stop_reason: why it was measured for no more rounds.
       timer_ns: smallest step of the worker's clock.
+      host_memory_base_bytes: resident before the model came; None where nobody can tell.
       phases: time and peak memory by phase, as the worker reported.
       verification: of the first run; `final_verification`: of the last timed output;
         `second_verification`: of a run on a second input, after that.
@@ -72,6 +73,7 @@ class ProcessRecord:
     timer_ns: float | None = None
     phases: dict[str, Phase] = attrs.field(factory=dict)
     host_memory_peak_bytes: int | None = None
+    host_memory_base_bytes: int | None = None
     verification: Verification | None = None
     final_verification: Verification | None = None
     second_verification: Verification | None = None
@@ -101,12 +103,14 @@ class TrialFacts:
       artifact_digests: of inputs, truth and reference.
       artifact_source: the publication that these were fetched from, None if they were made here.
       program_source: the published program that the trial starts from, if it does.
+      without_float64: why its truth is not a float64 run; None if it is.
     """
 
     artifact_digests: dict[str, str] = attrs.field(factory=dict)
     artifact_source: ArtifactSource | None = None
     program_source: ProgramSource | None = None
     workload_cost: WorkloadCost = attrs.field(factory=WorkloadCost)
+    without_float64: str | None = None
 
 
 @attrs.define(kw_only=True)

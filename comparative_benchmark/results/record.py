@@ -113,6 +113,8 @@ class Process:
       stop_reason: why it was measured for no more rounds.
       timer_ns: smallest step of its clock.
       steadiness: of the warm-up, with the evidence; None where counts were fixed.
+      host_memory_base_mb: resident before the model came; of a worker that had served others, what
+        they have left is in it. None where the peak is not that of this model alone.
       effective: threads, denormals, allocator and the like; None in files that do not tell.
     """
 
@@ -127,6 +129,7 @@ class Process:
     cache_hits: Count | None = None
     cache_misses: Count | None = None
     host_memory_peak_mb: NonNegative | None = None
+    host_memory_base_mb: NonNegative | None = None
     effective: EffectiveSettings | None = None
 
     @property
@@ -384,6 +387,8 @@ class Metrics:
       second_verification: of a run of the same program on a second input, after the timed part;
         None where there was none, and unset before the suite had any.
       without_second: why there was none.
+      without_float64: why the truth is not a float64 run but one in the model's own type; unset if
+        it is.
       accuracy: at what its model was trained for; unset where it was not trained.
       variables: of the workers' environment, those that can change speed or numbers; unset before
         they were recorded.
@@ -433,6 +438,7 @@ class Metrics:
     final_verification: Verification | None
     second_verification: Verification | UnsetType | None = UNSET
     without_second: str | UnsetType = UNSET
+    without_float64: str | UnsetType = UNSET
     accuracy: Accuracy | UnsetType = UNSET
     variables: dict[str, str] | UnsetType = UNSET
     program: Program

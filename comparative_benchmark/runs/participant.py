@@ -371,7 +371,9 @@ class Participant:
         return verdict
 
     def forget_peaks(self) -> None:
-        """Drops peaks of memory: a worker that has served others tells theirs."""
+        """Drops peaks that are those of others, as a worker that has served them may tell."""
+        if self.record.host_memory_base_bytes is not None:
+            return
         self.record.host_memory_peak_bytes = None
         self.record.phases = {
             name: attrs.evolve(phase, host_memory_peak_bytes=None)
@@ -412,6 +414,8 @@ class Participant:
     def _without_paths(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Returns variables without what is another in each process: folders of its own."""
         folders = {str(self.plan.work_dir): "{work_dir}", str(self.plan.cache_dir): "{cache_dir}"}
+        if isinstance(self._session, Session):
+            folders |= self._session.folders
         found = {}
         for name, value in variables.items():
             found[name] = value
@@ -524,6 +528,8 @@ def _note_report(record: ProcessRecord, report: Mapping[str, Any]) -> None:
         record.phases = phases_of(report)
     peak = report.get("host_memory_peak_bytes")
     record.host_memory_peak_bytes = peak or record.host_memory_peak_bytes
+    base = report.get("host_memory_base_bytes")
+    record.host_memory_base_bytes = base or record.host_memory_base_bytes
 
 
 def _as_json(_: Any, __: Any, value: Any) -> Any:

@@ -57,8 +57,13 @@ class Preparation:
         )
         self._pool: SessionPool
 
-    def run(self, trials: Sequence[Trial]) -> None:
-        """Prepares the workloads of all trials; what fails is kept in `failures`."""
+    def run(self, trials: Sequence[Trial], may_go_on: Callable[[], bool] = lambda: True) -> None:
+        """Prepares the workloads of all trials; what fails is kept in `failures`.
+
+        Args:
+          trials: of the run.
+          may_go_on: asked before each workload; where it says no, the others are left out.
+        """
         with (
             tempfile.TemporaryDirectory(prefix="cbs-prepare-") as folder,
             SessionPool(folder=Path(folder), log_dir=self._settings.log_dir) as self._pool,
@@ -69,8 +74,12 @@ class Preparation:
             )
             self._fetching.fetch([(trial, self._lacks(trial)) for trial in ordered])
             for trial in ordered:
-                if trial.workload.digest not in self.artifacts:
+                if trial.workload.digest not in self.artifacts and may_go_on():
                     self._prepare(trial)
+
+    def has_tried(self, trial: Trial) -> bool:
+        """Tells whether a trial's artifacts are there, or why they are not."""
+        return trial.workload.digest in self.artifacts or trial.case.name in self.failures
 
     def with_program(self, trial: Trial) -> Trial:
         """Returns a trial with the published program that it is to start from, if it is.
@@ -162,6 +171,8 @@ class Preparation:
                 answer = self._call(trial, directory, second=False)
                 answer["without_second"] = f"{ended.status.value}: {ended.reason}"
             _check_outputs(case, answer["files"]["reference"])
+            if answer["remark"]:
+                self._announce(f"{workload.label}: its truth is not exact: {answer['remark']}")
             if (peak := answer["host_memory_peak_bytes"] or 0) >= _MEMORY_WORTH_TELLING:
                 self._announce(f"{workload.label} took {peak / 2**30:.1f} GiB of memory at most")
             without_second = answer["without_second"] or _why_not_judged_by(directory, trial)
@@ -172,14 +183,17 @@ class Preparation:
                 versions=answer["versions"],
                 cost=WorkloadCost(**answer["cost"]),
                 without_second=without_second,
+                without_float64=answer["without_float64"],
             )
 
     def _call(self, trial: Trial, directory: Path, *, second: bool) -> Message:
         """Has a worker make the artifacts of a trial's workload in a directory."""
         case = trial.case
         backend, environment = _reference_backend(trial)
-        # One worker serves all workloads of a framework.
+        # One worker serves all workloads of a framework that can share a process.
         name = f"prepare-{backend.name}{f'-{environment.name}' if environment else ''}"
+        if case.model.model_impl.own_process:
+            name += f"-{case.model.name}"
         session = self._pool.get(name, self._settings.for_truth(), backend, environment)
         return session.call(
             "prepare",

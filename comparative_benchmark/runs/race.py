@@ -63,6 +63,7 @@ def facts_of(trial: Trial, artifacts: WorkloadArtifacts) -> TrialFacts:
         artifact_source=converted(origin, ArtifactSource) if origin else None,
         program_source=trial.program.source if trial.program else None,
         workload_cost=artifacts.cost,
+        without_float64=artifacts.without_float64,
     )
 
 

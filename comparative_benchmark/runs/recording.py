@@ -138,6 +138,7 @@ def _metrics(trial: Trial, outcome: TrialOutcome, last: ProcessRecord) -> Metric
         final_verification=last.final_verification,
         second_verification=last.second_verification,
         without_second=last.without_second or UNSET,
+        without_float64=outcome.facts.without_float64 or UNSET,
         accuracy=first.accuracy or UNSET,
         variables=last.variables,
         # Nothing can be frozen, or be an argument, where there is nothing.
@@ -191,6 +192,7 @@ def _process(process: ProcessRecord) -> Process:
         cache_hits=process.program.cache_hits,
         cache_misses=process.program.cache_misses,
         host_memory_peak_mb=_megabytes(process.host_memory_peak_bytes),
+        host_memory_base_mb=_megabytes(process.host_memory_base_bytes),
         effective=process.effective,
     )
 

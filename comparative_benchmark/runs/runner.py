@@ -1,7 +1,6 @@
 """A run: plan the trials, prepare their artifacts, run them one by one, keep each result."""
 
 import re
-import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,6 +19,7 @@ from comparative_benchmark.runs.participant import OpenSession, note_end, own_se
 from comparative_benchmark.runs.preparation import Preparation
 from comparative_benchmark.runs.race import Race, facts_of
 from comparative_benchmark.runs.recording import to_result
+from comparative_benchmark.runs.run_budget import RunBudget, left_out_line
 from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.shared_workers import SharedWorkers
@@ -95,7 +95,7 @@ def execute(
     command: Sequence[str],
     resume: bool = False,
 ) -> list[Result]:
-    """Runs trials and returns their results.
+    """Runs trials and returns their results, without those for which the budget was too short.
 
     Each process is in the run's journal when it ends, and the results of a workload are in the file
     before the next one starts.
@@ -112,12 +112,19 @@ def execute(
     Raises:
       ResultsFileError: the file or the journal cannot be written.
     """
+    rule = settings.sampling
+    budget = RunBudget.of(settings)
     old = results.results()
     stored = {(result.run_id, result.key) for result in old}
+    # A model that somebody brings keeps its name when its file changes.
+    due = {trial.key: trial.workload.digest for trial in trials}
     done = {
         r.key: r
         for r in old
-        if resume and r.status is Status.OK and r.definition.outputs == settings.outputs
+        if resume
+        and r.status is Status.OK
+        and r.definition.outputs == settings.outputs
+        and r.definition.workload.digest == due.get(r.key)
     }
     environment = execution_environment(trials, settings)
     run_id = results.start_run(execution_environment=environment, command=command)
@@ -132,20 +139,26 @@ def execute(
     with ExitStack() as stack:
         kept = stack.enter_context(journal.Journal(results.path, now, say=observer.say))
         shared = None
-        if settings.share_workers and isinstance(settings.sampling, SamplingRule):
+        if settings.share_workers and isinstance(rule, SamplingRule):
             shared = stack.enter_context(SharedWorkers(settings.log_dir / run_id))
         preparation = Preparation(settings, observer.preparing)
-        preparation.run([trial for trial in pending if not _missing(trial, settings)])
-        started, position, left = time.monotonic(), 0, len(pending)
+        tried = [trial for trial in pending if not _missing(trial, settings)]
+        preparation.run(tried, budget.may_prepare)
+        position, left = 0, len(tried)
         for group in _workload_groups(trials, settings):
             racing = [trial for trial in group if trial.key not in done]
             position += len(group) - len(racing)
+            able = [trial for trial in racing if not _missing(trial, settings)]
+            prepared = all(map(preparation.has_tried, able))
+            if able and not (prepared and budget.may_start(len(able))):
+                continue
             if racing:
                 observer.race_started(racing, position + 1, len(trials))
-            rationed = _rationed(settings, time.monotonic() - started, left)
-            left -= len(racing)
+            rationed = budget.rationed(settings, left)
+            left -= len(able)
             workload = Workload(racing, preparation, rationed, run_id, observer, shared)
             outcomes = workload.outcomes(earlier, kept.append)
+            budget.measured(outcomes[trial.key] for trial in able)
             ended = [
                 to_result(trial, outcomes[trial.key], run_id=run_id, outputs=settings.outputs)
                 for trial in racing
@@ -159,7 +172,11 @@ def execute(
                 position += 1
                 found[result.key] = result
                 observer.trial_finished(result, position, len(trials))
-    return [found[trial.key] for trial in trials]
+            if outlook := budget.outlook(left):
+                observer.say(outlook)
+    if left_out := len(trials) - len(found):
+        observer.say(left_out_line(left_out, len(trials), command))
+    return [found[trial.key] for trial in trials if trial.key in found]
 
 
 def _earlier(
@@ -197,16 +214,6 @@ def _foretell(settings: RunSettings, environment: ExecutionEnvironment, observer
     outlook = floor.pooled.outlook(rule) if floor and floor.pooled else None
     if outlook and not outlook.can_decide:
         observer.say(f"by the noise floor {outlook}")
-
-
-def _rationed(settings: RunSettings, spent_s: float, left: int) -> RunSettings:
-    """Returns settings where a trial has its even share of what is left of the run's budget."""
-    rule = settings.sampling
-    if not isinstance(rule, SamplingRule) or rule.run_budget_s is None or not left:
-        return settings
-    share_s = max(0.0, rule.run_budget_s - spent_s) / left
-    limited = attrs.evolve(rule, trial_budget_s=min(rule.trial_budget_s, share_s))
-    return attrs.evolve(settings, sampling=limited)
 
 
 def execution_environment(trials: Sequence[Trial], settings: RunSettings) -> ExecutionEnvironment:
@@ -337,6 +344,10 @@ def _missing(trial: Trial, settings: RunSettings) -> SessionEnded | None:
     if trial.refused is not None:
         return SessionEnded(Status.UNSUPPORTED, "prepare", trial.refused)
     backend = trial.competitor.backend
+    if trial.competitor.recipe and trial.competitor.environment is None:
+        lacking = backend.absence_of_recipes()
+        if lacking is not None:
+            return SessionEnded(Status.UNSUPPORTED, "import", lacking)
     missing = trial.competitor.missing_modules(
         trial.case.model.model_impl.framework_type, from_program=settings.exported_programs
     )

@@ -66,7 +66,8 @@ class Session:
     """A worker process and the pipes to it; use as a context manager.
 
     Its environment is that of this process, or what is `inherited` of it, with `environment` over
-    it.
+    it. `folders` are its own, by path, with what stands for them in results: there are others in
+    each run.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Session:
         python: str = sys.executable,
         track: ProcessTrack | None = None,
     ) -> None:
+        self.folders: dict[str, str] = {}
         self._limits = limits
         # Without a time line that anyone asked for, what it records goes nowhere.
         self._track = track or Timeline().process(log_file.stem)
@@ -166,6 +168,10 @@ class Session:
     def renew(self) -> None:
         """Starts the overall deadline anew, for a session that serves several workloads."""
         self._started = time.monotonic()
+
+    def follow(self, track: ProcessTrack) -> None:
+        """Shows on another time line what comes now."""
+        self._track = track
 
     def pause(self) -> None:
         """Stops the worker and its children; deadlines stand still meanwhile."""

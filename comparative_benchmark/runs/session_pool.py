@@ -150,16 +150,21 @@ class SessionPool:
             self._name, self._serial = name, self._serial + 1
             directory = self._directory()
             directory.mkdir(parents=True)
+            cache_dir = self.cache_dir or directory / "cache"
             session = self._session = settings.open_session(
                 backend,
                 environment,
                 work_dir=directory,
-                cache_dir=self.cache_dir or directory / "cache",
+                cache_dir=cache_dir,
                 log_file=log_file,
                 track=track,
                 kind=SharedSession,
             )
+            if isinstance(session, SharedSession):
+                session.folders = {str(cache_dir): "{cache_dir}", str(directory): "{work_dir}"}
             self._check()
+        elif track is not None and isinstance(session, SharedSession):
+            session.follow(track)
         session.renew()
         return session
 

@@ -37,6 +37,7 @@ class RunSettings:
       baseline: name of the competitor that ratios will be taken against, if that is known.
       limits: of each worker.
       log_dir: where the workers' output goes.
+      budget_s: of the whole run, see `RunBudget`; None for no limit.
       profile: whether the last process of each trial is profiled when it has been measured.
       profile_dir: where profiles go.
       generate_artifacts: make artifacts anew even where valid ones are there.
@@ -60,6 +61,7 @@ class RunSettings:
     baseline: str | None = None
     limits: Limits = attrs.field(factory=Limits)
     log_dir: Path = Path("logs")
+    budget_s: float | None = None
     profile: bool = False
     profile_dir: Path = Path("profiles")
     generate_artifacts: bool = False

@@ -57,8 +57,6 @@ class SamplingRule:
         first iteration takes no longer than the next (reasoned, not measured yet).
       trial_budget_s: time of a trial, start-up included, after which it gets no further process
         beyond `min_processes`.
-      run_budget_s: the same for all trials of a run together; each gets an even share of what is
-        left. None for no such limit.
       seed: decides the order of starts and of blocks; recorded with the results.
     """
 
@@ -76,7 +74,6 @@ class SamplingRule:
     steady_span_ms: float = 1000.0
     refresh_below_ms: float = 50.0
     trial_budget_s: float = 30.0
-    run_budget_s: float | None = None
     seed: int = 0
 
     def warmup_iterations(self, samples_ms: Sequence[float]) -> int:

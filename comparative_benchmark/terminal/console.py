@@ -9,6 +9,7 @@ from rich.segment import ControlType
 from rich.table import Table
 from rich.text import Text
 
+from comparative_benchmark.results import accuracies
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.compare import (
     Comparison,
@@ -128,7 +129,7 @@ class Console:
         for line in generation_remarks(cases):
             self._out.print(Text(line), soft_wrap=True)
         differences = tables.package_differences(case.result for case in cases)
-        for line in (*differences, *mixture_remarks(cases)):
+        for line in (*accuracies.remarks_on(cases), *differences, *mixture_remarks(cases)):
             self._out.print(Text(line), soft_wrap=True)
         if absent:
             self._out.print(Text(absent), soft_wrap=True)

@@ -7,6 +7,8 @@ from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Result, Status
 
 # As `BackendInfo.absence` says it, and `runs.runner` of another environment.
+# A backend may be there without what its recipes need.
+_RECIPES = re.compile(r"(?P<recipes>recipes of \S+) need (?P<modules>.+), which is not installed;")
 _ABSENCE = re.compile(
     r".+? not installed; run (?:.*, or )?(?P<install>.+)"
     r"|(?P<where>.+?) not installed in the environment (?P<environment>.+)",
@@ -35,8 +37,11 @@ def split(cases: Sequence[Case]) -> tuple[list[Case], str]:
     for case in cases:
         if is_not_installed(case.result):
             backend = case.result.definition.backend
+            reason = case.result.reason or ""
             name = f"{backend} for {case.framework} models" if backend in present else backend
-            reasons[name] = case.result.reason or ""
+            if recipes := _RECIPES.match(reason):
+                name = f"{recipes['modules']} for {recipes['recipes']}"
+            reasons[name] = reason
     return installed, line(reasons)
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
 
 EXIT_OK, EXIT_FAILED, EXIT_WRONG, EXIT_MISSING, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+# What was measured is well, and the budget was too short for the rest: `--resume` goes on.
+EXIT_UNFINISHED = 4
 # As a shell gives it for a program that SIGPIPE has ended.
 EXIT_NO_READER = 141
 
@@ -51,6 +53,23 @@ def add_options(parser: argparse.ArgumentParser, *names: str, **changes: Any) ->
     for name in names:
         flags, keywords = _SHARED[name]
         parser.add_argument(*spellings(*flags), **{**keywords, **changes})
+
+
+def check_place(path: Path, what: str) -> None:
+    """Makes the folder of a file that is to be written, and proves that one can be in it.
+
+    Raises:
+      UsageError: none can, or a directory is in its place; better told before hours are measured.
+    """
+    import tempfile
+
+    if path.is_dir():
+        raise UsageError(f"{what} {path} cannot be written: it is a directory")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=path.parent).close()
+    except OSError as error:
+        raise UsageError(f"{what} {path} cannot be written: {error}") from error
 
 
 def set_root(options: argparse.Namespace) -> None:

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from comparative_benchmark.terminal.brought_options import add_model_arguments
 from comparative_benchmark.terminal.options import (
     add_options,
     count,
@@ -17,8 +18,36 @@ from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs run`."""
+    add_model_arguments(parser)
     add_options(parser, "name", "test", "tag", "framework", "suite")
+    _add_folder_arguments(parser)
     add_measuring_arguments(parser)
+    # Folders have usual ones; `api.foreign.complete` asks for them where cases are run.
+    for action in parser._actions:  # noqa: SLF001  # argparse offers no other way
+        if action.dest in ("backend", "device"):
+            action.required = False
+
+
+def _add_folder_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that select folders of others in place of cases of the catalogue."""
+    parser.add_argument(
+        "--torchbench",
+        action="append",
+        type=Path,
+        metavar="PATH",
+        help="run model folders of TorchBench: a folder, or a directory of them; -name matches "
+        "folders then; may be repeated",
+    )
+    parser.add_argument(
+        *spellings("--batch-size"),
+        type=count(1),
+        help="make folders with this batch size (default: their own)",
+    )
+    parser.add_argument(
+        "--install",
+        action="store_true",
+        help="first run the folders' install.py, each in an environment of its own",
+    )
 
 
 def add_measuring_arguments(parser: argparse.ArgumentParser, device: str | None = None) -> None:
@@ -175,7 +204,8 @@ def _add_sampling_arguments(parser: argparse.ArgumentParser) -> None:
         "--budget",
         type=seconds,
         metavar="S",
-        help="the same for the whole run, shared evenly by its trials (default: none)",
+        help="seconds for the whole run, shared evenly by its trials; workloads that do not fit "
+        "are left out, the exit code is 4, and --resume goes on (default: none)",
     )
     add(
         *spellings("--compile-only"),

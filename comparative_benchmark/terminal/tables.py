@@ -31,6 +31,7 @@ from comparative_benchmark.terminal.compare_views import (
     table_rows,
 )
 from openxla.benchmark.artifacts.user_inputs import PREFIX
+from openxla.benchmark.brought import command_words
 from openxla.benchmark.testdata import INPUT_DATA_MODEL_DEFAULT
 
 EXPECTED = "expected"
@@ -187,14 +188,18 @@ def problem(
     if is_given:
         name = f"models/{definition.model}/inputs/{INPUT_DATA_MODEL_DEFAULT}"
     environment = definition.environment
+    given = definition.input_source if is_given else None
+    brought = command_words(definition.model_parameters, definition.framework_name, given)
     operator = selection_of(result)
     trains = "-t train " if result.measured.training else ""
-    which = operator or f"{trains}-name '{name}'"
+    which = brought or operator or f"{trains}-name '{name}'"
+    if folder := definition.model_parameters.get("folder"):
+        which = f"--torchbench {folder} -t {definition.model_parameters['test']}"
     text.append(
         f"\n    again: cbs {'micro run' if operator else 'run'} "
         f"--backend {definition.backend}:{definition.compiler} {which} "
         f"-device {definition.device} -o again.json --verbose"
-        + (f" --inputs {definition.input_source}" if is_given else "")
+        + (f" --inputs {given}" if given else "")
         + "".join(f" --suite {suite}" for suite in suites)
         + (f" --env {environment.name}={environment.python}" if environment else "")
     )

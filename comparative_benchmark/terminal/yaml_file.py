@@ -16,6 +16,8 @@ from comparative_benchmark.terminal.options import UsageError
 
 Plain: TypeAlias = "dict[str, Plain] | list[Plain] | str | int | float | bool | None"
 _MOST_BYTES = 2**20
+# Files for people have a handful of levels; PyYAML's time grows with the square of the depth.
+_MOST_LEVELS = 20
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 _NUMBER = re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+)([eE][-+]?\d+)?")
 _CONSTANTS: Mapping[str, bool | None] = {
@@ -38,10 +40,17 @@ class YamlFile:
           UsageError: the file cannot be read, is empty, or is not plain YAML.
         """
         try:
-            if self.path.stat().st_size > _MOST_BYTES:
+            with self.path.open("rb") as file:
+                # Never more than that: a device has no size and no end.
+                content = file.read(_MOST_BYTES + 1)
+            if len(content) > _MOST_BYTES:
                 raise UsageError(f"{self.path} is larger than {_MOST_BYTES} bytes")
-            text = self.path.read_text(encoding="utf-8")
+            text, level = content.decode(), 0
             for event in yaml.parse(text, yaml.SafeLoader):
+                level += isinstance(event, yaml.CollectionStartEvent)
+                level -= isinstance(event, yaml.CollectionEndEvent)
+                if level > _MOST_LEVELS:
+                    self.fail(event, f"more than {_MOST_LEVELS} levels")
                 if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
                     self.fail(event, "anchors and aliases are not read")
                 if tag := getattr(event, "tag", None):

@@ -34,7 +34,12 @@ def main(arguments: list[str]) -> int:
     _volunteer_for_out_of_memory_killer()
     _die_with_parent()
 
+    process_id = os.getpid()
+
     def send(message: Message) -> None:
+        if os.getpid() != process_id:
+            # A model has forked, and the child has come back as well: one of them answers.
+            os._exit(0)
         data = encode(message)
         while data:
             data = data[os.write(answers, data) :]

@@ -109,12 +109,31 @@ def count_cost(reference: str, model: Any, inputs: Sequence[Array]) -> WorkloadC
         return WorkloadCost.unknown(f"not countable: {type(error).__name__}: {error}"[:300])
 
 
+def remark_on_truth(reference: str, model: Any, inputs: Sequence[Array]) -> str | None:
+    """Returns why a model's float64 run is not exact, as `remark` beside a reference tells it.
+
+    None where it is, or where nobody can tell.
+    """
+    module = importlib.import_module(reference.partition(":")[0])
+    remark: Callable[..., str | None] | None = getattr(module, "remark", None)
+    try:
+        return remark(model, inputs) if remark is not None else None
+    except Exception:  # a model that looks at values cannot be run without them
+        return None
+
+
 def checked_array(value: Any, source: str) -> Array:
     """Returns the value as an array of numbers, or raises TypeError naming where it is from."""
     array = np.asarray(value)
     if array.dtype == object or array.dtype.kind in "USmM":
         raise TypeError(f"{source} gave a {type(value).__name__}, which is not an array of numbers")
     return array
+
+
+def try_out(model: Any, inputs: Sequence[Array]) -> None:
+    """Has a model that somebody brings say what it cannot do, if it has a word for it."""
+    if (own := getattr(model, "try_out", None)) is not None:
+        own(*inputs)
 
 
 def check_arity(model: Any, inputs: Sequence[Any]) -> None:

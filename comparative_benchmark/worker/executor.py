@@ -32,8 +32,16 @@ from comparative_benchmark.worker.contributed_model import (
     checked_array,
     count_cost,
     make_inputs,
+    remark_on_truth,
+    try_out,
 )
-from comparative_benchmark.worker.phases import PhaseClock, peak_memory_bytes
+from comparative_benchmark.worker.phases import (
+    PhaseClock,
+    forget_peak_memory,
+    give_back_memory,
+    peak_memory_bytes,
+    resident_memory_bytes,
+)
 from comparative_benchmark.worker.protocol import Message
 from openxla.benchmark import testdata
 from openxla.benchmark.artifacts import arrays
@@ -59,6 +67,9 @@ class Executor:
         self._backend: Backend | None = None
         self._last_outputs: Any = None
         self._denormals_before: Denormals | None = None
+        # Resident before the model came, where the peak is that of this model.
+        self._base_bytes: int | None = None
+        self._released = 0
         # Module and parameters of the model that is loaded.
         self._made_of: tuple[str, dict[str, Any]] = ("", {})
 
@@ -86,7 +97,8 @@ class Executor:
     ) -> Message:
         """Makes inputs, truth and reference of a workload, and of its second input.
 
-        The answer's `without_second` says why there is no second one; None if there is.
+        The answer's `without_second` says why there is no second one, its `remark` what the truth
+        is worth where it is not exact; both None if there is nothing to be said.
 
         Args:
           module_path: the module that offers `create_model`.
@@ -109,10 +121,14 @@ class Executor:
         with self._phases("preprocess"):
             inputs = make_inputs(model, input_data, input_files)
             check_arity(model, inputs)
+            try_out(model, inputs)
         judged_by = JudgedBy(compute=compute, model=model, generates=generates)
         with self._phases("reference"):
             files = judged_by.save(inputs, target)
             cost = count_cost(reference, model, inputs)
+            # Of the suite's own models tests prove it.
+            is_brought = hasattr(model, "try_out")
+            remark = remark_on_truth(reference, model, inputs) if is_brought else None
         without_second = None if second else "none was wanted"
         if second:
             with self._phases("second_reference"):
@@ -120,7 +136,10 @@ class Executor:
         return {
             "files": files,
             "cost": attrs.asdict(cost),
+            "remark": remark,
             "without_second": without_second,
+            # Foreign code may not be able to compute in float64, and says why.
+            "without_float64": getattr(model, "without_float64", None),
             "versions": _versions(packages),
             **self._report(),
         }
@@ -136,13 +155,16 @@ class Executor:
         packages: Mapping[str, str] = MappingProxyType({}),
     ) -> Message:
         """Imports the framework and puts model, weights and inputs on the device."""
+        peak_is_its_own = forget_peak_memory()
         with self._phases("import"):
             backend_class: type[Backend] = load_object(implementation)
             exported = context.get("exported", {})
             if not backend_class.takes_definition and not exported:
                 importlib.import_module(module_path)
-            # Modules stay until the end: no later collection need look at them again.
-            gc.freeze()
+            if not self._released:
+                # Modules stay until the end: no later collection need look at them again.
+                gc.freeze()
+        self._base_bytes = resident_memory_bytes() if peak_is_its_own else None
         self._backend = backend_class(BackendContext.read(context, self._phases))
         self._backend.output_mode()  # raises where outputs cannot be held as asked for
         values = [arrays.load(Path(path)) for path in inputs]
@@ -208,6 +230,8 @@ class Executor:
         saved = arrays.save_all(Path(directory), "output", checked)
         facts = backend.facts()
         facts.outputs = facts.outputs or backend.output_mode()
+        if self._released and not backend.peak_is_of_the_model:
+            facts.device_memory_peak_bytes = None  # of those that were here before as well
         effective = effective_settings(
             backend.host_settings(), denormals_before=self._denormals_before
         )
@@ -283,8 +307,12 @@ class Executor:
             self._backend.release()
         self._backend = self._last_outputs = None
         self._phases = PhaseClock(self._announce)
-        gc.unfreeze()
         gc.collect()
+        if not self._released:
+            # With what the framework has loaded when it was first used.
+            gc.freeze()
+        self._released += 1
+        give_back_memory()
         return self._report()
 
     def _call(self, *, function: str, arguments: dict[str, Any]) -> Message:
@@ -317,6 +345,7 @@ class Executor:
         return {
             "phases": {name: attrs.asdict(record) for name, record in self._phases.records.items()},
             "host_memory_peak_bytes": peak_memory_bytes(),
+            "host_memory_base_bytes": self._base_bytes,
         }
 
     def _error(self, command: str, error: Exception) -> Message:

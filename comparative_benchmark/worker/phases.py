@@ -1,8 +1,9 @@
 """Phases of a trial, as the worker sees them: time and peak memory of each."""
 
+import ctypes
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import attrs
@@ -79,11 +80,38 @@ def peak_memory_bytes() -> int | None:
 
     `VmHWM` of /proc/self/status: unlike `ru_maxrss`, it is not inherited across fork and exec.
     """
+    return _status_bytes("VmHWM:")
+
+
+def forget_peak_memory() -> bool:
+    """Makes what is resident now the peak (Linux, proc(5): `clear_refs`); tells whether it could.
+
+    Some containers do not allow it.
+    """
+    try:
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    except OSError:
+        return False
+    return True
+
+
+def resident_memory_bytes() -> int | None:
+    """Returns what is resident now, or None where the system does not tell."""
+    return _status_bytes("VmRSS:")
+
+
+def give_back_memory() -> None:
+    """Returns freed memory to the system, which glibc else keeps for the next model."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _status_bytes(name: str) -> int | None:
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii")
     except OSError:
         return None
     for line in status.splitlines():
-        if line.startswith("VmHWM:"):
+        if line.startswith(name):
             return int(line.split()[1]) * 1024
     return None

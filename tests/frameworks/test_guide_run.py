@@ -74,6 +74,8 @@ def test_every_row_has_a_number_or_a_reason(run):
     assert len(found) == len(whole) == 6
     assert float(whole["int8wo", ""]["speedup"]) > 0
     assert float(whole["int8wo", ""]["sqnr_db"]) > 30
+    for row in (found["int8wo", ""], whole["int8wo", ""]):
+        assert 0 < float(row["weights_mb"]) < float(row["memory_stats"])
     baseline = found["baseline", ""]
     assert baseline["status"] == "ok"
     assert float(baseline["baseline_inference_time_in_ms"]) > 0

@@ -4,7 +4,8 @@ import argparse
 
 import pytest
 
-from comparative_benchmark.api.measuring import Selection, measure
+from comparative_benchmark.api.measuring import measure
+from comparative_benchmark.api.selection import Selection
 from comparative_benchmark.terminal.options import Parser
 from comparative_benchmark.terminal.run_options import add_run_arguments
 from openxla.benchmark import def_types, testdata
@@ -62,6 +63,7 @@ def run(tmp_path_factory):
     )
     cases = [
         *(_case("none", first), _case("none", second), _case("raises", second)),
+        _case("no-memory", second),
         _case("none", third),
     ]
     heard = Heard()
@@ -84,10 +86,14 @@ def test_one_worker_serves_all_workloads_and_replicates_are_still_three(run):
     for result in good:
         assert len(result.measured.processes) == 3
         assert result.measured.race.shared_workers
-        assert result.measured.host_memory_peak_mb is None
+        # Folders are others in each run, and no change of the machine.
+        assert "cbs-workers-" not in str(result.measured.variables)
+        assert "{cache_dir}" in result.measured.variables["CUDA_CACHE_PATH"]
+        for process in result.measured.processes:
+            assert 0 < process.host_memory_base_mb <= process.host_memory_peak_mb
     served = {name for name in logs if ".process-" in name}
-    # Of the two that share a workload, each has its own; what raises ends the first of its workers.
-    assert len(served) <= 3 + 3 + 1, sorted(served)
+    # Of those that share a workload, each has its own; what fails ends the first of its workers.
+    assert len(served) <= 3 + 3 + 2, sorted(served)
 
 
 def test_what_failed_beside_others_is_run_again_alone(run):
@@ -96,3 +102,12 @@ def test_what_failed_beside_others_is_run_again_alone(run):
     assert failed.status.value == "failed"
     assert "this model is tired" in failed.reason
     assert [line for line in said if "again alone" in line]
+
+
+def test_what_runs_out_of_memory_in_the_middle_is_kept_and_the_others_go_on(run):
+    results, _, _ = run
+    (failed,) = [result for result in results if "NO-MEMORY" in result.definition.model]
+    assert failed.status.value == "out_of_memory"
+    # `--resume` goes by this: what is ok is not run again, and all else is.
+    assert results.index(failed) < len(results) - 1
+    assert results[-1].status.value == "ok"

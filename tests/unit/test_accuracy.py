@@ -2,10 +2,14 @@
 
 import lzma
 
+import attrs
 import numpy as np
 import pytest
+from results_support import completed
 
 from comparative_benchmark.judge import accuracy
+from comparative_benchmark.results import accuracies
+from comparative_benchmark.results.case import cases_of
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import DefinitionError
 from openxla.benchmark.models import architectures, checkpoints, trained
@@ -48,6 +52,94 @@ def test_other_classes_show_as_lost_and_gained():
     assert found.value == pytest.approx(found.reference + (found.gained - found.lost) / 400)
 
 
+def test_a_share_has_wilsons_interval_and_counts_every_change():
+    task = _task("resnet-tiny")
+    labels, predicted = task.examples["labels"], task.examples["predicted"]
+    said = np.where(np.arange(400) < 360, labels, (labels + 1) % 10)
+    found = accuracy.judge(task, [_logits_of(said, 10)])
+    # Of 360 in 400, by Wilson's formula.
+    assert (found.low, found.high) == (
+        pytest.approx(0.8667, abs=1e-4),
+        pytest.approx(0.9257, abs=1e-4),
+    )
+    assert found.changed == np.count_nonzero(said != predicted)
+    assert found.loss == pytest.approx(task.reference - 0.9)
+    assert found.loses_too_much
+
+
+def test_what_the_task_allows_may_be_lost_and_no_example_more():
+    task = _task("resnet-tiny")
+    labels, predicted = task.examples["labels"], task.examples["predicted"]
+    right = np.flatnonzero(labels == predicted)
+    for wrong, too_much in ((4, False), (5, True)):  # 1 % of 400
+        said = predicted.copy()
+        said[right[:wrong]] = (said[right[:wrong]] + 1) % 10
+        assert accuracy.judge(task, [_logits_of(said, 10)]).loses_too_much is too_much
+
+
+def test_shuffled_labels_show(monkeypatch):
+    task = _task("resnet-tiny")
+    labels = np.random.default_rng(0).permutation(task.examples["labels"])
+    monkeypatch.setitem(task.examples, "labels", labels)
+    found = accuracy.judge(task, [_logits_of(task.examples["predicted"], 10)])
+    assert found.value == found.reference < 0.2
+
+
+def test_a_perplexity_is_compared_text_by_text():
+    task = _task("gpt2-tiny")
+    tokens, due = task.examples["tokens"].astype(int), task.examples["losses"]
+
+    # Logits of which each row has just the loss that the float64 model has, or a little more.
+    def logits(losses):
+        found = np.zeros((*tokens.shape, 1024))
+        others = np.log(1023) - np.log(np.expm1(losses))
+        np.put_along_axis(found[:, :-1], tokens[:, 1:, None], others[:, None, None], -1)
+        return [found]
+
+    same = accuracy.judge(task, logits(due))
+    assert same.value == pytest.approx(task.reference)
+    assert (same.ratio_low, same.ratio_high) == (pytest.approx(1), pytest.approx(1))
+    assert same.low < same.value < same.high
+    noise = 0.05 + 0.01 * np.random.default_rng(0).standard_normal(len(due))
+    worse = accuracy.judge(task, logits(due + noise))
+    assert worse.ratio_low < np.exp(0.05) < worse.ratio_high < 1.06
+    # Pairs tell it, where the intervals of the values overlap.
+    assert same.low < worse.value < same.high
+    assert worse.loss == pytest.approx(worse.ratio - 1)
+    assert worse.loses_too_much
+    assert not same.loses_too_much
+
+
+def _case(found):
+    record = {"metrics": {"framework_level": {"accuracy": attrs.asdict(found)}}}
+    return cases_of(completed({"benchmarks": [record]}))[0]
+
+
+def test_who_differs_is_named_and_who_loses_too_much_is_said():
+    task = _task("resnet-tiny")
+    said = task.examples["predicted"].copy()
+    same = accuracy.judge(task, [_logits_of(said, 10)])
+    said[:40] = (said[:40] + 1) % 10
+    worse = accuracy.judge(task, [_logits_of(said, 10)])
+    [about] = accuracies.remarks_on([_case(same)])
+    assert "handwritten digits, 400 examples" in about
+    [about, line] = accuracies.remarks_on([_case(same), _case(worse)])
+    assert "changed 40 (-" in line
+    assert line.endswith("more than the 1 points that its task allows")
+    assert accuracies.changes([(_case(same), _case(same))]) == []
+    [changed] = accuracies.changes([(_case(same), _case(worse))])
+    assert f"{same} before, {worse} now, more than" in changed
+
+
+def test_results_that_tell_less_are_read_as_before():
+    old = accuracy.Accuracy(
+        task="digits", metric="top-1", value=0.5, reference=0.9, examples=400, lost=160, gained=0
+    )
+    assert not old.loses_too_much
+    assert accuracies.change_text(old) == "(-160 +0)"
+    assert accuracies.remarks_on([_case(old)]) == []
+
+
 def test_programs_that_do_not_look_at_their_input_are_no_better_than_chance():
     task = _task("resnet-tiny")
     constant = np.tile(np.arange(10.0), (400, 1))
@@ -76,6 +168,8 @@ def test_a_perplexity_that_is_not_finite_is_none():
     found = accuracy.judge(task, [logits])
     assert found.value is None
     assert str(found) == "not finite"
+    assert found.loses_too_much
+    assert found.low is found.ratio is None
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -89,6 +183,9 @@ def test_examples_are_inputs_of_the_model(name):
     assert len(batches) == len(next(iter(task.examples.values()))) // 3
     specs = architecture.input_specs(parameters)
     assert [value.shape for value in batches[-1]] == [spec.shape for spec in specs]
+    learned = list(task.calibration(architecture, parameters, 30))
+    assert len(learned) == 30
+    assert not any(np.array_equal(given[0], held[0]) for given in learned for held in batches)
     if name != "resnet":
         with pytest.raises(DefinitionError, match="another shape"):
             next(task.batches(architecture, {**parameters, "seq_len": 16}))

@@ -127,7 +127,7 @@ def test_a_file_that_is_not_valid_is_refused_in_one_line(content, tmp_path):
         ({"backends": "none"}, "'none'"),
         ({"device": "toaster"}, "no device 'toaster'"),
         ({"iterations": 0}, "less than 1"),
-        ({"colour": "red"}, "unrecognized arguments: --colour red"),
+        ({"colour": "red"}, "unrecognized arguments: --colour"),
         ({"precision": 2}, "not a number between 0 and 1"),
     ],
 )

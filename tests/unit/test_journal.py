@@ -96,11 +96,14 @@ def machine(tmp_path, monkeypatch, make_trial, finished):
 
     Worker.pause = Worker.resume = Worker.compile = lambda self: None
     trials = [make_trial(competitor=name) for name in COMPETITORS]
-    artifacts = SimpleNamespace(digests={"input": "0" * 64}, origin=None, cost=WorkloadCost())
+    artifacts = SimpleNamespace(
+        digests={"input": "0" * 64}, origin=None, cost=WorkloadCost(), without_float64=None
+    )
     preparation = SimpleNamespace(
         artifacts={trials[0].workload.digest: artifacts},
         failures={},
-        run=lambda _: None,
+        run=lambda *_: None,
+        has_tried=lambda _: True,
         with_program=lambda trial: trial,
     )
     monkeypatch.setattr(race, "Participant", Worker)

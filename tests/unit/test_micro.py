@@ -13,15 +13,19 @@ import pytest
 from tests_support import documented_plugin
 
 from comparative_benchmark.api import run_command
+from comparative_benchmark.backends import api
 from comparative_benchmark.cli.command import main
 from comparative_benchmark.micro import shapes, summary
 from comparative_benchmark.micro.estimate import estimate, needed_bytes, size_bytes, why_too_large
+from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.comparison import Comparison, Fate
+from comparative_benchmark.results.store import ResultsFile
 from comparative_benchmark.runs import runner
 from comparative_benchmark.runs.session import Limits
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import Trial, parse_competitors
 from comparative_benchmark.stats.analysis import Interval, Verdict
+from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark import devices, operators
 from openxla.benchmark.comparative_suite.operator_cases import cases, named
@@ -320,6 +324,54 @@ def test_what_cannot_be_is_told_in_a_sentence(selected, arguments, told):
     assert (code, found) == (1, None)
     assert told in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("-o", "/dev/null/r.json"), "-o /dev/null/r.json cannot be written: "),
+        (("-o", "."), "-o . cannot be written: it is a directory"),
+        (("-o", "r.json", "--plot", "/dev/null/p.svg"), "--plot /dev/null/p.svg cannot be written"),
+        (("-o", "r.json", "--plot", "p.txt"), "the name ends in none of .svg"),
+        (("-o", "r.json", "--budget", "0"), "'0' is not a number of seconds above 0"),
+        (("-o", "r.json", "--backend", "jax_xla:xla+int8w"), "did you mean int8wo?"),
+        (("-o", "r.json", "--backend", "jax_xl"), "no backend 'jax_xl'"),
+    ],
+)
+def test_what_cannot_be_is_told_before_anything_is_made(
+    arguments, told, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    command = ["micro", "run", "--op", "linear", "--shapes", "8x8x8", "--backend", "jax_xla"]
+    try:
+        code = main([*command, *arguments])
+    except SystemExit as ended:
+        code = ended.code
+    assert code == 1
+    assert told in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_recipe_whose_library_is_missing_is_one_line_and_no_worker(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(api, "is_installed", lambda name: name != "torchao")
+    competitors = parse_competitors("pt_inductor:eager+int8wo", "cpu")
+    found = cases(["linear"], [shapes.Shape(8, 8, 8), shapes.Shape(8, 8, 16)], ["fp32"])
+    plan = runner.plan(found, competitors, devices.HOST_CPU)
+    assert len(plan.trials) == 2
+    results = runner.execute(
+        plan.trials,
+        RunSettings(device=devices.HOST_CPU, threads=1, log_dir=tmp_path / "logs"),
+        ResultsFile(tmp_path / "r.json"),
+        Console(),
+        command=["cbs"],
+    )
+    assert [result.status.value for result in results] == ["unsupported"] * 2
+    Console().results([Case(result=result) for result in results])
+    assert capsys.readouterr().out == (
+        "not installed: torchao for recipes of pt_inductor (pip install "
+        "'common-benchmark-suite[recipes]')\n"
+    )
+    assert not (tmp_path / "logs").exists()
 
 
 def test_an_operator_is_added_as_the_document_says(tmp_path):

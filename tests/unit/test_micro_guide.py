@@ -3,6 +3,9 @@
 import csv
 import io
 import json
+import re
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
@@ -11,14 +14,24 @@ import pytest
 from formats_support import validate
 from msgspec import UNSET
 
+from comparative_benchmark.cli.command import main
 from comparative_benchmark.micro import guide
 from comparative_benchmark.micro.config import read
-from comparative_benchmark.results.record import ProfileRecord, Status
+from comparative_benchmark.results.record import Process, ProfileRecord, Status
 from comparative_benchmark.runs.trial import parse_competitors
 from comparative_benchmark.terminal.options import UsageError
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "benchmarks/dashboard/microbenchmark_quantization_config.yml"
+# Of the later framework, as its own runner wrote them.
+GUIDE_COLUMNS = (
+    "name,quantization,sparsity,m,k,n,high_precision_dtype,torch_compile_mode,device,model_type,"
+    "output_dir,enable_profiler,enable_memory_profiler,baseline_model_eager_inference_time_in_ms,"
+    "quantized_model_eager_inference_time_in_ms,baseline_model_compiled_inference_time_in_ms,"
+    "quantized_model_compiled_inference_time_in_ms,eager speedup on baseline,compile speedup on "
+    "baseline,eager vs compile speedup,profiler_json_path,memory_profile_path,"
+    "memory_visualization_path,memory_stats"
+)
 LATER = """
 benchmark_mode: inference
 quantization_config_recipe_names: [baseline, int8wo, int8dq]
@@ -105,6 +118,13 @@ def _replaced(old, new):
         ("a: &x [1]\nb: [*x, *x]\n", ":1:4: anchors and aliases are not read"),
         ("model_params: {matrix_shapes: {name: sweep, min_power: 9, max_power: 8}}", "from 9 to 8"),
         ("model_params: [", "not YAML"),
+        ("[" * 10_000, ":1:21: more than 20 levels"),
+        ("#" * (2**20 + 1), "is larger than 1048576 bytes"),
+        ("model_params: []", ":1:15: no model is there"),
+        ("? [a]\n: b", ":1:3: a key is a name"),
+        ("a: b\n---\nc: d", "found another document"),
+        (_replaced("[64, 128, 64]", "[1.5, 128, 64]"), "'1.5' is no whole number"),
+        (_replaced("int8wo,", "intx-4,"), "intx is written intx-<bits>-<group>"),
         ("", "is empty"),
         ("- 1", "is to be a mapping"),
         ("benchmark_mode: inference", "'model_params' is missing"),
@@ -120,14 +140,28 @@ def test_what_cannot_be_is_told_with_its_place(config, text, told):
 def test_a_file_that_is_not_there_is_told(tmp_path):
     with pytest.raises(UsageError, match=r"nowhere\.yml"):
         read(tmp_path / "nowhere.yml")
+    with pytest.raises(UsageError, match="/dev/zero is larger than"):
+        read(Path("/dev/zero"))
+
+
+def test_a_table_that_cannot_be_written_is_told_before_anything_is_measured(tmp_path, capsys):
+    (tmp_path / "r.csv").mkdir()
+    (tmp_path / "c.yml").write_text(LATER)
+    output = str(tmp_path / "r.json")
+    assert main(["micro", "run", "--config", str(tmp_path / "c.yml"), "-o", output]) == 1
+    assert "r.csv cannot be written: it is a directory" in capsys.readouterr().err
 
 
 def _result(model, compiler, status=Status.OK, median=1.0, recipe=None):
     """What a results file holds of one trial, as far as the guide's table looks."""
     notes = {"recipe": {"bytes_after": 2_000_000}} if recipe else {}
     verification = attrs.make_class("V", ["sqnr_db"])(41.5 if recipe else None)
-    measured = attrs.make_class("M", ["median_latency_ms", "verification", "program"])(
-        median, verification, attrs.make_class("P", ["notes"])(notes)
+    made_of = ["median_latency_ms", "verification", "program", "processes", "device_memory_peak_mb"]
+    processes = [
+        Process(host_memory_base_mb=300.0, host_memory_peak_mb=300.0 + own) for own in (9, 7, 5)
+    ]
+    measured = attrs.make_class("M", made_of)(
+        median, verification, attrs.make_class("P", ["notes"])(notes), processes, None
     )
     definition = attrs.make_class("D", ["model", "backend", "compiler", "environment"])(
         model, "pt_inductor", compiler, None
@@ -159,7 +193,8 @@ def test_a_row_has_a_number_or_a_reason(config, monkeypatch):
     good = by_name["int8wo", None]
     assert (good["eager speedup on baseline"], good["compile speedup on baseline"]) == (2.0, 0.5)
     assert "profiler_json_path" not in good  # nobody asked
-    assert (good["status"], good["sqnr_db"], good["memory_stats"]) == ("ok", 41.5, 2.0)
+    assert (good["status"], good["sqnr_db"], good["weights_mb"]) == ("ok", 41.5, 2.0)
+    assert good["memory_stats"] == 7.0  # on top of what was there before
     assert by_name["int8dq", None]["status"] == "failed"
     assert by_name["int8dq", None]["reason"] == "no kernel"
     assert by_name["int8wo", "semi-sparse"]["status"] == "unsupported"
@@ -169,7 +204,7 @@ def test_a_row_has_a_number_or_a_reason(config, monkeypatch):
 
     rows = list(csv.DictReader(io.StringIO(guide.csv_text(found, lines))))
     assert tuple(rows[0]) == guide.COLUMNS
-    assert "eager vs compile speedup" in rows[0]
+    assert ",".join(guide.COLUMNS) == f"{GUIDE_COLUMNS},status,reason,sqnr_db,weights_mb"
     older = attrs.evolve(found, first_generation=True)
     (first, *_) = csv.DictReader(io.StringIO(guide.csv_text(older, lines)))
     assert first["use_torch_compile"] == "True"
@@ -206,6 +241,34 @@ def test_a_row_has_a_number_or_a_reason(config, monkeypatch):
         # the uploader from filling it in.
         assert record.pop("runners") == []
         validate(record, "oss-benchmark-v3.schema.json")
+
+
+def test_the_guides_own_tests_pass():
+    done = subprocess.run(
+        [sys.executable, "-m", "unittest", "discover", "benchmarks/microbenchmarks/test"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"Ran [6-9] tests", done.stderr)
+
+
+def test_the_older_command_puts_its_tables_where_the_file_says(
+    utils, config, monkeypatch, tmp_path
+):
+    from benchmarks.microbenchmarks import benchmark_runner
+
+    called = []
+    monkeypatch.setattr(benchmark_runner, "main", lambda command: called.append(command) or 0)
+    monkeypatch.setattr(sys, "argv", ["benchmark_runner.py"])
+    path = config(LATER + f"output_dir: {tmp_path}/out\n")
+    assert benchmark_runner.run(["--config", str(path), "--max-power", "6"]) == 0
+    ((*_, given, option, output, more, power),) = called
+    assert (given, option, more, power) == (str(path), "-o", "--max-power", "6")
+    assert re.fullmatch(rf"{tmp_path}/out/inference/results_\d{{8}}_\d{{6}}\.json", output)
+    assert sys.argv == ["cbs", *called[0]]
 
 
 def test_training_is_forward_and_backward(config, monkeypatch):
@@ -267,6 +330,12 @@ def test_what_a_whole_model_cannot_be_is_told(config, changed, told):
     with pytest.raises(UsageError) as error:
         read(config(WHOLE.replace(*changed)))
     assert told in str(error.value)
+
+
+def test_short_names_are_those_that_torchao_takes_them_for(config):
+    found = read(config(_replaced("block-64", "block").replace("int8dq", "float8dq")))
+    assert found.sparsities == (None, "semi-sparse", "block-64")
+    assert found.quantizations == ("baseline", "int8wo", "float8dq-tensor")
 
 
 @pytest.fixture

@@ -2,7 +2,13 @@
 
 import pytest
 
-from comparative_benchmark.worker.phases import PhaseClock, peak_memory_bytes
+from comparative_benchmark.worker.phases import (
+    PhaseClock,
+    forget_peak_memory,
+    give_back_memory,
+    peak_memory_bytes,
+    resident_memory_bytes,
+)
 
 
 def test_phases_are_announced_and_nested_ones_give_way_to_the_outer_one():
@@ -41,6 +47,20 @@ def test_peak_memory_is_in_bytes():
     with_ballast = bytearray(64 * 2**20)
     with_ballast[::4096] = b"x" * len(with_ballast[::4096])
     assert peak_memory_bytes() >= peak
+
+
+def test_the_peak_starts_anew_for_each_model():
+    ballast = bytearray(b"x") * (96 * 2**20)
+    highest = peak_memory_bytes()
+    del ballast
+    give_back_memory()
+    if not forget_peak_memory():
+        pytest.skip("this container does not let a process reset its peak of memory")
+    base = resident_memory_bytes()
+    assert peak_memory_bytes() < highest - 64 * 2**20
+    ballast = bytearray(b"x") * (32 * 2**20)
+    del ballast
+    assert 30 * 2**20 < peak_memory_bytes() - base < 64 * 2**20
 
 
 def test_a_whole_phase_takes_what_is_entered_in_it_for_a_part_of_it():

@@ -1,5 +1,7 @@
 """Templates and families: one definition, many variants."""
 
+import string
+
 import pytest
 
 from openxla.benchmark import testdata
@@ -200,3 +202,42 @@ def test_a_family_with_an_unknown_field_or_type_is_refused():
         family(name="NET_${PRECISION}_${batch_size}").models(IMPLEMENTATION, "PT")
     with pytest.raises(DefinitionError, match="data_type 'fp8'"):
         family(data_types=("fp8",)).models(IMPLEMENTATION, "PT")
+
+
+def test_what_definition_files_of_the_openxla_suite_write():
+    url = string.Template("https://example.org/models/" + "${name}")
+    template = utils.ModelTemplate(
+        name=utils.BATCH_NAME("NET_FP32_JAX"),
+        tags=[utils.BATCH_TAG, "fp32"],
+        model_impl=IMPLEMENTATION,
+        model_parameters={"batch_size": utils.BATCH_SIZE_PARAM, "seq_len": 8},
+        artifacts_dir_url=url,
+    )
+    models = utils.build_batch_models(template=template, batch_sizes=[1, 16])
+    assert models[16].artifacts_dir_url == "https://example.org/models/NET_FP32_JAX_BATCH16"
+    assert models[16].model_parameters["batch_size"] == 16
+    cases = utils.build_batch_benchmark_cases(
+        batch_models=models, verify_parameters={"absolute_tolerance": 0.5}, batch_sizes=[16]
+    )
+    assert [case.model for case in cases.values()] == [models[16]]
+    with pytest.raises(DefinitionError, match="no model of size 8; there are 1, 16"):
+        utils.build_batch_benchmark_cases(batch_models=models, batch_sizes=[8])
+    for name, build, cases_of, keyword in (
+        (utils.SEQ_LEN_NAME, utils.build_input_sequence_models, "input_sequence", "seq_len"),
+        (utils.GEN_NAME, utils.build_gen_models, "gen", "max_new_tokens"),
+    ):
+        sizes = "input_sequence_lengths" if keyword == "seq_len" else "gen_sizes"
+        size = utils.SEQ_LEN_PARAM if keyword == "seq_len" else utils.GEN_SIZE_PARAM
+        made = build(
+            template=utils.ModelTemplate(
+                name=name("NET"),
+                tags=[string.Template("fp32"), utils.SEQ_LEN_TAG][: 1 + (keyword == "seq_len")],
+                model_impl=IMPLEMENTATION,
+                model_parameters={keyword: size},
+            ),
+            **{sizes: [8, 32]},
+        )
+        assert made[32].model_parameters[keyword] == 32
+        function = getattr(utils, f"build_{cases_of}_benchmark_cases")
+        assert list(function(model_dict=made, **{sizes: [32]})) == [32]
+    assert utils.MODELS_MODULE_PATH == "openxla.benchmark.models"

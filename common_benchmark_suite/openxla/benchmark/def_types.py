@@ -172,7 +172,8 @@ class ModelImplementation:
     `module_path` is imported with `importlib` and must offer `create_model(**model_parameters)`.
     `architecture` names the framework-neutral description (`models/architectures/<name>.py`, or a
     dotted path for one that lives in another package) that implementations in other frameworks
-    share; without it, a model cannot be compared across frameworks.
+    share; without it, a model cannot be compared across frameworks. `own_process` says that it
+    changes the state of its process, which no other model then shares.
     """
 
     name: str = attrs.field(validator=_is_name)
@@ -181,6 +182,7 @@ class ModelImplementation:
     source_info: str | None = attrs.field(default=None, validator=_is_optional_text)
     module_path: str | None = attrs.field(default=None, validator=_is_dotted_path)
     architecture: str | None = attrs.field(default=None, validator=_is_dotted_path)
+    own_process: bool = attrs.field(default=False, validator=_is_a(bool))
 
     def __str__(self) -> str:
         return self.name

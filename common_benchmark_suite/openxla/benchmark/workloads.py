@@ -20,6 +20,8 @@ from openxla.benchmark.models.architectures.base import Architecture, digest_of
 from openxla.benchmark.models.generation import TOKENS
 from openxla.benchmark.testdata import file_digest
 
+_PLACES = ("source", "folder", "packages")
+
 
 def workload_of(case: BenchmarkCase) -> Workload:
     """Returns the identity under which a case may be compared with others.
@@ -131,11 +133,15 @@ def _input_digest(data: ModelTestData, files: tuple[Path, ...]) -> str:
 
 def _private_workload(case: BenchmarkCase) -> Workload:
     """A model without an architecture shares its workload with nobody but itself."""
-    model = case.model
+    model, parameters = case.model, dict(case.model.model_parameters)
+    # What somebody brought is what its files are, wherever they and their packages lie.
+    content = parameters.get("source_sha256") or parameters.get("folder_sha256")
+    if content is not None:
+        parameters = {k: v for k, v in parameters.items() if k not in _PLACES}
     fields = {
         "architecture": f"{model.model_impl.name}",
-        "config_digest": digest_of(dict(model.model_parameters)),
-        "checkpoint": f"source-{source_digest(model.model_impl.module_path)}",
+        "config_digest": digest_of(parameters),
+        "checkpoint": f"source-{content or source_digest(model.model_impl.module_path)}",
         "data_type": case.data_type,
         "input_digest": _input_digest(case.input_data, ()),
     }

@@ -78,6 +78,7 @@ class WorkloadManifest(Record, frozen=True, kw_only=True):
         made here.
       without_second: why there is no second input; None if there is one, or in a manifest from
         before there was any.
+      without_float64: why the truth is not a float64 run; None if it is.
     """
 
     workload: dict[str, Any]
@@ -87,6 +88,7 @@ class WorkloadManifest(Record, frozen=True, kw_only=True):
     cost: dict[str, Any] = {}
     fetched: dict[str, str] | None = None
     without_second: str | None = None
+    without_float64: str | None = None
     manifest_version: int = MANIFEST_VERSION
 
     def __post_init__(self) -> None:
@@ -166,6 +168,11 @@ class WorkloadArtifacts:
     def cost(self) -> WorkloadCost:
         """What an iteration has to do; all None if this was not counted."""
         return WorkloadCost(**self.manifest.cost)
+
+    @property
+    def without_float64(self) -> str | None:
+        """Why the truth is not a float64 run; None if it is."""
+        return self.manifest.without_float64
 
     @property
     def origin(self) -> dict[str, str] | None:
@@ -267,6 +274,7 @@ def publish(
     versions: Mapping[str, str],
     cost: WorkloadCost = _UNKNOWN_COST,
     without_second: str | None = None,
+    without_float64: str | None = None,
 ) -> WorkloadArtifacts:
     """Writes the manifest of a directory; returns what is there once the directory is in its place.
 
@@ -278,6 +286,7 @@ def publish(
       versions: packages and versions that made them.
       cost: what an iteration has to do.
       without_second: why there is no second input; None if there is one.
+      without_float64: why the truth is not a float64 run; None if it is.
     """
     module_path = case.model.model_impl.module_path
     manifest = WorkloadManifest(
@@ -296,6 +305,7 @@ def publish(
             for path in arrays.numbered(directory / kind, stem)
         },
         without_second=without_second,
+        without_float64=without_float64,
     )
     return describe(directory, workload, manifest)
 

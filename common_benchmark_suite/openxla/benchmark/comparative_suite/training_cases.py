@@ -18,7 +18,7 @@ _MODULES: Mapping[str, str] = MappingProxyType(
 _FAMILIES = ("BERT_TINY", "GPT2LMHEAD_TINY", "RESNET_TINY", "VIT_TINY")
 _DATA_TYPE = "fp32"
 # Of the spread of an output, for a reference that is right by luck. What gradients leave of a
-# weight whose own gradient is 0, as of a key's bias, is rounding and no more: docs/design/0028.
+# weight whose own gradient is 0, as of a key's bias, is rounding and no more: docs/design/0029.
 VERIFY_PARAMETERS = MappingProxyType({"rmse_floor": 1e-3})
 
 

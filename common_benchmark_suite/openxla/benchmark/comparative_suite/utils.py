@@ -31,16 +31,48 @@ BATCH_TAG = "batch-${batch_size}"
 SEQLEN_TAG = "seqlen-${seq_len}"
 GEN_TAG = "gen-${gen_len}"
 
+# The OpenXLA suite's names for what its definition files write.
+MODELS_MODULE_PATH = "openxla.benchmark.models"
+SEQ_LEN_TAG = SEQLEN_TAG
+BATCH_SIZE_PARAM, SEQ_LEN_PARAM, GEN_SIZE_PARAM = "${batch_size}", "${seq_len}", "${gen_len}"
+
+
+def BATCH_NAME(name: str) -> str:  # noqa: N802  # the OpenXLA suite's spelling
+    """Returns the template of the names of a model's batches."""
+    return f"{name}_BATCH{BATCH_SIZE_PARAM}"
+
+
+def SEQ_LEN_NAME(name: str) -> str:  # noqa: N802  # as above
+    """Returns the template of the names of a model's sequence lengths."""
+    return f"{name}_SEQLEN{SEQ_LEN_PARAM}"
+
+
+def GEN_NAME(name: str) -> str:  # noqa: N802  # as above
+    """Returns the template of the names of a model's generation lengths."""
+    return f"{name}_GEN{GEN_SIZE_PARAM}"
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value of a template whose `string.Template`s are texts."""
+    if isinstance(value, string.Template):
+        return value.template
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
 
 @attrs.frozen(kw_only=True)
 class ModelTemplate:
-    """A `Model` whose texts may hold fields; a parameter that is only a field takes its value."""
+    """A `Model` whose texts may hold fields; a parameter that is only a field takes its value.
 
-    name: str
-    tags: Sequence[str] = ()
+    A `string.Template` is as good as its text.
+    """
+
+    name: str = attrs.field(converter=_plain)
+    tags: Sequence[str] = attrs.field(default=(), converter=_plain)
     model_impl: ModelImplementation
-    model_parameters: Parameters = attrs.field(factory=dict)
-    artifacts_dir_url: str | None = None
+    model_parameters: Parameters = attrs.field(factory=dict, converter=_plain)
+    artifacts_dir_url: str | None = attrs.field(default=None, converter=_plain)
     exported_model_types: Sequence[ModelArtifactType] = ()
 
 
@@ -82,15 +114,15 @@ def build_batch_models(template: ModelTemplate, batch_sizes: Sequence[int]) -> d
 
 
 def build_input_sequence_models(
-    template: ModelTemplate, seq_lens: Sequence[int]
+    template: ModelTemplate, input_sequence_lengths: Sequence[int]
 ) -> dict[int, Model]:
     """Returns a model for each sequence length; the field is `${seq_len}`."""
-    return _along("seq_len", template, seq_lens)
+    return _along("seq_len", template, input_sequence_lengths)
 
 
-def build_gen_models(template: ModelTemplate, gen_lens: Sequence[int]) -> dict[int, Model]:
+def build_gen_models(template: ModelTemplate, gen_sizes: Sequence[int]) -> dict[int, Model]:
     """Returns a model for each generation length; the field is `${gen_len}`."""
-    return _along("gen_len", template, gen_lens)
+    return _along("gen_len", template, gen_sizes)
 
 
 def build_benchmark_cases(
@@ -114,10 +146,40 @@ def build_input_set_cases(models: Sequence[Model]) -> list[BenchmarkCase]:
     return [BenchmarkCase.build(model=model, input_data=data) for model in models for data in sets]
 
 
-# The OpenXLA suite's names; a case does not care along which axis its models were made.
-build_batch_benchmark_cases = build_benchmark_cases
-build_input_sequence_benchmark_cases = build_benchmark_cases
-build_gen_benchmark_cases = build_benchmark_cases
+# The OpenXLA suite's functions, with its keywords; a case does not care along which axis its models
+# were made.
+
+
+def build_batch_benchmark_cases(
+    batch_models: Mapping[int, Model], batch_sizes: Sequence[int] | None = None, **more: Any
+) -> dict[int, BenchmarkCase]:
+    """Returns the cases of models by batch size; see `build_benchmark_cases`.
+
+    Args:
+      batch_models: by batch size.
+      batch_sizes: those that are wanted; None for all.
+      more: `input_data`, `verify_parameters`.
+
+    Raises:
+      DefinitionError: there is no model of a size.
+    """
+    return build_benchmark_cases(_of_sizes(batch_models, batch_sizes), **more)
+
+
+def build_input_sequence_benchmark_cases(
+    model_dict: Mapping[int, Model],
+    input_sequence_lengths: Sequence[int] | None = None,
+    **more: Any,
+) -> dict[int, BenchmarkCase]:
+    """Returns the cases of models by sequence length; see `build_batch_benchmark_cases`."""
+    return build_benchmark_cases(_of_sizes(model_dict, input_sequence_lengths), **more)
+
+
+def build_gen_benchmark_cases(
+    model_dict: Mapping[int, Model], gen_sizes: Sequence[int] | None = None, **more: Any
+) -> dict[int, BenchmarkCase]:
+    """Returns the cases of models by generation length; see `build_batch_benchmark_cases`."""
+    return build_benchmark_cases(_of_sizes(model_dict, gen_sizes), **more)
 
 
 def collect(namespace: Mapping[str, Any], record: type[Record]) -> list[Record]:
@@ -152,6 +214,14 @@ def _value(item: ParameterValue, fields: Mapping[str, ParameterValue]) -> Parame
     return (
         fields[field] if item == f"${{{field}}}" and field in fields else substitute(item, fields)
     )
+
+
+def _of_sizes(models: Mapping[int, Model], sizes: Sequence[int] | None) -> Mapping[int, Model]:
+    if missing := [size for size in sizes or () if size not in models]:
+        raise DefinitionError(
+            f"no model of size {missing[0]}; there are {', '.join(map(str, models))}"
+        )
+    return models if sizes is None else {size: models[size] for size in sizes}
 
 
 def _along(axis: str, template: ModelTemplate, sizes: Sequence[int]) -> dict[int, Model]:

@@ -6,6 +6,7 @@ counter-based generator of its own (Philox, Salmon et al. 2011, "Parallel random
 arithmetic, so that no library's choice of a normal distribution can change them.
 """
 
+import abc
 import functools
 import hashlib
 import json
@@ -14,9 +15,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from openxla.benchmark.def_types import DefinitionError, Parameters
 from openxla.benchmark.files import new_directory, sha256_of
 from openxla.benchmark.models import trained
+from openxla.benchmark.models.architectures import base, directories
 from openxla.benchmark.models.architectures.base import Architecture, TensorInit, digest_of
 from openxla.benchmark.root import root_dir
 
@@ -24,8 +28,9 @@ if TYPE_CHECKING:  # the identity of a checkpoint is known without numpy
     import numpy as np
     import numpy.typing as npt
 
-WEIGHTS_FILE = "model.safetensors"
+WEIGHTS_FILE = directories.WEIGHTS_FILE
 MANIFEST_FILE = "manifest.json"
+SEEDED, PRETRAINED, DIRECTORY = "seeded", "pretrained", "directory"
 _GENERATOR = "philox4x64-uniform24/1"
 
 
@@ -36,30 +41,19 @@ class CheckpointError(RuntimeError):
 def resolve(architecture: Architecture, parameters: Parameters) -> Path:
     """Returns the checkpoint directory that a model's parameters ask for, making it if need be.
 
-    Parameters read: `model_name`, `checkpoint` (`seeded`, the default, `trained` or
-    `pretrained`), `seed`.
+    Parameters read: `model_name`, `checkpoint` (`seeded`, the default, `trained`, `pretrained`, or
+    `directory`, which `model_name` then is), `seed`.
 
     Raises:
       DefinitionError: the parameters are wrong.
       CheckpointError: the pretrained checkpoint cannot be fetched.
     """
-    model_name = str(parameters["model_name"])
-    if _kind(parameters) == trained.KIND:
-        return _trained(architecture, model_name)
-    if _kind(parameters) == "seeded":
-        return seeded(architecture, model_name, seed=_seed(parameters))
-    return pretrained(*_repository(architecture, model_name))
+    return _checkpoint(architecture, parameters).resolve()
 
 
 def identity(architecture: Architecture, parameters: Parameters) -> str:
     """Returns what tells this checkpoint from others, without making or fetching it."""
-    model_name = str(parameters["model_name"])
-    if _kind(parameters) == trained.KIND:
-        return f"trained-{trained.weights_digest(model_name)}"
-    if _kind(parameters) == "seeded":
-        seed = _seed(parameters)
-        return f"seeded-{seed}-{recipe_digest(architecture, model_name, seed)}"
-    return "@".join(_repository(architecture, model_name))
+    return _checkpoint(architecture, parameters).identity
 
 
 def directory_of(architecture: Architecture, parameters: Parameters) -> Path:
@@ -68,23 +62,12 @@ def directory_of(architecture: Architecture, parameters: Parameters) -> Path:
     Raises:
       DefinitionError: the parameters are wrong.
     """
-    model_name = str(parameters["model_name"])
-    if _kind(parameters) == trained.KIND:
-        return _trained_directory(architecture, model_name)
-    if _kind(parameters) == "seeded":
-        return _seeded_directory(architecture, model_name, _seed(parameters))
-    return _pretrained_directory(*_repository(architecture, model_name))
+    return _checkpoint(architecture, parameters).directory
 
 
 def facts_of(architecture: Architecture, parameters: Parameters) -> dict[str, Any]:
     """Returns what `manifest.json` of that checkpoint says of its kind."""
-    model_name = str(parameters["model_name"])
-    if _kind(parameters) == trained.KIND:
-        return _trained_facts(model_name)
-    if _kind(parameters) == "seeded":
-        seed = _seed(parameters)
-        return _seeded_facts(seed, recipe_digest(architecture, model_name, seed))
-    return _pretrained_facts(*_repository(architecture, model_name))
+    return _checkpoint(architecture, parameters).facts
 
 
 @functools.lru_cache(maxsize=256)
@@ -110,18 +93,7 @@ def seeded(architecture: Architecture, model_name: str, *, seed: int = 0) -> Pat
     Raises:
       DefinitionError: the architecture has no model of that name.
     """
-    target = _seeded_directory(architecture, model_name, seed)
-    if (target / MANIFEST_FILE).is_file():
-        return target
-    config = architecture.config(model_name)
-    with new_directory(target, whole_with=MANIFEST_FILE) as directory:
-        (directory / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
-        for name, source in architecture.checkpoint_files().items():
-            shutil.copyfile(source, directory / name)
-        write_weights(directory / WEIGHTS_FILE, architecture.tensors(config), seed=seed)
-        digest = recipe_digest(architecture, model_name, seed)
-        _write_manifest(directory, _seeded_facts(seed, digest))
-    return target
+    return _Seeded(architecture, model_name, seed).resolve()
 
 
 def pretrained(repository: str, revision: str) -> Path:
@@ -130,37 +102,7 @@ def pretrained(repository: str, revision: str) -> Path:
     Raises:
       CheckpointError: the hub cannot be reached or does not know the checkpoint.
     """
-    target = _pretrained_directory(repository, revision)
-    if (target / MANIFEST_FILE).is_file():
-        return target
-    if (target / "config.json").is_file() and (target / WEIGHTS_FILE).is_file():
-        # Put there by hand, as the message below says.
-        _write_manifest(target, _pretrained_facts(repository, revision))
-        return target
-    try:
-        from huggingface_hub import snapshot_download
-    except ModuleNotFoundError as error:
-        raise CheckpointError(
-            f"pretrained checkpoint {repository}@{revision}: huggingface_hub is not installed; "
-            "run `pip install huggingface_hub`, or use the seeded checkpoint (the default)"
-        ) from error
-    wanted = ["config.json", "*.safetensors", "tokenizer*.json", "vocab*", "merges.txt"]
-    try:
-        with new_directory(target, whole_with=MANIFEST_FILE) as directory:
-            snapshot_download(
-                repository, revision=revision, local_dir=directory, allow_patterns=wanted
-            )
-            shutil.rmtree(directory / ".cache", ignore_errors=True)
-            if not (directory / WEIGHTS_FILE).is_file():
-                raise CheckpointError(f"the hub has no {WEIGHTS_FILE} for {repository}@{revision}")
-            _write_manifest(directory, _pretrained_facts(repository, revision))
-    except (OSError, ValueError, RuntimeError) as error:
-        raise CheckpointError(
-            f"pretrained checkpoint {repository}@{revision} could not be fetched "
-            f"({type(error).__name__}: {error}). Check the network and HF_ENDPOINT, put the "
-            f"files into {target} by hand, or use the seeded checkpoint (the default)"
-        ) from error
-    return target
+    return _Pretrained(repository, revision).resolve()
 
 
 def load_tensors(
@@ -169,7 +111,7 @@ def load_tensors(
     """Returns a checkpoint's weights by our names, as stored, each read when asked for."""
     from openxla.benchmark.models.safetensors_file import SafetensorsFile
 
-    file = SafetensorsFile(checkpoint / WEIGHTS_FILE)
+    file = SafetensorsFile(*directories.weight_files(checkpoint))
     return file.renamed(architecture.canonical_weight_name)
 
 
@@ -201,67 +143,208 @@ def write_weights(path: Path, inits: Iterable[TensorInit], *, seed: int) -> None
     safetensors_file.write(path, signatures, lambda name: generate(by_name[name], seed=seed))
 
 
-def _seeded_directory(architecture: Architecture, model_name: str, seed: int) -> Path:
-    digest = recipe_digest(architecture, model_name, seed)
-    name = architecture.canonical_name(model_name).replace("/", "--")
-    return root_dir() / "checkpoints" / f"{name}-{digest[:16]}"
+class _Checkpoint(abc.ABC):
+    """One checkpoint: what tells it from others, where it belongs, and how it comes to be there."""
+
+    @property
+    @abc.abstractmethod
+    def identity(self) -> str: ...
+
+    @property
+    @abc.abstractmethod
+    def directory(self) -> Path: ...
+
+    @property
+    @abc.abstractmethod
+    def facts(self) -> dict[str, Any]: ...
+
+    @abc.abstractmethod
+    def resolve(self) -> Path: ...
 
 
-def _seeded_facts(seed: int, recipe_sha256: str) -> dict[str, Any]:
-    return {"kind": "seeded", "seed": seed, "recipe_sha256": recipe_sha256}
+class _Made(_Checkpoint):
+    """A checkpoint that is made here, of an architecture's own configuration."""
 
+    architecture: Architecture
+    model_name: str
 
-def _trained(architecture: Architecture, model_name: str) -> Path:
-    """Returns the directory of the weights that ship with the suite, unpacked on first use.
+    @property
+    @abc.abstractmethod
+    def digest(self) -> str: ...
 
-    What a task has no use for, such as a pooler, is as in the seeded checkpoint.
-    """
-    from openxla.benchmark.models import safetensors_file
+    @abc.abstractmethod
+    def write_weights(self, directory: Path, tensors: Iterable[TensorInit]) -> None: ...
 
-    target = _trained_directory(architecture, model_name)
-    if (target / MANIFEST_FILE).is_file():
+    @property
+    def directory(self) -> Path:
+        name = self.architecture.canonical_name(self.model_name).replace("/", "--")
+        return root_dir() / "checkpoints" / f"{name}-{self.digest[:16]}"
+
+    def resolve(self) -> Path:
+        target = self.directory
+        if (target / MANIFEST_FILE).is_file():
+            return target
+        config = self.architecture.config(self.model_name)
+        text = json.dumps(config, indent=2, sort_keys=True) + "\n"
+        with new_directory(target, whole_with=MANIFEST_FILE) as directory:
+            (directory / "config.json").write_text(text)
+            for name, source in self.architecture.checkpoint_files().items():
+                shutil.copyfile(source, directory / name)
+            self.write_weights(directory, self.architecture.tensors(config))
+            _write_manifest(directory, self.facts)
         return target
-    config = architecture.config(model_name)
-    with new_directory(target, whole_with=MANIFEST_FILE) as directory:
-        (directory / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
-        for name, source in architecture.checkpoint_files().items():
-            shutil.copyfile(source, directory / name)
+
+
+@attrs.frozen
+class _Seeded(_Made):
+    architecture: Architecture
+    model_name: str
+    seed: int
+
+    @property
+    def digest(self) -> str:
+        return recipe_digest(self.architecture, self.model_name, self.seed)
+
+    @property
+    def identity(self) -> str:
+        return f"seeded-{self.seed}-{self.digest}"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {"kind": SEEDED, "seed": self.seed, "recipe_sha256": self.digest}
+
+    def write_weights(self, directory: Path, tensors: Iterable[TensorInit]) -> None:
+        write_weights(directory / WEIGHTS_FILE, tensors, seed=self.seed)
+
+
+@attrs.frozen
+class _Trained(_Made):
+    """Weights that ship with the suite; what their task has no use for is as in a seeded one."""
+
+    architecture: Architecture
+    model_name: str
+
+    @property
+    def digest(self) -> str:
+        return trained.weights_digest(self.model_name)
+
+    @property
+    def identity(self) -> str:
+        return f"trained-{self.digest}"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {"kind": trained.KIND, "weights_sha256": self.digest}
+
+    def write_weights(self, directory: Path, tensors: Iterable[TensorInit]) -> None:
+        from openxla.benchmark.models import safetensors_file
+
         packed = directory / "packed"
-        trained.unpack(model_name, packed)
+        trained.unpack(self.model_name, packed)
         weights = safetensors_file.SafetensorsFile(packed)
-        by_name = {init.name: init for init in architecture.tensors(config)}
-        signatures = {name: (init.dtype, init.shape) for name, init in by_name.items()}
+        by_name = {init.name: init for init in tensors}
         safetensors_file.write(
             directory / WEIGHTS_FILE,
-            signatures,
+            {name: (init.dtype, init.shape) for name, init in by_name.items()},
             lambda name: weights[name] if name in weights else generate(by_name[name], seed=0),
         )
         packed.unlink()
-        _write_manifest(directory, _trained_facts(model_name))
-    return target
 
 
-def _trained_directory(architecture: Architecture, model_name: str) -> Path:
-    name = architecture.canonical_name(model_name).replace("/", "--")
-    return root_dir() / "checkpoints" / f"{name}-{trained.weights_digest(model_name)[:16]}"
+@attrs.frozen
+class _Pretrained(_Checkpoint):
+    repository: str
+    revision: str
+
+    @property
+    def identity(self) -> str:
+        return f"{self.repository}@{self.revision}"
+
+    @property
+    def directory(self) -> Path:
+        name = self.repository.replace("/", "--")
+        return root_dir() / "checkpoints" / f"{name}-{self.revision[:16]}"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {"kind": PRETRAINED, "repository": self.repository, "revision": self.revision}
+
+    def resolve(self) -> Path:
+        target = self.directory
+        if (target / MANIFEST_FILE).is_file():
+            return target
+        if (target / "config.json").is_file() and (target / WEIGHTS_FILE).is_file():
+            # Put there by hand, as the message below says.
+            _write_manifest(target, self.facts)
+            return target
+        try:
+            from huggingface_hub import snapshot_download
+        except ModuleNotFoundError as error:
+            raise CheckpointError(
+                f"pretrained checkpoint {self.identity}: huggingface_hub is not installed; "
+                "run `pip install huggingface_hub`, or use the seeded checkpoint (the default)"
+            ) from error
+        wanted = ["config.json", "*.safetensors", "tokenizer*.json", "vocab*", "merges.txt"]
+        try:
+            with new_directory(target, whole_with=MANIFEST_FILE) as directory:
+                snapshot_download(
+                    self.repository,
+                    revision=self.revision,
+                    local_dir=directory,
+                    allow_patterns=wanted,
+                )
+                shutil.rmtree(directory / ".cache", ignore_errors=True)
+                if not (directory / WEIGHTS_FILE).is_file():
+                    raise CheckpointError(f"the hub has no {WEIGHTS_FILE} for {self.identity}")
+                _write_manifest(directory, self.facts)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise CheckpointError(
+                f"pretrained checkpoint {self.identity} could not be fetched "
+                f"({type(error).__name__}: {error}). Check the network and HF_ENDPOINT, put the "
+                f"files into {target} by hand, or use the seeded checkpoint (the default)"
+            ) from error
+        return target
 
 
-def _trained_facts(model_name: str) -> dict[str, Any]:
-    return {"kind": trained.KIND, "weights_sha256": trained.weights_digest(model_name)}
+@attrs.frozen
+class _Directory(_Checkpoint):
+    """A directory of the user's, with a configuration of its own."""
+
+    directory: Path
+    source_sha256: str
+
+    @property
+    def identity(self) -> str:
+        return f"{DIRECTORY}-{self.source_sha256}"
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {"kind": DIRECTORY, "source_sha256": self.source_sha256}
+
+    def resolve(self) -> Path:
+        return self.directory
 
 
-def _pretrained_directory(repository: str, revision: str) -> Path:
-    return root_dir() / "checkpoints" / f"{repository.replace('/', '--')}-{revision[:16]}"
-
-
-def _pretrained_facts(repository: str, revision: str) -> dict[str, Any]:
-    return {"kind": "pretrained", "repository": repository, "revision": revision}
+def _checkpoint(architecture: Architecture, parameters: Parameters) -> _Checkpoint:
+    kind, model_name = _kind(parameters), str(parameters["model_name"])
+    if kind == DIRECTORY:
+        return _Directory(Path(model_name), str(parameters["source_sha256"]))
+    if kind == trained.KIND:
+        return _Trained(architecture, model_name)
+    if kind == SEEDED:
+        return _Seeded(architecture, model_name, _seed(parameters))
+    return _Pretrained(*_repository(architecture, model_name))
 
 
 def _kind(parameters: Parameters) -> str:
-    kind = parameters.get("checkpoint", "seeded")
-    if kind not in ("seeded", trained.KIND, "pretrained"):
-        raise DefinitionError(f"checkpoint {kind!r} is not one of seeded, trained, pretrained")
+    kind = parameters.get("checkpoint", SEEDED)
+    if kind not in (known := (SEEDED, trained.KIND, PRETRAINED, DIRECTORY)):
+        raise DefinitionError(f"checkpoint {kind!r} is not one of {', '.join(known)}")
+    is_directory = base.is_directory(str(parameters["model_name"]))
+    if (kind == DIRECTORY) != is_directory or (is_directory and "source_sha256" not in parameters):
+        raise DefinitionError(
+            f"a model by its directory has checkpoint {DIRECTORY!r} and source_sha256, and no other"
+        )
     return str(kind)
 
 

@@ -10,13 +10,15 @@ import copy
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 Tensor = npt.NDArray[Any]
+# File, element type, shape, and where in the file it begins.
+_Entry: TypeAlias = tuple[Path, np.dtype[Any], tuple[int, ...], int]
 
 _DTYPES: Mapping[str, npt.DTypeLike] = {
     "F64": "<f8",
@@ -30,31 +32,19 @@ _MAX_HEADER_BYTES = 100_000_000
 
 
 class SafetensorsFile(Mapping[str, Tensor]):
-    """The tensors of a file, each read when it is asked for.
+    """The tensors of a file, or of several that share a model, each read when it is asked for.
 
     Raises:
-      ValueError: the file is not in the format.
+      ValueError: a file is not in the format, or is cut short.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        try:
-            with path.open("rb") as file:
-                length = int.from_bytes(file.read(8), "little")
-                if length > _MAX_HEADER_BYTES:
-                    raise ValueError(f"its header would be {length} bytes long")
-                header: dict[str, Any] = json.loads(file.read(length))
-            header.pop("__metadata__", None)
-            self._start = 8 + length
-            self._entries = {name: _entry(facts) for name, facts in header.items()}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path.name} is not a safetensors file: {error}") from error
+    def __init__(self, *paths: Path) -> None:
+        self._entries = {name: entry for path in paths for name, entry in _entries(path)}
 
     def __getitem__(self, name: str) -> Tensor:
-        dtype, shape, offset = self._entries[name]
+        path, dtype, shape, offset = self._entries[name]
         count = int(np.prod(shape, dtype=np.int64))
-        values = np.fromfile(self._path, dtype, count, offset=self._start + offset)
-        return values.reshape(shape)
+        return np.fromfile(path, dtype, count, offset=offset).reshape(shape)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
@@ -100,8 +90,23 @@ def write(
             file.write(tensor(name).astype(_dtype(signatures[name][0]), copy=False).tobytes())
 
 
-def _entry(facts: Mapping[str, Any]) -> tuple[np.dtype[Any], tuple[int, ...], int]:
-    return _dtype(facts["dtype"]), tuple(facts["shape"]), int(facts["data_offsets"][0])
+def _entries(path: Path) -> Iterator[tuple[str, _Entry]]:
+    """Yields name and place of each tensor of a file."""
+    try:
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            if length > _MAX_HEADER_BYTES:
+                raise ValueError(f"its header would be {length} bytes long")
+            header: dict[str, Any] = json.loads(file.read(length))
+        header.pop("__metadata__", None)
+        end = max((int(facts["data_offsets"][1]) for facts in header.values()), default=0)
+        if path.stat().st_size < 8 + length + end:
+            raise ValueError(f"it is cut short: {8 + length + end} bytes are due")
+        for name, facts in header.items():
+            offset = 8 + length + int(facts["data_offsets"][0])
+            yield name, (path, _dtype(facts["dtype"]), tuple(facts["shape"]), offset)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path.name} is not a safetensors file: {error}") from error
 
 
 def _dtype(name: str) -> np.dtype[Any]:

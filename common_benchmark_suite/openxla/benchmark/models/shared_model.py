@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openxla.benchmark.def_types import Parameters
-from openxla.benchmark.models import calibration, checkpoints
+from openxla.benchmark.models import calibration, checkpoints, trained
 from openxla.benchmark.models.architectures import Architecture
 from openxla.benchmark.models.model_interfaces import InferenceModel
 
@@ -49,7 +49,12 @@ class ArchitectureModel(InferenceModel):
         return self.architecture.preprocess(raw_input, self.model_parameters, self.checkpoint)
 
     def calibration_inputs(self, count: int) -> Iterator[tuple[npt.NDArray[np.generic], ...]]:
-        """Yields input sets to calibrate a quantisation with; see `calibration.input_sets`."""
+        """Yields input sets to calibrate a quantisation with; see `calibration.input_sets`.
+
+        A trained model has some of what it was trained with.
+        """
+        if task := trained.task_of(self.model_parameters):
+            return task.calibration(self.architecture, self.model_parameters, count)
         return calibration.input_sets(
             self.architecture, self.model_parameters, self.checkpoint, count
         )

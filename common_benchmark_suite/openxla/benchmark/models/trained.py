@@ -6,6 +6,7 @@ told in words that people use: of 400 digits, how many are read right.
 """
 
 import functools
+import itertools
 import json
 import lzma
 from collections.abc import Iterator
@@ -39,6 +40,8 @@ class Task:
         the mean loss of each next token).
       source: of the data, with their licence.
       reference: what the float64 model reaches.
+      most_lost: how much less a program may reach: a difference of shares, or by which part a
+        perplexity may be higher. No verdict hangs on it, but who loses more is named.
       folder: of weights and examples.
     """
 
@@ -46,6 +49,7 @@ class Task:
     metric: Metric
     source: str
     reference: float
+    most_lost: float
     folder: Path
 
     @functools.cached_property
@@ -54,7 +58,8 @@ class Task:
 
         Pictures uint8[n, 8, 8] up to 16, or tokens uint16[n, seq], with `lengths` where a row is
         padded; `labels` and `predicted`, or `losses` of each row; `head` [classes, hidden] and
-        `bias` where classes are read from hidden states.
+        `bias` where classes are read from hidden states. Names that begin with `learned_` are of 64
+        examples that the model was trained with, to calibrate a quantisation.
         """
         import numpy as np
 
@@ -63,19 +68,31 @@ class Task:
 
     def batches(self, architecture: Architecture, parameters: Parameters) -> Iterator[Arrays]:
         """Yields the examples as inputs of a model, without the last ones that fill no batch."""
+        return self._batches(architecture, parameters, "")
+
+    def calibration(
+        self, architecture: Architecture, parameters: Parameters, count: int
+    ) -> Iterator[Arrays]:
+        """Yields `count` inputs of what the model was trained with, in a circle."""
+        learned = list(self._batches(architecture, parameters, "learned_"))
+        return itertools.islice(itertools.cycle(learned), count)
+
+    def _batches(
+        self, architecture: Architecture, parameters: Parameters, which: str
+    ) -> Iterator[Arrays]:
         import numpy as np
 
         from openxla.benchmark.models.preprocessing import numpy_dtype
 
         found = self.examples
         inputs: list[npt.NDArray[Any]]
-        if "images" in found:
-            inputs = [pixels_of(found["images"])]
+        if f"{which}images" in found:
+            inputs = [pixels_of(found[f"{which}images"])]
         else:
-            inputs = [found["tokens"]]
+            inputs = [found[f"{which}tokens"]]
             if "lengths" in found:
-                places = np.arange(found["tokens"].shape[1])
-                inputs.append(places < found["lengths"][:, None])
+                places = np.arange(inputs[0].shape[1])
+                inputs.append(places < found[f"{which}lengths"][:, None])
         specs = architecture.input_specs(parameters)
         rows = specs[0].shape[0]
         for start in range(0, len(inputs[0]) - rows + 1, rows):
@@ -133,5 +150,6 @@ def _task(model_name: str) -> Task:
         metric=facts["metric"],
         source=facts["source"],
         reference=facts["reference"],
+        most_lost=facts["most_lost"],
         folder=folder,
     )

@@ -12,6 +12,7 @@ import attrs
 
 from openxla.benchmark import testdata
 from openxla.benchmark.def_types import DefinitionError, Parameters, TensorSpec
+from openxla.benchmark.models.architectures import directories
 
 if TYPE_CHECKING:  # identity is computed without numpy, so that `cbs list` starts at once
     import numpy as np
@@ -109,11 +110,13 @@ class Architecture(abc.ABC):
         return self.config(str(parameters["model_name"]))
 
     def config(self, model_name: str) -> Mapping[str, Any]:
-        """Returns the configuration of that name.
+        """Returns the configuration of that name, or of a directory in Hugging Face's format.
 
         Raises:
           DefinitionError: no such configuration.
         """
+        if is_directory(model_name):
+            return directories.config_of(model_name, self.name)
         if model_name not in self.configs:
             known = ", ".join(sorted(self.configs))
             raise DefinitionError(f"{self.name} has no model {model_name!r}; known are {known}")
@@ -121,6 +124,8 @@ class Architecture(abc.ABC):
 
     def canonical_name(self, model_name: str) -> str:
         """Returns the first name of that configuration: one network, one label, one checkpoint."""
+        if is_directory(model_name):
+            return model_name
         config = self.config(model_name)
         return next(name for name, item in self.configs.items() if item is config)
 
@@ -176,6 +181,11 @@ class Architecture(abc.ABC):
     def checkpoint_files(self) -> Mapping[str, Path]:
         """Returns further files of a seeded checkpoint (tokenizer ...), by file name."""
         return {}
+
+
+def is_directory(model_name: str) -> bool:
+    """Tells whether a model's name is the absolute path of a directory with its configuration."""
+    return Path(model_name).is_absolute()
 
 
 def element_type(data_type: object) -> str:

@@ -10,7 +10,6 @@ from openxla.benchmark.models.architectures import layers
 from openxla.benchmark.models.architectures.base import TensorInit
 from openxla.benchmark.models.architectures.image_classifier import (
     LABEL_CONFIG,
-    LABELS,
     ImageClassifier,
 )
 
@@ -191,9 +190,9 @@ class EfficientNet(ImageClassifier):
         top, width = "efficientnet.encoder.top", config["hidden_dim"]
         yield _conv(f"{top}_conv", channels, width, 1, mean_square)
         yield from layers.batch_norm(f"{top}_bn", width, _BEFORE_SWISH)
-        stddev = 1 / math.sqrt(width * _POOLED)
-        yield TensorInit(name="classifier.weight", shape=(LABELS, width), stddev=stddev)
-        yield TensorInit(name="classifier.bias", shape=(LABELS,), stddev=0.1)
+        stddev, labels = 1 / math.sqrt(width * _POOLED), len(config["id2label"])
+        yield TensorInit(name="classifier.weight", shape=(labels, width), stddev=stddev)
+        yield TensorInit(name="classifier.bias", shape=(labels,), stddev=0.1)
 
 
 def _block(name: str, block: Block, mean_square: float) -> Iterator[TensorInit]:

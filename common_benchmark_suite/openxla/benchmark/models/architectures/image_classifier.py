@@ -29,7 +29,6 @@ class ImageClassifier(Architecture):
 
     pixel_mean: ClassVar[tuple[float, float, float]]
     pixel_stddev: ClassVar[tuple[float, float, float]]
-    labels: ClassVar[int] = LABELS
 
     def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """Pixels, [batch, 3, height, width], normalised per channel."""
@@ -38,7 +37,8 @@ class ImageClassifier(Architecture):
 
     def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """Logits, [batch, labels]."""
-        return (tensor(parameters, integer(parameters, "batch_size"), self.labels),)
+        labels = len(self.config_of(parameters)["id2label"])
+        return (tensor(parameters, integer(parameters, "batch_size"), labels),)
 
     def default_input_files(self) -> tuple[Path, ...]:
         """The bundled picture."""

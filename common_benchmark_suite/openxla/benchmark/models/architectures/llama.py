@@ -74,7 +74,8 @@ class Llama(CausalLM):
         )
         yield from rotary_layers(config, norm_mean=1.0)
         yield TensorInit(name="model.norm.weight", shape=(hidden,), mean=1.0, stddev=0.2)
-        yield from matrix("lm_head", hidden, vocabulary)
+        if not config["tie_word_embeddings"]:
+            yield from matrix("lm_head", hidden, vocabulary)
 
 
 ARCHITECTURE = Llama()

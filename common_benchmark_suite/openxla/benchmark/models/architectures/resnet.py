@@ -10,7 +10,6 @@ from openxla.benchmark.models.architectures import layers
 from openxla.benchmark.models.architectures.base import TensorInit
 from openxla.benchmark.models.architectures.image_classifier import (
     LABEL_CONFIG,
-    LABELS,
     ImageClassifier,
 )
 
@@ -93,7 +92,7 @@ class ResNet(ImageClassifier):
                     f"resnet.encoder.stages.{stage}.layers.{block}", channels, width
                 )
                 channels = width
-        yield from layers.linear("classifier.1", channels, LABELS)
+        yield from layers.linear("classifier.1", channels, len(config["id2label"]))
 
     def _block(self, name: str, inputs: int, outputs: int) -> Iterator[TensorInit]:
         if inputs != outputs:

@@ -80,9 +80,16 @@ class TextArchitecture(Architecture):
         from openxla.benchmark.models import preprocessing
 
         batch_size, seq_len = self.token_spec(parameters).shape
-        return preprocessing.token_batch(
-            text, checkpoint / testdata.TOKENIZER.name, batch_size=batch_size, seq_len=seq_len
+        tokenizer = checkpoint / testdata.TOKENIZER.name
+        is_its_own = tokenizer.is_file()  # a user's directory may hold none
+        ids, mask = preprocessing.token_batch(
+            text,
+            tokenizer if is_its_own else testdata.TOKENIZER,
+            batch_size=batch_size,
+            seq_len=seq_len,
         )
+        # That of another model may know more words.
+        return ids if is_its_own else ids % self.config_of(parameters)["vocab_size"], mask
 
     def padded_windows(
         self, text: str, parameters: Parameters, checkpoint: Path

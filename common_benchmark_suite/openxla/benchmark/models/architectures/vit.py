@@ -9,7 +9,6 @@ from openxla.benchmark.models.architectures import layers
 from openxla.benchmark.models.architectures.base import TensorInit
 from openxla.benchmark.models.architectures.image_classifier import (
     LABEL_CONFIG,
-    LABELS,
     ImageClassifier,
 )
 
@@ -111,7 +110,7 @@ class ViT(ImageClassifier):
             yield from layers.linear(f"{layer}.mlp.fc1", hidden, intermediate)
             yield from layers.linear(f"{layer}.mlp.fc2", intermediate, hidden)
         yield from layers.norm("vit.layernorm", hidden)
-        yield from layers.linear("classifier", hidden, LABELS)
+        yield from layers.linear("classifier", hidden, len(config["id2label"]))
 
     def canonical_weight_name(self, name: str) -> str:
         """The hub's checkpoint has the names of older releases of transformers."""

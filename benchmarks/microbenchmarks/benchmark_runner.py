@@ -1,0 +1,38 @@
+"""The older command of torchao's benchmarking framework: tables go where the file says.
+
+python -m benchmarks.microbenchmarks.benchmark_runner --config F [options of `cbs micro run`]
+
+The CSV is `OUTPUT_DIR/MODE/results_DDMMYYYY_HHMMSS.csv`, with results and JSON records beside it.
+"""
+
+import argparse
+import datetime
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from comparative_benchmark.cli.command import main
+from comparative_benchmark.micro.config import read
+from comparative_benchmark.terminal.options import EXIT_FAILED, UsageError
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Runs the file as `cbs micro run` does; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--config", type=Path, required=True, help="the guide's YAML")
+    options, others = parser.parse_known_args(arguments)
+    try:
+        config = read(options.config)
+    except UsageError as error:
+        print(f"benchmark_runner: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    now = datetime.datetime.now(datetime.UTC).astimezone()
+    results = Path(config.output_dir, config.mode, f"results_{now:%d%m%Y_%H%M%S}.json")
+    command = ["micro", "run", "--config", str(options.config), "-o", str(results), *others]
+    # What a run says of how to go on names the file that it goes on with.
+    sys.argv = ["cbs", *command]
+    return main(command)
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,1 @@
+"""Tests that the guide names: `python -m unittest discover benchmarks/microbenchmarks/test`."""

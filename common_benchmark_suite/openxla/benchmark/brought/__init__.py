@@ -1,0 +1,20 @@
+"""Models that people bring: a file, a module by name, or a Hugging Face directory, as cases.
+
+What is brought is looked at here without being executed: code is parsed, weights are hashed. It is
+imported in workers only, by `in_torch`, `in_jax`, `in_tensorflow` and `in_transformers`.
+"""
+
+from openxla.benchmark.brought.again import command_words, named_again
+from openxla.benchmark.brought.cases import found
+from openxla.benchmark.brought.places import is_model
+from openxla.benchmark.brought.wanted import BroughtError, Found, Wanted
+
+__all__ = [
+    "BroughtError",
+    "Found",
+    "Wanted",
+    "command_words",
+    "found",
+    "is_model",
+    "named_again",
+]

@@ -1,0 +1,55 @@
+"""From what was brought to benchmark cases: the one door."""
+
+import attrs
+
+from openxla.benchmark.artifacts import user_inputs
+from openxla.benchmark.brought import hugging_face, own_modules
+from openxla.benchmark.brought.places import OwnModule, place_of
+from openxla.benchmark.brought.variants import framework_of
+from openxla.benchmark.brought.wanted import BroughtError, Found, Wanted
+from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
+
+
+def found(text: str, wanted: Wanted) -> Found:
+    """Returns the cases of a model: one for each framework that it is in, type, batch and length.
+
+    Nothing of what was brought is executed.
+
+    Args:
+      text: `path/to/file.py`, `path/to/file.py:callable`, `package.module:callable`, or a directory
+        in Hugging Face's format.
+      wanted: how it is to be run.
+
+    Raises:
+      BroughtError: it cannot be measured; the message says what, where and what to do.
+    """
+    place = place_of(text, wanted.folder)
+    given = _given_inputs(wanted)
+    if isinstance(place, OwnModule):
+        every = Found(cases=own_modules.cases(place, wanted, given))
+    else:
+        every = hugging_face.found(place, wanted, given)
+    if wanted.framework is None:
+        return every
+    framework = framework_of(wanted.framework, "--framework")
+    chosen = [case for case in every.cases if _framework(case) is framework]
+    if not chosen:
+        there = ", ".join(sorted({_framework(case).value for case in every.cases}))
+        why = "".join(f": {remark}" for remark in every.remarks)
+        raise BroughtError(f"{text} is in {there}, not in {framework.value}{why}")
+    return attrs.evolve(every, cases=chosen)
+
+
+def _framework(case: BenchmarkCase) -> ModelFrameworkType:
+    return case.model.model_impl.framework_type
+
+
+def _given_inputs(wanted: Wanted) -> user_inputs.UserInputs | None:
+    if wanted.inputs_dir is None:
+        return None
+    if wanted.inputs:
+        raise BroughtError("--input and --inputs exclude each other")
+    try:
+        return user_inputs.read(wanted.folder / wanted.inputs_dir)
+    except user_inputs.UserInputError as error:
+        raise BroughtError(f"--inputs: {error}") from error

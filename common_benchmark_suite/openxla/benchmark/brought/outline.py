@@ -1,0 +1,157 @@
+"""What a Python file offers, by its syntax alone: nothing of it is executed."""
+
+import ast
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import attrs
+
+from openxla.benchmark.brought.wanted import BroughtError
+
+_MOST_BYTES = 2**22
+_MOST_FILES = 2000
+
+
+@attrs.frozen(kw_only=True)
+class Outline:
+    """The outline of a file.
+
+    Attributes:
+      names: what it binds at the top, in order.
+      classes: names of the bases of each class at the top.
+      functions: at the top.
+      is_open: whether it also binds names that are not seen here (`from x import *`).
+      imports: top-level packages that it imports, anywhere.
+      constants: texts that names at the top are set to.
+      has_interface: whether something in it makes its own inputs, as an `InferenceModel` does.
+    """
+
+    names: tuple[str, ...]
+    classes: Mapping[str, tuple[str, ...]]
+    functions: tuple[str, ...]
+    is_open: bool
+    imports: frozenset[str]
+    constants: Mapping[str, str]
+    has_interface: bool
+
+
+def outline(file: Path) -> Outline:
+    """Returns the outline of a file.
+
+    Raises:
+      BroughtError: it cannot be read, or is not Python.
+    """
+    tree = _tree(file)
+    names: list[str] = []
+    constants: dict[str, str] = {}
+    is_open = False
+    for node in _top(tree.body):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.append(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found = [alias.asname or alias.name.partition(".")[0] for alias in node.names]
+            is_open |= "*" in found
+            names += found
+        else:
+            bound = [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and _is_bound(n)]
+            names += bound
+            value = getattr(node, "value", None)
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                constants |= dict.fromkeys(bound, value.value)
+    return Outline(
+        names=tuple(dict.fromkeys(names)),
+        classes={
+            node.name: tuple(ast.unparse(base) for base in node.bases)
+            for node in _top(tree.body)
+            if isinstance(node, ast.ClassDef)
+        },
+        functions=tuple(n.name for n in _top(tree.body) if isinstance(n, ast.FunctionDef)),
+        is_open=is_open,
+        imports=frozenset(name.partition(".")[0] for name in _imported(tree) if name),
+        constants=constants,
+        has_interface=any(
+            getattr(node, "name", None) == "generate_default_inputs"
+            or getattr(node, "attr", getattr(node, "id", None)) == "InferenceModel"
+            for node in ast.walk(tree)
+        ),
+    )
+
+
+def source_digest(file: Path, root: Path, package: str) -> str:
+    """Returns the sha256 of a file and of all that it imports beside it, directly or not.
+
+    A change of a layer that stands in a file of its own must not pass for the same model.
+
+    Args:
+      file: that is brought.
+      root: the folder that its own modules are found in.
+      package: top-level package that it is in; empty for a file of no package, whose own modules
+        are all that lie in the folder.
+    """
+    seen: dict[Path, str] = {}
+    left = [file]
+    while left and len(seen) < _MOST_FILES:
+        path = left.pop()
+        if path in seen:
+            continue
+        seen[path] = hashlib.sha256(path.read_bytes()).hexdigest()
+        left += [own for own in _own_imports(path, root, package) if own not in seen]
+    lines = sorted(f"{path.relative_to(root)} {digest}" for path, digest in seen.items())
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _own_imports(path: Path, root: Path, package: str) -> Iterator[Path]:
+    try:
+        tree = _tree(path)
+    except BroughtError:
+        return  # what cannot be parsed is told when it is imported
+    inside = path.parent.relative_to(root).parts
+    for name in _imported(tree, inside):
+        parts = name.split(".")
+        if package and parts[0] != package:
+            continue
+        for count in range(1, len(parts) + 1):
+            place = root.joinpath(*parts[:count])
+            yield from (
+                own for own in (place.with_suffix(".py"), place / "__init__.py") if own.is_file()
+            )
+
+
+def _imported(tree: ast.AST, inside: Sequence[str] = ()) -> Iterator[str]:
+    """Yields dotted names that are imported; relative ones as seen from the root."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = inside[: len(inside) - node.level + 1] if node.level else ()
+            stem = ".".join(filter(None, (*above, node.module)))
+            if node.level and not inside:
+                continue
+            yield stem
+            yield from (".".join(filter(None, (stem, alias.name))) for alias in node.names)
+
+
+def _top(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yields the statements at the top, and those in its branches."""
+    for node in body:
+        if isinstance(node, ast.If | ast.Try | ast.With):
+            for part in ("body", "orelse", "finalbody"):
+                yield from _top(getattr(node, part, []))
+        else:
+            yield node
+
+
+def _is_bound(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Store)
+
+
+def _tree(file: Path) -> ast.Module:
+    try:
+        if file.stat().st_size > _MOST_BYTES:
+            raise BroughtError(f"{file} is larger than {_MOST_BYTES} bytes")
+        return ast.parse(file.read_bytes(), filename=str(file))
+    except SyntaxError as error:
+        raise BroughtError(f"{file}:{error.lineno}: not Python: {error.msg}") from error
+    except (OSError, ValueError, RecursionError, MemoryError) as error:
+        raise BroughtError(f"{file} cannot be read: {error}") from error

@@ -1,0 +1,140 @@
+"""From the text that names a model to the place where it is."""
+
+import importlib.machinery
+import os
+import re
+import sys
+from pathlib import Path
+
+import attrs
+
+from openxla.benchmark.brought.wanted import BroughtError
+
+_MODULE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
+_PROGRAMS = (".onnx", ".mlir", ".mlirbc", ".tflite", ".pt2", ".pb", ".hlo", ".vmfb")
+_PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle")
+_WEIGHTS = (".safetensors", ".h5", ".npz", ".gguf", ".keras", ".msgpack")
+_FORMS = "PATH.py, PATH.py:CALLABLE, PACKAGE.MODULE:CALLABLE or a Hugging Face directory"
+
+
+@attrs.frozen(kw_only=True)
+class OwnModule:
+    """A Python file.
+
+    Attributes:
+      file: absolute.
+      module: its dotted name; empty for a file by its path.
+      callable: what of it is meant; empty where nobody said.
+    """
+
+    file: Path
+    module: str
+    callable: str
+
+    @property
+    def root(self) -> Path:
+        """The folder that its imports start from."""
+        depth = self.module.count(".") + (self.file.name == "__init__.py") * bool(self.module)
+        return self.file.parents[depth]
+
+    def __str__(self) -> str:
+        stem = self.module or self.file.name
+        return f"{stem}:{self.callable}" if self.callable else stem
+
+
+def is_model(text: str, folder: Path | None = None) -> bool:
+    """Tells whether a text names a model that is brought, not cases of the catalogue.
+
+    Args:
+      text: as the user typed it.
+      folder: where relative paths start; None for the current one.
+    """
+    path, _, name = text.rpartition(":")
+    looks_so = text.endswith((".py", *_PROGRAMS, *_PICKLES, *_WEIGHTS)) or (
+        bool(path.endswith(".py")) and bool(name)
+    )
+    return looks_so or bool(_MODULE.fullmatch(text)) or (folder or Path()).joinpath(text).is_dir()
+
+
+def place_of(text: str, folder: Path) -> OwnModule | Path:
+    """Returns the file, or the directory, that a text names.
+
+    Args:
+      text: as the user typed it.
+      folder: where relative paths start.
+
+    Raises:
+      BroughtError: there is no such thing, or it is one that cannot be measured.
+    """
+    if not text:
+        raise BroughtError(f"no model is named: {_FORMS}")
+    path = folder / Path(text).expanduser()
+    if path.is_dir():
+        return _directory(path)
+    before, colon, name = text.rpartition(":")
+    if colon and before.endswith(".py"):
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise BroughtError(f"{text!r}: {name!r} is not the name of a callable")
+        return _file(folder / Path(before).expanduser(), name)
+    if path.suffix == ".py":
+        return _file(path, "")
+    if found := _MODULE.fullmatch(text):
+        return OwnModule(file=_module_file(found[1], folder), module=found[1], callable=found[2])
+    _refuse(text, path)
+    if text.startswith("models/"):
+        raise BroughtError(
+            f"{text!r} is not a file or directory; a case of the suite goes by -name"
+        )
+    if path.exists():
+        raise BroughtError(f"{text} is not a model: {_FORMS}")
+    raise BroughtError(f"no such file or directory: {text}{_near(path)} ({_FORMS})")
+
+
+def _directory(path: Path) -> Path:
+    if (path / "saved_model.pb").is_file():
+        raise BroughtError(f"{path} is a SavedModel: exported programs are not measured yet")
+    return path.resolve()
+
+
+def _file(path: Path, name: str) -> OwnModule:
+    if not path.is_file():
+        raise BroughtError(f"no such file: {path}{_near(path)}")
+    return OwnModule(file=path.resolve(), module="", callable=name)
+
+
+def _refuse(text: str, path: Path) -> None:
+    if path.suffix in _PROGRAMS:
+        raise BroughtError(f"{text}: exported programs ({path.suffix}) are not measured yet")
+    if path.suffix in _PICKLES:
+        raise BroughtError(
+            f"{text} is a pickle, which holds code or no network at all: name the file that makes "
+            "the module, PATH.py:CALLABLE"
+        )
+    if path.suffix in _WEIGHTS:
+        raise BroughtError(f"{text} holds weights alone: name the directory with its config.json")
+
+
+def _module_file(name: str, folder: Path) -> Path:
+    """Returns the file of a module; no package on the way is imported."""
+    search: list[str] | None = [str(folder), *sys.path]
+    done: list[str] = []
+    for part in name.split("."):
+        done.append(part)
+        spec = importlib.machinery.PathFinder.find_spec(".".join(done), search)
+        if spec is None:
+            raise BroughtError(f"no module {'.'.join(done)!r} on the path of this Python")
+        search = list(spec.submodule_search_locations or [])
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        raise BroughtError(f"{name!r} is not a module in a Python file")
+    return Path(spec.origin).absolute()
+
+
+def _near(path: Path) -> str:
+    import difflib
+
+    try:
+        there = [entry.name for entry in os.scandir(path.parent)]
+    except OSError:
+        return ""
+    near = difflib.get_close_matches(path.name, there, n=1)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -1,0 +1,26 @@
+"""What is run: the cases, and what else a command that makes them has to say."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import attrs
+
+from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.runs.trial import Trial
+from openxla.benchmark.def_types import BenchmarkCase
+
+
+@attrs.frozen(kw_only=True)
+class Selection:
+    """What a command runs that makes cases of its own.
+
+    Attributes:
+      cases: that are run.
+      share_workers: see `RunSettings`.
+      refuse: returns why a trial is not to be tried, None if it is; it is `unsupported` then.
+      before: returns what is said before the first trial.
+    """
+
+    cases: Sequence[BenchmarkCase]
+    share_workers: bool = False
+    refuse: Callable[[Trial, RunSettings], str | None] = lambda *_: None
+    before: Callable[[Sequence[Trial], RunSettings], Iterable[str]] = lambda *_: ()

@@ -1,0 +1,89 @@
+"""Options of `cbs run MODEL`: a model that the user brings, in place of cases of the catalogue."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from comparative_benchmark.terminal.options import UsageError, count, spellings
+
+if TYPE_CHECKING:  # help is printed without the vocabulary of cases
+    from openxla.benchmark.brought import Found
+
+# What only a model that is brought has, by the name in the parsed options.
+_OWN = ("input", "task", "batch", "seq_len", "dtype", "allow_pickle")
+_CATALOGUE = {"name": "-name", "tag": "--tag", "suite": "--suite"}
+
+
+def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the model, and what is said of it."""
+    group = parser.add_argument_group("a model of your own")
+    add = group.add_argument
+    add(
+        "model",
+        nargs="?",
+        metavar="MODEL",
+        help="PATH.py, PATH.py:CALLABLE, PACKAGE.MODULE:CALLABLE or a Hugging Face directory, in "
+        "place of -name",
+    )
+    add(
+        "--input",
+        action="append",
+        default=[],
+        metavar="SPEC",
+        help="an input of it, e.g. 'f32[1,3,224,224]', 'i32[batch,seq]<1000', 'i32[4,32]=1'; one "
+        "for each argument (default: example_inputs() of the file)",
+    )
+    add("--dtype", type=_names, default=(), metavar="TYPE,...", help="e.g. fp32,bf16")
+    add("--batch", type=_numbers, default=(), metavar="N,...", help="batch sizes, e.g. 1,8")
+    add(*spellings("--seq-len"), type=_numbers, default=(), metavar="N,...", help="lengths")
+    add("--task", help="of a Hugging Face directory, e.g. text-classification")
+    add(
+        *spellings("--allow-pickle"),
+        action="store_true",
+        help="read weights of a Hugging Face directory that may hold code",
+    )
+
+
+def brought_model(options: argparse.Namespace) -> "Found | None":
+    """Returns the cases of the model that options name; None if they name none.
+
+    Raises:
+      UsageError: it cannot be measured, or other options select cases as well.
+    """
+    from openxla.benchmark.brought import BroughtError, Wanted, found
+
+    model = getattr(options, "model", None)
+    given = [name for name in _OWN if getattr(options, name, None)]
+    if model is None:
+        if given:
+            option = given[0].replace("_", "-")
+            raise UsageError(f"--{option} is for a model of your own: cbs run MODEL --{option} ...")
+        return None
+    if both := [option for name, option in _CATALOGUE.items() if getattr(options, name)]:
+        raise UsageError(
+            f"{model} and {both[0]} exclude each other: one is a model, one selects cases"
+        )
+    try:
+        return found(
+            model,
+            Wanted(
+                inputs=tuple(options.input),
+                inputs_dir=options.inputs,
+                data_types=options.dtype,
+                batch_sizes=options.batch,
+                seq_lens=options.seq_len,
+                framework=options.framework,
+                task=options.task,
+                allow_pickle=options.allow_pickle,
+            ),
+        )
+    except BroughtError as error:
+        raise UsageError(str(error)) from error
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, text.split(","))))
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    parse = count(1)
+    return tuple(dict.fromkeys(parse(part) for part in text.split(",")))

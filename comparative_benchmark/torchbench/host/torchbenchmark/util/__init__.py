@@ -1,0 +1,1 @@
+"""What folders import of TorchBench besides its tasks."""

@@ -1,0 +1,1 @@
+"""Base classes of folders whose model is another package's."""

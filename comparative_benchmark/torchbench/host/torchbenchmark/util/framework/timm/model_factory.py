@@ -1,0 +1,61 @@
+"""Folders of timm's models."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ...model import BenchmarkModel
+from ..needs import module
+
+
+class TimmModel(BenchmarkModel):
+    """A picture classifier by its name in timm, with weights from the seed."""
+
+    TIMM_MODEL = True
+
+    def __init__(
+        self,
+        model_name: str,
+        test: str,
+        device: str,
+        batch_size: int | None = None,
+        extra_args: Sequence[str] = (),
+        **_: Any,
+    ) -> None:
+        super().__init__(test=test, device=device, batch_size=batch_size, extra_args=extra_args)
+        timm = module("timm", "this folder")
+        self.model = timm.create_model(model_name, pretrained=False, scriptable=True).to(device)
+        size = self.model.default_cfg["input_size"]
+        self.example_inputs = torch.randn((self.batch_size, *size)).to(device)
+        if test == "train":
+            self.model.train()
+            classes = self.model.num_classes
+            self.target = torch.randint(0, classes, (self.batch_size,)).to(device)
+            self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-2, momentum=0.9)
+            self.loss_fn = torch.nn.CrossEntropyLoss()
+        else:
+            self.model.eval()
+
+    def get_module(self) -> tuple[torch.nn.Module, tuple[torch.Tensor]]:
+        """Returns the module and pictures."""
+        return self.model, (self.example_inputs,)
+
+    def forward(self) -> torch.Tensor:
+        """Returns the loss of the example."""
+        scores = self.model(self.example_inputs)
+        scores = scores[0] if isinstance(scores, tuple) else scores
+        loss: torch.Tensor = self.loss_fn(scores, self.target)
+        return loss
+
+    def backward(self, losses: torch.Tensor) -> None:
+        """Computes gradients."""
+        losses.backward()
+
+    def optimizer_step(self) -> None:
+        """Updates the weights."""
+        self.optimizer.step()
+
+    def eval(self, niter: int = 1) -> tuple[torch.Tensor]:
+        """Returns scores f32[batch, classes]."""
+        return (self.model(self.example_inputs),)

@@ -1,0 +1,62 @@
+"""Folders of torchvision's models."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ...model import BenchmarkModel
+from ..needs import module
+
+
+class TorchVisionModel(BenchmarkModel):
+    """A picture classifier by its name in torchvision.
+
+    Its weights are from the seed whatever `weights` says: those would have to be fetched, and no
+    time depends on them.
+    """
+
+    TORCHVISION_MODEL = True
+
+    def __init__(
+        self,
+        model_name: str,
+        test: str,
+        device: str,
+        batch_size: int | None = None,
+        weights: Any = None,
+        extra_args: Sequence[str] = (),
+        **_: Any,
+    ) -> None:
+        super().__init__(test=test, device=device, batch_size=batch_size, extra_args=extra_args)
+        self.model = getattr(module("torchvision.models", "this folder"), model_name)().to(device)
+        self.example_inputs = (torch.randn((self.batch_size, 3, 224, 224)).to(device),)
+        if test == "train":
+            classes = self.model(self.example_inputs[0][:2]).shape[-1]
+            self.example_outputs = torch.rand((self.batch_size, classes)).to(device)
+            self.model.train()
+            self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3)
+            self.loss_fn = torch.nn.CrossEntropyLoss()
+        else:
+            self.model.eval()
+
+    def get_module(self) -> tuple[torch.nn.Module, tuple[torch.Tensor]]:
+        """Returns the module and pictures f32[batch, 3, 224, 224]."""
+        return self.model, self.example_inputs
+
+    def forward(self) -> torch.Tensor:
+        """Returns the loss of the example."""
+        loss: torch.Tensor = self.loss_fn(self.model(*self.example_inputs), self.example_outputs)
+        return loss
+
+    def backward(self, losses: torch.Tensor) -> None:
+        """Computes gradients."""
+        losses.backward()
+
+    def optimizer_step(self) -> None:
+        """Updates the weights."""
+        self.optimizer.step()
+
+    def eval(self, niter: int = 1) -> tuple[torch.Tensor]:
+        """Returns scores f32[batch, classes]."""
+        return (self.model(*self.example_inputs),)

@@ -1,0 +1,244 @@
+"""The base class of model folders; serves both protocols.
+
+2021 (the guide "How to add a new model"): `Model(device, jit)` calls `super().__init__()` without
+arguments and loops inside `train(niter)` and `eval(niter)`. Today: `Model(test, device, batch_size,
+extra_args)` hands these on, and runs one iteration in `train()`, `eval()`, or `forward()`,
+`backward(losses)` and `optimizer_step()`.
+"""
+
+import contextlib
+import enum
+import inspect
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from torch.utils import _pytree as pytree
+
+from .env_check import fix_torch_seed, set_random_seed
+
+Context = Callable[[], AbstractContextManager[Any]]
+
+
+class TEST_STAGE(enum.Enum):  # noqa: N801  # its name in folders
+    """What of a training step a context is for."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    OPTIMIZER = "optimizer"
+    ALL = "all"
+
+
+@contextlib.contextmanager
+def no_grad(val: bool) -> Iterator[None]:
+    """Computes without gradients, or with them, inside a `with` block."""
+    with torch.set_grad_enabled(not val):
+        yield
+
+
+@contextlib.contextmanager
+def nested(*contexts: Context) -> Iterator[None]:
+    """Enters contexts one after the other."""
+    with ExitStack() as stack:
+        for context in contexts:
+            stack.enter_context(context())
+        yield
+
+
+class PostInitProcessor(type):
+    """Calls `__post__init__` when all constructors are through."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Returns the object."""
+        made = super().__call__(*args, **kwargs)
+        made.__post__init__()
+        return made
+
+
+class BenchmarkModel(metaclass=PostInitProcessor):
+    """What `class Model` of a folder extends."""
+
+    DEFAULT_TRAIN_BSIZE: int | None = None
+    DEFAULT_EVAL_BSIZE: int | None = None
+    ALLOW_CUSTOMIZE_BSIZE = True
+    CANNOT_SET_CUSTOM_OPTIMIZER = False
+    DEEPCOPY = True
+    DISABLE_DETERMINISM = False
+    HF_MODEL = TIMM_MODEL = TORCHVISION_MODEL = False
+
+    def __init__(
+        self,
+        test: str | None = None,
+        device: str | None = None,
+        jit: bool = False,
+        batch_size: int | None = None,
+        extra_args: Sequence[str] = (),
+    ) -> None:
+        self.metadata = self._read_metadata()
+        self.name = type(self).__module__.rpartition(".")[2]
+        self.run_contexts: list[Context] = []
+        self.forward_contexts: list[Context] = []
+        self.backward_contexts: list[Context] = []
+        self.optimizer_contexts: list[Context] = []
+        self.num_batch = 1
+        self.opt_args = self.dargs = None
+        if test is None:  # 2021: the folder sets what it has by itself
+            return
+        if test not in ("train", "eval"):
+            raise ValueError(f"test must be 'train' or 'eval', and is {test!r}")
+        self.test, self.device, self.jit = test, device, jit
+        self.extra_args = list(extra_args)
+        self.batch_size = self.determine_batch_size(batch_size)
+        fix_torch_seed()
+        set_random_seed()
+
+    def __post__init__(self) -> None:
+        """Nothing to be done: options of TorchBench's own runner do not reach a folder here."""
+
+    def determine_batch_size(self, batch_size: int | None = None) -> int:
+        """Returns the user's batch size, or metadata.yaml's for the device, or the class's own.
+
+        Raises:
+          NotImplementedError: there is none, or the folder takes no other than its own.
+        """
+        own = self.DEFAULT_TRAIN_BSIZE if self.test == "train" else self.DEFAULT_EVAL_BSIZE
+        found = batch_size or self._batch_size_of_device() or own
+        if not found:
+            raise NotImplementedError(f"no default batch size: {self.test} is not implemented")
+        if not self.ALLOW_CUSTOMIZE_BSIZE and found != own:
+            raise NotImplementedError(f"the batch size must be {own}, and {found} is asked for")
+        return found
+
+    def _batch_size_of_device(self) -> int | None:
+        devices = self.metadata.get("devices") if isinstance(self.metadata, dict) else None
+        if not isinstance(devices, dict):  # some files have a list, which says nothing
+            return None
+        name = torch.cuda.get_device_name() if self.device == "cuda" else self.device
+        sizes = devices.get(name)
+        return sizes.get(f"{self.test}_batch_size") if isinstance(sizes, dict) else None
+
+    def _read_metadata(self) -> Any:
+        path = Path(inspect.getfile(type(self))).parent / "metadata.yaml"
+        return yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+    def add_context(self, context_fn: Context, stage: TEST_STAGE = TEST_STAGE.ALL) -> None:
+        """Has every run, or a stage of every training step, inside a context."""
+        by_stage = {
+            TEST_STAGE.ALL: self.run_contexts,
+            TEST_STAGE.FORWARD: self.forward_contexts,
+            TEST_STAGE.BACKWARD: self.backward_contexts,
+            TEST_STAGE.OPTIMIZER: self.optimizer_contexts,
+        }
+        by_stage[stage].append(context_fn)
+
+    def get_module(self) -> Any:
+        """Returns the module, and example inputs: a tuple, a list, or a dictionary by name."""
+        raise NotImplementedError("get_module() is not implemented")
+
+    def set_module(self, new_model: torch.nn.Module) -> None:
+        """Puts another module in the place of the model."""
+        if not isinstance(getattr(self, "model", None), torch.nn.Module):
+            raise NotImplementedError("`self.model` is no module: define set_module()")
+        self.model = new_model
+
+    def get_optimizer(self) -> Any:
+        """Returns the optimizer, None if there is none."""
+        return getattr(self, "optimizer", None)
+
+    def set_optimizer(self, optimizer: Any) -> None:
+        """Puts another optimizer in its place."""
+        self.optimizer = optimizer
+
+    def get_input_iter(self) -> Iterator[Any]:
+        """Yields the example inputs for ever."""
+        inputs = self.get_module()[1]
+        while True:
+            yield inputs
+
+    def set_train(self) -> None:
+        """Has the module behave as it does in training."""
+        self.get_module()[0].train()
+
+    def set_eval(self) -> None:
+        """Has the module behave as it does in inference."""
+        self.get_module()[0].eval()
+
+    def train(self, niter: int = 1) -> Any:
+        """Runs training steps; `_train` in folders between the two protocols."""
+        if hasattr(self, "_train"):
+            return self._train(niter)
+        raise NotImplementedError("train is not implemented")
+
+    def eval(self, niter: int = 1) -> Any:
+        """Runs inference; `_eval` in folders between the two protocols."""
+        if hasattr(self, "_eval"):
+            return self._eval(niter)
+        raise NotImplementedError("eval is not implemented")
+
+    def eval_in_nograd(self) -> bool:
+        """Tells whether inference is to run without gradients."""
+        return not (isinstance(self.metadata, dict) and self.metadata.get("eval_nograd") is False)
+
+    def is_staged(self) -> bool:
+        """Tells whether a training step is written in stages."""
+        return all(hasattr(self, name) for name in ("forward", "backward", "optimizer_step"))
+
+    def invoke_staged_train_test(self) -> Any:
+        """Runs the stages of a training step and returns what `forward` did: the losses."""
+        optimizer = self.get_optimizer()
+        if optimizer is not None:
+            optimizer.zero_grad()
+        stages: Any = self
+        with nested(*self.forward_contexts):
+            losses = stages.forward()
+        with nested(*self.backward_contexts):
+            stages.backward(losses)
+        with nested(*self.optimizer_contexts):
+            stages.optimizer_step()
+        return losses
+
+    def invoke(self) -> Any:
+        """Runs one iteration of the test that the object was made for."""
+        with nested(*self.run_contexts):
+            if self.test == "eval":
+                return self.eval()
+            return self.invoke_staged_train_test() if self.is_staged() else self.train()
+
+    def check_opt_vs_noopt_jit(self) -> None:
+        """Compares a scripted module with itself, run without optimizations."""
+        if not getattr(self, "jit", False):
+            return
+        module, inputs = self.get_module()
+        fast = _called(module, inputs)
+        with torch.jit.optimized_execution(False):
+            slow = _called(module, inputs)
+        for one, other in zip(pytree.tree_leaves(fast), pytree.tree_leaves(slow), strict=True):
+            if isinstance(one, torch.Tensor) and not torch.allclose(one, other):
+                raise AssertionError("the scripted module gives another output when optimized")
+
+    def enable_channels_last(self) -> None:
+        """Keeps the module's pictures with channels last."""
+        self._converted(memory_format=torch.channels_last)
+
+    def enable_bf16(self) -> None:
+        """Keeps the module in bfloat16."""
+        self._converted(dtype=torch.bfloat16)
+
+    def enable_fp16(self) -> None:
+        """Keeps the module in float16."""
+        self._converted(dtype=torch.float16)
+
+    def _converted(self, **to: Any) -> None:
+        module = self.get_module()[0]
+        try:
+            self.set_module(module.to(**to))
+        except RuntimeError as error:
+            warnings.warn(f"{self.name}: {error}", stacklevel=2)
+
+
+def _called(module: Any, inputs: Any) -> Any:
+    return module(**inputs) if isinstance(inputs, dict) else module(*inputs)

@@ -1,0 +1,40 @@
+"""Installs requirements into the environment that this runs in."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+
+def get_pip_cmd() -> list[str]:
+    """Returns the command that installs here: pip's, or uv's where that is all there is."""
+    return [sys.executable, "-m", "pip"]
+
+
+def pip_install_requirements(
+    requirements_txt: str = "requirements.txt",
+    continue_on_fail: bool = False,
+    no_build_isolation: bool = False,
+    extra_args: Sequence[str] | None = None,
+) -> tuple[bool, object]:
+    """Installs a file of requirements; PyTorch and NumPy stay as they are, by PIP_CONSTRAINT.
+
+    Raises:
+      subprocess.CalledProcessError: pip failed, and that is not to be borne.
+    """
+    isolation = ["--no-build-isolation"] if no_build_isolation else []
+    command = [
+        *(*get_pip_cmd(), "install", "-r", requirements_txt),
+        *(*isolation, *(extra_args or ())),
+    ]
+    try:
+        subprocess.run(command, check=True)
+    except subprocess.CalledProcessError as error:
+        if not continue_on_fail:
+            raise
+        return False, error
+    return True, None
+
+
+def pip_install_s3_requirements(*_: object, **__: object) -> None:
+    """Says that there is no such store here."""
+    raise RuntimeError("ConnectionError: TorchBench's S3 store is not reached from here")

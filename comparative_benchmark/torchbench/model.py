@@ -1,0 +1,212 @@
+"""A model folder as a model of the suite: what a worker loads.
+
+One iteration is the folder's own `eval()` or `train()`. Where `eval()` is one call of the module
+that `get_module()` returns, on the inputs that it returns, that module stands for it: it is
+exported.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from comparative_benchmark.backends.api import Array, UnsupportedError
+from comparative_benchmark.backends.foreign import ForeignModel
+from comparative_benchmark.backends.torch_modules import to_numpy
+from comparative_benchmark.torchbench.loading import LoadedFolder, Request
+from comparative_benchmark.torchbench.running import Running
+from openxla.benchmark.models.second_input import NoSecondInputError, changed
+
+# A float64 run further than this from the own-type run, relative to its spread, is of something
+# else: of other random numbers, say.
+_FURTHEST = 0.2
+
+
+class NotWidenedError(Exception):
+    """The folder cannot be run in float64."""
+
+
+class FolderModel(ForeignModel):
+    """A folder's model, made for one test.
+
+    Attributes:
+      module: the folder's module, None if it offers none.
+      without_float64: why the last truth is not a float64 run; None if it is.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self._folder = LoadedFolder(request)
+        self._running = Running(self._folder)
+        self.module = self._running.module
+        self.without_float64: str | None = None
+        self._loss: float | None = None
+
+    def generate_default_inputs(self) -> tuple[torch.Tensor, ...]:
+        """The folder's own example."""
+        return self._running.inputs
+
+    def generate_inputs(self, input_data: str) -> Any:
+        """The folder's own example, whatever name the input has."""
+        return self.generate_default_inputs()
+
+    def preprocess(self, raw_input: Any) -> tuple[Array, ...]:
+        """Copies them: the folder may write to its own."""
+        return tuple(to_numpy(value).copy() for value in raw_input)
+
+    def second_inputs(self, *inputs: Array) -> list[Array]:
+        """The usual rule, if the folder reads what it shows.
+
+        Raises:
+          NoSecondInputError: its outputs do not depend on the tensors of `get_module()`.
+        """
+        second = [changed(value) for value in inputs]
+        before = self._run_on(inputs)
+        after = self._run_on(second)
+        self._running.write(inputs)
+        if _equal(before, after):
+            raise NoSecondInputError(
+                f"{self._folder.request.test} does not read the inputs that get_module() returns"
+            )
+        return second
+
+    def forward(self, *inputs: Any) -> tuple[torch.Tensor, ...]:
+        """The module's outputs on inputs: what exporters take.
+
+        Raises:
+          UnsupportedError: the module does not stand for an iteration.
+        """
+        if reason := self._running.why_not_function:
+            raise UnsupportedError(f"only what the folder calls could be exported: {reason}")
+        return self._running.function(*inputs)
+
+    def reside(self, inputs: Sequence[Array]) -> tuple[torch.Tensor, ...]:
+        """See `ForeignModel.reside`; the folder's own tensors."""
+        self._running.write(inputs)
+        self._running.watch()
+        return self._running.inputs
+
+    def timed(self, *inputs: Any) -> Any:
+        """One iteration of the folder's test."""
+        return self._running.run()
+
+    def outputs_of(self, handle: Any) -> tuple[torch.Tensor, ...]:
+        """Outputs of inference; of training, gradients and weights after two steps.
+
+        Each step changes what the next one starts from. So the steps that are judged are two more,
+        from the weights that the folder began with, by the program that was timed.
+        """
+        self._loss = self._running.loss_of(handle)
+        return self._running.outputs_of(handle)
+
+    def compile_in_place(self, backend: Callable[..., Any]) -> None:
+        """See `ForeignModel.compile_in_place`."""
+        self._running.compile_in_place(backend)
+
+    def judged_by(self, inputs: Sequence[Array]) -> tuple[list[Array], list[Array]]:
+        """Float64 run of another object of the class, and a run in its own type.
+
+        Where the folder cannot be widened, the run in its own type takes the truth's place, and
+        that of slightly rounded weights the reference's: it says how far rounding alone goes.
+
+        Raises:
+          UnsupportedError: it gives another output each time, also from the same state.
+        """
+        own = self._run_on(inputs)
+        if self._running.replayed and not _equal(own, self._run_on(inputs)):
+            raise UnsupportedError(
+                f"{self._folder.request.test} gives another output each time, also from the same "
+                "weights and seeds: nothing could be verified"
+            )
+        try:
+            truth = self._wide(inputs, own)
+        except NotWidenedError as error:
+            self.without_float64 = str(error)
+            return [_as_truth(value) for value in own], self._rough(inputs)
+        self.without_float64 = None
+        return truth, own
+
+    def notes(self) -> dict[str, Any]:
+        """How the folder was run."""
+        test = self._folder.request.test
+        found = {
+            "protocol": self._folder.protocol,
+            "timed": f"the folder's {test}",
+            "verified": "steps from the first state" if self._running.replayed else "its output",
+        }
+        return {**found, **({"loss": self._loss} if self._loss is not None else {})}
+
+    def _run_on(self, inputs: Sequence[Array]) -> list[Array]:
+        return _outputs(self._running, inputs)
+
+    def _wide(self, inputs: Sequence[Array], own: Sequence[Array]) -> list[Array]:
+        before = torch.get_default_dtype()
+        try:
+            wide = Running(self._folder)
+            wide.widen()
+            torch.set_default_dtype(torch.float64)
+            truth = _outputs(wide, inputs)
+        except Exception as error:
+            raise NotWidenedError(f"{type(error).__name__}: {error}"[:300]) from error
+        finally:
+            torch.set_default_dtype(before)
+        if len(truth) != len(own):
+            raise NotWidenedError(f"{len(truth)} outputs in float64 where {len(own)} are due")
+        for place, (due, value) in enumerate(zip(truth, own, strict=True)):
+            if due.shape != value.shape:
+                raise NotWidenedError(f"output {place} has another shape in float64")
+            if value.dtype.kind == "f" and due.dtype != np.float64:
+                raise NotWidenedError(f"output {place} is {due.dtype}, not float64")
+            if value.dtype.kind == "f" and not _near(value, due):
+                raise NotWidenedError(f"output {place} is of another computation in float64")
+        return truth
+
+    def _rough(self, inputs: Sequence[Array]) -> list[Array]:
+        rough = Running(self._folder)
+        rough.roughen()
+        return _outputs(rough, inputs)
+
+
+def create_model(
+    *,
+    folder: str,
+    test: str,
+    batch_size: int | None = None,
+    packages: str | None = None,
+    jit: bool = False,
+    **_: Any,
+) -> FolderModel:
+    """Returns the model of a folder; see `loading.Request`."""
+    return FolderModel(
+        Request(
+            folder=Path(folder),
+            test=test,
+            batch_size=batch_size,
+            packages=Path(packages) if packages else None,
+            jit=jit,
+        )
+    )
+
+
+def _outputs(running: Running, inputs: Sequence[Array]) -> list[Array]:
+    running.write(inputs)
+    running.watch()
+    with running.refusing():
+        return [to_numpy(value).copy() for value in running.outputs_of(running.run())]
+
+
+def _as_truth(value: Array) -> Array:
+    return value.astype(np.float64) if value.dtype.kind == "f" else value
+
+
+def _near(value: Array, due: Array) -> bool:
+    wide: npt.NDArray[np.float64] = due.astype(np.float64)
+    spread = float(np.std(wide))
+    rmse = float(np.sqrt(np.mean(np.square(value.astype(np.float64) - wide))))
+    return bool(rmse <= _FURTHEST * spread) or spread == 0.0
+
+
+def _equal(some: Sequence[Array], others: Sequence[Array]) -> bool:
+    return all(one.tobytes() == other.tobytes() for one, other in zip(some, others, strict=True))

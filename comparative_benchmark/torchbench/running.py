@@ -1,0 +1,252 @@
+"""An object of a folder's class at work: its steps, what they call, and what they are judged by."""
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from comparative_benchmark.backends.api import Array, UnsupportedError
+from comparative_benchmark.torchbench import state, tensors
+from comparative_benchmark.torchbench.loading import LoadedFolder
+from openxla.benchmark.models.pt.tensors import as_tensor
+
+# So many numbers of a training step's weights and gradients are judged: evenly picked of all.
+_MOST_JUDGED = 1 << 20
+# The second step of training shows what an optimizer keeps of the first: momenta.
+_STEPS_JUDGED = {"eval": 1, "train": 2}
+# Gradients below this share of the root mean square of all may be rounding.
+_NOISE_IN_GRADIENTS = 1e-3
+
+
+class Calls:
+    """What a step calls of the module: how often, on what, and what came of the last call."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.given: tuple[torch.Tensor, ...] = ()
+        self.last: Any = None
+
+    def watching(self, call: Callable[..., Any], *, inputs: bool = False) -> Callable[..., Any]:
+        """Returns the call, which is counted here, and its outputs kept."""
+
+        def watched(*arguments: Any, **named: Any) -> Any:
+            self.count += 1
+            if inputs:
+                self.given = tensors.leaves((arguments, named))
+            self.last = call(*arguments, **named)
+            return self.last
+
+        return watched
+
+
+class Running:
+    """A folder's object, its module and its inputs.
+
+    Attributes:
+      made: the folder's object.
+      modules: all that it holds.
+      module: what `get_module()` returns; None where that is not implemented.
+      inputs: tensors among the example inputs.
+      one_call: whether an iteration of `eval` is one call of the module, and returns no more.
+      why_not_function: why the module on its inputs does not stand for an iteration; None if it
+        does.
+      replayed: whether outputs are those of steps from the state that the object was made with.
+    """
+
+    def __init__(self, folder: LoadedFolder, device: str | None = None) -> None:
+        self._folder = folder
+        self._test = folder.request.test
+        self.made = folder.make(device)
+        self.module: Any = None
+        self._example: Any = ()
+        try:
+            with torch.enable_grad():
+                self.module, self._example = self.made.get_module()
+        except NotImplementedError:
+            pass  # it can be run, and neither compiled nor exported
+        self.inputs = tensors.leaves(self._example)
+        self.modules = state.modules_of(self.made, self.module)
+        if (device or folder.device) != "cpu":
+            self._take_weights_of(Running(folder, "cpu"))
+        self._step = folder.step_of(self.made)
+        self._calls = Calls()
+        self.replayed = self._test == "train"
+        self.one_call = self._returns_more = False
+        self.why_not_function: str | None = "a training step is more than a call of its module"
+        self._state: state.State | None = state.State(self.made, self.modules, self.inputs)
+        if self._test == "eval":
+            with folder.refusing():
+                self._try_out()
+
+    def run(self) -> tuple[Any, Any]:
+        """Runs an iteration; returns what it returned, and what the module did last."""
+        self._calls.count = 0
+        returned = self._step()
+        return returned, self._calls.last
+
+    def outputs_of(self, handle: tuple[Any, Any]) -> tuple[torch.Tensor, ...]:
+        """Returns what a run is judged by.
+
+        Raises:
+          UnsupportedError: there is nothing.
+        """
+        if self._state is not None:
+            self._state.restore()
+            for _ in range(_STEPS_JUDGED[self._test]):
+                handle = self.run()
+        if self._test == "train":
+            found = self._gradients_and_weights()
+        else:
+            found = tensors.leaves(handle[1] if self.one_call else handle[0])
+        if not found:
+            raise UnsupportedError(
+                f"{self._test} returns no tensor and is not one call of the module that "
+                "get_module() returns: there is nothing that could be verified"
+            )
+        return tuple(value.detach() for value in found)
+
+    def loss_of(self, handle: tuple[Any, Any]) -> float | None:
+        """Returns the loss of a training step that returns it."""
+        found = tensors.leaves(handle[0]) if handle else ()
+        return float(found[0].detach()) if len(found) == 1 and found[0].numel() == 1 else None
+
+    def write(self, values: Sequence[Array]) -> None:
+        """Writes arrays into the inputs, in the type that these are held in."""
+        with torch.no_grad():
+            for resident, value in zip(self.inputs, values, strict=True):
+                resident.copy_(as_tensor(value))
+
+    def watch(self) -> None:
+        """Keeps the outputs of the module from now on, where a run is judged by them."""
+        if self.one_call and "forward" not in vars(self.module):
+            self.module.forward = self._calls.watching(self.module.forward)
+
+    def refusing(self) -> AbstractContextManager[None]:
+        """See `LoadedFolder.refusing`."""
+        return self._folder.refusing()
+
+    def function(self, *values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Returns the module's outputs on inputs."""
+        flat, spec = pytree.tree_flatten(self._example)
+        given = iter(values)
+        filled = [next(given) if isinstance(item, torch.Tensor) else item for item in flat]
+        return tensors.leaves(tensors.call(self.module, pytree.tree_unflatten(filled, spec)))
+
+    def compile_in_place(self, backend: Callable[..., Any]) -> None:
+        """Has the module compiled when it is next called, wherever the folder keeps it."""
+        if not isinstance(self.module, torch.nn.Module):
+            raise UnsupportedError("get_module() gives no module that could be compiled")
+        module = self.module
+        module.__dict__.pop("forward", None)
+
+        def called(*arguments: Any, **named: Any) -> Any:
+            # A function of ours: Dynamo passes over PyTorch's own, as `Module.compile` gives it.
+            return module._call_impl(*arguments, **named)  # noqa: SLF001
+
+        compiled = torch.compile(called, backend=backend)
+        # Where a call of the module looks first, wherever the folder keeps it.
+        module._compiled_call_impl = (  # noqa: SLF001
+            self._calls.watching(compiled) if self.one_call else compiled
+        )
+
+    def widen(self) -> None:
+        """Has it compute in float64 from here on."""
+        if self._state is not None:
+            self._state.restore()
+        state.widen(self.made, self.modules, self._example)
+        if self._state is not None:
+            self._state.keep_weights()
+
+    def roughen(self) -> None:
+        """Moves its weights by less than a rounding step."""
+        if self._state is not None:
+            self._state.restore()
+        state.roughen(self.modules)
+        if self._state is not None:
+            self._state.keep_weights()
+
+    def _try_out(self) -> None:
+        """Finds out what an iteration calls, and whether it gives the same twice."""
+        watchable = isinstance(self.module, torch.nn.Module) and not isinstance(
+            self.module, torch.jit.ScriptModule
+        )
+        if watchable:
+            self.module.forward = self._calls.watching(self.module.forward, inputs=True)
+        returned, last = self.run()
+        given_back = tensors.leaves(returned)
+        self.one_call = self._calls.count == 1 and bool(tensors.leaves(last))
+        if self.one_call and not _are_among(given_back, tensors.leaves(last)):
+            self.one_call, self._returns_more = False, True
+        self.why_not_function = self._why_not_function()
+        first = [value.clone() for value in tensors.leaves(last if self.one_call else returned)]
+        again = self.run()
+        if watchable:
+            del self.module.forward
+        second = tensors.leaves(again[1] if self.one_call else again[0])
+        if same(first, second):
+            self._state = None
+            return
+        self.replayed = True
+        self.why_not_function = "it gives another output each time, as it draws or keeps a state"
+
+    def _why_not_function(self) -> str | None:
+        if self.module is None:
+            return "get_module() is not implemented"
+        if self._returns_more:
+            return "eval() returns other tensors than the module of get_module() does"
+        if not self.one_call:
+            return f"eval() calls the module of get_module() {self._calls.count} times"
+        if not same(self._calls.given, self.inputs):
+            return "eval() calls the module on other inputs than get_module() returns"
+        return None
+
+    def _gradients_and_weights(self) -> tuple[torch.Tensor, ...]:
+        """Returns gradients, if the folder leaves any, and weights after the steps, a row each.
+
+        Where a gradient is but rounding, Adam makes a whole step of it, in any direction. So
+        steps are damped where the gradient is small beside all others.
+        """
+        trained = [p for m in self.modules for p in m.parameters() if p.requires_grad]
+        stride = max(1, math.ceil(sum(p.numel() for p in trained) / _MOST_JUDGED))
+        with_gradient = [p for p in trained if p.grad is not None]
+        squares = sum(float(p.grad.double().square().sum()) for p in with_gradient)
+        count = sum(p.numel() for p in with_gradient) or 1
+        noise = squares / count * _NOISE_IN_GRADIENTS**2
+        picked: list[list[torch.Tensor]] = [[], []]
+        for parameter in trained:
+            weights = parameter.detach().reshape(-1)[::stride]
+            if parameter.grad is not None:
+                gradient = parameter.grad.reshape(-1)[::stride]
+                picked[0].append(gradient)
+                if self._state is not None and noise:
+                    before = self._state.first(parameter).reshape(-1)[::stride]
+                    signal = gradient.double().square()
+                    damping = (signal / (signal + noise)).to(weights.dtype)
+                    weights = before + (weights - before) * damping
+            picked[1].append(weights)
+        return tuple(torch.cat(values) for values in picked if values)
+
+    def _take_weights_of(self, other: "Running") -> None:
+        """Takes the weights of an object made on the CPU: a GPU draws other random numbers."""
+        with torch.no_grad():
+            for mine, theirs in zip(self.modules, other.modules, strict=True):
+                mine.load_state_dict(theirs.state_dict())
+
+
+def _are_among(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
+    """Tells whether all are in others, in whatever shape."""
+    flat = [value.reshape(-1) for value in others]
+    return all(any(same([one.reshape(-1)], [other]) for other in flat) for one in some)
+
+
+def same(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:
+    """Tells whether tensors are equal in number, type, shape and every bit that counts."""
+    return len(some) == len(others) and all(
+        one.dtype == other.dtype
+        and one.shape == other.shape
+        and torch.equal(torch.nan_to_num(one.detach()), torch.nan_to_num(other.detach()))
+        for one, other in zip(some, others, strict=True)
+    )

@@ -1,0 +1,120 @@
+"""The state of a folder's object: kept, put back, widened, and roughened by rounding.
+
+A training step changes what the next one starts from, and some inference draws random numbers. So
+that a run can be judged, it is repeated from a known state.
+"""
+
+import contextlib
+import copy
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from comparative_benchmark.torchbench import tensors
+
+_KEPT_IN_PLACE = (torch.Tensor, torch.nn.Module, torch.optim.Optimizer)
+
+
+class State:
+    """What an object's next step starts from, as it was when this was made."""
+
+    def __init__(
+        self, made: Any, modules: list[torch.nn.Module], inputs: Sequence[torch.Tensor]
+    ) -> None:
+        self._made = made
+        self._modules = modules
+        ours = {id(value) for value in inputs}
+        self._tensors = [t for t in tensors.held(made, torch.Tensor) if id(t) not in ours]
+        self._others = _copies_of_plain(made)
+        self._optimizers = tensors.held(made, torch.optim.Optimizer)
+        self.keep_weights()
+        self._steps = [copy.deepcopy(optimizer.state_dict()) for optimizer in self._optimizers]
+        self._drawn = (torch.get_rng_state(), np.random.get_state(), random.getstate())  # noqa: NPY002
+        self._on_gpu = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
+
+    def keep_weights(self) -> None:
+        """Takes the weights that modules hold now for those to be put back."""
+        self._weights = [
+            {name: value.detach().clone() for name, value in _named(module)}
+            for module in self._modules
+        ]
+        self._values = [tensor.detach().clone() for tensor in self._tensors]
+
+    def first(self, parameter: torch.nn.Parameter) -> torch.Tensor:
+        """Returns the weights that a parameter held."""
+        for module, weights in zip(self._modules, self._weights, strict=True):
+            for name, value in module.named_parameters():
+                if value is parameter:
+                    return weights[name]
+        raise KeyError("the parameter is not one of the modules that were kept")
+
+    def restore(self) -> None:
+        """Puts it back, into the tensors that are there: compiled programs know these."""
+        with torch.no_grad():
+            for module, weights in zip(self._modules, self._weights, strict=True):
+                for name, value in _named(module):
+                    value.copy_(weights[name])
+                for parameter in module.parameters():
+                    parameter.grad = None
+            for tensor, value in zip(self._tensors, self._values, strict=True):
+                tensor.copy_(value)
+                if tensor.is_leaf:
+                    tensor.grad = None
+            for name, value in self._others.items():
+                setattr(self._made, name, copy.deepcopy(value))
+            for optimizer, steps in zip(self._optimizers, self._steps, strict=True):
+                optimizer.load_state_dict(copy.deepcopy(steps))
+            torch.set_rng_state(self._drawn[0])
+            np.random.set_state(self._drawn[1])  # noqa: NPY002
+            random.setstate(self._drawn[2])
+            if self._on_gpu is not None:
+                torch.cuda.set_rng_state(self._on_gpu)
+
+
+def modules_of(made: Any, module: Any) -> list[torch.nn.Module]:
+    """Returns the modules of an object, each once; that of `get_module()` first."""
+    found = [module] if isinstance(module, torch.nn.Module) else []
+    found += [item for item in tensors.held(made, torch.nn.Module) if item is not module]
+    inside = {id(part) for one in found for part in one.modules() if part is not one}
+    return [one for one in found if id(one) not in inside]
+
+
+def widen(made: Any, modules: list[torch.nn.Module], inputs: Any) -> None:
+    """Has modules and tensors of an object hold float64."""
+    for module in modules:
+        module.double()
+    for tensor in (*tensors.held(made, torch.Tensor), *tensors.leaves(inputs)):
+        if tensor.is_floating_point():
+            tensor.data = tensor.data.double()
+
+
+def roughen(modules: list[torch.nn.Module]) -> None:
+    """Moves each weight by up to half of a rounding step: as another order of sums might."""
+    with torch.no_grad():
+        generator = torch.Generator().manual_seed(0)
+        for module in modules:
+            for parameter in module.parameters():
+                if parameter.is_floating_point():
+                    half = torch.finfo(parameter.dtype).eps / 2
+                    noise = torch.rand(parameter.shape, generator=generator) * 2 - 1
+                    parameter.mul_(1 + half * noise.to(parameter))
+
+
+def _copies_of_plain(made: Any) -> dict[str, Any]:
+    """Returns copies of attributes that hold nothing of PyTorch's: counters, buffers, games."""
+    found = {}
+    for name, value in vars(made).items():
+        if any(
+            isinstance(item, _KEPT_IN_PLACE) or callable(item) for item in tensors.within(value)
+        ):
+            continue
+        with contextlib.suppress(Exception):  # what cannot be copied stays as it is
+            found[name] = copy.deepcopy(value)
+    return found
+
+
+def _named(module: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
+    return [*module.named_parameters(), *module.named_buffers()]

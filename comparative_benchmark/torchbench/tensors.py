@@ -1,0 +1,56 @@
+"""Tensors that a folder's object holds or returns, wherever they are in it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+# How deep containers in attributes are looked into: folders keep batches in lists of pairs.
+_DEEPEST = 4
+
+
+def leaves(value: Any) -> tuple[torch.Tensor, ...]:
+    """Returns the tensors in a value, in the order in which PyTorch flattens it."""
+    return tuple(item for item in pytree.tree_leaves(value) if isinstance(item, torch.Tensor))
+
+
+def call(module: Any, inputs: Any) -> Any:
+    """Calls a module as `get_module()` of a folder means it: a dictionary is arguments by name."""
+    if isinstance(inputs, Mapping):
+        return module(**inputs)
+    return module(*inputs) if isinstance(inputs, tuple | list) else module(inputs)
+
+
+def held(made: Any, kind: type) -> list[Any]:
+    """Returns the objects of a kind among an object's attributes, each once."""
+    found: dict[int, Any] = {}
+    for value in vars(made).values():
+        for item in within(value):
+            if isinstance(item, kind):
+                found.setdefault(id(item), item)
+    return list(found.values())
+
+
+def within(value: Any) -> Iterator[Any]:
+    """Yields a value, and what is in it if it is a container or an object of the folder's."""
+    yield from _within(value, _DEEPEST)
+
+
+def _within(value: Any, depth: int) -> Iterator[Any]:
+    yield value
+    if depth and isinstance(value, list | tuple):
+        for item in value:
+            yield from _within(item, depth - 1)
+    elif depth and isinstance(value, Mapping):
+        for item in value.values():
+            yield from _within(item, depth - 1)
+    elif depth and _is_of_a_folder(value):  # an agent that holds networks, say
+        for item in vars(value).values():
+            yield from _within(item, depth - 1)
+
+
+def _is_of_a_folder(value: Any) -> bool:
+    module = type(value).__module__
+    known = isinstance(value, torch.nn.Module | torch.Tensor)
+    return module.startswith("torchbenchmark.") and hasattr(value, "__dict__") and not known

@@ -1,0 +1,265 @@
+"""What people bring runs: modules, directories, a YAML entry; what cannot be run says why."""
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from agreement_support import need
+from framework_process import run_script
+from tests_support import run_cbs
+
+pytestmark = pytest.mark.frameworks
+
+ROOT = Path(__file__).parents[2]
+COUNTS = ("-w", "1", "-iter", "2")
+BAD = """
+import torch
+
+def needs(hidden): return torch.nn.Linear(16, hidden)
+def raises(): raise ValueError("no weights today")
+def half(): return torch.nn.Linear(16, 2).half()
+def text(): return "hello"
+
+class Random(torch.nn.Module):
+    def forward(self, x): return torch.nn.functional.dropout(x, 0.5, training=True)
+
+class Changes(torch.nn.Module):
+    def forward(self, x): return x.add_(1)
+
+class Rounds(torch.nn.Module):
+    def forward(self, x): return x.float() * 3
+
+def misfit(): return torch.nn.Linear(15, 2)
+"""
+JAX = """
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+class Net(nnx.Module):
+    def __init__(self, rngs):
+        self.up = nnx.Linear(16, 8, rngs=rngs)
+        self.norm = nnx.BatchNorm(8, rngs=rngs)
+        self.dropout = nnx.Dropout(0.5, rngs=rngs)
+
+    def __call__(self, x):
+        return {"y": self.dropout(self.norm(jax.nn.gelu(self.up(x))))}
+
+def create_model():
+    return Net(nnx.Rngs(0))
+
+def pair():
+    return (lambda params, x: x @ params["w"]), {"w": jnp.eye(16, 4)}
+
+@jax.jit
+def gram(x):
+    return x @ x.T
+
+def example_inputs():
+    return jax.random.normal(jax.random.key(1), (8, 16))
+"""
+KERAS = """
+import keras
+import numpy as np
+import tensorflow as tf
+
+def create_model():
+    layers = [keras.layers.Dense(8, activation="gelu"), keras.layers.Dropout(0.3)]
+    return keras.Sequential([*layers, keras.layers.BatchNormalization()])
+
+class Fixed(tf.Module):
+    def __init__(self):
+        self.w = tf.Variable(tf.random.normal([16, 4]))
+
+    def __call__(self, x):
+        return x @ self.w
+
+def example_inputs():
+    return np.random.RandomState(0).randn(8, 16).astype("float32")
+"""
+# Prepares a model as a worker does, and says what came of it.
+PREPARE = """
+import json, pathlib, sys
+from comparative_benchmark.backends.api import get_backend
+from comparative_benchmark.worker.executor import Executor
+from openxla.benchmark import brought
+text, inputs, backend, target = sys.argv[1:]
+(case,) = brought.found(text, brought.Wanted(inputs=tuple(filter(None, [inputs])))).cases
+answer = Executor(lambda _: None).handle({"command": "prepare", "arguments": dict(
+    module_path=case.model.model_impl.module_path, parameters=dict(case.model.model_parameters),
+    reference=get_backend(backend).reference, directory=target)})
+pathlib.Path(target, "answer.json").write_text(json.dumps(answer))
+"""
+
+
+@pytest.fixture
+def prepared(tmp_path, environment):
+    """Has a process of a framework make the truth of a model; returns its answer."""
+
+    def prepare(text, inputs="", *, backend="pt_inductor", framework="torch"):
+        arguments = [str(tmp_path / text), inputs, backend, str(tmp_path)]
+        run_script(PREPARE, arguments, environment, framework=framework)
+        return json.loads((tmp_path / "answer.json").read_text())
+
+    return prepare
+
+
+@pytest.fixture
+def brought_run(tmp_path, environment):
+    """Runs `cbs run MODEL` in the test's folder."""
+
+    def run(*arguments, backend="pt_inductor:eager"):
+        return run_cbs(
+            *arguments,
+            *("--backend", backend, *COUNTS),
+            directory=tmp_path,
+            environment=environment,
+        )
+
+    return run
+
+
+@pytest.fixture
+def my_net(tmp_path):
+    return Path(shutil.copy(ROOT / "docs" / "examples" / "my_net.py", tmp_path))
+
+
+def test_a_module_is_raced_verified_and_known_by_its_file(brought_run, my_net):
+    need("onnxruntime")
+    backend = "pt_inductor:eager,onnxruntime"
+    first = brought_run("my_net.py", backend=backend)
+    assert first.code == 0, first.out + first.err
+    assert set(first.statuses) == {
+        "MY_NET_FP32_PT pt_inductor:eager",
+        "MY_NET_FP32_PT onnxruntime:default",
+    }
+    [one, other] = first.document["benchmarks"]
+    assert one["definition"]["workload"] == other["definition"]["workload"]
+    metrics = one["metrics"]["framework_level"]
+    assert metrics["verification"]["passed"]
+    assert metrics["second_verification"]["passed"]
+    assert "not exact" not in first.out
+    # What is done is not done again, unless the file has changed.
+    my_net.write_text(my_net.read_text().replace("hidden: int = 32", "hidden: int = 40"))
+    changed = brought_run("my_net.py", "--resume")
+    assert len(changed.document["benchmarks"]) == 3
+    again = brought_run("my_net.py", "--resume")
+    assert len(again.document["benchmarks"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("needs", "bad.py:needs(hidden) cannot be called without arguments"),
+        ("raises", "bad.py:raises() raised ValueError: no weights today (line 5)"),
+        ("half", "its weights are torch.float16, not fp32; say --dtype fp16"),
+        ("text", "is a str, not a torch.nn.Module"),
+        ("Random", "it draws random numbers (a dropout that is left on?)"),
+        ("Changes", "the model changes its inputs"),
+        ("misfit", "cannot be run on f32[4,16]: RuntimeError: mat1 and mat2"),
+    ],
+)
+def test_a_module_that_cannot_be_measured_says_why(prepared, tmp_path, name, words):
+    (tmp_path / "bad.py").write_text(BAD)
+    answer = prepared(f"bad.py:{name}", "f32[4,16]")
+    assert answer["type"] == "error"
+    assert words in answer["message"]
+
+
+def test_a_truth_that_rounds_is_told(prepared, tmp_path):
+    (tmp_path / "bad.py").write_text(BAD)
+    rounding = prepared("bad.py:Rounds", "f32[4,16]")
+    assert rounding["remark"] == "parts of it compute in float32, whatever its weights are"
+    assert rounding["without_second"] is None
+    shutil.copy(ROOT / "docs" / "examples" / "my_net.py", tmp_path)
+    assert prepared("my_net.py")["remark"] is None
+
+
+def test_a_failure_is_a_status_that_says_how_to_run_it_again(brought_run, tmp_path):
+    (tmp_path / "bad.py").write_text(BAD)
+    run = brought_run("bad.py:raises", "--input", "f32[4,16]")
+    assert run.code == 1
+    assert run.statuses == {"BAD_RAISES_FP32_PT pt_inductor:eager": "failed"}
+    assert f"{tmp_path}/bad.py:raises --dtype fp32 --framework pytorch --input " in run.out
+
+
+@pytest.mark.parametrize("name", ["create_model", "pair", "gram"])
+def test_jax_takes_modules_pairs_and_functions(prepared, tmp_path, name):
+    need("jax")
+    (tmp_path / "net.py").write_text(JAX)
+    answer = prepared(f"net.py:{name}", backend="jax_xla", framework="jax")
+    assert answer["type"] == "answer", answer
+    (truth,) = answer["files"]["truth"]
+    assert truth["dtype"] == "f64"
+
+
+def test_keras_is_made_again_in_float64(prepared, tmp_path):
+    need("tensorflow")
+    (tmp_path / "net.py").write_text(KERAS)
+    answer = prepared("net.py", backend="tf_xla", framework="tensorflow")
+    assert answer["type"] == "answer", answer
+    assert answer["files"]["truth"][0]["dtype"] == "f64"
+    answer = prepared("net.py:Fixed", backend="tf_xla", framework="tensorflow")
+    assert "cannot be made in float64, which the truth takes" in answer["message"]
+
+
+def test_a_directory_of_another_size_is_one_workload_in_torch_and_jax(
+    brought_run, prepared, tmp_path, environment
+):
+    """As `save_pretrained` leaves it; a rule that misread it would show as a wrong output."""
+    need("jax")
+    directory = tmp_path / "my-bert"
+    made = f"""
+import transformers
+config = transformers.BertConfig(
+    vocab_size=300, hidden_size=48, num_hidden_layers=3, num_attention_heads=4,
+    intermediate_size=80, max_position_embeddings=64)
+transformers.set_seed(0)
+transformers.BertModel(config).save_pretrained({str(directory)!r}, max_shard_size="60KB")
+"""
+    run_script(made, [], environment, framework="torch")
+    assert not (directory / "model.safetensors").exists()  # in several files
+    run = brought_run("my-bert", "--seq-len", "16", backend="pt_inductor:eager,jax_xla")
+    assert run.code == 0, run.out + run.err
+    assert set(run.statuses) == {
+        "MY_BERT_FP32_PT_SEQLEN16 pt_inductor:eager",
+        "MY_BERT_FP32_JAX_SEQLEN16 jax_xla:xla",
+    }
+    [one, other] = run.document["benchmarks"]
+    assert one["definition"]["workload"] == other["definition"]["workload"]
+    assert "my-bert-fp32-1x16xi32" in run.out
+    # What a rule does not cover runs through transformers; an unknown type says so.
+    config = json.loads((directory / "config.json").read_text())
+    for kind, words in (("berty", "the model_type 'berty'; did you mean bert?"), ("bert", "")):
+        config |= {"model_type": kind, "hidden_act": "relu"}
+        (directory / "config.json").write_text(json.dumps(config))
+        answer = prepared("my-bert")
+        assert answer["type"] == ("error" if words else "answer")
+        assert words in answer.get("message", "")
+
+
+def test_the_guides_yaml_takes_a_file(tmp_path, my_net, environment):
+    (tmp_path / "c.yml").write_text(
+        "quantization_config_recipe_names: [baseline]\n"
+        "model_params: {name: mine, model_type: 'my_net.py:MyNet', use_torch_compile: false, "
+        "high_precision_dtype: torch.float32, device: cpu}\n"
+    )
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "comparative_benchmark", "micro", "run", *COUNTS),
+            *("--config", str(tmp_path / "c.yml"), "-o", str(tmp_path / "r.json")),
+        ],
+        cwd="/",  # paths are relative to the YAML
+        env={**environment, "PYTHONPATH": os.environ.get("PYTHONPATH", "")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (row,) = csv.DictReader((tmp_path / "r.csv").read_text().splitlines())
+    assert (row["name"], row["model_type"], row["status"]) == ("mine", "my_net.py:MyNet", "ok")

@@ -1,0 +1,255 @@
+"""Model folders of TorchBench, run as they are by `cbs`."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from framework_process import run_script
+
+pytestmark = pytest.mark.frameworks
+
+DATA = Path(__file__).parents[1] / "data" / "torchbench"
+QUICK = ("-w", "1", "-iter", "3", "--threads", "1")
+HEAD = """
+import torch
+from torchbenchmark.util.model import BenchmarkModel
+
+class Model(BenchmarkModel):
+    DEFAULT_EVAL_BSIZE = 2
+
+    def __init__(self, test, device, batch_size=None, extra_args=[]):
+        super().__init__(test=test, device=device, batch_size=batch_size, extra_args=extra_args)
+        self.model = torch.nn.Linear(4, 4)
+        self.x = torch.randn(self.batch_size, 4)
+        {ctor}
+
+    def get_module(self):
+        return self.model, (self.x,)
+
+    def eval(self):
+        {eval}
+"""
+# A fault a folder: what its constructor does, what its eval does, how the trial ends.
+FAULTS = {
+    "raises_at_import": (None, None, "failed", "ZeroDivisionError"),
+    "not_parsed": (None, None, "failed", "SyntaxError"),
+    "not_implemented": ("raise NotImplementedError('cuda only')", None, "unsupported", "cuda only"),
+    "eval_not_implemented": ("", "raise NotImplementedError", "unsupported", "NotImplemented"),
+    "needs_a_package": ("import cbs_not_there", None, "unsupported", "pip install cbs_not_there"),
+    "downloads": (
+        "import urllib.request; urllib.request.urlopen('http://example.org/weights')",
+        None,
+        "unsupported",
+        "network: the folder needs a connection",
+    ),
+    "forks": ("import os; os.fork()", None, "ok", None),
+    "leaves_a_child": (
+        "import subprocess; subprocess.Popen(['sleep', '1000'], start_new_session=True)",
+        None,
+        "ok",
+        None,
+    ),
+    "floods": ("print('x' * 1000000)", None, "ok", None),
+    "writes_elsewhere": ("open('dropped', 'w').write('x')", None, "ok", None),
+    "exits": ("import os; os._exit(3)", None, "crashed", "exit code 3"),
+    "gives_nan": ("", "return (self.model(self.x) * float('nan'),)", "wrong_output", "NaN"),
+    "never_the_same": (
+        "",
+        "import time; return (self.model(self.x) + (time.perf_counter_ns() % 97),)",
+        "unsupported",
+        "another output each time",
+    ),
+    "gives_nothing": ("self.model = None", "return None", "unsupported", "nothing that could"),
+}
+
+
+def write(place, name, ctor, evaluated):
+    (place / name).mkdir()
+    text = HEAD.format(
+        ctor=ctor or "", eval=evaluated or "return (torch.relu(self.model(self.x)),)"
+    )
+    if name == "raises_at_import":
+        text += "\n1 / 0\n"
+    if name == "not_parsed":
+        text += "\nclass Model(:\n"
+    (place / name / "__init__.py").write_text(text)
+
+
+def records(run):
+    return {r["definition"]["model"]: r for r in run.document["benchmarks"]}
+
+
+def measured(record):
+    return record["metrics"]["framework_level"]
+
+
+def test_folders_of_both_protocols_run_unchanged(cbs_run, tmp_path):
+    copy = tmp_path / "models"
+    shutil.copytree(DATA, copy)
+    before = sorted(path for path in copy.rglob("*"))
+    run = cbs_run("--torchbench", str(copy), *QUICK, "--backend", "pt_inductor:eager")
+    assert run.code == 0, run.err + run.out
+    found = records(run)
+    assert list(found) == [
+        "agent_net_EVAL_PT_BATCH8",
+        "dict_net_EVAL_PT_BATCH2",
+        "guide_mlp_EVAL_PT",
+        "list_net_EVAL_PT_BATCH256",
+        "meter_EVAL_PT_BATCH4",
+        "staged_net_EVAL_PT_BATCH2",
+    ]
+    for name in ("dict_net_EVAL_PT_BATCH2", "guide_mlp_EVAL_PT", "staged_net_EVAL_PT_BATCH2"):
+        metrics = measured(found[name])
+        assert metrics["second_verification"]["passed"]
+        assert "without_float64" not in metrics
+    # What it shows is not what it reads; and random numbers are others in float64.
+    assert "does not read" in measured(found["list_net_EVAL_PT_BATCH256"])["without_second"]
+    assert "float64" in measured(found["meter_EVAL_PT_BATCH4"])["without_float64"]
+    assert "not in float64" in run.out
+    assert sorted(path for path in copy.rglob("*")) == before
+
+
+def test_training_is_verified_eager_and_compiled(cbs_run):
+    run = cbs_run(
+        *("--torchbench", str(DATA), "-name", "staged_net|agent_net", "-t", "train"),
+        *(*QUICK, "--backend", "pt_inductor:eager,pt_inductor:inductor"),
+    )
+    assert run.code == 0, run.err + run.out
+    assert set(run.statuses.values()) == {"ok"}
+    for record in run.document["benchmarks"]:
+        metrics = measured(record)
+        assert metrics["final_verification"]["passed"]
+        assert metrics["program"]["notes"]["verified"] == "steps from the first state"
+
+
+def test_what_the_folder_calls_is_exported_where_that_is_one_call(cbs_run):
+    run = cbs_run(
+        *("--torchbench", str(DATA), "-name", "dict_net|list_net"),
+        *(*QUICK, "--backend", "onnxruntime,openvino:latency"),
+    )
+    assert run.statuses == {
+        "dict_net_EVAL_PT_BATCH2 onnxruntime:default": "ok",
+        "dict_net_EVAL_PT_BATCH2 openvino:latency": "ok",
+        "list_net_EVAL_PT_BATCH256 onnxruntime:default": "unsupported",
+        "list_net_EVAL_PT_BATCH256 openvino:latency": "unsupported",
+    }
+    assert "calls the module of get_module() 3 times" in run.out
+
+
+def test_a_bad_folder_costs_its_own_trial_alone(cbs_run, tmp_path):
+    place = tmp_path / "bad"
+    place.mkdir()
+    for name, (ctor, evaluated, _, _) in FAULTS.items():
+        write(place, name, ctor, evaluated)
+    write(place, "links_out", "", None)
+    (place / "links_out" / "x").symlink_to("/etc/passwd")
+    write(place, "zz_good", "", None)
+    run = cbs_run("--torchbench", str(place), *QUICK)
+    found = {name.partition("_EVAL")[0]: record for name, record in records(run).items()}
+    expected = {name: status for name, (_, _, status, _) in FAULTS.items()}
+    got = {name: record["status"] for name, record in found.items()}
+    assert got == {**expected, "links_out": "unsupported", "zz_good": "ok"}, run.out
+    for name, (_, _, _, reason) in FAULTS.items():
+        if reason:
+            assert re.search(reason, found[name]["reason"]), found[name]["reason"]
+    assert not (tmp_path / "dropped").exists()
+    print(f"{len(FAULTS) + 1} faulty folders")
+
+
+PLANTED = """
+import sys
+from pathlib import Path
+import numpy as np, torch
+from comparative_benchmark.judge.verification import verify
+from comparative_benchmark.torchbench.model import create_model
+
+folder, scratch = sys.argv[1], Path(sys.argv[2])
+torch.set_grad_enabled(False)
+
+def saved(name, values):
+    paths = [scratch / f"{name}-{place}.npy" for place in range(len(values))]
+    for path, value in zip(paths, values):
+        np.save(path, value)
+    return paths
+
+def verdict(model, name):
+    outputs = [value.numpy() for value in model.outputs_of(model.timed())]
+    return verify(saved(name, outputs), truth, reference)
+
+model = create_model(folder=folder, test="train")
+inputs = model.preprocess(model.generate_default_inputs())
+truth, reference = (saved(name, values) for name, values in zip("tr", model.judged_by(inputs)))
+assert model.without_float64 is None, model.without_float64
+model.reside(inputs)
+for _ in range(3):
+    model.timed()  # weights move on, and what is judged does not
+assert verdict(model, "right").passed
+
+def faulty(plant):
+    other = create_model(folder=folder, test="train")
+    plant(other._running.made)
+    other._running._state.__init__(
+        other._running.made, other._running.modules, other._running.inputs
+    )
+    return verdict(other, plant.__name__)
+
+def rate(made): made.optimizer.param_groups[0]["lr"] *= 1.01
+def decay(made): made.optimizer.param_groups[0]["weight_decay"] = 0.0
+def momentum(made): made.optimizer.param_groups[0]["betas"] = (0.0, 0.0)
+def skipped(made): made.optimizer.param_groups[0]["params"].pop()
+def loss(made): made.loss = torch.nn.CrossEntropyLoss(label_smoothing=0.01)
+def target(made): made.target[0] = (made.target[0] + 1) % 10
+
+for plant in (rate, decay, momentum, skipped, loss, target):
+    found = faulty(plant)
+    assert not found.passed, plant.__name__
+    print(plant.__name__, found.reason)
+"""
+
+
+def test_planted_faults_of_training_are_wrong_outputs(tmp_path, environment):
+    run_script(PLANTED, [str(DATA / "staged_net"), str(tmp_path)], environment, framework="folder")
+
+
+def _cbs(environment, *arguments, cwd):
+    return subprocess.run(
+        [sys.executable, "-m", "comparative_benchmark", *arguments],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_a_new_folder_keeps_the_guides_promises_and_a_careless_one_does_not(environment, tmp_path):
+    assert _cbs(environment, "new-model", "--torchbench", "my_net", cwd=tmp_path).returncode == 0
+    again = _cbs(environment, "new-model", "--torchbench", "my_net", cwd=tmp_path)
+    assert "there already" in again.stderr
+    place = tmp_path / "careless"
+    place.mkdir()
+    write(
+        place,
+        "zz_keeps",
+        "import builtins; builtins.kept = self",
+        "self.x.mul_(0.5); return (self.model(self.x),)",
+    )
+    done = _cbs(
+        environment,
+        "check-model",
+        "--torchbench",
+        "my_net",
+        "--torchbench",
+        "careless",
+        cwd=tmp_path,
+    )
+    assert done.returncode == 2, done.stderr
+    good, bad = done.stdout.split("checks ok\n")
+    assert "failed" not in good
+    assert "inputs: a run changes the inputs" in bad
+    assert "memory: the object or its module is still there" in bad
+    assert bad.count("fix: ") >= 2

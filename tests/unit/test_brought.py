@@ -1,0 +1,391 @@
+"""From what people bring to cases: read, never executed; known by its content."""
+
+import json
+import shutil
+import textwrap
+
+import numpy as np
+import pytest
+
+from comparative_benchmark.micro.config import read
+from comparative_benchmark.terminal.options import UsageError
+from openxla.benchmark.brought import BroughtError, Wanted, command_words, found, is_model
+from openxla.benchmark.brought.outline import source_digest
+from openxla.benchmark.brought.specs import parse
+from openxla.benchmark.def_types import DefinitionError, ModelFrameworkType
+from openxla.benchmark.models import architectures, checkpoints
+from openxla.benchmark.models.architectures.directories import config_of, why_not_covered
+from openxla.benchmark.models.checkpoints import load_tensors, write_weights
+from openxla.benchmark.workloads import workload_of
+
+NET = """
+import torch
+import layers
+
+raise SystemExit("this file is never executed by the parent")
+
+class Net(torch.nn.Module):
+    pass
+
+def small():
+    return Net()
+
+def example_inputs():
+    return torch.zeros(1)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "net.py").write_text(NET)
+    (tmp_path / "layers.py").write_text("from deeper import LAYERS\n")
+    (tmp_path / "deeper.py").write_text("LAYERS = 1\n")
+    return tmp_path
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text, name="own.py"):
+        (tmp_path / name).write_text(textwrap.dedent(text))
+        return tmp_path / name
+
+    return write
+
+
+@pytest.fixture
+def bert(tmp_path):
+    """A directory as `save_pretrained` leaves it, of a size that is not in the suite."""
+    target = tmp_path / "my-bert"
+    shutil.copytree(checkpoints.seeded(architectures.get("bert"), "bert-tiny"), target)
+    return target
+
+
+def only(text, folder=None, **wanted):
+    (case,) = found(str(text), Wanted(**({"folder": folder} if folder else {}), **wanted)).cases
+    return case
+
+
+def test_a_file_is_a_case_without_being_executed(folder):
+    case = only("net.py", folder)
+    assert case.name == "models/NET_FP32_PT/inputs/INPUT_DATA_MODEL_DEFAULT"
+    assert case.model.model_impl.framework_type is ModelFrameworkType.PYTORCH
+    assert case.model.model_parameters["callable"] == "Net"
+    assert only("net.py:small", folder).model.name == "NET_SMALL_FP32_PT"
+    again = only("net:Net", folder)
+    assert again.model.model_parameters["module"] == "net"
+
+
+def test_identity_is_the_content_of_the_file_and_of_what_it_imports(folder, tmp_path_factory):
+    digest = workload_of(only("net.py", folder)).digest
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    for file in folder.glob("*.py"):
+        shutil.copy(file, elsewhere)
+    assert workload_of(only("net.py", elsewhere)).digest == digest
+    (elsewhere / "deeper.py").write_text("LAYERS = 2\n")
+    assert workload_of(only("net.py", elsewhere)).digest != digest
+    (elsewhere / "other.py").write_text("")
+    changed = source_digest(elsewhere / "net.py", elsewhere, "")
+    (elsewhere / "other.py").write_text("x = 1")
+    assert source_digest(elsewhere / "net.py", elsewhere, "") == changed
+
+
+def test_packages_on_the_way_to_a_module_are_not_imported(folder):
+    package = folder / "pack"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise SystemExit")
+    (package / "part.py").write_text("import jax\nfrom . import other\nmodel = 1\n")
+    (package / "other.py").write_text("")
+    case = only("pack.part:model", folder, inputs=("f32[2]",))
+    assert case.model.model_impl.framework_type is ModelFrameworkType.JAX
+    digest = workload_of(case).digest
+    (package / "other.py").write_text("changed = 1")
+    assert workload_of(only("pack.part:model", folder, inputs=("f32[2]",))).digest != digest
+
+
+def test_sizes_by_name_make_a_case_for_each(folder):
+    cases = found(
+        "net.py",
+        Wanted(
+            folder=folder,
+            inputs=("i32[batch,seq]<10", "f32[batch]"),
+            batch_sizes=(1, 8),
+            seq_lens=(4,),
+            data_types=("fp32", "bf16"),
+        ),
+    ).cases
+    assert [case.name for case in cases][:2] == [
+        "models/NET_FP32_PT_SEQLEN4_BATCH1/inputs/1X4XI32_1XF32",
+        "models/NET_FP32_PT_SEQLEN4_BATCH8/inputs/8X4XI32_8XF32",
+    ]
+    assert [case.batch_size for case in cases] == [1, 8, 1, 8]
+    assert cases[1].model.model_parameters["inputs"] == "i32[8,4]<10; f32[8]"
+    assert len({workload_of(case).digest for case in cases}) == 4
+
+
+def test_inputs_are_the_same_numbers_everywhere():
+    ids = parse("i32[2,50]<7@3").array(0)
+    assert ids.dtype == np.int32
+    assert set(np.unique(ids)) == set(range(7))
+    assert np.array_equal(ids, parse("i32[2,50]<7@3").array(0))
+    assert not np.array_equal(ids, parse("i32[2,50]<7").array(0))
+    assert not np.array_equal(ids, parse("i32[2,50]<7@3").array(1))
+    numbers = parse("f32[1000]").array(0)
+    assert numbers.std() == pytest.approx(1, abs=0.1)
+    assert numbers.sum() == pytest.approx(float(parse("f32[1000]").array(0).sum()))
+    assert parse("i32[3]=1").array(0).tolist() == [1, 1, 1]
+    assert parse("i1[2,2]").array(0).dtype == np.bool_
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("f32", "is not TYPE[SIZES]: e.g. f32[1,3,224,224]"),
+        ("f99[1]", "no type 'f99'; choices are f64, f32"),
+        ("i32[4]", "say which numbers, e.g. i32[4]<1000"),
+        ("i32[4]<0", "no i32 is drawn from 0 up to 0"),
+        ("i8[4]<1000", "no i8 is drawn from 0 up to 1000"),
+        ("f32[4]<3", "no f32 is drawn from 0 up to 3"),
+        ("f32[rows,4]", "'rows' is not a size"),
+        ("f32[0,4]", "has 0 elements"),
+    ],
+)
+def test_inputs_that_cannot_be_are_told(text, words):
+    with pytest.raises(BroughtError) as raised:
+        parse(text)
+    assert words in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("nett.py", "did you mean net.py?"),
+        ("net.py:smal", "has no 'smal'; did you mean small?"),
+        ("net.py:1x", "'1x' is not the name of a callable"),
+        ("broken.py", "broken.py:1: not Python"),
+        ("many.py", "which callable makes the model? say many.py:NAME (it has A, B)"),
+        ("bare.py:f", 'imports no framework: write FRAMEWORK = "pt"'),
+        ("both.py:f", "imports jax and pytorch"),
+        ("wrong.py:f", "no framework 'mxnet'; choices are pt, jax, tf"),
+        ("silent.py:f", "does not say what its model takes: give it a function example_inputs()"),
+        ("no.such:f", "no module 'no' on the path"),
+        ("model.onnx", "exported programs (.onnx) are not measured yet"),
+        ("weights.safetensors", "holds weights alone: name the directory"),
+        ("weights.pt", "is a pickle"),
+        ("empty", "has no config.json"),
+        ("saved", "is a SavedModel: exported programs are not measured yet"),
+        ("nowhere", "no such file or directory: nowhere"),
+        ("models/BERT_.+", "a case of the suite goes by -name"),
+        ("", "no model is named"),
+    ],
+)
+def test_what_cannot_be_brought_is_told_in_a_sentence(folder, write, text, words):
+    write("def f(:", "broken.py")
+    write("import torch\nclass A(torch.nn.Module): ...\nclass B(torch.nn.Module): ...", "many.py")
+    write("def f(): ...", "bare.py")
+    write("import torch, jax\ndef f(): ...", "both.py")
+    write("FRAMEWORK = 'mxnet'\ndef f(): ...", "wrong.py")
+    write("import torch\ndef f(): ...", "silent.py")
+    (folder / "empty").mkdir()
+    (folder / "saved").mkdir()
+    (folder / "saved" / "saved_model.pb").touch()
+    with pytest.raises(BroughtError) as raised:
+        found(text, Wanted(folder=folder))
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        ({"batch_sizes": (2,)}, "--batch: no --input has the size 'batch'"),
+        ({"data_types": ("int3",)}, "no data type 'int3'; choices are fp32, fp16, bf16"),
+        ({"framework": "jax"}, "net.py is in pytorch, not in jax"),
+        ({"task": "fill-mask"}, "--task is for Hugging Face directories"),
+        ({"inputs": ("f32[seq]",)}, "say how long 'seq' is by --seq-len"),
+    ],
+)
+def test_options_that_do_not_fit_are_told(folder, wanted, words):
+    with pytest.raises(BroughtError) as raised:
+        found("net.py", Wanted(folder=folder, **wanted))
+    assert words in str(raised.value)
+
+
+def test_a_file_may_say_its_framework_and_type(write):
+    path = write(
+        """
+        FRAMEWORK = "tf"
+        DATA_TYPE = "bf16"
+        class M:
+            def generate_default_inputs(self): ...
+        create_model = M
+        """
+    )
+    case = only(path)
+    assert case.model.model_impl.framework_type is ModelFrameworkType.TF_V2
+    assert case.data_type == "bf16"
+
+
+def test_what_is_a_model_and_what_a_name_of_cases(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    (folder / "dir").mkdir()
+    assert all(map(is_model, ("x.py", "x.py:f", "pack.part:f", "dir", "x.onnx")))
+    assert not any(map(is_model, ("models/BERT_.+", ".*", "nowhere")))
+
+
+def test_a_directory_of_ours_is_one_workload_in_three_frameworks(bert):
+    cases = found(str(bert), Wanted(seq_lens=(16,))).cases
+    assert [case.model.name for case in cases] == [
+        f"MY_BERT_FP32_{framework}_SEQLEN16" for framework in ("PT", "JAX", "TF")
+    ]
+    (digest,) = {workload_of(case).digest for case in cases}
+    assert workload_of(cases[0]).label == "my-bert-fp32-1x16xi32"
+    config = json.loads((bert / "config.json").read_text())
+    (bert / "config.json").write_text(json.dumps({**config, "layer_norm_eps": 1e-5}))
+    changed = found(str(bert), Wanted(seq_lens=(16,))).cases
+    assert workload_of(changed[0]).digest != digest
+
+
+def test_weights_may_lie_in_several_files(bert):
+    tensors = {t.name: t for t in architectures.get("bert").tensors(config_of(str(bert), "bert"))}
+    whole = dict(load_tensors(architectures.get("bert"), bert))
+    names = sorted(tensors)
+    halves = {"a.safetensors": names[::2], "b.safetensors": names[1::2]}
+    for file, part in halves.items():
+        write_weights(bert / file, [tensors[name] for name in part], seed=0)
+    (bert / "model.safetensors").unlink()
+    index = {name: file for file, part in halves.items() for name in part}
+    (bert / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+    assert len(found(str(bert), Wanted()).cases) == 3
+    parts = load_tensors(architectures.get("bert"), bert)
+    assert all(np.array_equal(parts[name], value) for name, value in whole.items())
+    (bert / "b.safetensors").unlink()
+    with pytest.raises(BroughtError, match=r"lacks b.safetensors, which model.safetensors.index"):
+        found(str(bert), Wanted())
+    (bert / "model.safetensors.index.json").write_text(
+        json.dumps({"weight_map": dict.fromkeys(index, "../b.safetensors")})
+    )
+    with pytest.raises(BroughtError, match="not in its directory"):
+        found(str(bert), Wanted())
+
+
+def test_weights_that_are_cut_or_missing_or_pickled_are_told(bert):
+    weights = bert / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(BroughtError, match="it is cut short"):
+        found(str(bert), Wanted())
+    weights.unlink()
+    with pytest.raises(BroughtError, match=r"has no model.safetensors"):
+        found(str(bert), Wanted())
+    (bert / "pytorch_model.bin").write_bytes(b"pickle")
+    with pytest.raises(BroughtError, match=r"is a pickle, which runs code.*--allow-pickle"):
+        found(str(bert), Wanted())
+    trusted = found(str(bert), Wanted(allow_pickle=True))
+    assert [c.model.model_impl.framework_type.value for c in trusted.cases] == ["pytorch"]
+    assert "its weights are pickled" in trusted.remarks[0]
+
+
+def test_a_model_with_a_head_runs_in_pytorch_alone_and_says_why(bert):
+    config = json.loads((bert / "config.json").read_text())
+    config["architectures"] = ["BertForMaskedLM"]
+    (bert / "config.json").write_text(json.dumps(config))
+    whole = found(str(bert), Wanted())
+    assert len(whole.cases) == 1
+    assert "runs in PyTorch alone: ours gives what BertModel gives" in whole.remarks[0]
+    assert "--task feature-extraction" in whole.remarks[0]
+    assert len(found(str(bert), Wanted(task="feature-extraction")).cases) == 3
+    with pytest.raises(BroughtError, match="is in pytorch, not in jax"):
+        found(str(bert), Wanted(framework="jax"))
+    with pytest.raises(BroughtError, match="no task 'nonsense'; choices are feature-extraction"):
+        found(str(bert), Wanted(task="nonsense"))
+    with pytest.raises(BroughtError, match="--input is for modules"):
+        found(str(bert), Wanted(inputs=("f32[1]",)))
+    del config["architectures"]
+    (bert / "config.json").write_text(json.dumps(config))
+    with pytest.raises(BroughtError, match="names no class in 'architectures'; say --task"):
+        found(str(bert), Wanted())
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"hidden_act": "relu"}, "hidden_act is 'relu' where ours has 'silu'"),
+        ({"rope_parameters": {"rope_type": "yarn"}}, "rotary positions are of the type 'yarn'"),
+        ({"rope_scaling": {"type": "linear"}}, "rotary positions are of the type 'linear'"),
+        ({"vocab_size": None}, "vocab_size is missing"),
+        ({"model_type": "mamba"}, "mamba is not an architecture of the suite"),
+        ({"num_attention_heads": 0, "head_dim": None}, "its configuration cannot be read"),
+    ],
+)
+def test_a_configuration_that_ours_do_not_compute_is_not_covered(changes, words):
+    given = {**architectures.get("llama").configs["llama-tiny"], **changes}
+    assert words in str(why_not_covered(given, "LlamaForCausalLM"))
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "wanted_class"),
+    [
+        ("bert", "bert-tiny", "BertModel"),
+        ("gpt2", "gpt2-tiny", "GPT2LMHeadModel"),
+        ("llama", "llama-tiny", "LlamaForCausalLM"),
+        ("gemma", "gemma-tiny", "GemmaForCausalLM"),
+        ("t5", "t5-tiny", "T5Model"),
+        ("vit", "vit-tiny", "ViTForImageClassification"),
+        ("resnet", "resnet-tiny", "ResNetForImageClassification"),
+        ("efficientnet", "efficientnet-tiny", "EfficientNetForImageClassification"),
+        ("whisper", "whisper-tiny-test", "WhisperForConditionalGeneration"),
+        ("sd_clip", "sd-clip-tiny", "CLIPTextModel"),
+    ],
+)
+def test_each_rule_gives_what_its_architecture_needs(tmp_path, name, model, wanted_class):
+    architecture = architectures.get(name)
+    given = architecture.configs[model]
+    assert why_not_covered(given, wanted_class) is None
+    (tmp_path / "config.json").write_text(json.dumps(given))
+    read = architecture.config(str(tmp_path))
+    # Whatever a rule leaves out, the weights and the shapes would miss.
+    assert list(architecture.tensors(read)) == list(architecture.tensors(given))
+    parameters = {**architecture.example, "data_type": "fp32", "batch_size": 2}
+    for specs in (architecture.input_specs, architecture.output_specs):
+        assert specs({**parameters, "model_name": str(tmp_path)}) == specs(parameters)
+
+
+def test_a_directory_as_a_checkpoint_needs_its_digest(bert):
+    parameters = {"model_name": str(bert), "data_type": "fp32", "batch_size": 1, "seq_len": 8}
+    architecture = architectures.get("bert")
+    for wrong in ({}, {"checkpoint": "directory"}, {"checkpoint": "seeded"}):
+        with pytest.raises(DefinitionError, match="has checkpoint 'directory' and source_sha256"):
+            checkpoints.identity(architecture, {**parameters, **wrong})
+    whole = {**parameters, "checkpoint": "directory", "source_sha256": "0" * 64}
+    assert checkpoints.identity(architecture, whole) == f"directory-{'0' * 64}"
+    assert checkpoints.resolve(architecture, whole) == bert
+    with pytest.raises(DefinitionError, match="a bert is not gpt2"):
+        architectures.get("gpt2").config(str(bert))
+
+
+def test_what_was_brought_can_be_named_again(folder, bert):
+    case = only("net.py:small", folder, inputs=("f32[batch,2]",), batch_sizes=(4,))
+    words = command_words(case.model.model_parameters, "pytorch")
+    assert words == (f"{folder}/net.py:small --dtype fp32 --framework pytorch --input 'f32[4,2]'")
+    jax = found(str(bert), Wanted(seq_lens=(8,), framework="jax")).cases[0]
+    words = command_words(jax.model.model_parameters, "jax")
+    assert words == f"{bert} --dtype fp32 --framework jax --batch 1 --seq-len 8"
+    assert command_words({"model_name": "bert-tiny"}, "jax") is None
+
+
+def test_the_guides_yaml_names_what_lies_beside_it(folder, bert):
+    head = "model_params: {name: mine, device: cpu, model_type: "
+    (folder / "c.yml").write_text(f"{head}'net.py:small', high_precision_dtype: bfloat16}}")
+    (model,) = read(folder / "c.yml").models
+    assert model.case.model.name == "NET_SMALL_BF16_PT"
+    assert model.shapes == (("", None),)
+    (folder / "c.yml").write_text(f"{head}my-bert}}")
+    (model,) = read(folder / "c.yml").models
+    assert (model.case.model.name, model.data_type) == ("MY_BERT_FP32_PT", "fp32")
+    for kind, words in (
+        ("'net.py:smal'", "c.yml:1:53: .*no 'smal'; did you mean small?"),
+        ("my-bert, matrix_shapes: []", "a whole model has shapes of its own"),
+        ("nowhere", "no model type 'nowhere'"),
+    ):
+        (folder / "c.yml").write_text(f"{head}{kind}}}")
+        with pytest.raises(UsageError, match=words):
+            read(folder / "c.yml")

@@ -1,0 +1,241 @@
+"""A budget that bounds a run: what is begun, what is left out, and how to go on."""
+
+from types import SimpleNamespace
+
+import attrs
+import pytest
+
+from comparative_benchmark.api import run_command
+from comparative_benchmark.api.measuring import Measured
+from comparative_benchmark.micro import guide, sweep
+from comparative_benchmark.micro.estimate import estimate
+from comparative_benchmark.micro.shapes import Shape
+from comparative_benchmark.results.record import Phase
+from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.runs import run_budget, runner
+from comparative_benchmark.runs.run_budget import RunBudget, going_on
+from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.runs.trial import Trial, parse_competitors
+from comparative_benchmark.stats.sampling_rule import SamplingRule
+from openxla.benchmark.comparative_suite.operator_cases import cases
+from openxla.benchmark.devices import HOST_CPU
+from openxla.benchmark.workloads import workload_of
+
+PROCESS_S = 2.0
+COMMAND = ("/somewhere/bin/cbs", "micro", "run", "--op", "matmul", "--budget", "60")
+
+
+class Clock:
+    """Stands still until work takes time."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def _trials(shapes=10, competitors="jax_xla,xla_hlo"):
+    found = [Shape(8, 8, 8 * (index + 1)) for index in range(shapes)]
+    return [
+        Trial(case=case, workload=workload_of(case), competitor=competitor, device=HOST_CPU)
+        for case in cases(["matmul"], found, ["fp32"])
+        if "JAX" in case.model.name
+        for competitor in parse_competitors(competitors, "cpu")
+    ]
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, finished):
+    """Runs trials whose processes take 2 s of a simulated clock, and their truth none or more."""
+    clock, said, prepared = Clock(), [], []
+    truth_s = 0.0
+    good = finished().processes[0]
+
+    class Workload(SimpleNamespace):
+        def __init__(self, trials, preparation, settings, run_id, observer, shared):
+            super().__init__(trials=trials, rule=settings.sampling)
+
+        def outcomes(self, earlier, finished):
+            found = {}
+            for trial in self.trials:
+                share_s = self.rule.trial_budget_s
+                count = min(max(3, int(share_s / PROCESS_S)), 10)
+                clock.now += count * PROCESS_S
+                found[trial.key] = runner.TrialOutcome(
+                    processes=[good] * count, wall_s=count * PROCESS_S
+                )
+            return found
+
+    class Preparation:
+        def __init__(self, *_):
+            self.tried = set()
+
+        def run(self, trials, may_go_on):
+            for trial in trials:
+                if trial.workload.digest not in self.tried and may_go_on():
+                    clock.now += truth_s
+                    self.tried.add(trial.workload.digest)
+            prepared.append(len(self.tried))
+
+        def has_tried(self, trial):
+            return trial.workload.digest in self.tried
+
+    monkeypatch.setattr(runner, "Workload", Workload)
+    monkeypatch.setattr(runner, "Preparation", Preparation)
+    monkeypatch.setattr(runner, "_missing", lambda *_: None)
+    monkeypatch.setattr(
+        runner.RunBudget, "of", lambda settings: RunBudget(settings.budget_s, 3, clock=clock)
+    )
+    observer = SimpleNamespace(
+        say=said.append, preparing=None, race_started=lambda *_: None,
+        trial_finished=lambda *_: None,
+    )  # fmt: skip
+
+    def execute(trials, budget_s, *, resume=False, truth=0.0):
+        nonlocal truth_s
+        truth_s, clock.now = truth, 0.0
+        said.clear()
+        return runner.execute(
+            trials,
+            RunSettings(device=HOST_CPU, budget_s=budget_s, log_dir=tmp_path / "logs"),
+            ResultsFile(tmp_path / "results.json"),
+            observer,
+            command=COMMAND,
+            resume=resume,
+        )
+
+    execute.clock, execute.said, execute.prepared = clock, said, prepared
+    return execute
+
+
+def test_a_run_ends_within_its_budget_and_goes_on(run):
+    trials = _trials()  # 20 trials, of 6 s each at least
+    found = run(trials, 60.0)
+    assert run.clock.now <= 60.0
+    assert 8 <= len(found) <= 10
+    assert [result.key for result in found] == [trial.key for trial in trials[: len(found)]]
+    assert run.said[-1] == (
+        f"--budget is spent: {20 - len(found)} of 20 trials are left out; this goes on with them: "
+        "cbs micro run --op matmul --budget 60 --resume"
+    )
+    again = run(trials, 60.0, resume=True)
+    assert 16 <= len(again) <= 20
+    assert len(run(trials, 60.0, resume=True)) == 20
+    assert not [line for line in run.said if "left out" in line]
+
+
+def test_truth_takes_half_of_the_budget_at_most(run):
+    found = run(_trials(), 60.0, truth=10.0)
+    assert run.prepared == [3]
+    assert len(found) in (4, 6)
+    assert run.clock.now <= 60.0
+
+
+def test_without_a_budget_all_is_measured_and_the_pace_is_told(run):
+    assert len(run(_trials(), None)) == 20
+    # 30 s for each trial is its own budget: 15 processes, of which it gets 10.
+    assert [line for line in run.said if "the others take" in line] == [
+        "2 of 20 trials: the others take about 6 min",
+        "10 of 20 trials: the others take about 3 min",
+    ]
+
+
+def test_nothing_is_begun_where_nothing_is_left(run):
+    assert run(_trials(), 0.0) == []
+    assert "20 of 20 trials are left out" in run.said[-1]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "left_out", "code"),
+    [(["ok"], 1, 4), ([], 1, 4), (["ok"], 0, 0), (["failed"], 1, 1), (["wrong_output"], 1, 2)],
+)
+def test_the_exit_code_says_that_not_all_was_measured(statuses, left_out, code, monkeypatch):
+    results = [
+        SimpleNamespace(status=run_command.Status(s), key=("case", "competitor", "device"))
+        for s in statuses
+    ]
+    settings = SimpleNamespace(threads=1, sampling=SamplingRule(), budget_s=1.0)
+    measured = Measured(results=results, settings=settings, baseline=None, left_out=left_out)
+    monkeypatch.setattr(run_command, "measure", lambda *_, **__: measured)
+    monkeypatch.setattr(run_command, "ceilings_for", lambda *_, **options: options["measure"])
+    monkeypatch.setattr(run_command, "Case", lambda result: result)
+    monkeypatch.setattr(
+        run_command,
+        "Console",
+        lambda **_: SimpleNamespace(
+            say=lambda *_, **__: None, close=lambda: None, results=lambda *_, **__: None
+        ),
+    )
+    judgement = SimpleNamespace(expected={}, complaints=list, stale=[])
+    monkeypatch.setattr(run_command, "_judge", lambda *_: judgement)
+    options = SimpleNamespace(
+        verbose=False, suite=[], output="r.json", profile=False, expected_failures=None
+    )
+    assert run_command.run(options) == code
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (("/x/bin/cbs", "run", "-o", "my results.json"), "cbs run -o 'my results.json' --resume"),
+        (("/x/comparative_benchmark/__main__.py", "run"),
+         "python -m comparative_benchmark run --resume"),
+        (("benchmarks/dashboard/ci.py", "--resume"), "python benchmarks/dashboard/ci.py --resume"),
+        (("comparative_benchmark.runs", "-name", "x"), "resume=True"),
+    ],
+)  # fmt: skip
+def test_the_command_that_goes_on_can_be_typed(command, told):
+    assert going_on(command) == told
+
+
+def test_the_estimate_says_how_many_trials_a_budget_is_enough_for():
+    trials = _trials(60)
+    free = estimate(trials, RunSettings(device=HOST_CPU, threads=2, share_workers=True))
+    # What 120 trials of two competitors took on two cores that were otherwise idle.
+    assert 15 * 60 < free.seconds < 25 * 60
+    assert "budget" not in str(free)
+    bounded = RunSettings(device=HOST_CPU, threads=2, share_workers=True, budget_s=300.0)
+    found = estimate(trials, bounded)
+    assert 30 < found.fitting < 60
+    assert f"; --budget 300 is enough for about {found.fitting} of them" in str(found)
+
+
+def test_a_row_of_the_guide_that_was_left_out_has_no_number(monkeypatch):
+    row = attrs.make_class("Row", ["refused"])(None)
+    assert guide._ending(row, [None] * 4, None)["status"] == "left_out"
+
+
+def test_the_models_of_a_file_share_its_budget(monkeypatch, tmp_path):
+    clock, budgets = Clock(), []
+
+    def race(options, chosen):
+        budgets.append(options.budget)
+        clock.now += 40.0
+        return (0 if len(budgets) == 1 else 4), []
+
+    monkeypatch.setattr(sweep.time, "monotonic", clock)
+    monkeypatch.setattr(sweep, "_race", race)
+    entry = "{device: cpu, matrix_shapes: {name: custom, shapes: [[8, 8, 8]]}}"
+    path = tmp_path / "c.yml"
+    path.write_text(f"model_params: [{', '.join([entry] * 3)}]")
+    options = SimpleNamespace(
+        config=path, max_power=None, output=tmp_path / "r.json", device=None, profile=False,
+        plot=None, budget=60.0, backward=False,
+    )  # fmt: skip
+    assert sweep.run(options) == 4
+    assert budgets == [60.0, 20.0, 0.0]
+    assert (tmp_path / "r.csv").read_text().count("left_out") == 3
+
+
+def test_a_short_run_has_no_outlook():
+    budget = RunBudget(None)
+    assert budget.outlook(run_budget._WORTH_TELLING - 1) is None
+
+
+def test_what_a_shared_worker_imports_is_not_part_of_the_pace(finished):
+    outcome = finished(phases={"import": Phase(ms=9000.0, host_memory_peak_bytes=None)})
+    outcome.wall_s = 10.0
+    for shares, started in ((True, True), (False, False)):
+        budget = RunBudget(20.0, 3, shares_workers=shares, clock=Clock())
+        budget.measured([outcome])
+        assert budget.may_start(1) is started

@@ -1,0 +1,212 @@
+"""Model folders of TorchBench: found and read without importing one, installed apart from us."""
+
+import os
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from comparative_benchmark.torchbench import cases, folders, installing, network
+from openxla.benchmark.workloads import workload_of
+
+DATA = Path(__file__).parents[1] / "data" / "torchbench"
+CURRENT = """
+from torchbenchmark.util.model import BenchmarkModel
+raise SystemExit("nobody imports this here")
+class Model(BenchmarkModel):
+    DEFAULT_EVAL_BSIZE = 8
+    DEFAULT_TRAIN_BSIZE: int = 4
+    def __init__(self, test, device, batch_size=None, extra_args=[]): ...
+"""
+
+
+def folder(place, name="net", init=CURRENT, **files):
+    made = place / name
+    made.mkdir(parents=True)
+    (made / "__init__.py").write_text(init)
+    for file, content in files.items():
+        (made / file.replace("_", ".")).write_text(content)
+    return made
+
+
+def test_protocols_and_batch_sizes_are_read_off_the_source():
+    found = {item.name: item for item in folders.find([DATA])}
+    assert {name: item.protocol for name, item in found.items()} == {
+        "agent_net": "current",
+        "dict_net": "current",
+        "guide_mlp": "2021",
+        "list_net": "current",
+        "meter": "current",
+        "staged_net": "current",
+    }
+    # metadata.yaml's size for the CPU goes before the class's own.
+    assert found["staged_net"].batch_sizes == {"train": 4, "eval": 2}
+    assert found["guide_mlp"].installs
+    assert not found["meter"].installs
+    assert "torch" not in sys.modules
+
+
+def test_a_folder_a_directory_and_a_checkout_are_searched(tmp_path):
+    one = folder(tmp_path / "checkout" / "torchbenchmark" / "models")
+    (tmp_path / "checkout" / "torchbenchmark" / "__init__.py").touch()
+    (one / "inner").mkdir()
+    (one / "inner" / "__init__.py").write_text("class Model: ...")  # a part of it, not another one
+    for path in (one, one.parent, tmp_path / "checkout"):
+        assert [item.path for item in folders.find([path])] == [one]
+    assert len(folders.find([one, one.parent])) == 1
+
+
+def test_the_digest_is_of_the_content(tmp_path):
+    one = folder(tmp_path / "a", data_json="1")
+    same = folder(tmp_path / "b", data_json="1")
+    assert folders.digest(one) == folders.digest(same)
+    (one / "__pycache__").mkdir()
+    (one / "__pycache__" / "x.pyc").write_bytes(b"1")
+    assert folders.digest(one) == folders.digest(same)
+    (one / "data.json").write_text("2")
+    assert folders.digest(one) != folders.digest(same)
+
+
+def test_the_workload_is_what_is_run_wherever_it_lies(tmp_path):
+    def workload(place, test="eval", **options):
+        (case,) = cases.cases(cases.named(folders.find([place])), test, **options)
+        return workload_of(case).digest
+
+    here, there = folder(tmp_path / "a"), folder(tmp_path / "b")
+    assert workload(here) == workload(there)
+    assert workload(here, packages={here: tmp_path}) == workload(there)
+    assert workload(here, "train") != workload(here)
+    assert workload(here, batch_size=3) != workload(here)
+    (here / "more.py").touch()
+    assert workload(here) != workload(there)
+
+
+def test_names_tell_folders_apart(tmp_path):
+    folder(tmp_path / "a"), folder(tmp_path / "b"), folder(tmp_path, "other")
+    found = cases.named(folders.find([tmp_path]))
+    assert list(found) == ["a.net", "b.net", "other"]
+    chosen = cases.cases(found, "eval", name=r".*\.net")
+    assert [case.model.name for case in chosen] == ["a.net_EVAL_PT_BATCH8", "b.net_EVAL_PT_BATCH8"]
+    assert all(case.model.model_impl.own_process for case in chosen)
+    with pytest.raises(folders.FolderError, match=r"no folder is named 'resnet'; there are a\.net"):
+        cases.cases(found, "eval", name="resnet")
+    with pytest.raises(folders.FolderError, match="not a regular expression"):
+        cases.cases(found, "eval", name="(")
+
+
+def test_what_is_not_there_is_said_with_what_is(tmp_path):
+    folder(tmp_path, "resnet18")
+    with pytest.raises(folders.FolderError, match=r"not there.*did you mean .*resnet18"):
+        folders.find([tmp_path / "resnet81"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(folders.FolderError, match="class Model"):
+        folders.find([tmp_path / "empty"])
+
+
+def test_links_out_of_a_folder_are_refused_and_those_inside_are_not(tmp_path):
+    one = folder(tmp_path, weights_bin="0")
+    (one / "again.bin").symlink_to("weights.bin")
+    assert folders.read(one).problem is None
+    (one / "passwd").symlink_to("/etc/passwd")
+    assert "passwd links to /etc/passwd, outside the folder" in folders.read(one).problem
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    ["devices: [cpu]", "devices:\n  cpu: 4", "a: [", "!!python/object/apply:os.abort []", "- 1"],
+)
+def test_metadata_that_says_nothing_is_no_harm(tmp_path, metadata):
+    one = folder(tmp_path, metadata_yaml=metadata)
+    assert folders.read(one).batch_sizes == {"eval": 8, "train": 4}
+
+
+def test_source_that_cannot_be_parsed_is_left_to_its_worker(tmp_path):
+    one = folder(tmp_path, init="class Model(:")
+    (found,) = folders.find([one])
+    assert (found.protocol, found.problem) == ("unknown", None)
+
+
+def _wheel(path, name):
+    with zipfile.ZipFile(path / f"{name}-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"{name}.py", "FROM = 'its own environment'")
+        wheel.writestr(
+            f"{name}-1.0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
+        )
+        wheel.writestr(
+            f"{name}-1.0.dist-info/WHEEL",
+            "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        )
+        wheel.writestr(f"{name}-1.0.dist-info/RECORD", "")
+
+
+INSTALL = "from utils.python_utils import pip_install_requirements\npip_install_requirements()\n"
+
+
+@pytest.mark.slow
+def test_install_py_fills_an_environment_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("CBS_ROOT_DIR", str(tmp_path / "root"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("SOME_TOKEN", "secret")
+    told = "import os\nopen('told', 'w').write(str('SOME_TOKEN' in os.environ))\n"
+    one = folder(
+        tmp_path,
+        install_py=told + INSTALL,
+        requirements_txt="./cbs_extra-1.0-py3-none-any.whl\nnumpy\n",
+    )
+    _wheel(one, "cbs_extra")
+    (found,) = folders.find([one])
+    before = installing.packages_of([found], install=False)
+    assert not before.packages
+    assert "--install runs install.py" in before.said[0]
+    done = installing.packages_of([found], install=True)
+    assert not done.failures
+    place = done.packages[one]
+    assert (place / "cbs_extra.py").is_file()
+    assert not (place / "numpy").exists()  # ours satisfies it
+    assert (one / "told").read_text() == "False"
+    with pytest.raises(ModuleNotFoundError):
+        __import__("cbs_extra")
+    # Once is enough, also though install.py has added to the folder.
+    (again,) = folders.find([one])
+    assert installing.packages_of([again], install=False).packages == {one: place}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("install", "reason"),
+    [
+        (INSTALL, "network: install.py ended with code 1"),
+        ("raise ValueError('not today')", "install.py ended with code 1: ValueError: not today"),
+    ],
+)
+def test_install_py_that_fails_says_why(tmp_path, monkeypatch, install, reason):
+    monkeypatch.setenv("CBS_ROOT_DIR", str(tmp_path / "root"))
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    one = folder(tmp_path, install_py=install, requirements_txt="cbs-not-there")
+    done = installing.packages_of(folders.find([one]), install=True)
+    assert done.failures[one].startswith(reason)
+    assert not done.packages
+
+
+def test_errors_for_lack_of_the_network_are_known():
+    guard = network.Guard()
+    assert guard.reason(ValueError("shapes differ")) is None
+    offline = OSError("could not connect")
+    offline.__cause__ = network.NetworkRefusedError("refused here: huggingface.co")
+    assert guard.reason(offline).startswith("network: ")
+    import subprocess
+
+    assert "wget" in guard.reason(subprocess.CalledProcessError(4, ["wget", "-q", "x"]))
+    guard.refused.append("example.org")
+    assert "a connection to example.org" in guard.reason(RuntimeError("no weights"))
+
+
+def test_this_machine_is_not_the_network():
+    guard = network.Guard()
+    for host in ("localhost", "127.0.0.1", "::1", "", "0.0.0.0"):
+        guard._check((host, 80))
+    for host in ("example.org", "10.0.0.1", b"example.org"):
+        with pytest.raises(network.NetworkRefusedError):
+            guard._check((host, 80))
