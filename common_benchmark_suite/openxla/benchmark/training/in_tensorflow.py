@@ -26,6 +26,11 @@ class TrainingModel(models.TrainingModel):
         """The network's layer, which holds the variables."""
         return self.network.layer
 
+    @property
+    def variables(self) -> Any:
+        """The network's variables, where a backend looks for a model's."""
+        return self.network.layer.variables
+
     def as_float64(self) -> "TrainingModel":
         """Returns a copy that computes in float64, see `KerasModel.as_float64`."""
         wide = copy.copy(self)
