@@ -35,10 +35,10 @@ for case in training_cases.all_cases():
 REFERENCES = {
     "pytorch": "comparative_benchmark.pt_inductor.reference:compute",
     "jax": "comparative_benchmark.jax_xla.reference:compute",
-    "tf_v2": "comparative_benchmark.tf_xla.reference:compute",
+    "tensorflow_v2": "comparative_benchmark.tf_xla.reference:compute",
 }
 # As other tests call their processes.
-SHORT = {"pytorch": "pt", "jax": "jax", "tf_v2": "tf"}
+SHORT = {"pytorch": "pt", "jax": "jax", "tensorflow_v2": "tf"}
 PLANTED = sorted(model.name for model in MODELS)
 
 
@@ -114,7 +114,7 @@ def test_the_frameworks_take_the_same_steps_in_float64(truths, network, optimize
     stem = f"{network}-{optimizer}"
     steps, digest = arrays.load_all(truths["pytorch"], stem)
     assert np.ptp(steps[:, 0]) > 1e-3  # something is learnt, or unlearnt
-    for framework in ("jax", "tf_v2"):
+    for framework in ("jax", "tensorflow_v2"):
         others, rows = arrays.load_all(truths[framework], stem)
         np.testing.assert_allclose(others, steps, rtol=1e-12)
         np.testing.assert_allclose(rows, digest, atol=1e-9)
