@@ -53,7 +53,7 @@ def results(tmp_path_factory, environment):
             *("--suite", "cbs_test_plugin.training_suite"),
             *("-name", r"models/(\w+_TINY_TRAIN_ADAMW_.+_BATCH4|BERT_[A-Z_]+_(PT|JAX))/.+"),
             *("--backend", "pt_inductor:eager,jax_xla,tf_xla:xla,onnxruntime"),
-            *("-device", "host-cpu", "-w", "0", "-iter", "1", "-o", output),
+            *("-device", "host-cpu", "-w", "0", "-iter", "3", "-o", output),
         ],
         env=environment,
         cwd=directory,
