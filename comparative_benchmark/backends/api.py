@@ -60,6 +60,7 @@ class CompilerInfo:
       precision: what it quantises models to, e.g. `int8`; None where it keeps their data type.
       autotunes: options and accelerator types with which it chooses among programs by measuring
         them: another compile may choose otherwise.
+      trains: whether it takes training steps: forward, backward and the update of the weights.
       takes_recipes: whether a recipe may be among the options, see `comparative_benchmark.recipes`.
     """
 
@@ -73,6 +74,7 @@ class CompilerInfo:
     precision: str | None = None
     autotunes: tuple[str, ...] = ()
     takes_recipes: bool = False
+    trains: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -286,12 +288,15 @@ class Backend(abc.ABC):
     Attributes:
       takes_definition: whether `load` takes a `ModelDefinition` in place of a model. The worker
         then imports no module of the model, and so no framework that the backend does without.
+      rewind: called before each iteration, outside of what is timed; None where there is nothing to
+        be put back between iterations.
       peak_is_of_the_model: whether the device's peak of memory starts anew with each model that a
         worker serves; what does not is not told of a second one.
     """
 
     takes_definition: ClassVar[bool] = False
     peak_is_of_the_model: ClassVar[bool] = False
+    rewind: Callable[[], None] | None = None
 
     def __init__(self, context: BackendContext) -> None:
         self.context = context
@@ -412,6 +417,13 @@ class Backend(abc.ABC):
             f"{type(self).__name__} runs a model that generates as one program, whose prefill and "
             "decode cannot be called apart"
         )
+
+    def complete(self, outputs: Any) -> Any:
+        """Returns a handle on what is verified; never timed.
+
+        Where an iteration is one step of several, the others are run here.
+        """
+        return outputs
 
     def device_timer(self) -> "DeviceTimer | None":
         """Returns a timer that runs on the device itself, where there is one."""

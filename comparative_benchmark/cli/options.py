@@ -8,7 +8,7 @@ from comparative_benchmark.terminal.options import add_options
 
 def add_list_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs list`."""
-    add_options(parser, "name", "tag", "framework", "suite")
+    add_options(parser, "name", "test", "tag", "framework", "suite")
     parser.add_argument("--workload", help="regular expression to be found in the workload's id")
     add_options(parser, "json")
 

@@ -10,7 +10,11 @@ BACKEND = BackendInfo(
     modules={ModelFrameworkType.JAX: ("jax", "flax")},
     recipe_modules=("qwix",),
     install="./comparative_benchmark/jax_xla/setup_venv.sh, or pip install -e '.[jax_xla]'",
-    compilers=(CompilerInfo(name="xla", description="jax.jit, ahead of time", takes_recipes=True),),
+    compilers=(
+        CompilerInfo(
+            name="xla", description="jax.jit, ahead of time", takes_recipes=True, trains=True
+        ),
+    ),
     reference="comparative_benchmark.jax_xla.reference:compute",
     environment={
         "JAX_PLATFORMS": "{jax_platforms}",

@@ -19,9 +19,11 @@ from comparative_benchmark.backends.api import (
 )
 from comparative_benchmark.backends.host_settings import HostSettings
 from comparative_benchmark.backends.outputs import ALLOCATED_ONLY, OutputRule
+from comparative_benchmark.backends.training import TrainingLoop
 from comparative_benchmark.jax_xla import generation, profiler
 from comparative_benchmark.recipes import chosen_among
 from openxla.benchmark.models.shared_model import as_tuple
+from openxla.benchmark.training.in_jax import Run, TrainingModel
 
 
 class JaxXla(Backend):
@@ -40,6 +42,8 @@ class JaxXla(Backend):
         self._recipe = chosen_among(context.options)
         self._applied: dict[str, Any] | None = None
         self._cache_hits = self._cache_misses = 0
+        self._training: TrainingLoop | None = None
+        self._steps: Run | None = None
         jax.monitoring.register_event_listener(self._count_cache_event)
 
     def load(self, model: Any, inputs: Sequence[Array]) -> None:
@@ -66,6 +70,9 @@ class JaxXla(Backend):
 
     def compile(self) -> None:
         """Traces to a jaxpr, lowers to StableHLO, compiles with XLA: JAX tells them apart."""
+        if isinstance(self._model, TrainingModel):
+            self._compile_step(self._model)
+            return
         with self.context.phase("trace"), self._precision():
             traced = jax.jit(self._apply).trace(self._params, *self._inputs)
         with self.context.phase("lower"), self._precision():
@@ -75,11 +82,21 @@ class JaxXla(Backend):
 
     def dispatch(self) -> Any:
         """Calls the executable; JAX returns before the outputs are complete."""
+        if self._training is not None:
+            return self._training.dispatch()
         return self._compiled(self._params, *self._inputs)
 
     def synchronize(self, outputs: Any) -> None:
-        """Waits until the outputs are complete."""
-        block_until_ready(outputs)
+        """Waits until the outputs are complete, or the state after a training step."""
+        block_until_ready(outputs if self._steps is None else self._steps.pending())
+
+    def complete(self, outputs: Any) -> Any:
+        """Takes the training steps that are left."""
+        return outputs if self._training is None else self._training.finish(outputs)
+
+    def retain(self, outputs: Any) -> Any:
+        """The state of training is gone with the next step."""
+        return self.complete(outputs)
 
     def fetch(self, outputs: Any) -> list[Any]:
         """Copies the outputs to the host."""
@@ -114,6 +131,8 @@ class JaxXla(Backend):
         """Puts them on the device."""
         resident = jax.device_put(tuple(inputs), self._device)
         self._inputs = block_until_ready(resident)
+        if self._training is not None:
+            self._training.restart(block_until_ready(self._model.batches(self._inputs)))
         return True
 
     def run_with(self, inputs: Sequence[Array]) -> list[Any] | None:
@@ -134,6 +153,21 @@ class JaxXla(Backend):
     def profile(self, directory: Path, iterations: int) -> list[Path]:
         """A trace for Perfetto and XLA's own file, by `jax.profiler`."""
         return profiler.profile(self, directory, iterations)
+
+    def _compile_step(self, model: TrainingModel) -> None:
+        """Compiles a training step, which takes over the memory of the state."""
+        first = block_until_ready(model.state(self._params))
+        batches = block_until_ready(model.batches(self._inputs))
+        with self.context.phase("trace"), self._precision():
+            step = jax.jit(model.step, donate_argnums=0)
+            traced = step.trace(first, self._params, *batches[0])
+        with self.context.phase("lower"), self._precision():
+            lowered = traced.lower()
+        with self.context.phase("compile"):
+            self._compiled = lowered.compile()
+        self._steps = Run(model, self._compiled, first, self._params)
+        self._training = TrainingLoop(self._steps, batches, self._steps.outputs)
+        self.rewind = self._training.rewind
 
     def _precision(self) -> Any:
         return jax_models.precision(on_gpu=self._on_gpu, types=self._types)

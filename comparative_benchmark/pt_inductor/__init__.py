@@ -11,13 +11,16 @@ BACKEND = BackendInfo(
     recipe_modules=("torchao",),
     install="./comparative_benchmark/pt_inductor/setup_venv.sh, or pip install -e '.[pt_inductor]'",
     compilers=(
-        CompilerInfo(name="eager", description="op by op, no compiler", takes_recipes=True),
+        CompilerInfo(
+            name="eager", description="op by op, no compiler", takes_recipes=True, trains=True
+        ),
         CompilerInfo(
             name="inductor",
             description="torch.compile with its default backend",
             options=("max-autotune", "freezing", "cuda-graphs"),
             autotunes=("max-autotune",),
             takes_recipes=True,
+            trains=True,
         ),
         CompilerInfo(
             name="aot-inductor",

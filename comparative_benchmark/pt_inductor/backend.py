@@ -1,7 +1,7 @@
 """PyTorch on CPU and CUDA."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -28,11 +28,13 @@ from comparative_benchmark.backends.foreign import ForeignModel
 from comparative_benchmark.backends.host_settings import HostSettings
 from comparative_benchmark.backends.outputs import ALLOCATED_ONLY, OutputRule
 from comparative_benchmark.backends.torch_modules import to_numpy
+from comparative_benchmark.backends.training import TrainingLoop
 from comparative_benchmark.pt_inductor import aot, cuda, generation, profiler, torchao_recipes
 from comparative_benchmark.recipes import chosen_among
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
-from openxla.benchmark.operators.backward_torch import TrainingModel
+from openxla.benchmark.operators import backward_torch
+from openxla.benchmark.training import in_torch as training
 
 # Lines of `torch.__config__.show()` on libraries of products, and on ATen's own kernels.
 _LIBRARY = re.compile(r"- (Intel\(R\) |OpenBLAS|CPU capability usage)")
@@ -70,6 +72,7 @@ class PtInductor(Backend):
         self._graphs = 0
         self._in_compile = False
         self._tracing = ExitStack()
+        self._training: TrainingLoop | None = None
         torch.set_num_threads(context.threads)
         torch.set_grad_enabled(False)
 
@@ -97,6 +100,8 @@ class PtInductor(Backend):
             self._run = model.timed
         elif self._trains():
             self._run = model.training_step()
+        elif self._takes_steps():
+            self._start_training()
         else:
             self._run = model if isinstance(model, torch.nn.Module) else model.forward
 
@@ -117,7 +122,7 @@ class PtInductor(Backend):
         options = [_CONFIG[option] for option in self.context.options if option in _CONFIG]
         config = {key: value for option in options for key, value in option.items()}
         if "freezing" in self.context.options:
-            if self._trains():
+            if self._trains() or self._takes_steps():
                 raise UnsupportedError("Inductor freezes weights for inference: train `inductor`")
             torch._inductor.config.freezing = True  # noqa: SLF001  # read by Dynamo, too
 
@@ -135,6 +140,8 @@ class PtInductor(Backend):
             # As a training loop has it: the backward of what is compiled is compiled, too, and runs
             # where gradients are taken, outside.
             self._run = self._model.training_step(partial(torch.compile, backend=inductor))
+        elif self._takes_steps():
+            self._start_training(partial(torch.compile, backend=inductor))
         else:
             self._run = torch.compile(self._run, backend=inductor)
         self._tracing.enter_context(self.context.phase("trace"))
@@ -170,7 +177,7 @@ class PtInductor(Backend):
             )
 
     def dispatch(self) -> Any:
-        """Calls the model."""
+        """Calls the model, or takes its next training step."""
         return self._run(*self._inputs)
 
     def synchronize(self, outputs: Any) -> None:
@@ -242,6 +249,8 @@ class PtInductor(Backend):
         """Copies them into the tensors that are there: a program may know these by address."""
         for resident, value in zip(self._inputs, inputs, strict=True):
             resident.copy_(as_tensor(value))
+        if self._training is not None:
+            self._training.restart(self._model.batches(self._inputs))
         self._wait()
         return True
 
@@ -284,14 +293,30 @@ class PtInductor(Backend):
 
     def retain(self, outputs: Any) -> Any:
         """Copies what the next replay of a CUDA graph would write over."""
+        if self._training is not None:
+            return self._training.finish(outputs)
         return cuda.copies(outputs) if self._cuda_graphs else outputs
+
+    def complete(self, outputs: Any) -> Any:
+        """Takes the training steps that are left."""
+        return outputs if self._training is None else self._training.finish(outputs)
 
     def profile(self, directory: Path, iterations: int) -> list[Path]:
         """A trace and a table of operators, by `torch.profiler`."""
         return profiler.profile(self, directory, iterations)
 
     def _trains(self) -> bool:
-        return isinstance(self._model, TrainingModel)
+        return isinstance(self._model, backward_torch.TrainingModel)
+
+    def _takes_steps(self) -> bool:
+        return isinstance(self._model, training.TrainingModel)
+
+    def _start_training(self, compile_part: Callable[..., Any] = lambda part: part) -> None:
+        run = self._model.run(compile_part)
+        self._training = TrainingLoop(run, self._model.batches(self._inputs), run.outputs)
+        dispatch = self._training.dispatch
+        self._run = lambda *_: dispatch()
+        self.rewind = self._training.rewind
 
     @contextmanager
     def _compiling(self) -> Iterator[None]:

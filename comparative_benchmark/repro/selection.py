@@ -18,7 +18,7 @@ from comparative_benchmark.runs.trial import Competitor, Trial, competitors_of
 from comparative_benchmark.terminal.options import UsageError, find_device
 from openxla.benchmark import brought
 from openxla.benchmark.artifacts import user_inputs
-from openxla.benchmark.comparative_suite import catalog, operator_cases
+from openxla.benchmark.comparative_suite import catalog, operator_cases, training_cases
 from openxla.benchmark.def_types import BenchmarkCase
 from openxla.benchmark.workloads import workload_of
 
@@ -174,6 +174,8 @@ def _competitor(
 def _case(definition: Definition, suites: Sequence[str]) -> BenchmarkCase:
     """Returns the case of the catalogue, or that of its model on a user's own inputs."""
     name, model = definition.benchmark_name, definition.model
+    if training_cases.named(model):
+        raise UsageError(f"{model} takes training steps, which no exported program does")
     operator = operator_cases.named(model)
     known = [operator] if operator else _brought(definition) or catalog.all_benchmarks(suites)
     for case in known:

@@ -205,6 +205,26 @@ class Generation:
 
 
 @attrs.frozen(kw_only=True)
+class Training:
+    """Training steps: an iteration is one of them.
+
+    Attributes:
+      optimizer: that updates the weights.
+      verified_steps: how many steps are verified together.
+      samples_per_s: rows of the batch over the latency of a step; None unless ok.
+      tokens_per_s: of texts, the tokens of the batch, padding among them; None of pictures.
+    """
+
+    optimizer: Text
+    batch_size: Annotated[int, Meta(ge=1)]
+    verified_steps: Annotated[int, Meta(ge=1)]
+    samples_per_s: Positive | None
+    samples_per_s_interval: IntervalRecord | None = None
+    tokens_per_s: Positive | None
+    tokens_per_s_interval: IntervalRecord | None = None
+
+
+@attrs.frozen(kw_only=True)
 class Program:
     """What a backend tells about the program that it made; see `backends.api.BackendFacts`."""
 
@@ -372,6 +392,7 @@ class Metrics:
       accuracy: at what its model was trained for; unset where it was not trained.
       variables: of the workers' environment, those that can change speed or numbers; unset before
         they were recorded.
+      training: of training steps; of others unset.
       throughput: of a script that told rates; of others unset.
     """
 
@@ -428,6 +449,7 @@ class Metrics:
     race: RaceNote = attrs.field(factory=RaceNote)
     stop_reason: str | None = None
     generation: Generation | UnsetType = UNSET
+    training: Training | UnsetType = UNSET
     throughput: Throughput | UnsetType = UNSET
 
     @property

@@ -29,12 +29,12 @@ def generation_metrics(trial: Trial, outcome: TrialOutcome) -> Generation | None
     processes = [] if outcome.ended else outcome.processes
     measured = [p.generation for p in processes if p.generation is not None]
     reasons = [times.reason for times in measured if times.reason]
-    latency = _interval([process.latencies_ms for process in processes])
+    latency = latency_of([process.latencies_ms for process in processes])
     return Generation(
         batch_size=batch,
         prompt_tokens=trial.workload.inputs[0].shape[1],
         new_tokens=new,
-        **_per_second(latency, batch * new),
+        **per_second("tokens_per_s", latency, batch * new),
         **_named("prefill_ms", _part(measured, reasons, "prefill_ms")),
         **_named("decode_ms_per_token", _part(measured, reasons, "decode_ms")),
         not_measurable=reasons[0] if reasons else None,
@@ -50,26 +50,27 @@ def _part(
     measured: Sequence[GenerationTimes], reasons: Sequence[str], name: str
 ) -> Interval | None:
     # One failed process invalidates the metric.
-    return None if reasons else _interval([getattr(times, name) for times in measured])
+    return None if reasons else latency_of([getattr(times, name) for times in measured])
 
 
-def _interval(processes: Sequence[Sequence[float]]) -> Interval | None:
+def latency_of(processes: Sequence[Sequence[float]]) -> Interval | None:
+    """Returns the latency of processes, each with its samples; None where there are none."""
     try:
         return latency_interval([list(samples) for samples in processes if samples])
     except SampleError:
         return None
 
 
-def _per_second(latency: Interval | None, tokens: int) -> dict[str, Any]:
-    """Returns the tokens per second of a latency."""
+def per_second(name: str, latency: Interval | None, count: int) -> dict[str, Any]:
+    """Returns how many of `count` a latency makes in a second, and the interval, under a name."""
     if latency is None:
-        return _named("tokens_per_s", None)
-    rate = 1e3 * tokens
+        return _named(name, None)
+    rate = 1e3 * count
     low = max(latency.low, 1e-9)
     inverse = attrs.evolve(
         latency, estimate=rate / latency.estimate, low=rate / latency.high, high=rate / low
     )
-    return _named("tokens_per_s", inverse)
+    return _named(name, inverse)
 
 
 def _named(name: str, interval: Interval | None) -> dict[str, Any]:

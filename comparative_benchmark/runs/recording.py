@@ -25,6 +25,7 @@ from comparative_benchmark.results.record import (
 )
 from comparative_benchmark.results.summary import outlier_counts, summarize
 from comparative_benchmark.runs.generation_metrics import generation_metrics
+from comparative_benchmark.runs.training_metrics import training_metrics
 from comparative_benchmark.runs.trial import Competitor, Trial
 from comparative_benchmark.worker.phase_names import PHASES
 from openxla.benchmark.workloads import has_weights
@@ -151,6 +152,7 @@ def _metrics(trial: Trial, outcome: TrialOutcome, last: ProcessRecord) -> Metric
         race=outcome.race,
         stop_reason=outcome.stop_reason,
         generation=generation_metrics(trial, outcome) or UNSET,
+        training=training_metrics(trial, outcome) or UNSET,
     )
 
 

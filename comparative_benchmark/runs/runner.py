@@ -26,7 +26,7 @@ from comparative_benchmark.runs.shared_workers import SharedWorkers
 from comparative_benchmark.runs.trial import Competitor, Trial
 from comparative_benchmark.stats.sampling_rule import FixedCounts, SamplingRule
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
-from openxla.benchmark.workloads import trains, workload_of
+from openxla.benchmark.workloads import training_of, trains, workload_of
 
 
 class Observer(Protocol):
@@ -68,7 +68,7 @@ def plan(
             workload=workloads[case.name],
             competitor=competitor,
             device=device,
-            refused=competitor.why_it_cannot_train if trains(case) else None,
+            refused=_refusal(case, competitor),
         )
         for case in cases
         for competitor in competitors
@@ -78,6 +78,12 @@ def plan(
     trials.sort(key=lambda trial: order.index(trial.workload.digest))
     used = {str(trial.competitor) for trial in trials}
     return Plan(trials=trials, idle=[c for c in competitors if str(c) not in used])
+
+
+def _refusal(case: BenchmarkCase, competitor: Competitor) -> str | None:
+    if training_of(case):
+        return competitor.why_it_takes_no_training_step
+    return competitor.why_it_cannot_train if trains(case) else None
 
 
 def execute(

@@ -69,6 +69,17 @@ class Competitor:
         return None
 
     @property
+    def why_it_takes_no_training_step(self) -> str | None:
+        """Why it cannot train a model of the suite; None if it may try."""
+        if not self.compiler.trains:
+            return f"{self} runs a program that was exported: it updates no weights"
+        if self.recipe is not None:
+            return f"{self.recipe.label} changes layers, whose training would be another one"
+        if "cuda-graphs" in self.options:
+            return "a CUDA graph would hold forward and backward, and not the optimizer"
+        return None
+
+    @property
     def is_installed(self) -> bool:
         """Whether it can run the models of one framework at least."""
         return not all(map(self.missing_modules, self.backend.modules))

@@ -26,6 +26,7 @@ from comparative_benchmark.terminal import not_installed, tables
 from comparative_benchmark.terminal.compare_views import summary_line
 from comparative_benchmark.terminal.generation_table import generation_remarks, generation_table
 from comparative_benchmark.terminal.narrow_table import narrow_table
+from comparative_benchmark.terminal.training_table import training_table
 
 _NO_LIMIT = 1000
 
@@ -122,8 +123,9 @@ class Console:
             else:
                 self._out.print(narrow_table(cases, baseline=baseline, expected=expected))
                 self._out.print(f"with compile times, memory and errors from {needed} columns on")
-        if generation := generation_table(cases, expected):
-            self._out.print(generation)
+        of_kinds = (generation_table(cases, expected), training_table(cases, expected))
+        for table in filter(None, of_kinds):
+            self._out.print(table)
         for line in generation_remarks(cases):
             self._out.print(Text(line), soft_wrap=True)
         differences = tables.package_differences(case.result for case in cases)

@@ -7,7 +7,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-if TYPE_CHECKING:  # A command that runs no case starts without the vocabulary of cases.
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    # A command that runs no case starts without the vocabulary of cases.
     from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
 
 EXIT_OK, EXIT_FAILED, EXIT_WRONG, EXIT_MISSING, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
@@ -15,6 +18,9 @@ EXIT_OK, EXIT_FAILED, EXIT_WRONG, EXIT_MISSING, EXIT_INTERRUPTED = 0, 1, 2, 3, 1
 EXIT_UNFINISHED = 4
 # As a shell gives it for a program that SIGPIPE has ended.
 EXIT_NO_READER = 141
+
+# What models do, as TorchBench calls it.
+EVAL, TRAIN = "eval", "train"
 
 _SIZES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -84,15 +90,28 @@ def select(options: argparse.Namespace) -> "list[BenchmarkCase]":
     from openxla.benchmark.artifacts import locked_cases
     from openxla.benchmark.comparative_suite import catalog
 
+    if getattr(options, "test", EVAL) == TRAIN:
+        cases = _training_cases(options.suite)
+    else:
+        cases = locked_cases.with_urls(catalog.all_benchmarks(options.suite))
     try:
         return catalog.select(
-            locked_cases.with_urls(catalog.all_benchmarks(options.suite)),
+            cases,
             name=options.name,
             tags=options.tag,
             framework=options.framework,
         )
     except re.error as error:
         raise UsageError(f"-name {options.name!r} is not a regular expression: {error}") from error
+
+
+def _training_cases(suites: "Sequence[str]") -> "list[BenchmarkCase]":
+    """Returns the suite's own, and those of further modules."""
+    from openxla.benchmark.comparative_suite import catalog, training_cases
+    from openxla.benchmark.workloads import training_of
+
+    others = [case for case in catalog.further_benchmarks(suites) if training_of(case)]
+    return [*training_cases.all_cases(), *others]
 
 
 def find_device(name: str) -> "DeviceSpec":
@@ -190,6 +209,15 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "tag": (
         ("--tag",),
         {"action": "append", "default": [], "help": "a tag that cases must have"},
+    ),
+    "test": (
+        ("-t", "--test"),
+        {
+            "dest": "test",
+            "choices": (EVAL, TRAIN),
+            "default": EVAL,
+            "help": "what models do: give outputs, or take training steps (default %(default)s)",
+        },
     ),
     "framework": (("--framework",), {"help": "framework of the model, e.g. jax"}),
     "suite": (

@@ -19,7 +19,7 @@ from openxla.benchmark.root import ROOT_DIR_VARIABLE
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs run`."""
     add_model_arguments(parser)
-    add_options(parser, "name", "tag", "framework", "suite")
+    add_options(parser, "name", "test", "tag", "framework", "suite")
     _add_folder_arguments(parser)
     add_measuring_arguments(parser)
     # Folders have usual ones; `api.foreign.complete` asks for them where cases are run.
@@ -37,12 +37,6 @@ def _add_folder_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="run model folders of TorchBench: a folder, or a directory of them; -name matches "
         "folders then; may be repeated",
-    )
-    parser.add_argument(
-        *("-t", "--test"),
-        choices=("train", "eval"),
-        default="eval",
-        help="what a folder runs: training steps or inference (default %(default)s)",
     )
     parser.add_argument(
         *spellings("--batch-size"),
@@ -79,7 +73,7 @@ def add_run_benchmarks_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="compiler, with options as in name+option; may be repeated (default: all usual ones)",
     )
-    add_options(parser, "name", "tag", "framework", "suite")
+    add_options(parser, "name", "test", "tag", "framework", "suite")
     _add_common_run_arguments(parser)
     # Counts are fixed here, each compiler runs in this environment, and on all its CPUs.
     parser.set_defaults(baseline=None, compile_only=False, cpus=None, env=None)

@@ -191,7 +191,8 @@ def problem(
     given = definition.input_source if is_given else None
     brought = command_words(definition.model_parameters, definition.framework_name, given)
     operator = selection_of(result)
-    which = brought or operator or f"-name '{name}'"
+    trains = "-t train " if result.measured.training else ""
+    which = brought or operator or f"{trains}-name '{name}'"
     if folder := definition.model_parameters.get("folder"):
         which = f"--torchbench {folder} -t {definition.model_parameters['test']}"
     text.append(

@@ -10,13 +10,14 @@ BACKEND = BackendInfo(
     modules={ModelFrameworkType.TF_V2: ("tensorflow", "keras")},
     install="./comparative_benchmark/tf_xla/setup_venv.sh, or pip install -e '.[tf_xla]'",
     compilers=(
-        CompilerInfo(name="xla", description="tf.function(jit_compile=True)"),
+        CompilerInfo(name="xla", description="tf.function(jit_compile=True)", trains=True),
         CompilerInfo(
             name="graph",
             description="tf.function: Grappler and TensorFlow's kernels",
             variant=True,
+            trains=True,
         ),
-        CompilerInfo(name="eager", description="op by op, no compiler", default=False),
+        CompilerInfo(name="eager", description="op by op, no compiler", default=False, trains=True),
     ),
     reference="comparative_benchmark.tf_xla.reference:compute",
     environment={

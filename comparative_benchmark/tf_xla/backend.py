@@ -21,8 +21,10 @@ from comparative_benchmark.backends.api import (
 )
 from comparative_benchmark.backends.host_settings import HostSettings, pool_size
 from comparative_benchmark.backends.outputs import ALLOCATED_ONLY, OutputRule
+from comparative_benchmark.backends.training import TrainingLoop
 from comparative_benchmark.tf_xla import cache, generation, profiler, program
 from openxla.benchmark.models.shared_model import as_tuple
+from openxla.benchmark.training.in_tensorflow import TrainingModel
 
 _GPU = "GPU:0"
 _INTER_OP_POOL = "tf_Compute"
@@ -51,6 +53,7 @@ class TfXla(Backend):
         self._cache = cache.PersistentCache()
         self._cached = cache.CacheUse()
         self._facts: BackendFacts | None = None
+        self._training: TrainingLoop | None = None
 
     def load(self, model: Any, inputs: Sequence[Array]) -> None:
         """Puts the inputs on the device; the variables are there since the model was made."""
@@ -67,6 +70,8 @@ class TfXla(Backend):
         with self.context.phase("h2d"):
             self.replace_inputs(inputs)
         self._run = self._function = model.forward
+        if isinstance(model, TrainingModel):
+            self._start_training(model, lambda step: step)
 
     def compile(self) -> None:
         """Traces to a graph, and has it compiled by a first call; nothing to do for eager.
@@ -80,8 +85,11 @@ class TfXla(Backend):
         if self.context.compiler == "eager":
             return
         with self.context.phase("trace"):
-            self._function = self._compiled(self._model.forward)
-            self._run = self._function.get_concrete_function(*self._inputs)
+            if isinstance(self._model, TrainingModel):
+                self._start_training(self._model, self._compiled_step)
+            else:
+                self._function = self._compiled(self._model.forward)
+                self._run = self._function.get_concrete_function(*self._inputs)
         before = self._cache.files()
         with self.context.phase("compile"):
             try:
@@ -96,8 +104,18 @@ class TfXla(Backend):
         self._cached = self._cache.use_since(before)
 
     def dispatch(self) -> Any:
-        """Calls the program."""
+        """Calls the program, or takes the next training step."""
+        if self._training is not None:
+            return self._training.dispatch()
         return self._run(*self._inputs)
+
+    def complete(self, outputs: Any) -> Any:
+        """Takes the training steps that are left."""
+        return outputs if self._training is None else self._training.finish(outputs)
+
+    def retain(self, outputs: Any) -> Any:
+        """The variables of training change with the next step."""
+        return self.complete(outputs)
 
     def synchronize(self, outputs: Any) -> None:
         """Waits for the GPU; on the CPU the call returned completed outputs."""
@@ -110,6 +128,8 @@ class TfXla(Backend):
     def replace_inputs(self, inputs: Sequence[Array]) -> bool:
         """Puts them on the device."""
         self._inputs = self._put(inputs)
+        if self._training is not None:
+            self._training.restart(self._model.batches(self._inputs))
         self._wait()
         return True
 
@@ -166,8 +186,11 @@ class TfXla(Backend):
         if self.context.compiler == "xla":
             facts.cache_hits, facts.cache_misses = self._cached.hits, self._cached.misses
             facts.artifact_size_bytes = self._cached.size_bytes
+            inputs = self._inputs
+            if self._training is not None:
+                inputs = self._model.batches(inputs)[0]
             facts.artifact_sha256 = program.fingerprint(
-                program.optimized_hlo(self._function, self._inputs)
+                program.optimized_hlo(self._function, inputs)
             )
         if self._on_gpu:
             [gpu, *_] = tf.config.list_physical_devices("GPU")
@@ -179,6 +202,15 @@ class TfXla(Backend):
             allowed=tf.config.experimental.tensor_float_32_execution_enabled(),
         )
         return facts
+
+    def _start_training(self, model: TrainingModel, compiled: Callable[..., Any]) -> None:
+        run = model.run(compiled)
+        self._training = TrainingLoop(run, model.batches(self._inputs), run.outputs)
+        self.rewind = self._training.rewind
+
+    def _compiled_step(self, step: Callable[..., Any]) -> Any:
+        self._function = self._compiled(step)
+        return self._function.get_concrete_function(*self._model.batches(self._inputs)[0])
 
     def _compiled(self, function: Callable[..., Any]) -> Any:
         """Returns a function as the compiler of this backend runs it."""

@@ -19,6 +19,7 @@ from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 from openxla.benchmark.artifacts.workload_store import SECOND, remove_second
 from openxla.benchmark.models.generation import TOKENS
+from openxla.benchmark.models.model_interfaces import TrainingModel
 from openxla.benchmark.models.second_input import second_inputs
 from openxla.benchmark.models.shared_model import as_tuple
 
@@ -96,6 +97,8 @@ def count_cost(reference: str, model: Any, inputs: Sequence[Array]) -> WorkloadC
 
     A model that cannot be counted has its truth all the same.
     """
+    if isinstance(model, TrainingModel):  # `forward` is several steps, and updates real weights
+        return WorkloadCost.unknown("what a training step has to do is not counted")
     module = importlib.import_module(reference.partition(":")[0])
     count: Callable[..., WorkloadCost] | None = getattr(module, "cost", None)
     if count is None:

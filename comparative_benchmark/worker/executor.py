@@ -222,6 +222,7 @@ class Executor:
     def _outputs(self, *, directory: str) -> Message:
         """Fetches and saves the outputs of the last execution."""
         backend = self._require_backend()
+        self._last_outputs = backend.complete(self._last_outputs)
         with self._phases("d2h"):
             values = backend.fetch(self._last_outputs)
         checked = [checked_array(value, "forward") for value in values]
@@ -252,6 +253,7 @@ class Executor:
             backend.poison_outputs()
             self._last_outputs = backend.dispatch()
             backend.synchronize(self._last_outputs)
+            self._last_outputs = backend.complete(self._last_outputs)
             values = backend.fetch(self._last_outputs)
         checked = [checked_array(value, "forward") for value in values]
         return {"files": arrays.save_all(Path(directory), "output", checked), **self._report()}

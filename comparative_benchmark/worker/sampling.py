@@ -68,6 +68,7 @@ def measure_block(
         that others, and the reading of the machine's conditions, have used meanwhile.
     """
     dispatch, synchronize, clock = backend.dispatch, backend.synchronize, _CLOCK
+    rewind = getattr(backend, "rewind", None)  # parts of a backend have none
     started, dispatched, finished = ([0] * iterations for _ in range(3))
     outputs: Any = None
     with _collector_off():
@@ -79,6 +80,8 @@ def measure_block(
             # Those of the iteration before: freeing them is no part of this one. A program that
             # writes to the same memory each time would not pay for it either.
             outputs = None
+            if rewind is not None:
+                rewind()
             started[index] = clock()
             outputs = dispatch()
             dispatched[index] = clock()
@@ -112,8 +115,11 @@ def with_device_times(backend: Backend, block: Block) -> Block:
     iterations = min(len(block.latencies_ms), DEVICE_ITERATIONS)
     kept = backend.retain(block.outputs)
     timer.reserve(iterations)
+    rewind = getattr(backend, "rewind", None)
     with _collector_off():
         for _ in range(iterations):
+            if rewind is not None:
+                rewind()
             timer.start()
             outputs = backend.dispatch()
             timer.stop()

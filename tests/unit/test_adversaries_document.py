@@ -3,7 +3,12 @@
 import re
 from pathlib import Path
 
-from cbs_test_plugin import adversaries, adversaries_generating, adversaries_training
+from cbs_test_plugin import (
+    adversaries,
+    adversaries_generating,
+    adversaries_steps,
+    adversaries_training,
+)
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "adversaries.md"
 
@@ -17,5 +22,7 @@ def test_every_planted_fault_is_in_the_table():
         *coarser,
         *adversaries_generating.FAULTS,
         *adversaries_training.GRADIENTS,
+        *adversaries_steps.STEPS,
+        *adversaries_steps.ONLY_IN_TORCH,
     }
     assert sorted(table) == sorted(planted)

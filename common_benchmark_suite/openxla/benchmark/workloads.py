@@ -3,7 +3,9 @@
 import functools
 import hashlib
 import importlib.util
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from openxla.benchmark.def_types import (
     BenchmarkCase,
@@ -57,7 +59,12 @@ def _shared_workload(
         "input_digest": _input_digest(input_data, architecture.default_input_files()),
     }
     # Outputs, too: models that generate a different number of tokens have the same inputs.
-    specs = {"inputs": list(map(str, inputs)), "outputs": list(map(str, outputs))}
+    specs: dict[str, Any] = {
+        "inputs": list(map(str, inputs)),
+        "outputs": list(map(str, outputs)),
+    }
+    if (training := architecture.training(parameters)) is not None:
+        specs["training"] = training
     return Workload(
         label=architecture.label(parameters),
         inputs=inputs,
@@ -99,6 +106,18 @@ def trains(case: BenchmarkCase) -> bool:
         return False
     architecture = architectures.get(case.model.model_impl.architecture)
     return architecture.trains(architecture.complete(case.model.model_parameters))
+
+
+def training_of(case: BenchmarkCase) -> Mapping[str, Any] | None:
+    """Returns what decides the training steps of a case; None if its iterations are none.
+
+    Raises:
+      DefinitionError: the architecture or a parameter does not exist.
+    """
+    if case.model.model_impl.architecture is None:
+        return None
+    architecture = architectures.get(case.model.model_impl.architecture)
+    return architecture.training(architecture.complete(case.model.model_parameters))
 
 
 @functools.cache

@@ -41,6 +41,15 @@ def all_benchmarks(extra_suites: Iterable[str] = ()) -> list[BenchmarkCase]:
     return list(cases.values())
 
 
+def further_benchmarks(suites: Iterable[str]) -> list[BenchmarkCase]:
+    """Returns the cases of further modules, dotted paths, alone.
+
+    Raises:
+      DefinitionError: a module cannot be imported.
+    """
+    return [case for path in dict.fromkeys(suites) for case in _benchmarks_of(path)]
+
+
 def select(
     cases: Sequence[BenchmarkCase],
     *,

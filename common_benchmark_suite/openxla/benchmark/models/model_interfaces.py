@@ -4,9 +4,13 @@ A model module offers `create_model(**model_parameters)`, which returns one of t
 """
 
 import abc
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from openxla.benchmark import testdata
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 class InferenceModel(abc.ABC):
@@ -45,17 +49,32 @@ class InferenceModel(abc.ABC):
         return outputs
 
 
-class TrainingModel(abc.ABC):
-    """A model that can take a training step."""
+class TrainingRun(abc.ABC):
+    """Weights and optimizer on their way through the steps of a run.
+
+    Where a framework updates weights in place, so does it: what it knew before a step is gone.
+    """
 
     @abc.abstractmethod
-    def generate_default_inputs(self) -> Any:
-        """Returns raw input and labels."""
+    def start(self) -> None:
+        """Puts weights and optimizer back to where the first step starts."""
 
     @abc.abstractmethod
-    def preprocess(self, raw_input: Any) -> Any:
-        """Returns the arguments of `train_step`."""
+    def step(self, *batch: Any) -> tuple[Any, Any]:
+        """Runs forward, backward and the update; returns loss and norm of the gradient."""
 
     @abc.abstractmethod
-    def train_step(self, *inputs: Any) -> Any:
-        """Runs forward, backward and the update of the weights; returns the loss."""
+    def weights(self) -> "Mapping[str, npt.NDArray[Any]]":
+        """Returns the trained weights as they are now, on the host, by the checkpoint's names."""
+
+
+class TrainingModel(InferenceModel):
+    """A model that is trained.
+
+    Its inputs are the batches of all steps. `forward` takes all steps from the checkpoint on and
+    returns what they led to; a backend takes them one by one, each as an iteration.
+    """
+
+    @abc.abstractmethod
+    def batches(self, inputs: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Returns the arguments of each step."""

@@ -94,6 +94,13 @@ class Architecture(abc.ABC):
         """Tells whether the model computes gradients, and returns them beside its outputs."""
         return False
 
+    def training(self, parameters: Parameters) -> Mapping[str, Any] | None:
+        """Returns what decides the steps of a model that updates its weights; None for others.
+
+        It is a part of the workload's identity.
+        """
+        return None
+
     def config_of(self, parameters: Parameters) -> Mapping[str, Any]:
         """Returns the configuration that `model_name` of the parameters names.
 

@@ -41,7 +41,7 @@ class KerasModel(shared_model.ArchitectureModel):
         self._build = build
         dtype = preprocessing.numpy_dtype(element_type(parameters["data_type"]))
         self.layer = _built(build, self._config, dtype.name)
-        variables = dict(_variables(self.layer))
+        variables = dict(variables_of(self.layer))
         # Keras keeps some names, such as `output`, for itself; layers of ours end in "_" then.
         ours = {tuple(p.rstrip("_") if isinstance(p, str) else p for p in q): q for q in variables}
         shapes = {path: variables[place].shape for path, place in ours.items()}
@@ -91,17 +91,17 @@ def _built(build: Build, config: Mapping[str, Any], dtype: str) -> Any:
     return layer
 
 
-def _variables(part: Any, path: weights.Path = ()) -> Iterator[tuple[weights.Path, Any]]:
+def variables_of(part: Any, path: weights.Path = ()) -> Iterator[tuple[weights.Path, Any]]:
     """Yields the variables of a part of a layer, by their paths."""
     if isinstance(part, keras.Variable):
         yield path, part
     elif isinstance(part, list | tuple):
         for index, item in enumerate(part):
-            yield from _variables(item, (*path, index))
+            yield from variables_of(item, (*path, index))
     elif isinstance(part, keras.layers.Layer):
         for name, value in vars(part).items():
             if not name.startswith("_"):
-                yield from _variables(value, (*path, name))
+                yield from variables_of(value, (*path, name))
 
 
 def creator(architecture: Architecture, build: Build) -> Callable[..., KerasModel]:

@@ -1,0 +1,202 @@
+"""Training as an architecture: the same batches and labels for every framework."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from openxla.benchmark import testdata
+from openxla.benchmark.def_types import DefinitionError, Parameters, TensorSpec
+from openxla.benchmark.models.architectures import bert, gpt2, resnet, vit
+from openxla.benchmark.models.architectures.base import (
+    Architecture,
+    Arrays,
+    TensorInit,
+    element_type,
+    integer,
+    tensor,
+)
+from openxla.benchmark.models.architectures.image_classifier import LABELS
+from openxla.benchmark.training.optimizers import STEPS, optimizer_of
+
+# What a network learns: hidden words, the next word, or what is in a picture.
+MASKED, NEXT, CLASSES = "masked tokens", "next token", "classes"
+_TASKS: Mapping[Architecture, str] = {
+    bert.ARCHITECTURE: MASKED,
+    gpt2.ARCHITECTURE: NEXT,
+    resnet.ARCHITECTURE: CLASSES,
+    vit.ARCHITECTURE: CLASSES,
+}
+# A label of a place that is not to be predicted, as PyTorch and transformers have it.
+IGNORED = -100
+_HIDDEN_SHARE = 0.15  # Devlin et al. 2018
+# Where batch norm keeps what it has seen: frozen, see `TrainingArchitecture`.
+_STATISTICS = ("running_mean", "running_var")
+
+
+class TrainingArchitecture(Architecture):
+    """Parameters: those of the network, and `train`, the optimizer.
+
+    Inputs: those of the network, each with a leading axis of `STEPS` batches; then labels i32,
+    [steps, batch, seq] of hidden tokens or [steps, batch] of classes. A language model that
+    predicts the next token needs none.
+
+    Outputs: [steps, 2], loss and norm of the gradient of each step; and [weights, 3], what has
+    become of each trained weight after the last one (see `models.digest`), in the checkpoint's
+    order.
+
+    The loss is the mean cross-entropy over what is to be predicted. BERT's, whose output is the
+    last hidden state, is taken through its own table of words, divided by the root of the hidden
+    size, so that logits are of order one. Batch norm uses and keeps the statistics of the
+    checkpoint, as in fine-tuning with frozen statistics: its scale and bias are trained. There is
+    no dropout.
+    """
+
+    name = "training"
+    version = 1
+    standard = {**bert.ARCHITECTURE.example, "train": "adamw"}
+    example = standard
+
+    def complete(self, parameters: Parameters) -> Parameters:
+        """Adds what the network's definitions may leave out."""
+        if "model_name" not in parameters:
+            return parameters
+        return network_of(parameters).complete(parameters)
+
+    def config(self, model_name: str) -> Mapping[str, Any]:
+        """Returns the network's configuration; the checkpoint is the network's own."""
+        return _network(model_name).config(model_name)
+
+    def canonical_name(self, model_name: str) -> str:
+        """Returns the network's."""
+        return _network(model_name).canonical_name(model_name)
+
+    def tensors(self, config: Mapping[str, Any]) -> Iterable[TensorInit]:
+        """Returns those of the network's checkpoint."""
+        network = next(item for item in _TASKS if config in item.configs.values())
+        return network.tensors(config)
+
+    def trains(self, parameters: Parameters) -> bool:
+        """Always."""
+        return True
+
+    def training(self, parameters: Parameters) -> Mapping[str, Any] | None:
+        """Returns task, optimizer with hyper-parameters, and number of steps."""
+        return {
+            "task": task_of(parameters),
+            "steps": STEPS,
+            "optimizer": attrs.asdict(optimizer_of(parameters)),
+        }
+
+    def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
+        """See the class."""
+        batch = integer(parameters, "batch_size")
+        found = [
+            attrs.evolve(spec, shape=(STEPS, *spec.shape))
+            for spec in network_of(parameters).input_specs(parameters)
+        ]
+        if task_of(parameters) == MASKED:
+            found.append(found[0])
+        elif task_of(parameters) == CLASSES:
+            found.append(TensorSpec(shape=(STEPS, batch), dtype="i32"))
+        return tuple(found)
+
+    def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
+        """See the class."""
+        return (
+            tensor(parameters, STEPS, 2),
+            tensor(parameters, len(trained(parameters)), 3),
+        )
+
+    def default_input_files(self) -> tuple[Path, ...]:
+        """The bundled text with its tokenizer, and the bundled picture."""
+        return (testdata.DEFAULT_TEXT, testdata.TOKENIZER, testdata.DEFAULT_IMAGE)
+
+    def default_inputs(self, parameters: Parameters) -> Any:
+        """The network's own: a text or a picture."""
+        return network_of(parameters).default_inputs(parameters)
+
+    def inputs(self, parameters: Parameters, input_data: str) -> Any:
+        """The network's own."""
+        return network_of(parameters).inputs(parameters, input_data)
+
+    def preprocess(self, raw_input: Any, parameters: Parameters, checkpoint: Path) -> Arrays:
+        """Makes batches, no two rows of which are the same, and their labels."""
+        batch = integer(parameters, "batch_size")
+        network = network_of(parameters)
+        rows = {**parameters, "batch_size": STEPS * batch}
+        arrays = network.preprocess(raw_input, rows, checkpoint)
+        given = [value.reshape(STEPS, batch, *value.shape[1:]) for value in arrays]
+        if task_of(parameters) == MASKED:
+            given = _hidden(*given, mask_token=network.config_of(parameters)["vocab_size"] - 1)
+        elif task_of(parameters) == CLASSES:
+            labels = _uniform("classes", (STEPS, batch)) * LABELS
+            given.append(labels.astype("int32"))
+        return tuple(given)
+
+    def label(self, parameters: Parameters) -> str:
+        """Returns e.g. `bert-tiny-train-adamw-fp32-4x32xi32`."""
+        network = network_of(parameters)
+        element_type(parameters.get("data_type"))
+        name = self.canonical_name(str(parameters["model_name"])).rpartition("/")[2]
+        shape = network.input_specs(parameters)[0]
+        return f"{name}-train-{parameters['train']}-{parameters['data_type']}-{shape}"
+
+
+def network_of(parameters: Parameters) -> Architecture:
+    """Returns the architecture of what is trained.
+
+    Raises:
+      DefinitionError: `model_name` is not one that can be trained.
+    """
+    return _network(str(parameters["model_name"]))
+
+
+def task_of(parameters: Parameters) -> str:
+    """Returns what the network learns."""
+    return _TASKS[network_of(parameters)]
+
+
+def trained(parameters: Parameters) -> list[str]:
+    """Returns the names of the weights that are trained, in the checkpoint's order."""
+    network = network_of(parameters)
+    return [
+        init.name
+        for init in network.tensors(network.config_of(parameters))
+        if init.dtype != "I64"
+        and not init.name.startswith(network.unused_tensors)
+        and not init.name.endswith(_STATISTICS)
+    ]
+
+
+def _network(model_name: str) -> Architecture:
+    for network in _TASKS:
+        if model_name in network.configs:
+            return network
+    known = ", ".join(name for network in _TASKS for name in network.configs)
+    raise DefinitionError(f"no model {model_name!r} can be trained; known are {known}")
+
+
+def _hidden(ids: Any, mask: Any, *, mask_token: int) -> list[Any]:
+    """Returns ids of which some are hidden, the mask, and what was hidden.
+
+    Of each row the second token is hidden, so that there is no row without.
+    """
+    import numpy as np
+
+    hidden = (_uniform("hidden", ids.shape) < _HIDDEN_SHARE) & (mask > 0)
+    hidden[..., 1] = True
+    labels = np.where(hidden, ids, IGNORED).astype(np.int32)
+    return [np.where(hidden, mask_token, ids).astype(np.int32), mask, labels]
+
+
+def _uniform(name: str, shape: tuple[int, ...]) -> Any:
+    """Returns seeded numbers in [0, 1), by the checkpoints' generator."""
+    from openxla.benchmark.models import checkpoints
+
+    init = TensorInit(name=f"training/{name}", shape=shape, stddev=3**-0.5)
+    return (checkpoints.generate(init, seed=0) + 1) / 2  # type: ignore[operator]
+
+
+ARCHITECTURE = TrainingArchitecture()

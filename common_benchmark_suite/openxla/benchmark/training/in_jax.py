@@ -1,0 +1,155 @@
+"""Training in JAX: a pure step from state to state."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.models import model_interfaces
+from openxla.benchmark.training import models
+from openxla.benchmark.training.architecture import MASKED, NEXT
+from openxla.benchmark.training.optimizers import Optimizer
+
+# Trained weights by name, what the optimizer keeps of each, and the number of steps taken.
+State = dict[str, Any]
+
+
+class TrainingModel(models.TrainingModel):
+    """Inputs and outputs: see `TrainingArchitecture`.
+
+    `params` are the network's weights as a tree.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.set_training("jax", parameters)
+        self.params = self.network.params
+        self._paths = {name: path for path, name in self.network.weight_names.items()}
+
+    def state(self, params: Any) -> State:
+        """Returns the state before the first step."""
+        flat = nnx.traversals.flatten_mapping(params)
+        weights = {name: flat[self._paths[name]] for name in self.trained}
+        kept = ("momentum",) if self.optimizer.name == "sgd" else ("first", "second")
+        zeros = {slot: jax.tree.map(jnp.zeros_like, weights) for slot in kept}
+        return {"weights": weights, "count": jnp.zeros((), jnp.int32), **zeros}
+
+    def step(self, state: State, params: Any, *batch: Any) -> tuple[State, tuple[Any, Any]]:
+        """Takes a step; pure, to be jitted.
+
+        Args:
+          state: before it.
+          params: the network's weights, of which those that are not trained are used.
+          *batch: inputs and labels.
+
+        Returns:
+          The state after it; loss and norm of the gradient.
+        """
+        loss, gradients = jax.value_and_grad(self.loss)(state["weights"], params, *batch)
+        norm = jnp.sqrt(sum(jnp.sum(g * g) for g in jax.tree.leaves(gradients)))
+        return update(self.optimizer, state, gradients), (loss, norm)
+
+    def apply(self, params: Any, *inputs: Any) -> Any:
+        """Takes all steps with the given weights."""
+        first = state = self.state(params)
+        told = []
+        for batch in self.batches(inputs):
+            state, of_step = self.step(state, params, *batch)
+            told.append(of_step)
+        return self.outputs(told, first["weights"], state["weights"], jnp)
+
+    def forward(self, *inputs: Any) -> Any:
+        """Takes all steps with the network's own weights."""
+        return self.apply(self.params, *map(jnp.asarray, inputs))
+
+    def loss(self, weights: Mapping[str, Any], params: Any, *batch: Any) -> Any:
+        """Returns the mean cross-entropy over what is to be predicted.
+
+        Args:
+          weights: the trained ones, by name.
+          params: all of the network, in which these take the place of theirs.
+          *batch: inputs and labels.
+        """
+        flat = dict(nnx.traversals.flatten_mapping(params))
+        flat |= {self._paths[name]: value for name, value in weights.items()}
+        inputs, labels = self.split(batch)
+        logits = self.network.apply(nnx.traversals.unflatten_mapping(flat), *inputs)
+        if self.task == MASKED:
+            words = weights["embeddings.word_embeddings.weight"]
+            logits = logits @ words.T * logits.shape[-1] ** -0.5
+        elif self.task == NEXT:
+            logits, labels = logits[:, :-1], inputs[0][:, 1:]
+        counted = labels >= 0
+        found = jnp.where(counted, labels, 0)[..., None]
+        right = jnp.take_along_axis(jax.nn.log_softmax(logits), found, axis=-1)[..., 0]
+        return -jnp.sum(jnp.where(counted, right, 0)) / jnp.sum(counted)
+
+
+class Run(model_interfaces.TrainingRun):
+    """Goes from state to state by a compiled step, which may reuse the memory of the state."""
+
+    def __init__(
+        self, model: TrainingModel, step: Callable[..., Any], first: State, params: Any
+    ) -> None:
+        self._model, self._step, self._first, self._params = model, step, first, params
+        self._state: State = {}
+        self.start()
+
+    def start(self) -> None:
+        """Copies the first state."""
+        self._state = jax.block_until_ready(jax.tree.map(jnp.copy, self._first))
+
+    def step(self, *batch: Any) -> tuple[Any, Any]:
+        """See `TrainingRun.step`."""
+        self._state, told = self._step(self._state, self._params, *batch)
+        return told  # type: ignore[no-any-return]
+
+    def pending(self) -> Any:
+        """Returns what is complete once the last step is."""
+        return self._state
+
+    def weights(self) -> Mapping[str, Any]:
+        """See `TrainingRun.weights`."""
+        return _on_host(self._state["weights"])
+
+    def outputs(self, told: Sequence[tuple[Any, Any]]) -> tuple[Any, ...]:
+        """Returns the outputs, of losses and norms of all steps."""
+        floats = [(float(loss), float(norm)) for loss, norm in told]
+        return self._model.outputs(floats, _on_host(self._first["weights"]), self.weights())
+
+
+def update(optimizer: Optimizer, state: State, gradients: Any) -> State:
+    """Returns the state after an update; the formulas are those of `torch.optim`."""
+    rate, decay, weights = optimizer.learning_rate, optimizer.weight_decay, state["weights"]
+    count = state["count"] + 1
+    if optimizer.name == "sgd":
+        momentum = jax.tree.map(
+            lambda m, g, w: optimizer.momentum * m + (g + decay * w),
+            state["momentum"], gradients, weights,
+        )  # fmt: skip
+        after = jax.tree.map(lambda w, m: w - rate * m, weights, momentum)
+        return {"weights": after, "count": count, "momentum": momentum}
+    beta1, beta2 = optimizer.betas
+    first = jax.tree.map(lambda m, g: beta1 * m + (1 - beta1) * g, state["first"], gradients)
+    second = jax.tree.map(lambda v, g: beta2 * v + (1 - beta2) * g * g, state["second"], gradients)
+
+    def adamw(w: Any, m: Any, v: Any) -> Any:
+        steps = count.astype(w.dtype)
+        # 1 - beta ** steps would lose its digits in float32.
+        correction1 = -jnp.expm1(steps * np.log(beta1))
+        correction2 = -jnp.expm1(steps * np.log(beta2))
+        root = jnp.sqrt(v) / jnp.sqrt(correction2) + optimizer.epsilon
+        return w * (1 - rate * decay) - rate / correction1 * (m / root)
+
+    after = jax.tree.map(adamw, weights, first, second)
+    return {"weights": after, "count": count, "first": first, "second": second}
+
+
+def _on_host(weights: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: np.asarray(value) for name, value in weights.items()}
+
+
+create_model = models.creator(TrainingModel)

@@ -1,0 +1,149 @@
+"""Training in TensorFlow: a tape, and updates of variables in place."""
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.models import model_interfaces
+from openxla.benchmark.models.tf.keras_model import variables_of
+from openxla.benchmark.training import models
+from openxla.benchmark.training.architecture import MASKED, NEXT
+from openxla.benchmark.training.optimizers import Optimizer
+
+
+class TrainingModel(models.TrainingModel):
+    """Inputs and outputs: see `TrainingArchitecture`."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.set_training("tf", parameters)
+
+    @property
+    def layer(self) -> Any:
+        """The network's layer, which holds the variables."""
+        return self.network.layer
+
+    @property
+    def variables(self) -> Any:
+        """The network's variables, where a backend looks for a model's."""
+        return self.network.layer.variables
+
+    def as_float64(self) -> "TrainingModel":
+        """Returns a copy that computes in float64, see `KerasModel.as_float64`."""
+        wide = copy.copy(self)
+        wide.network = self.network.as_float64()
+        return wide
+
+    def run(self, compiled: Callable[..., Any] = lambda step: step) -> "Run":
+        """Returns a run from the weights that the network has now.
+
+        Args:
+          compiled: makes a program of the step.
+        """
+        return Run(self, compiled)
+
+    def forward(self, *inputs: Any) -> Any:
+        """Takes all steps, and puts the weights back."""
+        run = self.run()
+        told = [run.step(*batch) for batch in self.batches(list(map(tf.convert_to_tensor, inputs)))]
+        outputs = run.outputs(told)
+        run.start()
+        return outputs
+
+    def loss(self, *batch: Any) -> Any:
+        """Returns the mean cross-entropy over what is to be predicted."""
+        inputs, labels = self.split(batch)
+        logits = self.network.forward(*inputs)
+        if self.task == MASKED:
+            words = tf.convert_to_tensor(self.layer.words)
+            logits = tf.matmul(logits, words, transpose_b=True) * logits.shape[-1] ** -0.5
+        elif self.task == NEXT:
+            logits, labels = logits[:, :-1], inputs[0][:, 1:]
+        counted = labels >= 0
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+            tf.where(counted, labels, 0), logits
+        )
+        weight = tf.cast(counted, losses.dtype)
+        return tf.reduce_sum(losses * weight) / tf.reduce_sum(weight)
+
+
+class Run(model_interfaces.TrainingRun):
+    """Trains the network's variables in place."""
+
+    def __init__(self, model: TrainingModel, compiled: Callable[..., Any]) -> None:
+        self._model = model
+        places = dict(variables_of(model.layer))
+        names = model.network.weight_names
+        by_name = {names["/".join(map(str, path))]: v.value for path, v in places.items()}
+        self._weights: dict[str, tf.Variable] = {name: by_name[name] for name in model.trained}
+        self._first = {name: tf.identity(value) for name, value in self._weights.items()}
+        kept = 1 if model.optimizer.name == "sgd" else 2
+        self._slots = [
+            [tf.Variable(tf.zeros_like(value)) for _ in range(kept)]
+            for value in self._weights.values()
+        ]
+        self._count = tf.Variable(tf.zeros((), tf.int32))
+        self._step = compiled(self._one_step)
+
+    def start(self) -> None:
+        """Assigns the first weights again, and zeroes what the optimizer has kept."""
+        for name, value in self._first.items():
+            self._weights[name].assign(value)
+        for slots in self._slots:
+            for slot in slots:
+                slot.assign(tf.zeros_like(slot))
+        self._count.assign(0)
+
+    def step(self, *batch: Any) -> tuple[Any, Any]:
+        """See `TrainingRun.step`."""
+        loss, norm = self._step(*batch)
+        return loss, norm
+
+    def weights(self) -> Mapping[str, Any]:
+        """See `TrainingRun.weights`."""
+        return _on_host(self._weights)
+
+    def outputs(self, told: Sequence[tuple[Any, Any]]) -> tuple[tf.Tensor, ...]:
+        """Returns the outputs, of losses and norms of all steps."""
+        floats = [(float(loss), float(norm)) for loss, norm in told]
+        found = self._model.outputs(floats, _on_host(self._first), self.weights())
+        return tuple(map(tf.convert_to_tensor, found))
+
+    def _one_step(self, *batch: Any) -> tuple[Any, Any]:
+        weights = list(self._weights.values())
+        with tf.GradientTape() as tape:
+            loss = self._model.loss(*batch)
+        # Those of rows that were taken come as rows and their numbers.
+        gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, weights)]
+        self._count.assign_add(1)
+        for weight, gradient, slots in zip(weights, gradients, self._slots, strict=True):
+            update(self._model.optimizer, weight, gradient, slots, self._count)
+        return loss, tf.linalg.global_norm(gradients)
+
+
+def update(optimizer: Optimizer, weight: Any, gradient: Any, slots: list[Any], count: Any) -> None:
+    """Updates a weight in place; the formulas are those of `torch.optim`."""
+    rate, decay = optimizer.learning_rate, optimizer.weight_decay
+    if optimizer.name == "sgd":
+        [momentum] = slots
+        momentum.assign(optimizer.momentum * momentum + (gradient + decay * weight))
+        weight.assign_sub(rate * momentum)
+        return
+    (beta1, beta2), (first, second) = optimizer.betas, slots
+    steps = tf.cast(count, weight.dtype)
+    first.assign(beta1 * first + (1 - beta1) * gradient)
+    second.assign(beta2 * second + (1 - beta2) * gradient * gradient)
+    # 1 - beta ** steps would lose its digits in float32.
+    correction1, correction2 = (-tf.math.expm1(steps * np.log(beta)) for beta in (beta1, beta2))
+    root = tf.sqrt(second) / tf.sqrt(correction2) + optimizer.epsilon
+    weight.assign(weight * (1 - rate * decay) - rate / correction1 * (first / root))
+
+
+def _on_host(weights: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: np.array(value.numpy()) for name, value in weights.items()}
+
+
+create_model = models.creator(TrainingModel)

@@ -1,0 +1,128 @@
+"""Training in PyTorch, as its users write it: `backward`, and an optimizer of `torch.optim`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.models import model_interfaces
+from openxla.benchmark.models.pt.tensors import as_tensor
+from openxla.benchmark.training import models
+from openxla.benchmark.training.architecture import IGNORED, MASKED, NEXT
+from openxla.benchmark.training.optimizers import Optimizer
+
+
+class Loss(torch.nn.Module):
+    """Network and loss as one module: what is compiled, together with its backward."""
+
+    def __init__(self, model: "TrainingModel") -> None:
+        super().__init__()
+        self.network, self._task, self._split = model.network, model.task, model.split
+
+    def forward(self, *batch: torch.Tensor) -> torch.Tensor:
+        """Returns the mean cross-entropy over what is to be predicted."""
+        inputs, labels = self._split(batch)
+        logits = self.network(*inputs)
+        if self._task == MASKED:
+            words = self.network.model.get_input_embeddings().weight
+            logits = logits @ words.T * logits.shape[-1] ** -0.5
+        elif self._task == NEXT:
+            logits, labels = logits[:, :-1], inputs[0][:, 1:]
+        return torch.nn.functional.cross_entropy(
+            logits.flatten(0, -2), labels.flatten().long(), ignore_index=IGNORED
+        )
+
+
+class TrainingModel(torch.nn.Module, models.TrainingModel):
+    """Inputs and outputs: see `TrainingArchitecture`."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__()
+        self.set_training("pt", parameters)
+
+    def run(self, compile_part: Callable[[torch.nn.Module], Any] = lambda part: part) -> "Run":
+        """Returns a run from the weights that the network has now.
+
+        Args:
+          compile_part: compiles the module that gives the loss. The optimizer is called as it is,
+            as in a training loop that compiles its model.
+        """
+        return Run(self, compile_part)
+
+    def forward(self, *inputs: Any) -> Any:
+        """Takes all steps, and puts the weights back."""
+        run = self.run()
+        told = [run.step(*batch) for batch in self.batches(list(map(as_tensor, inputs)))]
+        outputs = run.outputs(told)
+        run.start()
+        return outputs
+
+
+class Run(model_interfaces.TrainingRun):
+    """Trains the network in place."""
+
+    def __init__(self, model: TrainingModel, compile_part: Callable[..., Any]) -> None:
+        self._model = model
+        named = dict(model.network.model.named_parameters())
+        self._weights = {name: named[name].requires_grad_() for name in model.trained}
+        self._first = {name: value.detach().clone() for name, value in self._weights.items()}
+        self._loss = compile_part(Loss(model))
+        self._optimizer = make_optimizer(model.optimizer, list(self._weights.values()))
+
+    def start(self) -> None:
+        """Copies the first weights back, and zeroes what the optimizer has kept."""
+        with torch.no_grad():
+            for name, value in self._first.items():
+                self._weights[name].copy_(value)
+            for state in self._optimizer.state.values():
+                for value in state.values():
+                    if value is not None:
+                        value.zero_()
+
+    def step(self, *batch: Any) -> tuple[Any, Any]:
+        """See `TrainingRun.step`."""
+        with torch.enable_grad():  # backends run all else without gradients
+            loss = self._loss(*batch)
+            loss.backward()
+        gradients = [value.grad for value in self._weights.values()]
+        norm = torch.nn.utils.get_total_norm(gradients)
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+        return loss.detach(), norm
+
+    def weights(self) -> Mapping[str, Any]:
+        """See `TrainingRun.weights`."""
+        return _on_host(self._weights)
+
+    def outputs(self, told: Sequence[tuple[Any, Any]]) -> tuple[torch.Tensor, ...]:
+        """Returns the outputs, of losses and norms of all steps."""
+        floats = [(float(loss), float(norm)) for loss, norm in told]
+        found = self._model.outputs(floats, _on_host(self._first), self.weights())
+        return tuple(map(torch.from_numpy, found))
+
+
+def make_optimizer(optimizer: Optimizer, weights: Sequence[torch.Tensor]) -> torch.optim.Optimizer:
+    """Returns the optimizer as PyTorch has it."""
+    if optimizer.name == "sgd":
+        return torch.optim.SGD(
+            weights,
+            lr=optimizer.learning_rate,
+            momentum=optimizer.momentum,
+            weight_decay=optimizer.weight_decay,
+        )
+    return torch.optim.AdamW(
+        weights,
+        lr=optimizer.learning_rate,
+        betas=optimizer.betas,
+        eps=optimizer.epsilon,
+        weight_decay=optimizer.weight_decay,
+    )
+
+
+def _on_host(weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+    return {name: np.array(value.detach().cpu().numpy()) for name, value in weights.items()}
+
+
+create_model = models.creator(TrainingModel)

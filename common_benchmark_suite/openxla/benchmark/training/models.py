@@ -1,0 +1,113 @@
+"""What the training models of all frameworks share: batches, and what is told of a run."""
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.models import model_interfaces, shared_model
+from openxla.benchmark.training.architecture import (
+    ARCHITECTURE,
+    NEXT,
+    network_of,
+    task_of,
+    trained,
+)
+from openxla.benchmark.training.optimizers import STEPS, Optimizer, optimizer_of
+
+Model = TypeVar("Model", bound="TrainingModel")
+Array = npt.NDArray[Any]
+
+# Below it a weight has not changed; its logarithm is far from that of any weight that has.
+_UNCHANGED = 1e-12
+
+
+class TrainingModel(shared_model.ArchitectureModel, model_interfaces.TrainingModel):
+    """Base of the models.
+
+    Attributes:
+      optimizer: with its hyper-parameters.
+      task: what the network learns.
+      trained: names of the weights that are trained, in the order of the digest.
+      network: the framework's inference model, on the same checkpoint.
+    """
+
+    optimizer: Optimizer
+    task: str
+    trained: list[str]
+    network: Any
+
+    def set_training(self, framework: str, parameters: Parameters) -> None:
+        """Makes the network in a framework, by the name of its folder: `pt`, `jax` or `tf`."""
+        self.architecture = ARCHITECTURE
+        self.model_parameters = parameters
+        self.optimizer = optimizer_of(parameters)
+        self.task = task_of(parameters)
+        self.trained = trained(parameters)
+        name = network_of(parameters).name
+        module = f"openxla.benchmark.models.{framework}.{name}.{name}_model"
+        given = {key: value for key, value in parameters.items() if key != "train"}
+        self.network = importlib.import_module(module).create_model(**given)
+        self.checkpoint: Path = self.network.checkpoint
+
+    def batches(self, inputs: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Returns the arguments of each step."""
+        return [tuple(value[step] for value in inputs) for step in range(STEPS)]
+
+    def split(self, batch: Sequence[Any]) -> tuple[Sequence[Any], Any]:
+        """Returns the network's inputs and the labels, None where the inputs are the labels."""
+        return (batch, None) if self.task == NEXT else (batch[:-1], batch[-1])
+
+    def outputs(
+        self,
+        told: Sequence[tuple[Any, Any]],
+        start: Mapping[str, Any],
+        end: Mapping[str, Any],
+        xp: Any = np,
+    ) -> tuple[Any, Any]:
+        """Returns the outputs of a run, in the type of the weights.
+
+        Args:
+          told: loss and norm of the gradient of each step.
+          start: the trained weights before, in any layout, by name.
+          end: those after.
+          xp: `numpy`, or `jax.numpy` where these are traced.
+        """
+        dtype = next(iter(start.values())).dtype
+        steps = xp.stack([xp.stack([xp.asarray(value) for value in pair]) for pair in told])
+        rows = digest([(start[n], end[n]) for n in self.trained], self.optimizer, xp)
+        return steps.astype(dtype), rows.astype(dtype)
+
+
+def digest(weights: Sequence[tuple[Any, Any]], optimizer: Optimizer, xp: Any = np) -> Any:
+    """Returns what has become of each weight, [weights, 3]; the same for any layout.
+
+    For a weight w that has changed by d: the logarithm of d's root mean square, so that a share of
+    it counts alike in all layers; the mean of d over its root mean square, which has a sign; and
+    d's projection on w over |w|, over learning rate and number of steps: it is where a decay of
+    weights shows, which is small beside the step itself.
+
+    Args:
+      weights: before and after.
+      optimizer: that changed them.
+      xp: `numpy` or `jax.numpy`.
+    """
+    rate = optimizer.learning_rate * STEPS
+    rows = []
+    for before, after in weights:
+        w, d = before, after - before
+        if xp is np:  # sums of many numbers need not be as coarse as these
+            w, d = before.astype(np.float64), after.astype(np.float64) - before.astype(np.float64)
+        size = xp.maximum(xp.sqrt(xp.mean(d * d)), _UNCHANGED)
+        along = xp.sum(w * d) / (xp.sum(w * w) + _UNCHANGED) / rate
+        rows.append(xp.stack([xp.log(size), xp.mean(d) / size, along]))
+    return xp.stack(rows)
+
+
+def creator(build: Callable[[Parameters], Model]) -> Callable[..., Model]:
+    """Returns the `create_model` of a framework's module; see `shared_model.creator`."""
+    return shared_model.creator(ARCHITECTURE, build)

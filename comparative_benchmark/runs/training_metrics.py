@@ -1,0 +1,35 @@
+"""What a results file says of training steps: samples and tokens per second."""
+
+from typing import Any
+
+from comparative_benchmark.results.outcome import TrialOutcome
+from comparative_benchmark.results.record import Training
+from comparative_benchmark.runs.generation_metrics import latency_of, per_second
+from comparative_benchmark.runs.trial import Trial
+from openxla.benchmark.workloads import training_of
+
+
+def training_metrics(trial: Trial, outcome: TrialOutcome) -> Training | None:
+    """Returns the metrics of a training case's trial; None for any other.
+
+    Rates are those of the step's latency: the mean over the processes of the median of a process,
+    with its 95 % interval where there was more than one process.
+    """
+    training = training_of(trial.case)
+    if training is None:
+        return None
+    # What failed has no speed.
+    processes = [] if outcome.ended else outcome.processes
+    latency = latency_of([process.latencies_ms for process in processes])
+    shape, dtype = trial.workload.inputs[0].shape, trial.workload.inputs[0].dtype
+    _, batch, *rest = shape
+    tokens: dict[str, Any] = {"tokens_per_s": None}
+    if dtype == "i32":
+        tokens = per_second("tokens_per_s", latency, batch * rest[0])
+    return Training(
+        optimizer=training["optimizer"]["name"],
+        batch_size=batch,
+        verified_steps=training["steps"],
+        **per_second("samples_per_s", latency, batch),
+        **tokens,
+    )

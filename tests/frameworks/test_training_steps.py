@@ -1,0 +1,120 @@
+"""Training steps in real workers: right in every framework, and wrong ones are found."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from cbs_test_plugin.training_suite import MODELS
+from framework_process import run_script
+
+from comparative_benchmark.results.store import ResultsFile
+from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.training import STEPS
+
+pytestmark = [pytest.mark.frameworks, pytest.mark.slow]
+
+ZOO = ("BERT", "GPT2LMHEAD", "RESNET", "VIT")
+# In float64, of every network by every optimizer; as truths are made.
+TRUTHS = """
+import sys
+from pathlib import Path
+from comparative_benchmark.backends.api import load_object
+from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.comparative_suite import training_cases
+framework, reference, target = sys.argv[1:]
+for case in training_cases.all_cases():
+    if case.model.model_impl.framework_type.value == framework and case.batch_size == 1:
+        create = load_object(case.model.model_impl.module_path + ":create_model")
+        model = create(**case.model.model_parameters)
+        inputs = model.preprocess(model.generate_default_inputs())
+        truth, _ = load_object(reference)(model, inputs)
+        parameters = case.model.model_parameters
+        arrays.save_all(Path(target), f"{parameters['model_name']}-{parameters['train']}", truth)
+"""
+REFERENCES = {
+    "pytorch": "comparative_benchmark.pt_inductor.reference:compute",
+    "jax": "comparative_benchmark.jax_xla.reference:compute",
+    "tensorflow_v2": "comparative_benchmark.tf_xla.reference:compute",
+}
+# As other tests call their processes.
+SHORT = {"pytorch": "pt", "jax": "jax", "tensorflow_v2": "tf"}
+PLANTED = sorted(model.name for model in MODELS)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory, environment):
+    """One run of the zoo's AdamW steps and of all planted faults, by model and backend."""
+    directory = tmp_path_factory.mktemp("training")
+    output = directory / "results.json"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "comparative_benchmark", "run", "-t", "train"),
+            *("--suite", "cbs_test_plugin.training_suite"),
+            *("-name", r"models/(\w+_TINY_TRAIN_ADAMW_.+_BATCH4|BERT_[A-Z_]+_(PT|JAX))/.+"),
+            *("--backend", "pt_inductor:eager,jax_xla,tf_xla:xla,onnxruntime"),
+            *("-device", "host-cpu", "-w", "0", "-iter", "3", "-o", output),
+        ],
+        env=environment,
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr  # the planted ones
+    assert "tokens/s" in done.stdout
+    found = ResultsFile(output).results()
+    return {(r.definition.model, r.definition.backend): r for r in found}
+
+
+@pytest.mark.parametrize("network", ZOO)
+def test_a_step_is_right_in_every_framework_and_has_a_rate(results, network):
+    trained = {
+        backend: result
+        for (model, backend), result in results.items()
+        if model.startswith(f"{network}_TINY")
+    }
+    refused = trained.pop("onnxruntime")
+    assert refused.status.value == "unsupported"
+    assert "updates no weights" in refused.reason
+    assert set(trained) == {"pt_inductor", "jax_xla", "tf_xla"}
+    for result in trained.values():
+        assert result.status.value == "ok", result.reason
+        assert result.measured.second_verification.passed
+        training = result.measured.training
+        assert (training.optimizer, training.verified_steps) == ("adamw", STEPS)
+        expected = 4e3 / result.measured.median_ms
+        assert training.samples_per_s == pytest.approx(expected)
+        assert (training.tokens_per_s is None) == (network in ("RESNET", "VIT"))
+    assert len({result.definition.workload.digest for result in trained.values()}) == 1
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_wrong_step_is_wrong_output_and_a_right_one_is_not(results, name):
+    backend = "pt_inductor" if name.endswith("_PT") else "jax_xla"
+    result = results[name, backend]
+    due = "ok" if "_NONE_" in name else "wrong_output"
+    assert result.status.value == due, result.reason
+
+
+@pytest.fixture(scope="module")
+def truths(tmp_path_factory, environment):
+    """Folders with what the steps lead to in float64, by framework."""
+    found = {}
+    for framework, reference in REFERENCES.items():
+        found[framework] = tmp_path_factory.mktemp(f"training-{framework}")
+        arguments = [framework, reference, str(found[framework])]
+        run_script(TRUTHS, arguments, environment, framework=SHORT[framework])
+    return found
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+@pytest.mark.parametrize("network", ["bert-tiny", "gpt2-tiny", "resnet-tiny", "vit-tiny"])
+def test_the_frameworks_take_the_same_steps_in_float64(truths, network, optimizer):
+    stem = f"{network}-{optimizer}"
+    steps, digest = arrays.load_all(truths["pytorch"], stem)
+    assert np.ptp(steps[:, 0]) > 1e-3  # something is learnt, or unlearnt
+    for framework in ("jax", "tensorflow_v2"):
+        others, rows = arrays.load_all(truths[framework], stem)
+        np.testing.assert_allclose(others, steps, rtol=1e-12)
+        np.testing.assert_allclose(rows, digest, atol=1e-9)

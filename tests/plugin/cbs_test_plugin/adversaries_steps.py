@@ -1,0 +1,98 @@
+"""What a training step may do wrong: in PyTorch, where users forget it; in JAX, as written out."""
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+# Changes of hyper-parameters.
+HYPER_PARAMETERS: dict[str, Callable[[Any], Any]] = {
+    "rate-off-by-a-tenth": lambda o: attrs.evolve(o, learning_rate=1.1 * o.learning_rate),
+    "decay-forgotten": lambda o: attrs.evolve(o, weight_decay=0.0),
+}
+STEPS = (*HYPER_PARAMETERS, "correction-missing", "layer-not-trained", "last-update-forgotten")
+# Functions of JAX have no gradients to be zeroed.
+ONLY_IN_TORCH = ("gradients-kept",)
+_LAYER = "encoder.layer.1."
+_LONG_AGO = 10**8
+
+
+def create_model(fault: str, framework: str, **parameters: Any) -> Any:
+    """Returns a model that is trained wrong, or right for `none`."""
+    if fault == "none":
+        fault = ""
+    return (_in_torch if framework == "pt" else _in_jax)(fault, parameters)
+
+
+def _in_torch(fault: str, parameters: dict[str, Any]) -> Any:
+    from openxla.benchmark.training import in_torch
+
+    class WrongRun(in_torch.Run):
+        def __init__(self, model: Any, compile_part: Any) -> None:
+            super().__init__(model, compile_part)
+            self.taken = 0
+            weights = list(self._weights.values())
+            if fault in HYPER_PARAMETERS:
+                wrong = HYPER_PARAMETERS[fault](model.optimizer)
+                self._optimizer = in_torch.make_optimizer(wrong, weights)
+            if fault == "layer-not-trained":
+                for name, weight in self._weights.items():
+                    if name.startswith(_LAYER):
+                        weight.register_hook(lambda gradient: gradient * 0)
+            if fault == "gradients-kept":
+                self._optimizer.zero_grad = lambda: None
+            if fault == "last-update-forgotten":
+                self._optimizer.register_step_pre_hook(self._before)
+
+        def _before(self, *_: Any) -> None:
+            self.taken += 1
+            if self.taken % 3 == 0:
+                for group in self._optimizer.param_groups:
+                    for weight in group["params"]:
+                        weight.grad = None
+
+        def step(self, *batch: Any) -> Any:
+            if fault == "correction-missing":
+                for state in self._optimizer.state.values():
+                    state["step"].fill_(_LONG_AGO)
+            return super().step(*batch)
+
+    class Wrong(in_torch.TrainingModel):
+        def run(self, compile_part: Any = lambda part: part) -> Any:
+            return WrongRun(self, compile_part)
+
+    return Wrong(in_torch.models.ARCHITECTURE.creation_parameters(parameters))
+
+
+def _in_jax(fault: str, parameters: dict[str, Any]) -> Any:
+    import jax
+    import jax.numpy as jnp
+
+    from openxla.benchmark.training import in_jax
+
+    class Wrong(in_jax.TrainingModel):
+        def step(self, state: Any, params: Any, *batch: Any) -> Any:
+            right, count = self.optimizer, state["count"]
+            if fault in HYPER_PARAMETERS:
+                self.optimizer = HYPER_PARAMETERS[fault](right)
+            if fault == "correction-missing":
+                state = {**state, "count": count + _LONG_AGO}
+            after, told = super().step(state, params, *batch)
+            self.optimizer = right
+            if fault == "last-update-forgotten":
+                keep = jax.tree.map(
+                    lambda old, new: jnp.where(count == 2, old, new),
+                    state["weights"], after["weights"],
+                )  # fmt: skip
+                after = {**after, "weights": keep}
+            return {**after, "count": count + 1}, told
+
+        def loss(self, weights: Any, params: Any, *batch: Any) -> Any:
+            if fault == "layer-not-trained":
+                weights = {
+                    name: jax.lax.stop_gradient(value) if name.startswith(_LAYER) else value
+                    for name, value in weights.items()
+                }
+            return super().loss(weights, params, *batch)
+
+    return Wrong(in_jax.models.ARCHITECTURE.creation_parameters(parameters))

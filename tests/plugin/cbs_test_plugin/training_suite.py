@@ -1,0 +1,45 @@
+"""BERTs that are trained wrong in one way each, in two frameworks; and right ones."""
+
+from cbs_test_plugin.adversaries_steps import ONLY_IN_TORCH, STEPS
+from openxla.benchmark import def_types, testdata
+from openxla.benchmark.comparative_suite import training_cases
+
+
+def _model(framework: str, fault: str) -> def_types.Model:
+    right = training_cases.implementation(framework)
+    return def_types.Model(
+        name=f"BERT_{fault.upper().replace('-', '_')}_{framework}",
+        tags=["adversary"],
+        model_impl=def_types.ModelImplementation(
+            name=f"TRAINING_{framework}_adversary",
+            tags=[],
+            framework_type=right.framework_type,
+            module_path="cbs_test_plugin.adversaries_steps",
+            architecture=right.architecture,
+        ),
+        model_parameters={
+            "model_name": "bert-tiny",
+            "data_type": "fp32",
+            "batch_size": 4,
+            "seq_len": 32,
+            "train": "adamw",
+            "fault": fault,
+            "framework": framework.lower(),
+        },
+    )
+
+
+# The good ones first: they make the truth that the others are judged by.
+MODELS = [
+    _model(framework, fault)
+    for framework, faults in (("PT", (*STEPS, *ONLY_IN_TORCH)), ("JAX", STEPS))
+    for fault in ("none", *faults)
+]
+ALL_BENCHMARKS = [
+    def_types.BenchmarkCase.build(
+        model=model,
+        input_data=testdata.INPUT_DATA_MODEL_DEFAULT,
+        verify_parameters=training_cases.VERIFY_PARAMETERS,
+    )
+    for model in MODELS
+]
