@@ -20,6 +20,8 @@ from torch.utils._pytree import tree_leaves
 
 from comparative_benchmark.backends import torch_modules as modules
 from openxla.benchmark.models.pt.greedy import GreedyModel, KeysValues, choose
+from openxla.benchmark.operators import backward_torch
+from openxla.benchmark.training import in_torch
 
 # Widening all layers takes as long as drafting some ten tokens, and of a 16-bit model nearly all
 # drafts are the truth's.
@@ -42,7 +44,7 @@ def forward(model: Any, tensors: Sequence[torch.Tensor]) -> Any:
     """
     if isinstance(model, GreedyModel):
         return _generate(model, tensors)
-    if any(weight.requires_grad for root in modules.of(model) for weight in root.parameters()):
+    if isinstance(model, backward_torch.TrainingModel | in_torch.TrainingModel):
         raise RoundsError("gradients are computed when the layers are no longer float64")
     with _in_float64(model):
         return model.forward(*map(_wide, tensors))

@@ -57,6 +57,7 @@ def on_gpu(monkeypatch, tmp_path):
     monkeypatch.setattr(pt_backend, "_device", lambda _: torch.device("cpu"))
     for name, value in (
         ("synchronize", None),
+        ("reset_peak_memory_stats", None),
         ("max_memory_allocated", 5),
         ("get_device_name", "double"),
     ):
@@ -201,7 +202,7 @@ def test_cuda_graphs_are_not_supported_without_a_gpu(tmp_path):
 def test_inductor_is_told_of_cuda_graphs_and_records_them_while_it_compiles(on_gpu, monkeypatch):
     patches, calls = [], []
 
-    def compile_fx(graph, inputs, config_patches):
+    def compile_fx(graph, inputs, inner_compile, config_patches):
         patches.append(config_patches)
         return graph.forward
 

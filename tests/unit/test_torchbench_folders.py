@@ -1,6 +1,7 @@
 """Model folders of TorchBench: found and read without importing one, installed apart from us."""
 
 import os
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -44,7 +45,16 @@ def test_protocols_and_batch_sizes_are_read_off_the_source():
     assert found["staged_net"].batch_sizes == {"train": 4, "eval": 2}
     assert found["guide_mlp"].installs
     assert not found["meter"].installs
-    assert "torch" not in sys.modules
+
+
+def test_no_folder_is_imported_to_be_found():
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from comparative_benchmark.torchbench import folders\n"
+        "assert folders.find([Path(sys.argv[1])])\n"
+        "assert not {'torch', 'torchbenchmark'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script, str(DATA)], check=True)
 
 
 def test_a_folder_a_directory_and_a_checkout_are_searched(tmp_path):

@@ -1,13 +1,13 @@
 """Environments of install groups: made, filled and locked by uv where there is one, else by pip."""
 
 import hashlib
-import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.metadata import distributions
 from pathlib import Path
 
 from comparative_benchmark.packages.milabench.placement import Placement, clean_environment
@@ -139,4 +139,5 @@ def _stamp(placement: Placement) -> Path:
 
 
 def _has_pip() -> bool:
-    return importlib.util.find_spec("pip") is not None
+    # Not `find_spec`: setuptools has a hook in the imports of pip.
+    return bool(list(distributions(name="pip")))

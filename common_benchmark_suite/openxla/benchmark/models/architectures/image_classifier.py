@@ -29,6 +29,8 @@ class ImageClassifier(Architecture):
 
     pixel_mean: ClassVar[tuple[float, float, float]]
     pixel_stddev: ClassVar[tuple[float, float, float]]
+    # Of a configuration that does not name its labels.
+    labels: ClassVar[int] = LABELS
 
     def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """Pixels, [batch, 3, height, width], normalised per channel."""
@@ -37,7 +39,8 @@ class ImageClassifier(Architecture):
 
     def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """Logits, [batch, labels]."""
-        labels = len(self.config_of(parameters)["id2label"])
+        named = self.config_of(parameters).get("id2label")
+        labels = self.labels if named is None else len(named)
         return (tensor(parameters, integer(parameters, "batch_size"), labels),)
 
     def default_input_files(self) -> tuple[Path, ...]:
