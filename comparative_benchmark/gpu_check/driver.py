@@ -195,6 +195,8 @@ class Driver:
                 return 127
             self._running.add(process)
             try:
+                if self._stopped:  # before it was among those that were ended
+                    return None
                 return process.wait(timeout=max(limit_s, 0.0))
             except subprocess.TimeoutExpired:
                 return None
