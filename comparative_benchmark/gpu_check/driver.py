@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -85,7 +86,7 @@ class Driver:
         self._deadline = deadline
         self._keep = keep
         self._say = say
-        self._stopped = False
+        self._stopped = threading.Event()
         self._running: set[subprocess.Popen[bytes]] = set()
 
     @property
@@ -122,7 +123,7 @@ class Driver:
 
     def _stop(self) -> None:
         """Ends the commands of all threads, and begins no other."""
-        self._stopped = True
+        self._stopped.set()
         for process in tuple(self._running):
             _end(process)
 
@@ -169,7 +170,7 @@ class Driver:
 
         A program that is not there has exit code 127, as a shell gives it.
         """
-        if self._stopped:
+        if self._stopped.is_set():
             return None
         mark = uuid.uuid4().hex
         with (self.logs / f"{step.name}.log").open("ab") as log:
@@ -195,7 +196,7 @@ class Driver:
                 return 127
             self._running.add(process)
             try:
-                if self._stopped:  # before it was among those that were ended
+                if self._stopped.is_set():  # before it was among those that were ended
                     return None
                 return process.wait(timeout=max(limit_s, 0.0))
             except subprocess.TimeoutExpired:
