@@ -105,7 +105,9 @@ def test_cpus_that_are_not_there_are_refused(cbs_run):
 
 
 def test_a_budget_of_each_trial_leaves_the_pilot_and_nothing_else(cbs_run):
-    run = cbs_run(*TOYS, "-name", "models/TOY_(NONE|BUSY)/.+", "--trial-budget", "0.001", unsteady=0)
+    run = cbs_run(
+        *TOYS, "-name", "models/TOY_(NONE|BUSY)/.+", "--trial-budget", "0.001", unsteady=0
+    )
     assert run.code == 0, run.err
     for record in run.document["benchmarks"]:
         metrics = record["metrics"]["framework_level"]
