@@ -160,7 +160,7 @@ def schema() -> dict[str, Any]:
         "then": {"required": ["compile"], "not": {"anyOf": speed}},
         "else": {
             "required": list(MEASURED),
-            # Of a script that tells rates no truth is known.
+            # No truth is known for a script that tells rates.
             "if": {"required": ["throughput"]},
             "then": {"properties": {"throughput": {"properties": {"rate": {"type": "number"}}}}},
             "else": {

@@ -12,7 +12,7 @@ from comparative_benchmark.results.outcome import TrialOutcome
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.stats.sampling_rule import SamplingRule
 
-# Of a budget that making inputs and truth may take: what is prepared must be measured as well.
+# Share of a budget for making inputs and truth: what is prepared must be measured as well.
 _PREPARING = 0.5
 # After how many of a run's trials its pace is told, and from how many trials on that is of use.
 _TELLING, _WORTH_TELLING = (0.1, 0.5), 20

@@ -37,7 +37,7 @@ from openxla.benchmark.testdata import INPUT_DATA_MODEL_DEFAULT
 EXPECTED = "expected"
 _STYLES = {"ok": "green", "unsupported": "yellow", "unsteady": "yellow", EXPECTED: "yellow"}
 _FAILED_STYLE = "red"
-# Of an interval, as a share: narrower ones would have more digits than anybody reads.
+# Narrowest interval shown, as a share: below it there are more digits than anybody reads.
 _NO_WIDTH = 1e-4
 
 
@@ -209,7 +209,7 @@ def problem(
 def latency_cell(case: Case) -> str:
     """Returns the latency with the interval over its processes; of one process, with its spread.
 
-    Of a script that told rates it is its rate.
+    For a script that told rates it is the rate.
     """
     metrics = case.metrics
     if metrics.median_ms is None:

@@ -23,7 +23,7 @@ VARIABLES = {
     "HF_DATASETS_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
 }
-# Of programs that folders start to download, and of errors that say that they would have.
+# Programs that folders start to download with, and errors that show the attempt.
 _DOWNLOADERS = ("curl", "wget", "git", "gdown", "pip", "aws", "kaggle")
 _OFFLINE_ERRORS = ("OfflineModeIsEnabled", "LocalEntryNotFoundError", "NetworkRefusedError")
 _OFFLINE_WORDS = ("offline mode", "couldn't connect to", "Connection refused", "127.0.0.1:9")

@@ -126,7 +126,7 @@ class Executor:
         with self._phases("reference"):
             files = judged_by.save(inputs, target)
             cost = count_cost(reference, model, inputs)
-            # Of the suite's own models tests prove it.
+            # Tests prove it for the suite's own models.
             is_brought = hasattr(model, "try_out")
             remark = remark_on_truth(reference, model, inputs) if is_brought else None
         without_second = None if second else "none was wanted"

@@ -106,7 +106,7 @@ for name, weight_class in working.items():
         continue
     for output, exact in zip(step(*map(as_tensor, inputs)), truth, strict=True):
         error = np.linalg.norm(output.double().numpy() - exact) / np.linalg.norm(exact)
-        # Of products in fp32 it would be some 135 dB.
+        # Products in fp32 would give some 135 dB.
         assert recipe.min_sqnr_db < sqnr_db(float(error)) < 60, (name, sqnr_db(float(error)))
 """
 TRAINED = {

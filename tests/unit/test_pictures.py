@@ -71,7 +71,7 @@ def test_a_shape_stands_at_what_varies_and_at_the_product_where_more_does():
     [point, _] = matmul.series["jax_xla:xla (jax)"]
     ratio = point.comparison.ratio
     assert point.speedup.estimate == pytest.approx(2.0, rel=0.02)
-    # Of an inverse the limits change places.
+    # The limits of an inverse change places.
     assert point.speedup.low == 1 / ratio.high < point.speedup.high == 1 / ratio.low
 
 

@@ -16,7 +16,7 @@ from comparative_benchmark.results.record import Result, Status, Throughput, Thr
 from comparative_benchmark.terminal.tables import ruled_table, style_of
 
 MISSING = "missing"
-# Of processes; as milabench has it.
+# Over processes, as milabench computes it.
 ALLOWED_FAILURE_RATE = 0.01
 # Below it is what an idle system takes.
 FOREIGN_CPU_LIMIT = 0.05

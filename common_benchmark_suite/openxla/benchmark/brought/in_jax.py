@@ -75,7 +75,7 @@ def _split(made: Any, brought: Brought) -> tuple[Callable[..., Any], Any]:
             return function, params
     elif nnx := _nnx_of(made):
         made.eval()  # dropout and batch norms as in inference
-        # What it draws with is no weight, and nothing is drawn in inference.
+        # The state of its generators is not a weight, and inference draws nothing.
         graph, keys, state = nnx.split(made, nnx.RngState, ...)
         return (lambda weights, *inputs: nnx.merge(graph, keys, weights)(*inputs)), state
     elif callable(made):

@@ -53,7 +53,7 @@ def create_model(**parameters: Any) -> TransformersModel:
         near = difflib.get_close_matches(name, dir(transformers), n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise BroughtError(f"transformers {transformers.__version__} has no class {name}{hint}")
-    # A cache of keys and values is no output that anybody compares.
+    # Nobody compares a cache of keys and values.
     if hasattr(config, "use_cache"):
         config.use_cache = False
     try:

@@ -54,7 +54,7 @@ def _tensorflow(activation: str, weights: Any, x: Any) -> Any:
     if activation == "gelu":
         return tf.cast(gelu(y), x.dtype)
     if activation == "leakyrelu":
-        # TensorFlow holds the slope of its operation in float32, which is no truth.
+        # TensorFlow's operation holds the slope in float32: too coarse for a truth.
         sloped = tf.maximum(y, LEAK * y) if y.dtype == tf.float64 else tf.nn.leaky_relu(y, LEAK)
         return tf.cast(sloped, x.dtype)
     return tf.cast(getattr(tf.nn, ACTIVATIONS[activation][2])(y), x.dtype)

@@ -181,7 +181,7 @@ def _network(model_name: str) -> Architecture:
 def _hidden(ids: Any, mask: Any, *, mask_token: int) -> list[Any]:
     """Returns ids of which some are hidden, the mask, and what was hidden.
 
-    Of each row the second token is hidden, so that there is no row without.
+    The second token of each row is always hidden, so every row has one.
     """
     import numpy as np
 

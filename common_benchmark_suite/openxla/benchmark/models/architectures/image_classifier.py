@@ -29,7 +29,7 @@ class ImageClassifier(Architecture):
 
     pixel_mean: ClassVar[tuple[float, float, float]]
     pixel_stddev: ClassVar[tuple[float, float, float]]
-    # Of a configuration that does not name its labels.
+    # For a configuration that does not name its labels.
     labels: ClassVar[int] = LABELS
 
     def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
