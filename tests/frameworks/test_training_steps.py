@@ -15,6 +15,8 @@ from openxla.benchmark.training import STEPS
 pytestmark = [pytest.mark.frameworks, pytest.mark.slow]
 
 ZOO = ("BERT", "GPT2LMHEAD", "RESNET", "VIT")
+# All networks in fp32, and one in bf16 with masters in fp32.
+_OURS = r"(\w+_TINY_TRAIN_ADAMW_FP32|VIT_TINY_TRAIN_SGD_BF16)_.+_BATCH4"
 # In float64, of every network by every optimizer; as truths are made.
 TRUTHS = """
 import sys
@@ -22,15 +24,16 @@ from pathlib import Path
 from comparative_benchmark.backends.api import load_object
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.comparative_suite import training_cases
-framework, reference, target = sys.argv[1:]
+framework, reference, target, *wanted = sys.argv[1:]
 for case in training_cases.all_cases():
-    if case.model.model_impl.framework_type.value == framework and case.batch_size == 1:
+    tiny_row = "tiny" in case.tags and case.batch_size == 1
+    kind = f"{case.model.model_parameters['train']}-{case.data_type}"
+    if case.model.model_impl.framework_type.value == framework and tiny_row and kind in wanted:
         create = load_object(case.model.model_impl.module_path + ":create_model")
         model = create(**case.model.model_parameters)
         inputs = model.preprocess(model.generate_default_inputs())
         truth, _ = load_object(reference)(model, inputs)
-        parameters = case.model.model_parameters
-        arrays.save_all(Path(target), f"{parameters['model_name']}-{parameters['train']}", truth)
+        arrays.save_all(Path(target), f"{case.model.model_parameters['model_name']}-{kind}", truth)
 """
 REFERENCES = {
     "pytorch": "comparative_benchmark.pt_inductor.reference:compute",
@@ -39,6 +42,7 @@ REFERENCES = {
 }
 # As other tests call their processes.
 SHORT = {"pytorch": "pt", "jax": "jax", "tensorflow_v2": "tf"}
+KINDS = ("sgd-fp32", "adamw-fp32", "sgd-bf16")
 PLANTED = sorted(model.name for model in MODELS)
 
 
@@ -51,7 +55,7 @@ def results(tmp_path_factory, environment):
         [
             *(sys.executable, "-m", "comparative_benchmark", "run", "-t", "train"),
             *("--suite", "cbs_test_plugin.training_suite"),
-            *("-name", r"models/(\w+_TINY_TRAIN_ADAMW_.+_BATCH4|BERT_[A-Z_]+_(PT|JAX))/.+"),
+            *("-name", f"models/({_OURS}|BERT_[A-Z_]+_(FP32|BF16)_(PT|JAX))/.+"),
             *("--backend", "pt_inductor:eager,jax_xla,tf_xla:xla,onnxruntime"),
             *("-device", "host-cpu", "-w", "0", "-iter", "3", "-o", output),
         ],
@@ -67,12 +71,15 @@ def results(tmp_path_factory, environment):
     return {(r.definition.model, r.definition.backend): r for r in found}
 
 
-@pytest.mark.parametrize("network", ZOO)
-def test_a_step_is_right_in_every_framework_and_has_a_rate(results, network):
+@pytest.mark.parametrize(
+    ("network", "optimizer", "data_type"),
+    [*((network, "adamw", "fp32") for network in ZOO), ("VIT", "sgd", "bf16")],
+)
+def test_a_step_is_right_in_every_framework_and_has_a_rate(results, network, optimizer, data_type):
     trained = {
         backend: result
         for (model, backend), result in results.items()
-        if model.startswith(f"{network}_TINY")
+        if model.startswith(f"{network}_TINY_TRAIN_{optimizer.upper()}_{data_type.upper()}")
     }
     refused = trained.pop("onnxruntime")
     assert refused.status.value == "unsupported"
@@ -82,7 +89,7 @@ def test_a_step_is_right_in_every_framework_and_has_a_rate(results, network):
         assert result.status.value == "ok", result.reason
         assert result.measured.second_verification.passed
         training = result.measured.training
-        assert (training.optimizer, training.verified_steps) == ("adamw", STEPS)
+        assert (training.optimizer, training.verified_steps) == (optimizer, STEPS)
         expected = 4e3 / result.measured.median_ms
         assert training.samples_per_s == pytest.approx(expected)
         assert (training.tokens_per_s is None) == (network in ("RESNET", "VIT"))
@@ -103,18 +110,19 @@ def truths(tmp_path_factory, environment):
     found = {}
     for framework, reference in REFERENCES.items():
         found[framework] = tmp_path_factory.mktemp(f"training-{framework}")
-        arguments = [framework, reference, str(found[framework])]
+        arguments = [framework, reference, str(found[framework]), *KINDS]
         run_script(TRUTHS, arguments, environment, framework=SHORT[framework])
     return found
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("network", ["bert-tiny", "gpt2-tiny", "resnet-tiny", "vit-tiny"])
-def test_the_frameworks_take_the_same_steps_in_float64(truths, network, optimizer):
-    stem = f"{network}-{optimizer}"
-    steps, digest = arrays.load_all(truths["pytorch"], stem)
+def test_the_frameworks_take_the_same_steps_in_float64(truths, network, kind):
+    stem = f"{network}-{kind}"
+    steps, digest, along = arrays.load_all(truths["pytorch"], stem)
     assert np.ptp(steps[:, 0]) > 1e-3  # something is learnt, or unlearnt
     for framework in ("jax", "tensorflow_v2"):
-        others, rows = arrays.load_all(truths[framework], stem)
+        others, rows, projections = arrays.load_all(truths[framework], stem)
         np.testing.assert_allclose(others, steps, rtol=1e-12)
         np.testing.assert_allclose(rows, digest, atol=1e-9)
+        np.testing.assert_allclose(projections, along, atol=1e-9)

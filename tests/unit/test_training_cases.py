@@ -15,7 +15,7 @@ from openxla.benchmark import devices
 from openxla.benchmark.comparative_suite import catalog, training_cases
 from openxla.benchmark.def_types import DefinitionError
 from openxla.benchmark.training import OPTIMIZERS, STEPS
-from openxla.benchmark.training.architecture import ARCHITECTURE, IGNORED, trained
+from openxla.benchmark.training.architecture import ARCHITECTURE, IGNORED, judged, trained
 from openxla.benchmark.training.models import digest
 from openxla.benchmark.workloads import training_of, workload_of
 
@@ -71,6 +71,7 @@ def test_a_hyper_parameter_is_a_part_of_the_identity(monkeypatch):
     ("parameters", "message"),
     [
         ({**BERT, "train": "adam"}, "'train' is 'adam'; choices are sgd, adamw"),
+        ({**BERT, "train": "sgd", "data_type": "fp16"}, "in fp32 or bf16, not 'fp16'"),
         ({**BERT, "train": "sgd", "model_name": "t5-tiny"}, "no model 't5-tiny' can be trained"),
     ],
 )
@@ -126,15 +127,29 @@ def test_a_digest_sees_rate_and_decay_in_any_layout():
     step = np.sign(random.normal(size=w.shape)).astype(np.float32) * rate * STEPS
 
     def row(after):
-        return digest([(w, after.astype(np.float32))], optimizer)[0]
+        [[size, _]], [along] = digest([(w, after.astype(np.float32))], optimizer)
+        return size, along / np.linalg.norm(w)
 
     decayed = w * (1 - rate * optimizer.weight_decay) ** STEPS
     right = row(decayed + step)
     assert row(decayed + 1.1 * step)[0] - right[0] == pytest.approx(np.log(1.1), abs=3e-3)
-    assert row(w + step)[2] - right[2] == pytest.approx(optimizer.weight_decay, rel=0.01)
+    assert row(w + step)[1] - right[1] == pytest.approx(optimizer.weight_decay, rel=0.01)
     assert row(w)[0] < -27
-    turned = digest([(w.T, (decayed + step).astype(np.float32).T)], optimizer)[0]
-    np.testing.assert_allclose(turned, right, rtol=1e-6)
+    as_it_is, turned = (
+        digest([(first, last)], optimizer)
+        for first, last in ((w, decayed + step), (w.T, (decayed + step).T))
+    )
+    for one, other in zip(as_it_is, turned, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_a_network_in_bf16_is_judged_by_masters_that_have_a_gradient():
+    mixed = {**BERT, "data_type": "bf16", "train": "adamw"}
+    assert ARCHITECTURE.training(mixed)["masters"] == "f32"
+    assert {spec.dtype for spec in ARCHITECTURE.output_specs(mixed)} == {"f32"}
+    left_out = set(trained(mixed)) - set(judged(mixed))
+    assert left_out == {f"encoder.layer.{n}.attention.self.key.bias" for n in (0, 1)}
+    assert judged({**BERT, "train": "adamw"}) == trained(mixed)
 
 
 class Counting:

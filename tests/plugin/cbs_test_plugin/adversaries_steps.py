@@ -9,12 +9,22 @@ import attrs
 HYPER_PARAMETERS: dict[str, Callable[[Any], Any]] = {
     "rate-off-by-a-tenth": lambda o: attrs.evolve(o, learning_rate=1.1 * o.learning_rate),
     "decay-forgotten": lambda o: attrs.evolve(o, weight_decay=0.0),
+    "momentum-forgotten": lambda o: attrs.evolve(o, momentum=0.0),
 }
-STEPS = (*HYPER_PARAMETERS, "correction-missing", "layer-not-trained", "last-update-forgotten")
+_ANY = ("rate-off-by-a-tenth", "decay-forgotten", "layer-not-trained", "last-update-forgotten")
+# By optimizer.
+STEPS = {
+    "adamw": (*_ANY, "correction-missing"),
+    "sgd": (*_ANY, "momentum-forgotten", "momentum-dampened"),
+}
 # Functions of JAX have no gradients to be zeroed.
 ONLY_IN_TORCH = ("gradients-kept",)
-_LAYER = "encoder.layer.1."
+# Of weights in float32 for a network in bf16.
+ONLY_MIXED = ("masters-in-bf16",)
+# A layer of each network.
+_LAYERS = ("encoder.layer.1.", "transformer.h.1.", "resnet.encoder.stages.1.", "vit.layers.1.")
 _LONG_AGO = 10**8
+_DAMPENING = 0.9
 
 
 def create_model(fault: str, framework: str, **parameters: Any) -> Any:
@@ -25,6 +35,8 @@ def create_model(fault: str, framework: str, **parameters: Any) -> Any:
 
 
 def _in_torch(fault: str, parameters: dict[str, Any]) -> Any:
+    import torch
+
     from openxla.benchmark.training import in_torch
 
     class WrongRun(in_torch.Run):
@@ -35,14 +47,19 @@ def _in_torch(fault: str, parameters: dict[str, Any]) -> Any:
             if fault in HYPER_PARAMETERS:
                 wrong = HYPER_PARAMETERS[fault](model.optimizer)
                 self._optimizer = in_torch.make_optimizer(wrong, weights)
+            if fault == "momentum-dampened":
+                for group in self._optimizer.param_groups:
+                    group["dampening"] = _DAMPENING
             if fault == "layer-not-trained":
-                for name, weight in self._weights.items():
-                    if name.startswith(_LAYER):
+                for name, weight in self._used.items():
+                    if name.startswith(_LAYERS):
                         weight.register_hook(lambda gradient: gradient * 0)
             if fault == "gradients-kept":
-                self._optimizer.zero_grad = lambda: None
+                self._forget_gradients = lambda: None
             if fault == "last-update-forgotten":
                 self._optimizer.register_step_pre_hook(self._before)
+            if fault == "masters-in-bf16":
+                self._optimizer.register_step_post_hook(self._round)
 
         def _before(self, *_: Any) -> None:
             self.taken += 1
@@ -50,6 +67,11 @@ def _in_torch(fault: str, parameters: dict[str, Any]) -> Any:
                 for group in self._optimizer.param_groups:
                     for weight in group["params"]:
                         weight.grad = None
+
+        def _round(self, *_: Any) -> None:
+            with torch.no_grad():
+                for weight in self._weights.values():
+                    weight.copy_(weight.bfloat16())
 
         def step(self, *batch: Any) -> Any:
             if fault == "correction-missing":
@@ -79,18 +101,29 @@ def _in_jax(fault: str, parameters: dict[str, Any]) -> Any:
                 state = {**state, "count": count + _LONG_AGO}
             after, told = super().step(state, params, *batch)
             self.optimizer = right
-            if fault == "last-update-forgotten":
-                keep = jax.tree.map(
-                    lambda old, new: jnp.where(count == 2, old, new),
-                    state["weights"], after["weights"],
+            before, weights = state["weights"], after["weights"]
+            if fault == "momentum-dampened":
+                after["momentum"] = jax.tree.map(
+                    lambda old, new: jnp.where(
+                        count == 0, new, new - _DAMPENING * (new - right.momentum * old)
+                    ),
+                    state["momentum"], after["momentum"],
                 )  # fmt: skip
-                after = {**after, "weights": keep}
-            return {**after, "count": count + 1}, told
+                weights = jax.tree.map(
+                    lambda w, m: w - right.learning_rate * m, before, after["momentum"]
+                )
+            if fault == "last-update-forgotten":
+                weights = jax.tree.map(
+                    lambda old, new: jnp.where(count == 2, old, new), before, weights
+                )
+            if fault == "masters-in-bf16":
+                weights = jax.tree.map(lambda w: w.astype(jnp.bfloat16).astype(w.dtype), weights)
+            return {**after, "weights": weights, "count": count + 1}, told
 
         def loss(self, weights: Any, params: Any, *batch: Any) -> Any:
             if fault == "layer-not-trained":
                 weights = {
-                    name: jax.lax.stop_gradient(value) if name.startswith(_LAYER) else value
+                    name: jax.lax.stop_gradient(value) if name.startswith(_LAYERS) else value
                     for name, value in weights.items()
                 }
             return super().loss(weights, params, *batch)

@@ -1,14 +1,14 @@
 """BERTs that are trained wrong in one way each, in two frameworks; and right ones."""
 
-from cbs_test_plugin.adversaries_steps import ONLY_IN_TORCH, STEPS
+from cbs_test_plugin.adversaries_steps import ONLY_IN_TORCH, ONLY_MIXED, STEPS
 from openxla.benchmark import def_types, testdata
 from openxla.benchmark.comparative_suite import training_cases
 
 
-def _model(framework: str, fault: str) -> def_types.Model:
+def _model(framework: str, fault: str, data_type: str = "fp32") -> def_types.Model:
     right = training_cases.implementation(framework)
     return def_types.Model(
-        name=f"BERT_{fault.upper().replace('-', '_')}_{framework}",
+        name=f"BERT_{fault.upper().replace('-', '_')}_{data_type.upper()}_{framework}",
         tags=["adversary"],
         model_impl=def_types.ModelImplementation(
             name=f"TRAINING_{framework}_adversary",
@@ -19,7 +19,7 @@ def _model(framework: str, fault: str) -> def_types.Model:
         ),
         model_parameters={
             "model_name": "bert-tiny",
-            "data_type": "fp32",
+            "data_type": data_type,
             "batch_size": 4,
             "seq_len": 32,
             "train": "adamw",
@@ -31,15 +31,23 @@ def _model(framework: str, fault: str) -> def_types.Model:
 
 # The good ones first: they make the truth that the others are judged by.
 MODELS = [
-    _model(framework, fault)
-    for framework, faults in (("PT", (*STEPS, *ONLY_IN_TORCH)), ("JAX", STEPS))
-    for fault in ("none", *faults)
+    *(
+        _model(framework, fault)
+        for framework, faults in (
+            ("PT", (*STEPS["adamw"], *ONLY_IN_TORCH)),
+            ("JAX", STEPS["adamw"]),
+        )
+        for fault in ("none", *faults)
+    ),
+    *(_model("PT", fault, "bf16") for fault in ("none", *ONLY_MIXED)),
 ]
 ALL_BENCHMARKS = [
     def_types.BenchmarkCase.build(
         model=model,
         input_data=testdata.INPUT_DATA_MODEL_DEFAULT,
-        verify_parameters=training_cases.VERIFY_PARAMETERS,
+        verify_parameters=training_cases.VERIFY_PARAMETERS[
+            str(model.model_parameters["data_type"])
+        ],
     )
     for model in MODELS
 ]

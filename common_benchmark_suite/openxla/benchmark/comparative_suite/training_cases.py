@@ -1,12 +1,12 @@
 """Benchmark cases of training: of the suite's own models, in each framework, by each optimizer."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 import attrs
 
 from openxla.benchmark import testdata
-from openxla.benchmark.comparative_suite import families
+from openxla.benchmark.comparative_suite import families, networks, utils
 from openxla.benchmark.comparative_suite.networks import FRAMEWORK_TYPES
 from openxla.benchmark.def_types import BenchmarkCase, Model, ModelImplementation
 from openxla.benchmark.training import OPTIMIZERS
@@ -15,11 +15,27 @@ TAG = "training"
 _MODULES: Mapping[str, str] = MappingProxyType(
     {"PT": "in_torch", "JAX": "in_jax", "TF": "in_tensorflow"}
 )
-_FAMILIES = ("BERT_TINY", "GPT2LMHEAD_TINY", "RESNET_TINY", "VIT_TINY")
-_DATA_TYPE = "fp32"
+# The networks, by name, shape of a row and batch sizes. Those of published size are of lengths and
+# batches that people fine-tune with on one device.
+_TINY, _TEXT, _PICTURE = (1, 4, 16), (1, 8, 32), "3X224X224X${ELEMENT_TYPE}"
+_FAMILIES = {
+    "BERT_TINY": ("32XI32", networks.BERT, "bert-tiny", 32, _TINY),
+    "GPT2LMHEAD_TINY": ("32XI32", networks.GPT2, "gpt2-tiny", 32, _TINY),
+    "RESNET_TINY": ("3X32X32X${ELEMENT_TYPE}", networks.RESNET, "resnet-tiny", None, _TINY),
+    "VIT_TINY": ("3X32X32X${ELEMENT_TYPE}", networks.VIT, "vit-tiny", None, _TINY),
+    "BERT_BASE": ("128XI32", networks.BERT, "bert-base-uncased", 128, _TEXT),
+    "GPT2LMHEAD": ("512XI32", networks.GPT2, "gpt2", 512, (1, 4, 16)),
+    "RESNET50": (_PICTURE, networks.RESNET, "microsoft/resnet-50", None, _TEXT),
+    "VIT_BASE": (_PICTURE, networks.VIT, "google/vit-base-patch16-224", None, _TEXT),
+}
+_DATA_TYPES = ("fp32", "bf16")
 # Of the spread of an output, for a reference that is right by luck. What gradients leave of a
 # weight whose own gradient is 0, as of a key's bias, is rounding and no more: docs/design/0029.
-VERIFY_PARAMETERS = MappingProxyType({"rmse_floor": 1e-3})
+_FLOOR: Mapping[str, float] = MappingProxyType({"rmse_floor": 1e-3})
+# Outputs are float32 in both; the factor is that of the type which the network computes in.
+VERIFY_PARAMETERS = MappingProxyType(
+    {"fp32": _FLOOR, "bf16": MappingProxyType({**_FLOOR, "rmse_factor": 1.9})}
+)
 
 
 def all_cases() -> list[BenchmarkCase]:
@@ -28,7 +44,7 @@ def all_cases() -> list[BenchmarkCase]:
         BenchmarkCase.build(
             model=model,
             input_data=testdata.INPUT_DATA_MODEL_DEFAULT,
-            verify_parameters=VERIFY_PARAMETERS,
+            verify_parameters=VERIFY_PARAMETERS[model.model_parameters["data_type"]],
         )
         for framework in _MODULES
         for family in _FAMILIES
@@ -53,15 +69,21 @@ def implementation(framework: str) -> ModelImplementation:
     )
 
 
-def _models(framework: str, family: str, optimizer: str) -> Iterator[Model]:
-    """Yields e.g. `BERT_TINY_TRAIN_ADAMW_FP32_PT_32XI32_BATCH4`, of the model without `TRAIN`."""
-    for (data_type, *_), model in families.own(framework)[f"{family}_{framework}"].items():
-        if data_type == _DATA_TYPE:
-            yield attrs.evolve(
-                model,
-                name=model.name.replace(family, f"{family}_TRAIN_{optimizer.upper()}", 1),
-                tags=(*(tag for tag in model.tags if tag != families.TINY_ZOO_TAG), optimizer),
-                model_impl=implementation(framework),
-                model_parameters={**model.model_parameters, "train": optimizer},
-                exported_model_types=(),
-            )
+def _models(framework: str, family: str, optimizer: str) -> Iterable[Model]:
+    """Returns e.g. `BERT_TINY_TRAIN_ADAMW_FP32_PT_32XI32_BATCH4`: the model's name and `TRAIN`."""
+    shape, network, model_name, seq_len, sizes = _FAMILIES[family]
+    size = ("tiny",) if family.endswith("_TINY") else ()
+    length = {} if seq_len is None else {"seq_len": seq_len}
+    family = families.Family(
+        name=f"{family}_TRAIN_{optimizer.upper()}_${{DATA_TYPE}}_${{FRAMEWORK}}_{shape}"
+        "_BATCH${batch_size}",
+        network=network,
+        model_name=model_name,
+        sizes=sizes,
+        tags=(utils.BATCH_TAG, *size, "${data_type}", optimizer),
+        parameters={**length, "train": optimizer},
+        data_types=_DATA_TYPES,
+        in_tiny_zoo=False,
+    )
+    models = family.in_framework(framework).models(implementation(framework), framework)
+    return [attrs.evolve(model, exported_model_types=()) for model in models.values()]

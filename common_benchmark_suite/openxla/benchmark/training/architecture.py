@@ -15,7 +15,6 @@ from openxla.benchmark.models.architectures.base import (
     TensorInit,
     element_type,
     integer,
-    tensor,
 )
 from openxla.benchmark.models.architectures.image_classifier import LABELS
 from openxla.benchmark.training.optimizers import STEPS, optimizer_of
@@ -33,6 +32,10 @@ IGNORED = -100
 _HIDDEN_SHARE = 0.15  # Devlin et al. 2018
 # Where batch norm keeps what it has seen: frozen, see `TrainingArchitecture`.
 _STATISTICS = ("running_mean", "running_var")
+# Biases of keys; GPT-2's are a third of one.
+_KEYS = ("attention.self.key.bias", "attention.k_proj.bias", "attn.c_attn.bias")
+# The type of weights that are updated, and of what is told of them.
+_MASTERS = "f32"
 
 
 class TrainingArchitecture(Architecture):
@@ -42,9 +45,9 @@ class TrainingArchitecture(Architecture):
     [steps, batch, seq] of hidden tokens or [steps, batch] of classes. A language model that
     predicts the next token needs none.
 
-    Outputs: [steps, 2], loss and norm of the gradient of each step; and [weights, 3], what has
-    become of each trained weight after the last one (see `models.digest`), in the checkpoint's
-    order.
+    Outputs: [steps, 2], loss and norm of the gradient of each step; [weights, 2] and [weights],
+    what has become of each weight after the last one (see `models.digest`), in the checkpoint's
+    order (see `judged`).
 
     The loss is the mean cross-entropy over what is to be predicted. BERT's, whose output is the
     last hidden state, is taken through its own table of words, divided by the root of the hidden
@@ -54,7 +57,7 @@ class TrainingArchitecture(Architecture):
     """
 
     name = "training"
-    version = 1
+    version = 2
     standard = {**bert.ARCHITECTURE.example, "train": "adamw"}
     example = standard
 
@@ -83,11 +86,12 @@ class TrainingArchitecture(Architecture):
 
     def training(self, parameters: Parameters) -> Mapping[str, Any] | None:
         """Returns task, optimizer with hyper-parameters, and number of steps."""
-        return {
+        told: dict[str, Any] = {
             "task": task_of(parameters),
             "steps": STEPS,
             "optimizer": attrs.asdict(optimizer_of(parameters)),
         }
+        return {**told, "masters": _MASTERS} if is_mixed(parameters) else told
 
     def input_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """See the class."""
@@ -104,10 +108,9 @@ class TrainingArchitecture(Architecture):
 
     def output_specs(self, parameters: Parameters) -> tuple[TensorSpec, ...]:
         """See the class."""
-        return (
-            tensor(parameters, STEPS, 2),
-            tensor(parameters, len(trained(parameters)), 3),
-        )
+        weights = len(judged(parameters))
+        shapes = ((STEPS, 2), (weights, 2), (weights,))
+        return tuple(TensorSpec(shape=shape, dtype=_MASTERS) for shape in shapes)
 
     def default_input_files(self) -> tuple[Path, ...]:
         """The bundled text with its tokenizer, and the bundled picture."""
@@ -158,6 +161,21 @@ def task_of(parameters: Parameters) -> str:
     return _TASKS[network_of(parameters)]
 
 
+def is_mixed(parameters: Parameters) -> bool:
+    """Tells whether a network computes in bf16 while its weights are kept and updated in fp32.
+
+    Raises:
+      DefinitionError: `data_type` is one that nothing is trained in.
+    """
+    data_type = parameters.get("data_type")
+    if data_type not in ("fp32", "bf16"):
+        raise DefinitionError(
+            f"training computes in fp32 or bf16, not {data_type!r}: gradients in fp16 vanish "
+            "without a scale of the loss"
+        )
+    return data_type == "bf16"
+
+
 def trained(parameters: Parameters) -> list[str]:
     """Returns the names of the weights that are trained, in the checkpoint's order."""
     network = network_of(parameters)
@@ -168,6 +186,16 @@ def trained(parameters: Parameters) -> list[str]:
         and not init.name.startswith(network.unused_tensors)
         and not init.name.endswith(_STATISTICS)
     ]
+
+
+def judged(parameters: Parameters) -> list[str]:
+    """Returns the names of those whose change is judged.
+
+    All of them in float32. A bias of keys moves every score of a query alike, so its gradient is 0
+    but for rounding, and AdamW makes whole steps of what bf16 leaves of it.
+    """
+    names = trained(parameters)
+    return [name for name in names if not name.endswith(_KEYS)] if is_mixed(parameters) else names
 
 
 def _network(model_name: str) -> Architecture:

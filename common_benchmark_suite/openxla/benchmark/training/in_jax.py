@@ -11,7 +11,7 @@ from flax import nnx
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models import model_interfaces
 from openxla.benchmark.training import models
-from openxla.benchmark.training.architecture import MASKED, NEXT
+from openxla.benchmark.training.architecture import MASKED, NEXT, is_mixed
 from openxla.benchmark.training.optimizers import Optimizer
 
 # Trained weights by name, what the optimizer keeps of each, and the number of steps taken.
@@ -26,7 +26,8 @@ class TrainingModel(models.TrainingModel):
 
     def __init__(self, parameters: Parameters) -> None:
         self.set_training("jax", parameters)
-        self.params = self.network.params
+        self.params = self.masters.params
+        self._mixed = is_mixed(parameters)
         self._paths = {name: path for path, name in self.network.weight_names.items()}
 
     def state(self, params: Any) -> State:
@@ -75,13 +76,16 @@ class TrainingModel(models.TrainingModel):
         """
         flat = dict(nnx.traversals.flatten_mapping(params))
         flat |= {self._paths[name]: value for name, value in weights.items()}
+        if self._mixed:
+            flat = {path: _narrowed(value) for path, value in flat.items()}
         inputs, labels = self.split(batch)
         logits = self.network.apply(nnx.traversals.unflatten_mapping(flat), *inputs)
         if self.task == MASKED:
-            words = weights["embeddings.word_embeddings.weight"]
+            words = flat[self._paths["embeddings.word_embeddings.weight"]]
             logits = logits @ words.T * logits.shape[-1] ** -0.5
         elif self.task == NEXT:
             logits, labels = logits[:, :-1], inputs[0][:, 1:]
+        logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
         counted = labels >= 0
         found = jnp.where(counted, labels, 0)[..., None]
         right = jnp.take_along_axis(jax.nn.log_softmax(logits), found, axis=-1)[..., 0]
@@ -146,6 +150,11 @@ def update(optimizer: Optimizer, state: State, gradients: Any) -> State:
 
     after = jax.tree.map(adamw, weights, first, second)
     return {"weights": after, "count": count, "first": first, "second": second}
+
+
+def _narrowed(weight: Any) -> Any:
+    """Returns a float32 weight in bf16, whose gradient is widened; float64 is the truth's."""
+    return weight.astype(jnp.bfloat16) if weight.dtype == jnp.float32 else weight
 
 
 def _on_host(weights: Mapping[str, Any]) -> dict[str, Any]:

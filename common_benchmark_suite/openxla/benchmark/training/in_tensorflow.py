@@ -10,6 +10,7 @@ import tensorflow as tf
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models import model_interfaces
 from openxla.benchmark.models.tf.keras_model import variables_of
+from openxla.benchmark.models.tf.products import at_least_float32
 from openxla.benchmark.training import models
 from openxla.benchmark.training.architecture import MASKED, NEXT
 from openxla.benchmark.training.optimizers import Optimizer
@@ -34,7 +35,7 @@ class TrainingModel(models.TrainingModel):
     def as_float64(self) -> "TrainingModel":
         """Returns a copy that computes in float64, see `KerasModel.as_float64`."""
         wide = copy.copy(self)
-        wide.network = self.network.as_float64()
+        wide.network = wide.masters = self.masters.as_float64()
         return wide
 
     def run(self, compiled: Callable[..., Any] = lambda step: step) -> "Run":
@@ -62,6 +63,7 @@ class TrainingModel(models.TrainingModel):
             logits = tf.matmul(logits, words, transpose_b=True) * logits.shape[-1] ** -0.5
         elif self.task == NEXT:
             logits, labels = logits[:, :-1], inputs[0][:, 1:]
+        logits = tf.cast(logits, at_least_float32(logits.dtype))
         counted = labels >= 0
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
             tf.where(counted, labels, 0), logits
@@ -71,14 +73,16 @@ class TrainingModel(models.TrainingModel):
 
 
 class Run(model_interfaces.TrainingRun):
-    """Trains the network's variables in place."""
+    """Trains the network's variables in place.
+
+    Where the network computes in bf16, its variables are copies of the masters, made after each
+    update, and its gradients are widened for the optimizer.
+    """
 
     def __init__(self, model: TrainingModel, compiled: Callable[..., Any]) -> None:
         self._model = model
-        places = dict(variables_of(model.layer))
-        names = model.network.weight_names
-        by_name = {names["/".join(map(str, path))]: v.value for path, v in places.items()}
-        self._weights: dict[str, tf.Variable] = {name: by_name[name] for name in model.trained}
+        self._weights = _trained(model, model.masters)
+        self._used = _trained(model, model.network)
         self._first = {name: tf.identity(value) for name, value in self._weights.items()}
         kept = 1 if model.optimizer.name == "sgd" else 2
         self._slots = [
@@ -92,6 +96,7 @@ class Run(model_interfaces.TrainingRun):
         """Assigns the first weights again, and zeroes what the optimizer has kept."""
         for name, value in self._first.items():
             self._weights[name].assign(value)
+        self._refresh()
         for slots in self._slots:
             for slot in slots:
                 slot.assign(tf.zeros_like(slot))
@@ -113,15 +118,24 @@ class Run(model_interfaces.TrainingRun):
         return tuple(map(tf.convert_to_tensor, found))
 
     def _one_step(self, *batch: Any) -> tuple[Any, Any]:
-        weights = list(self._weights.values())
+        used, weights = list(self._used.values()), list(self._weights.values())
         with tf.GradientTape() as tape:
             loss = self._model.loss(*batch)
         # Those of rows that were taken come as rows and their numbers.
-        gradients = [tf.convert_to_tensor(g) for g in tape.gradient(loss, weights)]
+        gradients = [
+            tf.cast(tf.convert_to_tensor(gradient), weight.dtype)
+            for weight, gradient in zip(weights, tape.gradient(loss, used), strict=True)
+        ]
         self._count.assign_add(1)
         for weight, gradient, slots in zip(weights, gradients, self._slots, strict=True):
             update(self._model.optimizer, weight, gradient, slots, self._count)
+        self._refresh()
         return loss, tf.linalg.global_norm(gradients)
+
+    def _refresh(self) -> None:
+        if self._model.network is not self._model.masters:
+            for used, weight in zip(self._used.values(), self._weights.values(), strict=True):
+                used.assign(tf.cast(weight, used.dtype))
 
 
 def update(optimizer: Optimizer, weight: Any, gradient: Any, slots: list[Any], count: Any) -> None:
@@ -140,6 +154,15 @@ def update(optimizer: Optimizer, weight: Any, gradient: Any, slots: list[Any], c
     correction1, correction2 = (-tf.math.expm1(steps * np.log(beta)) for beta in (beta1, beta2))
     root = tf.sqrt(second) / tf.sqrt(correction2) + optimizer.epsilon
     weight.assign(weight * (1 - rate * decay) - rate / correction1 * (first / root))
+
+
+def _trained(model: TrainingModel, network: Any) -> dict[str, tf.Variable]:
+    names = network.weight_names
+    by_name = {
+        names["/".join(map(str, path))]: variable.value
+        for path, variable in variables_of(network.layer)
+    }
+    return {name: by_name[name] for name in model.trained}
 
 
 def _on_host(weights: Mapping[str, Any]) -> dict[str, Any]:

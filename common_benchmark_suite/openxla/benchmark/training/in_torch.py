@@ -30,8 +30,9 @@ class Loss(torch.nn.Module):
             logits = logits @ words.T * logits.shape[-1] ** -0.5
         elif self._task == NEXT:
             logits, labels = logits[:, :-1], inputs[0][:, 1:]
+        wide = torch.promote_types(logits.dtype, torch.float32)
         return torch.nn.functional.cross_entropy(
-            logits.flatten(0, -2), labels.flatten().long(), ignore_index=IGNORED
+            logits.flatten(0, -2).to(wide), labels.flatten().long(), ignore_index=IGNORED
         )
 
 
@@ -61,12 +62,19 @@ class TrainingModel(torch.nn.Module, models.TrainingModel):
 
 
 class Run(model_interfaces.TrainingRun):
-    """Trains the network in place."""
+    """Trains the network in place.
+
+    Where the network computes in bf16, its weights are copies of the masters, made after each
+    update, and its gradients are widened for the optimizer.
+    """
 
     def __init__(self, model: TrainingModel, compile_part: Callable[..., Any]) -> None:
         self._model = model
-        named = dict(model.network.model.named_parameters())
-        self._weights = {name: named[name].requires_grad_() for name in model.trained}
+        self._weights = _trained(model, model.masters)
+        self._used = _trained(model, model.network)
+        self._mixed = model.masters is not model.network
+        if self._mixed:  # masters, statistics and all else
+            model.network.model.load_state_dict(model.masters.model.state_dict())
         self._first = {name: value.detach().clone() for name, value in self._weights.items()}
         self._loss = compile_part(Loss(model))
         self._optimizer = make_optimizer(model.optimizer, list(self._weights.values()))
@@ -76,6 +84,7 @@ class Run(model_interfaces.TrainingRun):
         with torch.no_grad():
             for name, value in self._first.items():
                 self._weights[name].copy_(value)
+            self._refresh()
             for state in self._optimizer.state.values():
                 for value in state.values():
                     if value is not None:
@@ -86,10 +95,14 @@ class Run(model_interfaces.TrainingRun):
         with torch.enable_grad():  # backends run all else without gradients
             loss = self._loss(*batch)
             loss.backward()
+        if self._mixed:
+            for master, used in zip(self._weights.values(), self._used.values(), strict=True):
+                master.grad = used.grad.to(master.dtype)
         gradients = [value.grad for value in self._weights.values()]
         norm = torch.nn.utils.get_total_norm(gradients)
         self._optimizer.step()
-        self._optimizer.zero_grad()
+        self._forget_gradients()
+        self._refresh()
         return loss.detach(), norm
 
     def weights(self) -> Mapping[str, Any]:
@@ -101,6 +114,17 @@ class Run(model_interfaces.TrainingRun):
         floats = [(float(loss), float(norm)) for loss, norm in told]
         found = self._model.outputs(floats, _on_host(self._first), self.weights())
         return tuple(map(torch.from_numpy, found))
+
+    def _forget_gradients(self) -> None:
+        self._optimizer.zero_grad()
+        if self._mixed:
+            for used in self._used.values():
+                used.grad = None
+
+    def _refresh(self) -> None:
+        if self._mixed:
+            with torch.no_grad():
+                torch._foreach_copy_(list(self._used.values()), list(self._weights.values()))
 
 
 def make_optimizer(optimizer: Optimizer, weights: Sequence[torch.Tensor]) -> torch.optim.Optimizer:
@@ -119,6 +143,11 @@ def make_optimizer(optimizer: Optimizer, weights: Sequence[torch.Tensor]) -> tor
         eps=optimizer.epsilon,
         weight_decay=optimizer.weight_decay,
     )
+
+
+def _trained(model: TrainingModel, network: Any) -> dict[str, torch.nn.Parameter]:
+    named = dict(network.model.named_parameters())
+    return {name: named[name].requires_grad_() for name in model.trained}
 
 
 def _on_host(weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from openxla.benchmark.models import model_interfaces, shared_model
 from openxla.benchmark.training.architecture import (
     ARCHITECTURE,
     NEXT,
+    is_mixed,
+    judged,
     network_of,
     task_of,
     trained,
@@ -32,14 +34,19 @@ class TrainingModel(shared_model.ArchitectureModel, model_interfaces.TrainingMod
     Attributes:
       optimizer: with its hyper-parameters.
       task: what the network learns.
-      trained: names of the weights that are trained, in the order of the digest.
+      trained: names of the weights that are trained, in the checkpoint's order.
+      judged: those that the digest tells of.
       network: the framework's inference model, on the same checkpoint.
+      masters: the same in float32, whose weights are updated; the network itself where that
+        computes in float32.
     """
 
     optimizer: Optimizer
     task: str
     trained: list[str]
+    judged: list[str]
     network: Any
+    masters: Any
 
     def set_training(self, framework: str, parameters: Parameters) -> None:
         """Makes the network in a framework, by the name of its folder: `pt`, `jax` or `tf`."""
@@ -48,10 +55,15 @@ class TrainingModel(shared_model.ArchitectureModel, model_interfaces.TrainingMod
         self.optimizer = optimizer_of(parameters)
         self.task = task_of(parameters)
         self.trained = trained(parameters)
+        self.judged = judged(parameters)
         name = network_of(parameters).name
         module = f"openxla.benchmark.models.{framework}.{name}.{name}_model"
         given = {key: value for key, value in parameters.items() if key != "train"}
-        self.network = importlib.import_module(module).create_model(**given)
+        create = importlib.import_module(module).create_model
+        self.network = self.masters = create(**{**given, "data_type": "fp32"})
+        # A pure function has the type of the weights that it is given.
+        if is_mixed(parameters) and framework != "jax":
+            self.network = create(**given)
         self.checkpoint: Path = self.network.checkpoint
 
     def batches(self, inputs: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -68,7 +80,7 @@ class TrainingModel(shared_model.ArchitectureModel, model_interfaces.TrainingMod
         start: Mapping[str, Any],
         end: Mapping[str, Any],
         xp: Any = np,
-    ) -> tuple[Any, Any]:
+    ) -> tuple[Any, ...]:
         """Returns the outputs of a run, in the type of the weights.
 
         Args:
@@ -79,17 +91,20 @@ class TrainingModel(shared_model.ArchitectureModel, model_interfaces.TrainingMod
         """
         dtype = next(iter(start.values())).dtype
         steps = xp.stack([xp.stack([xp.asarray(value) for value in pair]) for pair in told])
-        rows = digest([(start[n], end[n]) for n in self.trained], self.optimizer, xp)
-        return steps.astype(dtype), rows.astype(dtype)
+        found = digest([(start[n], end[n]) for n in self.judged], self.optimizer, xp)
+        return tuple(value.astype(dtype) for value in (steps, *found))
 
 
-def digest(weights: Sequence[tuple[Any, Any]], optimizer: Optimizer, xp: Any = np) -> Any:
-    """Returns what has become of each weight, [weights, 3]; the same for any layout.
+def digest(
+    weights: Sequence[tuple[Any, Any]], optimizer: Optimizer, xp: Any = np
+) -> tuple[Any, Any]:
+    """Returns what has become of each weight, [weights, 2] and [weights]; the same for any layout.
 
     For a weight w that has changed by d: the logarithm of d's root mean square, so that a share of
-    it counts alike in all layers; the mean of d over its root mean square, which has a sign; and
-    d's projection on w over |w|, over learning rate and number of steps: it is where a decay of
-    weights shows, which is small beside the step itself.
+    it counts alike in all layers, and the mean of d over its root mean square, which has a sign.
+    Then d's projection on w over |w|, over learning rate and number of steps: it is where a decay
+    of weights shows, which is small beside the step itself. It grows with |w|, while what rounding
+    adds to it does not, so large weights count for more.
 
     Args:
       weights: before and after.
@@ -97,15 +112,15 @@ def digest(weights: Sequence[tuple[Any, Any]], optimizer: Optimizer, xp: Any = n
       xp: `numpy` or `jax.numpy`.
     """
     rate = optimizer.learning_rate * STEPS
-    rows = []
+    rows, projections = [], []
     for before, after in weights:
         w, d = before, after - before
         if xp is np:  # sums of many numbers need not be as coarse as these
             w, d = before.astype(np.float64), after.astype(np.float64) - before.astype(np.float64)
         size = xp.maximum(xp.sqrt(xp.mean(d * d)), _UNCHANGED)
-        along = xp.sum(w * d) / (xp.sum(w * w) + _UNCHANGED) / rate
-        rows.append(xp.stack([xp.log(size), xp.mean(d) / size, along]))
-    return xp.stack(rows)
+        projections.append(xp.sum(w * d) / (xp.sqrt(xp.sum(w * w)) + _UNCHANGED) / rate)
+        rows.append(xp.stack([xp.log(size), xp.mean(d) / size]))
+    return xp.stack(rows), xp.stack(projections)
 
 
 def creator(build: Callable[[Parameters], Model]) -> Callable[..., Model]:

@@ -37,6 +37,20 @@ def matmul(first: Any, second: Any, *, transpose_b: bool = False) -> tf.Tensor:
     wide = at_least_float32(first.dtype)
     if wide == first.dtype or not _LOWERED_BY_XLA.get():
         return tf.matmul(first, second, transpose_b=transpose_b)
+
+    @tf.custom_gradient  # XLA's operation has none
+    def product(first: tf.Tensor, second: tf.Tensor) -> Any:
+        def gradients(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            of_first = matmul(upstream, second, transpose_b=not transpose_b)
+            left, right = (upstream, first) if transpose_b else (first, upstream)
+            return of_first, matmul(tf.linalg.matrix_transpose(left), right)
+
+        return _dot(first, second, wide, transpose_b=transpose_b), gradients
+
+    return product(first, second)
+
+
+def _dot(first: tf.Tensor, second: tf.Tensor, wide: tf.DType, *, transpose_b: bool) -> tf.Tensor:
     from tensorflow.compiler.tf2xla.python import xla
     from tensorflow.compiler.xla import xla_data_pb2
 
@@ -67,6 +81,30 @@ def conv2d(
     if wide == x.dtype or not _LOWERED_BY_XLA.get():
         around: Any = ((0, 0), *padding, (0, 0)) if any(map(any, padding)) else "VALID"
         return tf.nn.conv2d(x, kernel, (1, *strides, 1), around)
+
+    @tf.custom_gradient  # XLA's operation has none
+    def product(x: tf.Tensor, kernel: tf.Tensor) -> Any:
+        def gradients(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            around = [0, 0, *padding[0], *padding[1], 0, 0]
+            how: Any = {"padding": "EXPLICIT", "explicit_paddings": around}
+            how |= {"strides": (1, *strides, 1), "out_backprop": upstream}
+            return (
+                tf.raw_ops.Conv2DBackpropInput(input_sizes=x.shape, filter=kernel, **how),
+                tf.raw_ops.Conv2DBackpropFilter(input=x, filter_sizes=kernel.shape, **how),
+            )
+
+        return _conv(x, kernel, strides, padding, wide), gradients
+
+    return product(x, kernel)
+
+
+def _conv(
+    x: tf.Tensor,
+    kernel: tf.Tensor,
+    strides: tuple[int, int],
+    padding: tuple[tuple[int, int], ...],
+    wide: tf.DType,
+) -> tf.Tensor:
     from tensorflow.compiler.tf2xla.python import xla
     from tensorflow.compiler.xla import xla_data_pb2
 
