@@ -13,7 +13,7 @@ from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.compare import DEFAULT_BASELINE
 from comparative_benchmark.results.record import Result
 from comparative_benchmark.results.store import ResultsFile
-from comparative_benchmark.runs import runner
+from comparative_benchmark.runs import runner, training_memory
 from comparative_benchmark.runs.environments import UnusableEnvironmentError, parse_environments
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import (
@@ -95,7 +95,15 @@ def measure(
         observer.say(f"{competitor} takes none of the selected cases")
     if not plan.trials:
         raise UsageError("nothing to run: no selected backend takes a selected case")
-    trials = [attrs.evolve(t, refused=t.refused or chosen.refuse(t, settings)) for t in plan.trials]
+    trials = [
+        attrs.evolve(
+            trial,
+            refused=trial.refused
+            or chosen.refuse(trial, settings)
+            or training_memory.why_too_large(trial, settings),
+        )
+        for trial in plan.trials
+    ]
     for line in chosen.before(trials, settings):
         observer.say(line)
     try:

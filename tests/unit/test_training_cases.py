@@ -1,6 +1,8 @@
 """Training cases: which there are, what decides their identity, and what a digest can see."""
 
 import argparse
+import re
+from types import SimpleNamespace
 
 import attrs
 import numpy as np
@@ -8,13 +10,15 @@ import pytest
 
 from comparative_benchmark.backends.api import backends
 from comparative_benchmark.backends.training import TrainingLoop
+from comparative_benchmark.runs import training_memory
 from comparative_benchmark.runs.runner import plan
 from comparative_benchmark.runs.trial import competitors_of
 from comparative_benchmark.terminal import options
 from openxla.benchmark import devices
+from openxla.benchmark.artifacts.workload_store import directory_of
 from openxla.benchmark.comparative_suite import catalog, training_cases
 from openxla.benchmark.def_types import DefinitionError
-from openxla.benchmark.training import OPTIMIZERS, STEPS
+from openxla.benchmark.training import OPTIMIZERS, STEPS, size
 from openxla.benchmark.training.architecture import ARCHITECTURE, IGNORED, judged, trained
 from openxla.benchmark.training.models import digest
 from openxla.benchmark.workloads import training_of, workload_of
@@ -112,6 +116,42 @@ def test_exported_programs_and_recipes_take_no_step():
     assert refused.pop("pt_inductor:eager") is None
     assert all(refused.values())
     assert "updates no weights" in refused["onnxruntime:default"]
+
+
+def sized(name, limit_gib, root, monkeypatch):
+    monkeypatch.setenv("CBS_ROOT_DIR", str(root))
+    case = training_cases.named(name)
+    competitors = competitors_of(backends()["pt_inductor"], ["eager"], "cpu")
+    cpu = next(device for device in devices.ALL_DEVICES if device.name == "host-cpu")
+    [trial] = plan([case], competitors, cpu).trials
+    limits = SimpleNamespace(memory_bytes=limit_gib * 2**30)
+    return training_memory.why_too_large(trial, SimpleNamespace(limits=limits))
+
+
+def test_what_cannot_fit_into_memory_is_refused_in_a_line(tmp_path, monkeypatch):
+    gpt2 = "GPT2LMHEAD_TRAIN_ADAMW_FP32_PT_512XI32_BATCH"
+    assert sized(f"{gpt2}1", 24, tmp_path, monkeypatch) is None
+    reason = sized(f"{gpt2}16", 24, tmp_path, monkeypatch)
+    assert re.fullmatch(
+        r"their float64 truth would need at least [\d.]+ GiB of memory "
+        r"\(124 M weights, batch 16\), of 24.0 GiB: take a smaller batch, or raise --memory-limit",
+        reason,
+    )
+    # What is made already is not made again.
+    case = training_cases.named(f"{gpt2}16")
+    directory_of(workload_of(case)).mkdir(parents=True)
+    assert sized(f"{gpt2}16", 24, tmp_path, monkeypatch) is None
+    assert "its steps would need" in sized(f"{gpt2}16", 4, tmp_path, monkeypatch)
+
+
+def test_tiny_steps_fit_into_a_gib_and_masters_cost_memory():
+    for case in training_cases.all_cases():
+        parameters = case.model.model_parameters
+        if "tiny" in case.tags:
+            assert size.truth_bytes(parameters) < 2**30
+    fp32 = {**BERT, "train": "adamw"}
+    mixed = {**fp32, "data_type": "bf16"}
+    assert size.truth_bytes(mixed) > size.truth_bytes(fp32)
 
 
 def test_statistics_and_unused_tensors_are_not_trained():
