@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import attrs
 import numpy as np
@@ -22,6 +22,9 @@ import numpy.typing as npt
 from comparative_benchmark.backends.host_settings import HostSettings
 from comparative_benchmark.backends.outputs import OutputMode, OutputRule
 from openxla.benchmark.def_types import DeviceSpec, Model, ModelFrameworkType
+
+if TYPE_CHECKING:
+    from comparative_benchmark.backends.training import StepParts
 
 BACKENDS_GROUP = "comparative_benchmark.backends"
 
@@ -417,6 +420,16 @@ class Backend(abc.ABC):
             f"{type(self).__name__} runs a model that generates as one program, whose prefill and "
             "decode cannot be called apart"
         )
+
+    def step_parts(self) -> "AbstractContextManager[StepParts]":
+        """Returns a context in which parts of the loaded model's training step can be run.
+
+        Asked for a `TrainingModel` only, after all else; the run starts anew afterwards.
+
+        Raises:
+          UnsupportedError: they cannot be told apart here.
+        """
+        raise UnsupportedError(f"{type(self).__name__} does not tell parts of a step apart")
 
     def complete(self, outputs: Any) -> Any:
         """Returns a handle on what is verified; never timed.

@@ -1,7 +1,7 @@
 """Training steps as iterations: each is one of a run's steps, and the run is what is verified."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 
@@ -16,6 +16,23 @@ class Taken:
     """A handle on a step: how many steps the run has taken with it."""
 
     steps: int
+
+
+@attrs.frozen(kw_only=True)
+class StepParts:
+    """Parts of a training step that can be run apart, in the order of a step.
+
+    Attributes:
+      how: whether a step is these `calls`, or one program beside which these are `programs` of
+        their own: a compiler may have made something else of all of them together.
+      parts: name and function of each: `forward`, then `backward` or, where that cannot be had
+        without a forward pass, `forward_backward`; then `update`, with the gradient's norm.
+      wait: waits until what a part gave is complete.
+    """
+
+    how: Literal["calls", "programs"]
+    parts: Sequence[tuple[str, Callable[[], Any]]]
+    wait: Callable[[Any], object]
 
 
 class TrainingLoop:
@@ -43,6 +60,14 @@ class TrainingLoop:
         """Goes back to the start, from where on the run takes these batches."""
         self._batches, self._told = batches, []
         self.run.start()
+
+    def batch(self) -> tuple[Any, ...]:
+        """Returns the first batch, for parts of steps."""
+        return self._batches[0]
+
+    def abandon(self) -> None:
+        """Goes back to the start, whatever has been done to the weights."""
+        self.restart(self._batches)
 
     def dispatch(self) -> Taken:
         """Takes the next step."""

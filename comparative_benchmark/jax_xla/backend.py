@@ -1,6 +1,7 @@
 """JAX on CPU and GPU."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from comparative_benchmark.backends.api import (
 )
 from comparative_benchmark.backends.host_settings import HostSettings
 from comparative_benchmark.backends.outputs import ALLOCATED_ONLY, OutputRule
-from comparative_benchmark.backends.training import TrainingLoop
+from comparative_benchmark.backends.training import StepParts, TrainingLoop
 from comparative_benchmark.jax_xla import generation, profiler
 from comparative_benchmark.recipes import chosen_among
 from openxla.benchmark.models.shared_model import as_tuple
@@ -145,6 +146,34 @@ class JaxXla(Backend):
         """Prefill and decode, each a program of its own, on the weights that are there."""
         with self._precision():
             return generation.parts(self._model, self._params, self._inputs)
+
+    @contextmanager
+    def step_parts(self) -> Iterator[StepParts]:
+        """The loss, the loss with its gradients, and the update, each a program of its own."""
+        assert self._training is not None
+        assert self._steps is not None
+        model, batch, params = self._model, self._training.batch(), self._params
+        state = jax.tree.map(jax.numpy.copy, self._steps.pending())
+        weights = state["weights"]
+        with self._precision():
+            loss = jax.jit(model.loss).lower(weights, params, *batch).compile()
+            both = jax.jit(jax.value_and_grad(model.loss)).lower(weights, params, *batch).compile()
+            _, gradients = both(weights, params, *batch)
+            change = jax.jit(model.update, donate_argnums=0).lower(state, gradients).compile()
+
+        def update() -> Any:
+            nonlocal state
+            state, norm = change(state, gradients)
+            return state, norm
+
+        # The update takes over the memory of its state.
+        kept = jax.tree.map(jax.numpy.copy, weights)
+        parts = (
+            ("forward", lambda: loss(kept, params, *batch)),
+            ("forward_backward", lambda: both(kept, params, *batch)),
+            ("update", update),
+        )
+        yield StepParts(how="programs", parts=parts, wait=block_until_ready)
 
     def release(self) -> None:
         """Stops counting cache events; the listener would keep the weights alive."""

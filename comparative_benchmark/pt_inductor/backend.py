@@ -28,7 +28,7 @@ from comparative_benchmark.backends.foreign import ForeignModel
 from comparative_benchmark.backends.host_settings import HostSettings
 from comparative_benchmark.backends.outputs import ALLOCATED_ONLY, OutputRule
 from comparative_benchmark.backends.torch_modules import to_numpy
-from comparative_benchmark.backends.training import TrainingLoop
+from comparative_benchmark.backends.training import StepParts, TrainingLoop
 from comparative_benchmark.pt_inductor import aot, cuda, generation, profiler, torchao_recipes
 from comparative_benchmark.recipes import chosen_among
 from openxla.benchmark.models.pt.tensors import as_tensor
@@ -286,6 +286,26 @@ class PtInductor(Backend):
         if self._cuda_graphs:
             cuda.forget_graphs()
         counters.clear()
+
+    @contextmanager
+    def step_parts(self) -> Iterator[StepParts]:
+        """Forward, backward and update: the calls that a step is made of."""
+        assert self._training is not None
+        run: Any = self._training.run
+        batch, loss = self._training.batch(), None
+
+        def forward() -> None:
+            nonlocal loss
+            loss = run.forward(*batch)
+
+        def backward() -> None:
+            nonlocal loss
+            run.backward(loss)
+            loss = None
+
+        parts = (("forward", forward), ("backward", backward), ("update", run.update))
+        yield StepParts(how="calls", parts=parts, wait=self.synchronize)
+        self._training.abandon()
 
     def device_timer(self) -> DeviceTimer | None:
         """CUDA events on a GPU."""

@@ -14,6 +14,7 @@ from comparative_benchmark.results.record import (
     ProgramSource,
     RaceNote,
     Status,
+    StepTimes,
 )
 from comparative_benchmark.stats.steadiness import Steadiness
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
@@ -57,6 +58,8 @@ class ProcessRecord:
       steadiness: of the warm-up, with the evidence; None where counts were fixed.
       blocks: samples, each with its round; `void_blocks`: those that count for nothing.
       generation: of a model that generates, its parts; None if they were not measured.
+      step_times: of a model that trains, the parts of a step; None if they were not measured.
+      without_step_times: why they were not.
       program: what its backend told of what it compiled.
       versions: of the packages that the worker had imported.
       variables: of the worker's environment, those that can change speed or numbers.
@@ -84,6 +87,8 @@ class ProcessRecord:
     blocks: list[Block] = attrs.field(factory=list)
     void_blocks: list[Block] = attrs.field(factory=list)
     generation: GenerationTimes | None = None
+    step_times: StepTimes | None = None
+    without_step_times: str | None = None
     program: Program = attrs.field(factory=Program)
     versions: dict[str, str] = attrs.field(factory=dict)
     variables: dict[str, str] = attrs.field(factory=dict)

@@ -205,6 +205,25 @@ class Generation:
 
 
 @attrs.frozen(kw_only=True)
+class StepTimes:
+    """Parts of a training step, measured apart from the steps in one process.
+
+    Attributes:
+      how: whether a step is made of these `calls`, or these are `programs` beside that of a step.
+      forward_ms: samples of the loss.
+      backward_ms: of the gradients alone, where these can be had apart.
+      forward_backward_ms: of loss and gradients, where they cannot.
+      update_ms: of the optimizer, and of the gradient's norm.
+    """
+
+    how: Literal["calls", "programs"]
+    forward_ms: tuple[Positive, ...]
+    backward_ms: tuple[Positive, ...] = ()
+    forward_backward_ms: tuple[Positive, ...] = ()
+    update_ms: tuple[Positive, ...]
+
+
+@attrs.frozen(kw_only=True)
 class Training:
     """Training steps: an iteration is one of them.
 
@@ -213,6 +232,10 @@ class Training:
       verified_steps: how many steps are verified together.
       samples_per_s: rows of the batch over the latency of a step; None unless ok.
       tokens_per_s: of texts, the tokens of the batch, padding among them; None of pictures.
+      forward_ms, backward_ms, forward_backward_ms, update_ms: means over the processes of the
+        medians of `processes`; None where there are none.
+      optimizer_share: the update's part in the sum of what a step is made of.
+      parts_not_measurable: why there are no parts; None if there are.
     """
 
     optimizer: Text
@@ -222,6 +245,13 @@ class Training:
     samples_per_s_interval: IntervalRecord | None = None
     tokens_per_s: Positive | None
     tokens_per_s_interval: IntervalRecord | None = None
+    forward_ms: Positive | None = None
+    backward_ms: Positive | None = None
+    forward_backward_ms: Positive | None = None
+    update_ms: Positive | None = None
+    optimizer_share: Positive | None = None
+    parts_not_measurable: Text | None = None
+    processes: tuple[StepTimes, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

@@ -14,7 +14,7 @@ from comparative_benchmark.judge.verification import Verification, verify
 from comparative_benchmark.runs.trial import Trial
 from openxla.benchmark.artifacts.workload_store import Due
 from openxla.benchmark.models.generation import TOKENS
-from openxla.benchmark.workloads import generated_tokens
+from openxla.benchmark.workloads import generated_tokens, training_of
 
 # Runs the model once on input files and returns the files of its outputs; the name tells such runs
 # apart.
@@ -27,10 +27,12 @@ class Judge:
     Attributes:
       due: that input, truth and reference.
       generates: whether the model continues prompts, and is judged step by step.
+      trains: whether an iteration is a training step.
     """
 
     def __init__(self, trial: Trial, due: Due) -> None:
         self.generates = generated_tokens(trial.case) is not None
+        self.trains = training_of(trial.case) is not None
         self.due = due
         self._due = (due.truth, due.reference, trial.verify_parameters)
         self._data_type = trial.workload.data_type

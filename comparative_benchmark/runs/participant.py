@@ -29,7 +29,7 @@ from comparative_benchmark.results.record import (
     Program,
     Status,
 )
-from comparative_benchmark.runs import generation_times, profiling
+from comparative_benchmark.runs import generation_times, profiling, step_times
 from comparative_benchmark.runs.in_process import InProcessSession
 from comparative_benchmark.runs.judging import Judge, RunWith
 from comparative_benchmark.runs.session import Session, SessionEnded
@@ -471,8 +471,12 @@ class Participant:
             )
 
     def _measure_parts(self) -> None:
-        """Measures prefill and decode of a model that generates."""
-        if self._session is None or not self._judge.generates:
+        """Measures prefill and decode of a model that generates, parts of a step that trains."""
+        if self._session is None:
+            return
+        if self._judge.trains:
+            self._measure_step_parts(self._session)
+        if not self._judge.generates:
             return
         self.plan.track.note(part="generation")
         found, ended = generation_times.take(
@@ -483,6 +487,16 @@ class Participant:
         )
         self.record.generation = found
         self.record.phases = found.phases or self.record.phases
+        if ended is not None and ended.status in (Status.CRASHED, Status.TIMEOUT):
+            self.close()
+
+    def _measure_step_parts(self, session: Session | InProcessSession) -> None:
+        self.plan.track.note(part="step parts")
+        found, ended = step_times.take(session, self.record.latencies_ms)
+        if isinstance(found, str):
+            self.record.without_step_times = found
+        else:
+            self.record.step_times = found
         if ended is not None and ended.status in (Status.CRASHED, Status.TIMEOUT):
             self.close()
 

@@ -1,8 +1,10 @@
 """What a results file says of training steps: samples and tokens per second."""
 
+from collections.abc import Sequence
+from statistics import fmean, median
 from typing import Any
 
-from comparative_benchmark.results.outcome import TrialOutcome
+from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import Training
 from comparative_benchmark.runs.generation_metrics import latency_of, per_second
 from comparative_benchmark.runs.trial import Trial
@@ -32,4 +34,19 @@ def training_metrics(trial: Trial, outcome: TrialOutcome) -> Training | None:
         verified_steps=training["steps"],
         **per_second("samples_per_s", latency, batch),
         **tokens,
+        **_parts(processes),
     )
+
+
+def _parts(processes: Sequence[ProcessRecord]) -> dict[str, Any]:
+    """Returns the parts of a step; one process without them invalidates them."""
+    measured = [process.step_times for process in processes if process.step_times is not None]
+    reasons = [p.without_step_times for p in processes if p.without_step_times is not None]
+    found: dict[str, Any] = {"processes": tuple(measured)}
+    if reasons or not measured:
+        return found | {"parts_not_measurable": reasons[0] if reasons else None}
+    for name in ("forward_ms", "backward_ms", "forward_backward_ms", "update_ms"):
+        samples = [getattr(times, name) for times in measured]
+        found[name] = fmean(map(median, samples)) if all(samples) else None
+    others = found["forward_backward_ms"] or found["forward_ms"] + found["backward_ms"]
+    return found | {"optimizer_share": found["update_ms"] / (others + found["update_ms"])}

@@ -26,7 +26,7 @@ from comparative_benchmark.terminal import not_installed, tables
 from comparative_benchmark.terminal.compare_views import summary_line
 from comparative_benchmark.terminal.generation_table import generation_remarks, generation_table
 from comparative_benchmark.terminal.narrow_table import narrow_table
-from comparative_benchmark.terminal.training_table import training_table
+from comparative_benchmark.terminal.training_table import training_remarks, training_table
 
 _NO_LIMIT = 1000
 
@@ -126,7 +126,7 @@ class Console:
         of_kinds = (generation_table(cases, expected), training_table(cases, expected))
         for table in filter(None, of_kinds):
             self._out.print(table)
-        for line in generation_remarks(cases):
+        for line in (*generation_remarks(cases), *training_remarks(cases)):
             self._out.print(Text(line), soft_wrap=True)
         differences = tables.package_differences(case.result for case in cases)
         for line in (*accuracies.remarks_on(cases), *differences, *mixture_remarks(cases)):

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import attrs
 from rich.table import Table
 
 from comparative_benchmark.results.case import Case
-from comparative_benchmark.results.record import IntervalRecord, ResultKey, Status
+from comparative_benchmark.results.record import IntervalRecord, ResultKey, Status, Training
 from comparative_benchmark.stats.analysis import Interval
 from comparative_benchmark.terminal.compare_views import latency_text
 from comparative_benchmark.terminal.tables import digits, ruled_table, status_text
@@ -23,7 +24,7 @@ def training_table(
     table = ruled_table()
     for heading in ("training step", "from", "backend"):
         table.add_column(heading, no_wrap=True)
-    for heading in ("samples/s", "tokens/s"):
+    for heading in ("samples/s", "tokens/s", "optimizer"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("status")
     previous = None
@@ -31,11 +32,12 @@ def training_table(
         found = case.metrics.training
         if previous not in (None, case.label):
             table.add_section()
-        rates = ["-", "-"]
+        rates = ["-", "-", "-"]
         if found and case.status is Status.OK:
             rates = [
                 _rate(found.samples_per_s, found.samples_per_s_interval),
                 _rate(found.tokens_per_s, found.tokens_per_s_interval),
+                _share(found),
             ]
         table.add_row(
             case.label if case.label != previous else "",
@@ -46,6 +48,35 @@ def training_table(
         )
         previous = case.label
     return table
+
+
+def training_remarks(cases: Sequence[Case]) -> list[str]:
+    """Returns what the optimizer's share is of, and why some have none."""
+    found = [case for case in cases if case.status is Status.OK and case.metrics.training]
+    remarks = []
+    apart = sorted({case.competitor for case in found if _is_of_programs(case.metrics.training)})
+    if apart:
+        remarks.append(
+            f"~ optimizer: {', '.join(apart)} run a step as one program; the share is that of the "
+            "update among programs compiled apart"
+        )
+    reasons: dict[str, dict[str, None]] = {}
+    for case in found:
+        training = case.metrics.training
+        if training and training.parts_not_measurable:
+            reasons.setdefault(training.parts_not_measurable, {})[case.competitor] = None
+    told = [f"parts of a step of {', '.join(names)}: {reason}" for reason, names in reasons.items()]
+    return [*remarks, *told]
+
+
+def _is_of_programs(training: Any) -> bool:
+    return bool(training) and any(times.how == "programs" for times in training.processes)
+
+
+def _share(training: Training) -> str:
+    if training.optimizer_share is None:
+        return "-"
+    return f"{'~' * _is_of_programs(training)}{100 * training.optimizer_share:.0f} %"
 
 
 def _rate(value: float | None, limits: IntervalRecord | None) -> str:

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,10 @@ from comparative_benchmark.backends.api import (
 )
 from comparative_benchmark.backends.host_settings import HostSettings, pool_size
 from comparative_benchmark.backends.outputs import ALLOCATED_ONLY, OutputRule
-from comparative_benchmark.backends.training import TrainingLoop
+from comparative_benchmark.backends.training import StepParts, TrainingLoop
 from comparative_benchmark.tf_xla import cache, generation, profiler, program
 from openxla.benchmark.models.shared_model import as_tuple
-from openxla.benchmark.training.in_tensorflow import TrainingModel
+from openxla.benchmark.training.in_tensorflow import Run, TrainingModel
 
 _GPU = "GPU:0"
 _INTER_OP_POOL = "tf_Compute"
@@ -140,6 +141,24 @@ class TfXla(Backend):
     def generation_parts(self) -> GenerationParts:
         """Prefill and decode, each a program of its own, on the variables that are there."""
         return generation.parts(self._model, self._inputs, self._traced, self.synchronize)
+
+    @contextmanager
+    def step_parts(self) -> Iterator[StepParts]:
+        """The loss, the loss with its gradients, and the update, each a program of its own."""
+        assert self._training is not None
+        run, batch = self._training.run, self._training.batch()
+        assert isinstance(run, Run)
+        loss = self._traced(self._model.loss, *batch)
+        both = self._traced(run.gradients, *batch)
+        _, gradients = both(*batch)
+        update = self._traced(run.update, *gradients)
+        parts = (
+            ("forward", lambda: loss(*batch)),
+            ("forward_backward", lambda: both(*batch)),
+            ("update", lambda: update(*gradients)),
+        )
+        yield StepParts(how="programs", parts=parts, wait=self.synchronize)
+        self._training.abandon()
 
     def facts(self) -> BackendFacts:
         """What TensorFlow and XLA tell of the program."""

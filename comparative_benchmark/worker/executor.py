@@ -25,7 +25,7 @@ from comparative_benchmark.backends.api import (
 )
 from comparative_benchmark.machine.effective import Denormals, denormals, effective_settings
 from comparative_benchmark.machine.variables import telling
-from comparative_benchmark.worker import generation_parts, sampling
+from comparative_benchmark.worker import generation_parts, sampling, step_parts
 from comparative_benchmark.worker.contributed_model import (
     JudgedBy,
     check_arity,
@@ -288,6 +288,13 @@ class Executor:
         with self._phases.whole("generation"):
             times = generation_parts.measure(parts, backend, iterations)
         return {"files": saved, "times": times, **self._report()}
+
+    def _step_parts(self, *, iterations: int) -> Message:
+        """Runs the parts of a training step apart, and times them."""
+        with self._phases.whole("step_parts"), self._require_backend().step_parts() as parts:
+            times = step_parts.measure(parts, iterations)
+        self._last_outputs = None  # of steps that are gone
+        return {"times": times, **self._report()}
 
     def _profile(self, *, directory: str, iterations: int) -> Message:
         """Runs iterations under the stack's profiler; answers with the names of its files."""

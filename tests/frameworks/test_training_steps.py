@@ -92,6 +92,7 @@ def test_a_step_is_right_in_every_framework_and_has_a_rate(results, network, opt
         assert (training.optimizer, training.verified_steps) == (optimizer, STEPS)
         expected = 4e3 / result.measured.median_ms
         assert training.samples_per_s == pytest.approx(expected)
+        assert 0 < training.optimizer_share < 1, training.parts_not_measurable
         assert (training.tokens_per_s is None) == (network in ("RESNET", "VIT"))
     assert len({result.definition.workload.digest for result in trained.values()}) == 1
 

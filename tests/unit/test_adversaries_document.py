@@ -22,7 +22,6 @@ def test_every_planted_fault_is_in_the_table():
         *coarser,
         *adversaries_generating.FAULTS,
         *adversaries_training.GRADIENTS,
-        *adversaries_steps.STEPS,
-        *adversaries_steps.ONLY_IN_TORCH,
+        *adversaries_steps.PLANTED,
     }
     assert sorted(table) == sorted(planted)

@@ -21,6 +21,7 @@ STEPS = {
 ONLY_IN_TORCH = ("gradients-kept",)
 # Of weights in float32 for a network in bf16.
 ONLY_MIXED = ("masters-in-bf16",)
+PLANTED = tuple(dict.fromkeys((*STEPS["adamw"], *STEPS["sgd"], *ONLY_IN_TORCH, *ONLY_MIXED)))
 # A layer of each network.
 _LAYERS = ("encoder.layer.1.", "transformer.h.1.", "resnet.encoder.stages.1.", "vit.layers.1.")
 _LONG_AGO = 10**8

@@ -50,8 +50,13 @@ class TrainingModel(models.TrainingModel):
           The state after it; loss and norm of the gradient.
         """
         loss, gradients = jax.value_and_grad(self.loss)(state["weights"], params, *batch)
+        state, norm = self.update(state, gradients)
+        return state, (loss, norm)
+
+    def update(self, state: State, gradients: Any) -> tuple[State, Any]:
+        """Returns the state after an update, and the norm of the gradient; pure."""
         norm = jnp.sqrt(sum(jnp.sum(g * g) for g in jax.tree.leaves(gradients)))
-        return update(self.optimizer, state, gradients), (loss, norm)
+        return update(self.optimizer, state, gradients), norm
 
     def apply(self, params: Any, *inputs: Any) -> Any:
         """Takes all steps with the given weights."""

@@ -118,19 +118,28 @@ class Run(model_interfaces.TrainingRun):
         return tuple(map(tf.convert_to_tensor, found))
 
     def _one_step(self, *batch: Any) -> tuple[Any, Any]:
+        loss, gradients = self.gradients(*batch)
+        return loss, self.update(*gradients)
+
+    def gradients(self, *batch: Any) -> tuple[Any, list[Any]]:
+        """Returns the loss of a batch, and its gradients in the order of the weights."""
         used, weights = list(self._used.values()), list(self._weights.values())
         with tf.GradientTape() as tape:
             loss = self._model.loss(*batch)
         # Those of rows that were taken come as rows and their numbers.
-        gradients = [
+        return loss, [
             tf.cast(tf.convert_to_tensor(gradient), weight.dtype)
             for weight, gradient in zip(weights, tape.gradient(loss, used), strict=True)
         ]
+
+    def update(self, *gradients: Any) -> Any:
+        """Updates the weights; returns the norm of the gradient."""
+        weights = self._weights.values()
         self._count.assign_add(1)
         for weight, gradient, slots in zip(weights, gradients, self._slots, strict=True):
             update(self._model.optimizer, weight, gradient, slots, self._count)
         self._refresh()
-        return loss, tf.linalg.global_norm(gradients)
+        return tf.linalg.global_norm(gradients)
 
     def _refresh(self) -> None:
         if self._model.network is not self._model.masters:

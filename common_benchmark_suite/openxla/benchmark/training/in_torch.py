@@ -92,9 +92,22 @@ class Run(model_interfaces.TrainingRun):
 
     def step(self, *batch: Any) -> tuple[Any, Any]:
         """See `TrainingRun.step`."""
+        loss = self.forward(*batch)
+        self.backward(loss)
+        return loss.detach(), self.update()
+
+    def forward(self, *batch: Any) -> Any:
+        """Returns the loss of a batch, with its graph: the first part of a step."""
         with torch.enable_grad():  # backends run all else without gradients
-            loss = self._loss(*batch)
+            return self._loss(*batch)
+
+    def backward(self, loss: Any) -> None:
+        """Computes the gradients: the second part."""
+        with torch.enable_grad():
             loss.backward()
+
+    def update(self) -> Any:
+        """Updates the weights; returns the norm of the gradient: the last part."""
         if self._mixed:
             for master, used in zip(self._weights.values(), self._used.values(), strict=True):
                 master.grad = used.grad.to(master.dtype)
@@ -103,7 +116,7 @@ class Run(model_interfaces.TrainingRun):
         self._optimizer.step()
         self._forget_gradients()
         self._refresh()
-        return loss.detach(), norm
+        return norm
 
     def weights(self) -> Mapping[str, Any]:
         """See `TrainingRun.weights`."""

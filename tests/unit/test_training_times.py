@@ -1,0 +1,121 @@
+"""Parts of a training step: how they are taken, what results and tables say of them."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from comparative_benchmark.backends.api import backends
+from comparative_benchmark.backends.training import StepParts
+from comparative_benchmark.judge.verification import Verification
+from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
+from comparative_benchmark.results.record import Block, Status, StepTimes
+from comparative_benchmark.runs import step_times
+from comparative_benchmark.runs.recording import to_result
+from comparative_benchmark.runs.runner import plan
+from comparative_benchmark.runs.session import SessionEnded
+from comparative_benchmark.runs.training_metrics import training_metrics
+from comparative_benchmark.runs.trial import competitors_of
+from comparative_benchmark.terminal.training_table import training_remarks, training_table
+from comparative_benchmark.worker.step_parts import measure
+from openxla.benchmark import devices
+from openxla.benchmark.comparative_suite import training_cases
+
+CPU = next(device for device in devices.ALL_DEVICES if device.name == "host-cpu")
+CALLS = StepTimes(how="calls", forward_ms=(1.0, 3.0, 2.0), backward_ms=(4.0,), update_ms=(2.0,))
+PROGRAMS = StepTimes(
+    how="programs", forward_ms=(1.0,), forward_backward_ms=(3.0,), update_ms=(1.0,)
+)
+
+
+@pytest.fixture
+def trial():
+    case = training_cases.named("BERT_TINY_TRAIN_SGD_FP32_JAX_32XI32_BATCH4")
+    [found] = plan([case], competitors_of(backends()["jax_xla"], [], "cpu"), CPU).trials
+    return found
+
+
+def outcome(*processes):
+    blocks = [Block(round=0, latencies_ms=(8.0, 8.0))]
+    right = Verification(passed=True, relative_rmse=1e-7)
+    return TrialOutcome(
+        processes=[
+            ProcessRecord(blocks=blocks, verification=right, final_verification=right, **parts)
+            for parts in processes
+        ]
+    )
+
+
+def test_parts_run_in_the_order_of_a_step_and_are_waited_for():
+    log = []
+
+    def part(name):
+        def run():
+            log.append(name)
+            return name
+
+        return name, run
+
+    parts = StepParts(
+        how="calls",
+        parts=[part(name) for name in ("forward", "backward", "update")],
+        wait=lambda handle: log.append(f"waited for {handle}"),
+    )
+    times = measure(parts, 5)
+    assert times.pop("how") == "calls"
+    assert {name: len(values) for name, values in times.items()} == {
+        "forward_ms": 5,
+        "backward_ms": 5,
+        "update_ms": 5,
+    }
+    assert all(value > 0 for values in times.values() for value in values)
+    step = [
+        text for name in ("forward", "backward", "update") for text in (name, f"waited for {name}")
+    ]
+    assert log == step * 7  # two of them to warm up
+
+
+def test_calls_and_programs_have_a_share_of_the_optimizer(trial):
+    found = training_metrics(trial, outcome({"step_times": CALLS}))
+    assert (found.forward_ms, found.backward_ms, found.update_ms) == (2.0, 4.0, 2.0)
+    assert found.optimizer_share == pytest.approx(0.25)
+    found = training_metrics(trial, outcome({"step_times": PROGRAMS}, {"step_times": PROGRAMS}))
+    assert (found.forward_backward_ms, found.backward_ms) == (3.0, None)
+    assert found.optimizer_share == pytest.approx(0.25)
+    assert len(found.processes) == 2
+
+
+def test_a_process_without_parts_leaves_none_and_the_rates_stand(trial):
+    found = training_metrics(
+        trial, outcome({"step_times": PROGRAMS}, {"without_step_times": "no such calls"})
+    )
+    assert found.optimizer_share is found.forward_ms is None
+    assert found.parts_not_measurable == "no such calls"
+    assert found.samples_per_s == pytest.approx(500)
+
+
+def test_a_table_marks_the_share_of_programs_and_says_why_there_is_none(trial):
+    told = []
+    for processes in ({"step_times": PROGRAMS}, {"without_step_times": "no such calls"}):
+        result = to_result(trial, outcome(processes), run_id="r")
+        case = Case(result=result)
+        column = next(c for c in training_table([case]).columns if c.header == "optimizer")
+        told.append(([*column.cells], training_remarks([case])))
+    [(share, [of_programs]), (none, [why])] = told
+    assert share == ["~25 %"]
+    assert "compiled apart" in of_programs
+    assert none == ["-"]
+    assert why == "parts of a step of jax_xla: no such calls"
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [(Status.UNSUPPORTED, "no"), (Status.CRASHED, "crashed: no")],
+)
+def test_what_goes_wrong_with_parts_is_a_reason(status, reason):
+    def call(*_, **__):
+        raise SessionEnded(status, "step_parts", "no")
+
+    found, ended = step_times.take(SimpleNamespace(call=call), [1.0])
+    assert found == reason
+    assert ended.status is status
