@@ -105,7 +105,7 @@ def test_a_table_marks_the_share_of_programs_and_says_why_there_is_none(trial):
     assert share == ["~25 %"]
     assert "compiled apart" in of_programs
     assert none == ["-"]
-    assert why == "parts of a step of jax_xla: no such calls"
+    assert why == "parts of a step of jax_xla:xla: no such calls"
 
 
 @pytest.mark.parametrize(
