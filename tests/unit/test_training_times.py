@@ -28,11 +28,15 @@ PROGRAMS = StepTimes(
 )
 
 
-@pytest.fixture
-def trial():
-    case = training_cases.named("BERT_TINY_TRAIN_SGD_FP32_JAX_32XI32_BATCH4")
+def trial_of(batch):
+    case = training_cases.named(f"BERT_TINY_TRAIN_SGD_FP32_JAX_32XI32_BATCH{batch}")
     [found] = plan([case], competitors_of(backends()["jax_xla"], [], "cpu"), CPU).trials
     return found
+
+
+@pytest.fixture
+def trial():
+    return trial_of(4)
 
 
 def outcome(*processes):
@@ -106,6 +110,16 @@ def test_a_table_marks_the_share_of_programs_and_says_why_there_is_none(trial):
     assert "compiled apart" in of_programs
     assert none == ["-"]
     assert why == "parts of a step of jax_xla:xla: no such calls"
+
+
+def test_batches_of_one_network_scale_from_the_smallest():
+    cases = [
+        Case(result=to_result(trial_of(batch), outcome({"step_times": PROGRAMS}), run_id="r"))
+        for batch in (4, 1, 16)
+    ]
+    column = next(c for c in training_table(cases).columns if c.header == "scaling")
+    assert [*column.cells] == ["4.00x", "1.00x", "16.00x"]  # steps of one latency
+    assert "scaling" not in [c.header for c in training_table(cases[:1]).columns]
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def all_cases() -> list[BenchmarkCase]:
         BenchmarkCase.build(
             model=model,
             input_data=testdata.INPUT_DATA_MODEL_DEFAULT,
-            verify_parameters=VERIFY_PARAMETERS[model.model_parameters["data_type"]],
+            verify_parameters=VERIFY_PARAMETERS[str(model.model_parameters["data_type"])],
         )
         for framework in _MODULES
         for family in _FAMILIES
@@ -74,7 +74,7 @@ def _models(framework: str, family: str, optimizer: str) -> Iterable[Model]:
     shape, network, model_name, seq_len, sizes = _FAMILIES[family]
     size = ("tiny",) if family.endswith("_TINY") else ()
     length = {} if seq_len is None else {"seq_len": seq_len}
-    family = families.Family(
+    described = families.Family(
         name=f"{family}_TRAIN_{optimizer.upper()}_${{DATA_TYPE}}_${{FRAMEWORK}}_{shape}"
         "_BATCH${batch_size}",
         network=network,
@@ -85,5 +85,5 @@ def _models(framework: str, family: str, optimizer: str) -> Iterable[Model]:
         data_types=_DATA_TYPES,
         in_tiny_zoo=False,
     )
-    models = family.in_framework(framework).models(implementation(framework), framework)
+    models = described.in_framework(framework).models(implementation(framework), framework)
     return [attrs.evolve(model, exported_model_types=()) for model in models.values()]

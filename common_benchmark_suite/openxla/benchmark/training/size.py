@@ -60,7 +60,7 @@ def _activations(parameters: Parameters) -> int:
     hidden = config.get("hidden_size") or config["n_embd"]
     layers = config.get("num_hidden_layers") or config["n_layer"]
     heads = config.get("num_attention_heads") or config["n_head"]
-    return batch * (layers * seq * (16 * hidden + 2 * heads * seq) + labels)
+    return int(batch * (layers * seq * (16 * hidden + 2 * heads * seq) + labels))
 
 
 def _of_convolutions(config: Mapping[str, Any]) -> int:

@@ -38,7 +38,7 @@ def matmul(first: Any, second: Any, *, transpose_b: bool = False) -> tf.Tensor:
     if wide == first.dtype or not _LOWERED_BY_XLA.get():
         return tf.matmul(first, second, transpose_b=transpose_b)
 
-    @tf.custom_gradient  # XLA's operation has none
+    # XLA's operation has no gradient.
     def product(first: tf.Tensor, second: tf.Tensor) -> Any:
         def gradients(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             of_first = matmul(upstream, second, transpose_b=not transpose_b)
@@ -47,7 +47,7 @@ def matmul(first: Any, second: Any, *, transpose_b: bool = False) -> tf.Tensor:
 
         return _dot(first, second, wide, transpose_b=transpose_b), gradients
 
-    return product(first, second)
+    return tf.custom_gradient(product)(first, second)
 
 
 def _dot(first: tf.Tensor, second: tf.Tensor, wide: tf.DType, *, transpose_b: bool) -> tf.Tensor:
@@ -82,7 +82,7 @@ def conv2d(
         around: Any = ((0, 0), *padding, (0, 0)) if any(map(any, padding)) else "VALID"
         return tf.nn.conv2d(x, kernel, (1, *strides, 1), around)
 
-    @tf.custom_gradient  # XLA's operation has none
+    # XLA's operation has no gradient.
     def product(x: tf.Tensor, kernel: tf.Tensor) -> Any:
         def gradients(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             around = [0, 0, *padding[0], *padding[1], 0, 0]
@@ -95,7 +95,7 @@ def conv2d(
 
         return _conv(x, kernel, strides, padding, wide), gradients
 
-    return product(x, kernel)
+    return tf.custom_gradient(product)(x, kernel)
 
 
 def _conv(
