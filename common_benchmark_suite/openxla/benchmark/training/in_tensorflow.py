@@ -10,7 +10,7 @@ import tensorflow as tf
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models import model_interfaces
 from openxla.benchmark.models.tf.keras_model import variables_of
-from openxla.benchmark.models.tf.products import at_least_float32
+from openxla.benchmark.models.tf.products import at_least_float32, differentiable
 from openxla.benchmark.training import models
 from openxla.benchmark.training.architecture import MASKED, NEXT
 from openxla.benchmark.training.optimizers import Optimizer
@@ -124,7 +124,7 @@ class Run(model_interfaces.TrainingRun):
     def gradients(self, *batch: Any) -> tuple[Any, list[Any]]:
         """Returns the loss of a batch, and its gradients in the order of the weights."""
         used, weights = list(self._used.values()), list(self._weights.values())
-        with tf.GradientTape() as tape:
+        with tf.GradientTape() as tape, differentiable():
             loss = self._model.loss(*batch)
         # Those of rows that were taken come as rows and their numbers.
         return loss, [

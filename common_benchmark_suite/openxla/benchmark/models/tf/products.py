@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 _LOWERED_BY_XLA = ContextVar("_LOWERED_BY_XLA", default=False)
+_DIFFERENTIABLE = ContextVar("_DIFFERENTIABLE", default=False)
 
 
 def at_least_float32(dtype: tf.DType) -> tf.DType:
@@ -31,14 +32,28 @@ def lowered_by_xla() -> Iterator[None]:
         _LOWERED_BY_XLA.reset(token)
 
 
+@contextmanager
+def differentiable() -> Iterator[None]:
+    """While active, what is traced has gradients; XLA's operations have none of their own.
+
+    Not always, as it adds operations to the graph, and so to what is exported.
+    """
+    token = _DIFFERENTIABLE.set(True)
+    try:
+        yield
+    finally:
+        _DIFFERENTIABLE.reset(token)
+
+
 def matmul(first: Any, second: Any, *, transpose_b: bool = False) -> tf.Tensor:
     """Returns `tf.matmul` of [..., n, k] and [..., k, m], or [..., m, k] with `transpose_b`."""
     first, second = tf.convert_to_tensor(first), tf.convert_to_tensor(second)
     wide = at_least_float32(first.dtype)
     if wide == first.dtype or not _LOWERED_BY_XLA.get():
         return tf.matmul(first, second, transpose_b=transpose_b)
+    if not _DIFFERENTIABLE.get():
+        return _dot(first, second, wide, transpose_b=transpose_b)
 
-    # XLA's operation has no gradient.
     def product(first: tf.Tensor, second: tf.Tensor) -> Any:
         def gradients(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             of_first = matmul(upstream, second, transpose_b=not transpose_b)
@@ -81,8 +96,9 @@ def conv2d(
     if wide == x.dtype or not _LOWERED_BY_XLA.get():
         around: Any = ((0, 0), *padding, (0, 0)) if any(map(any, padding)) else "VALID"
         return tf.nn.conv2d(x, kernel, (1, *strides, 1), around)
+    if not _DIFFERENTIABLE.get():
+        return _conv(x, kernel, strides, padding, wide)
 
-    # XLA's operation has no gradient.
     def product(x: tf.Tensor, kernel: tf.Tensor) -> Any:
         def gradients(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             around = [0, 0, *padding[0], *padding[1], 0, 0]
