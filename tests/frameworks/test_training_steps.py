@@ -55,7 +55,7 @@ def results(tmp_path_factory, environment):
         [
             *(sys.executable, "-m", "comparative_benchmark", "run", "-t", "train"),
             *("--suite", "cbs_test_plugin.training_suite"),
-            *("-name", f"models/({_OURS}|BERT_[A-Z_]+_(FP32|BF16)_(PT|JAX))/.+"),
+            *("-name", f"models/({_OURS}|BERT_[A-Z0-9_]+_(FP32|BF16)_(PT|JAX))/.+"),
             *("--backend", "pt_inductor:eager,jax_xla,tf_xla:xla,onnxruntime"),
             *("-device", "host-cpu", "-w", "0", "-iter", "3", "-o", output),
         ],
