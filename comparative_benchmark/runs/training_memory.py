@@ -20,7 +20,7 @@ def why_too_large(trial: Trial, settings: RunSettings) -> str | None:
     on_host = trial.device.accelerator_type == "cpu"
     needs = {"its steps": size.step_bytes(parameters)} if on_host else {}
     if not workload_store.directory_of(trial.workload).exists():
-        needs["their float64 truth"] = size.truth_bytes(parameters)
+        needs["the float64 truth of its steps"] = size.truth_bytes(parameters)
     what, needed = max(needs.items(), key=lambda item: item[1], default=("", 0))
     limit = settings.limits.memory_bytes
     if needed <= limit:

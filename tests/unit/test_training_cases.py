@@ -133,7 +133,7 @@ def test_what_cannot_fit_into_memory_is_refused_in_a_line(tmp_path, monkeypatch)
     assert sized(f"{gpt2}1", 24, tmp_path, monkeypatch) is None
     reason = sized(f"{gpt2}16", 24, tmp_path, monkeypatch)
     assert re.fullmatch(
-        r"their float64 truth would need at least [\d.]+ GiB of memory "
+        r"the float64 truth of its steps would need at least [\d.]+ GiB of memory "
         r"\(124 M weights, batch 16\), of 24.0 GiB: take a smaller batch, or raise --memory-limit",
         reason,
     )
