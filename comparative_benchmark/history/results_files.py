@@ -120,6 +120,8 @@ def _extra(case: Case) -> dict[str, Any]:
         found["sqnr_db"] = check.sqnr_db
     # What a recipe changed, and the bytes that it left.
     found["recipe"] = metrics.program.notes.get("recipe")
+    if told := metrics.throughput:
+        found["throughput"] = {"rate": told.rate, "units": told.units}
     if generation := metrics.generation:
         names = ("tokens_per_s", "prefill_ms", "decode_ms_per_token")
         found["generation"] = {name: getattr(generation, name) for name in names}

@@ -132,7 +132,7 @@ def test_commands_on_results(tmp_path, benches, capsys, monkeypatch):
     shown = capsys.readouterr().out
     assert "one, time per item" in shown
     assert "items/s" in shown
-    assert "again: cbs bench run --fulltrace --select bad" in shown
+    assert f"again: cbs bench run --fulltrace --config {tmp_path}/c.yaml --select bad" in shown
     assert main(["bench", "compare", str(old), str(new)]) == 3  # one failed in both
     compared = capsys.readouterr().out
     assert "1.25" in compared

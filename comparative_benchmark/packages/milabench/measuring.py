@@ -269,7 +269,11 @@ def _definition(bench: Bench, device: str, config: Mapping[str, Any], units: str
         level="framework_level",
         options=(),
         model=bench.name,
-        model_parameters={"source_sha256": _source_digest(bench), **_scalars(config.get("argv"))},
+        model_parameters={
+            **_scalars(config.get("argv")),
+            "source_sha256": _source_digest(bench),
+            "config": bench.place.rsplit(":", 2)[0],
+        },
         verify_parameters={},
         input_data="its own",
         workload=WorkloadRecord(
