@@ -95,7 +95,7 @@ def _scripts(summary: Summary) -> list[str]:
         return []
     lines = ["", "| script | status | rate | loss | peak memory |", "|---|---|---|---|---|"]
     lines += [
-        f"| {_code(row.name)} | {row.status.value} | {row.rate} {escaped(row.units)} | {row.loss} "
+        f"| {_code(row.name)} | {row.status.value} | {escaped(row.rate)} | {row.loss} "
         f"| {row.memory} |"
         for row in rows[:_MOST_ROWS]
     ]

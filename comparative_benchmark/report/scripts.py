@@ -1,4 +1,4 @@
-"""Scripts that told their own rates: milabench's benchmarks, a row each, beside the suite's cases."""
+"""A table of scripts that told their own rates, as milabench's benchmarks do."""
 
 from collections.abc import Iterable
 
@@ -27,7 +27,6 @@ class ScriptRow:
     name: str
     status: Status
     rate: str
-    units: str
     processes: str
     loss: str
     memory: str
@@ -50,8 +49,7 @@ def _row(case: ReportCase, found: Throughput) -> ScriptRow:
         case=case.id,
         name=case.result.definition.model,
         status=case.status,
-        rate=rate_text(found),
-        units=found.units,
+        rate=f"{rate_text(found)} {found.units}" if found.rate else "-",
         processes=f"{len(processes)}, {failed} failed" if failed else str(len(processes)),
         loss=f" {_ARROW} ".join(digits(loss) for loss in dict.fromkeys(losses)) or "-",
         memory=f"{digits(memory_mb)} MB {'device' if device_mb else 'host'}" if memory_mb else "-",
