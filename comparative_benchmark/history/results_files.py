@@ -96,6 +96,9 @@ def _result(case: Case, identity: str) -> PortableResult:
         host={name: told[name] for name in _HOST_FIELDS if name in told},
         machine=host.cpu_model or host.architecture or None,
         threads=host.threads,
+        metrics={"throughput": metrics.throughput.rate}
+        if metrics.throughput and metrics.throughput.rate
+        else {},
         extra=_extra(case),
         identity=identity,
     )

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import attrs
+
 from comparative_benchmark.packages.milabench import config, placement, table
 from comparative_benchmark.packages.milabench.config import Bench
 from comparative_benchmark.results.codec import ResultsFileError, read_document
@@ -54,7 +56,11 @@ def benches(options: argparse.Namespace) -> list[Bench]:
     if not path:
         raise UsageError("no configuration: give --config FILE, or set MILABENCH_CONFIG")
     found = config.read(Path(path).expanduser())
-    return config.select(found, _names(options.select), _names(options.exclude))
+    found = config.select(found, _names(options.select), _names(options.exclude))
+    if getattr(options, "use_current_env", False):
+        venv = placement.current_venv()
+        found = [attrs.evolve(bench, venv=venv) for bench in found]
+    return found
 
 
 def _names(given: Sequence[str]) -> list[str]:

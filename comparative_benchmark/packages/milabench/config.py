@@ -60,6 +60,7 @@ class Bench:
       weight: in the score of all.
       needs: why it cannot run here, whatever happens; None if it may.
       config: all that the file says of it, for its benchfile.
+      venv: an environment that is used as it is; None for that of its install group.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Bench:
     enabled: bool
     needs: str | None
     config: Mapping[str, Any]
+    venv: Path | None = None
 
 
 def read(path: Path) -> list[Bench]:

@@ -50,6 +50,11 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="environments, data and runs (or $MILABENCH_BASE; default: in the artifact root)",
     )
+    add(
+        "--use-current-env",
+        action="store_true",
+        help="run in the environment that is active, as it is; nothing is installed into it",
+    )
     for name, what in (("select", "only these"), ("exclude", "not these")):
         add(
             f"--{name}",

@@ -51,6 +51,14 @@ def base_dir(given: Path | None) -> Path:
     return given.expanduser().absolute() if given is not None else root_dir() / "milabench"
 
 
+def current_venv() -> Path:
+    """Returns the environment that is active, as milabench finds it, or else our own."""
+    for name in ("CONDA_PREFIX", "VIRTUAL_ENV"):
+        if given := os.environ.get(name):
+            return Path(given)
+    return Path(sys.prefix)
+
+
 def arch() -> str:
     """Returns milabench's word for what computes here: `cuda`, or `cpu`."""
     return "cuda" if gpus() else "cpu"
@@ -71,7 +79,7 @@ class Placement:
         return {
             "base": self.base,
             "code": self.bench.folder,
-            "venv": self.base / "venv" / group,
+            "venv": self.bench.venv or self.base / "venv" / group,
             "data": self.base / "data",
             "runs": self.base / "runs",
             "extra": self.base / "extra" / name,
