@@ -1,7 +1,9 @@
 """Benchmark folders as milabench has them, with scripts that need nothing but Python."""
 
 import argparse
+import contextlib
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -84,6 +86,23 @@ def options(**fields):
     """Returns parsed options of `cbs bench`."""
     fallback = {"select": [], "exclude": [], "config": None, "base": None}
     return argparse.Namespace(**{**fallback, **fields})
+
+
+@contextlib.contextmanager
+def nothing_outside(place, base):
+    """Asserts that what is done meanwhile changes no file outside of the base."""
+
+    def files():
+        found = {}
+        for folder, names, inside in os.walk(place):
+            names[:] = [name for name in names if Path(folder, name) != place / base]
+            found |= {Path(folder, name): Path(folder, name).read_bytes() for name in inside}
+        # Where a careless script would drop something.
+        return found, *(sorted(place.iterdir()) for place in (Path.home(), Path.cwd()))
+
+    before = files()
+    yield
+    assert files() == before
 
 
 def processes_with(text):

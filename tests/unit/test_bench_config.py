@@ -2,6 +2,7 @@
 
 import bench_support as support
 import pytest
+from fault_list import WRONG
 
 from comparative_benchmark.packages.milabench import config
 from comparative_benchmark.packages.milabench.arguments import ArgumentsError, assemble, filled
@@ -72,47 +73,9 @@ def test_plans(tmp_path):
     assert plans == [Plan(per_gpu=True), Plan(per_gpu=True), Plan(per_gpu=False, jobs=3)]
 
 
-WRONG = {
-    "a typo": (
-        "b: {inherits: _defaults, definitoin: x}",
-        ":1:26: unknown key 'definitoin'; did you",
-    ),
-    "a circle": (
-        "a: {inherits: b, definition: x}\nb: {inherits: c}\nc: {inherits: b}",
-        "inherits goes in a circle: b -> c -> b",
-    ),
-    "itself": ("a: {inherits: a}", ":1:5: inherits goes in a circle: a -> a"),
-    "nobody": (
-        "a: {inherits: _defualts}",
-        "nothing is called '_defualts'; did you mean _defaults?",
-    ),
-    "a tag that builds": ("a: !!python/object/apply:os.system ['true']", "the tag"),
-    "an anchor": ("a: &x {b: 1}\nc: *x", "anchors and aliases are not read"),
-    "two of one name": ("a: {definition: x}\na: {definition: y}", ":2:1: 'a' stands twice"),
-    "twice by a hyphen": (
-        "a: {install_variant: x, install-variant: y, definition: z}",
-        "'install_variant' stands twice",
-    ),
-    "no folder": ("a: {inherits: _defaults}", "the benchmark a has no definition"),
-    "nothing to run": ("_a: {definition: x}", "has no benchmark: all names begin with _"),
-    "a plan": ("a: {definition: x, plan: {method: per_gpus}}", "did you mean per_gpu?"),
-    "no jobs": ("a: {definition: x, plan: {method: njobs, n: 0}}", "from 1 on, not 0"),
-    "a time": ("a: {definition: x, max_duration: soon}", "max_duration must be a number"),
-    "false": ("a: {definition: x, argv: {--flag: false}}", "`null` drops an option"),
-    "no mapping": ("a: 3", ":1:4: the benchmark a must be a mapping"),
-    "a file of itself": ("include: c.yaml", "c.yaml includes itself"),
-    "a path for a name": ("../a: {definition: x}", "'../a' cannot be the name"),
-    "a path for a group": (
-        "a: {definition: x, install_group: ../../b}",
-        "'../../b' cannot be the install_group",
-    ),
-    "not YAML": ("a: [1", "not YAML"),
-    "empty": ("", "is empty"),
-}
-
-
 @pytest.mark.parametrize("name", WRONG)
-def test_what_cannot_be_is_told_with_its_place(tmp_path, name):
+def test_what_cannot_be_is_told_with_its_place(tmp_path, planted, name):
+    planted(name)
     text, said = WRONG[name]
     with pytest.raises(UsageError) as caught:
         read(tmp_path, text)
@@ -155,7 +118,8 @@ a:
     assert found["argv"] == {"--data": data, "--gpus": "2", "--n": "3", "--x": "{y}"}
 
 
-def test_selection_by_name_group_tag_and_folder(tmp_path):
+def test_selection_by_name_group_tag_and_folder(tmp_path, planted):
+    planted("an unknown tag")
     benches = read(
         tmp_path,
         """

@@ -12,6 +12,7 @@ import attrs
 
 from comparative_benchmark.backends import cpus
 from comparative_benchmark.packages.milabench import execution, venvs
+from comparative_benchmark.packages.milabench.config import Bench
 from comparative_benchmark.packages.milabench.execution import CommandLine, Ended, Limits, Listener
 from comparative_benchmark.packages.milabench.placement import (
     Placement,
@@ -24,6 +25,8 @@ from comparative_benchmark.results.record import Status
 
 # A benchfile only decides; what takes time are its commands, which have limits of their own.
 _HOST_DURATION_S = 24 * 3600.0
+# More would measure the scheduler, and could end the machine.
+_MOST_PER_CPU = 16
 INSTALL, PREPARE, RUN, PIN = "install", "prepare", "run", "pin"
 
 
@@ -80,6 +83,9 @@ def do(phase: str, placement: Placement, wishes: Wishes) -> PhaseOutcome:
     if problem := _folder_problem(bench.folder):
         outcome.fail(Status.FAILED, f"{bench.place}: {problem}")
         return outcome
+    if phase == RUN and (problem := _too_many(bench)):
+        outcome.fail(Status.UNSUPPORTED, problem)
+        return outcome
     placement.make_folders()
     _Phase(phase, placement, wishes, outcome).do()
     return outcome
@@ -101,6 +107,15 @@ def add_packages(placement: Placement, packages: Sequence[str]) -> PhaseOutcome:
         names = ", ".join(packages)
         outcome.fail(Status.FAILED, f"{names} cannot be installed: {ended.last_words}")
     return outcome
+
+
+def _too_many(bench: Bench) -> str | None:
+    usable = len(cpus.usable_cpus())
+    if bench.plan.per_gpu or bench.plan.jobs <= (most := _MOST_PER_CPU * usable):
+        return None
+    return (
+        f"its plan wants {bench.plan.jobs} processes at once, and {usable} CPUs take {most} at most"
+    )
 
 
 def _folder_problem(folder: Path) -> str | None:
