@@ -10,10 +10,10 @@ import textwrap
 from pathlib import Path
 
 from comparative_benchmark.packages.milabench import config, running, venvs
-from comparative_benchmark.packages.milabench.execution import Ended
+from comparative_benchmark.packages.milabench.command_lines import Ended
 from comparative_benchmark.packages.milabench.measuring import Replicate, to_result
 from comparative_benchmark.packages.milabench.observed import Observed
-from comparative_benchmark.packages.milabench.phases import PhaseOutcome
+from comparative_benchmark.packages.milabench.phase_records import PhaseOutcome
 from comparative_benchmark.packages.milabench.placement import Placement
 from comparative_benchmark.results.store import ResultsFile
 

@@ -6,7 +6,7 @@ import attrs
 
 from comparative_benchmark.report.inputs import ReportCase
 from comparative_benchmark.results.record import Status, Throughput
-from comparative_benchmark.terminal.tables import digits, rate_text
+from comparative_benchmark.terminal.tables import digits, rate_text, share_text
 
 _ARROW = "\N{RIGHTWARDS ARROW}"
 
@@ -19,6 +19,7 @@ class ScriptRow:
       case: its id, for links.
       rate: of all processes that ran at once, with the 95 % interval over replicates.
       processes: how many told it; how many of them failed, if any.
+      share: of its rate alone that each process keeps while all run at once.
       loss: of the first process, first and last.
       memory: peak, of the devices or else of the host.
     """
@@ -28,6 +29,7 @@ class ScriptRow:
     status: Status
     rate: str
     processes: str
+    share: str
     loss: str
     memory: str
     device_use: str
@@ -51,6 +53,7 @@ def _row(case: ReportCase, found: Throughput) -> ScriptRow:
         status=case.status,
         rate=f"{rate_text(found)} {found.units}" if found.rate else "-",
         processes=f"{len(processes)}, {failed} failed" if failed else str(len(processes)),
+        share=share_text(found),
         loss=f" {_ARROW} ".join(digits(loss) for loss in dict.fromkeys(losses)) or "-",
         memory=f"{digits(memory_mb)} MB {'device' if device_mb else 'host'}" if memory_mb else "-",
         device_use=f"{sum(uses) / len(uses):.0%}" if uses else "-",

@@ -13,6 +13,7 @@ from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.compare import Comparison, Fate, compare_to_baseline
 from comparative_benchmark.results.record import (
     Compile,
+    IntervalRecord,
     Metrics,
     Program,
     Result,
@@ -198,14 +199,23 @@ def latency_cell(case: Case) -> str:
 
 def rate_text(throughput: Throughput) -> str:
     """Returns e.g. `637.1 (636.0-638.2)`; without the interval where there is one replicate."""
-    rate, interval = throughput.rate, throughput.rate_interval
-    if rate is None:
+    return _figure_text(throughput.rate, throughput.rate_interval)
+
+
+def share_text(throughput: Throughput) -> str:
+    """Returns e.g. `0.93 (0.91-0.95)`: what a process keeps of its rate alone beside the others."""
+    alone = throughput.alone
+    return _figure_text(alone.share, alone.share_interval) if alone else "-"
+
+
+def _figure_text(figure: float | None, interval: IntervalRecord | None) -> str:
+    if figure is None:
         return "-"
-    if interval is None or interval.high - interval.low < _NO_WIDTH * rate:
-        return f"{rate:.4g}"
+    if interval is None or interval.high - interval.low < _NO_WIDTH * figure:
+        return f"{figure:.4g}"
     return latency_text(
         Interval(
-            estimate=min(max(rate, interval.low), interval.high),
+            estimate=min(max(figure, interval.low), interval.high),
             low=interval.low,
             high=interval.high,
             level=interval.level,

@@ -11,7 +11,7 @@ import pytest
 from fault_list import BENCHFILES, RUNS
 
 from comparative_benchmark.packages.milabench import config, doing, phases
-from comparative_benchmark.packages.milabench.phases import PREPARE, Wishes
+from comparative_benchmark.packages.milabench.phase_records import PREPARE, PhaseOutcome, Wishes
 from comparative_benchmark.packages.milabench.placement import Placement
 from comparative_benchmark.results.codec import read_document
 from comparative_benchmark.results.record import Status
@@ -137,7 +137,7 @@ def test_what_cannot_be_installed_costs_no_other(tmp_path, monkeypatch, capsys, 
     path = support.configured(tmp_path / "c.yaml", bad=[], good=[])
     base = tmp_path / "base"
     monkeypatch.setattr("comparative_benchmark.packages.milabench.venvs.ALWAYS", ())
-    monkeypatch.setattr(phases, "add_packages", lambda *_: phases.PhaseOutcome())
+    monkeypatch.setattr(phases, "add_packages", lambda *_: PhaseOutcome())
     assert doing.install(config.read(path), base, variant=None, force=False) == 1
     printed = capsys.readouterr()
     assert "a-package-that-is-not-there" in printed.err

@@ -6,7 +6,7 @@ import bench_support as support
 import pytest
 
 from comparative_benchmark.backends.cpus import usable_cpus
-from comparative_benchmark.packages.milabench import config, doing
+from comparative_benchmark.packages.milabench import config, doing, table
 from comparative_benchmark.results.record import Status
 
 pytestmark = pytest.mark.slow
@@ -59,6 +59,37 @@ def test_jobs_run_at_once_on_cpus_of_their_own(tmp_path, monkeypatch):
     assert "MY_TOKEN" not in variables
     assert "MY_OWN" not in variables
     assert found[0]["arguments"] == f"['--data', '{base / 'data'}', '--on'] {tmp_path / 'a'}"
+
+
+def test_what_jobs_take_from_each_other_is_measured(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    # One of two tells three quarters of what it tells alone.
+    main = """
+import pathlib
+here = pathlib.Path(os.environ["MILABENCH_DIR_EXTRA"], str(os.getpid()))
+here.touch(); time.sleep(1)
+others = len(list(here.parent.glob("[0-9]*"))) - 1
+print("cpus", len(os.sched_getaffinity(0)))
+rates([(75.0 if others else 100.0) + i % 2 for i in range(12)])
+time.sleep(1); here.unlink()
+"""
+    support.write(tmp_path / "pair", main)
+    lines = ["plan: {method: njobs, n: 2}"]
+    path = support.configured(tmp_path / "c.yaml", pair=lines)
+    code, results = support.run(path, tmp_path / "base", repeat=2, alone=True)
+    assert code == 0, results["pair"].reason
+    throughput = results["pair"].measured.throughput
+    assert throughput.rate == pytest.approx(151, abs=1)
+    alone = throughput.alone
+    assert (alone.rate, alone.share) == pytest.approx((100.5, 75.5 / 100.5), rel=1e-4)
+    assert alone.share_interval.processes == 2
+    assert [process.replicate for process in alone.processes] == [0, 1]
+    # The same CPUs as beside the others: what differs is the others.
+    assert alone.processes[0].cpus == throughput.processes[0].cpus
+    [remark] = [text for text in table.remarks([results["pair"]]) if "alone" in text]
+    assert remark == "pair: each of 2 processes at once keeps 0.7512 of the rate of one alone"
+    _, results = support.run(path, tmp_path / "base")
+    assert results["pair"].measured.throughput.alone is None
 
 
 def test_one_process_for_each_gpu_and_one_without(tmp_path, monkeypatch):

@@ -117,6 +117,7 @@ def _run(options: argparse.Namespace) -> int:
             repeat=options.repeat,
             dash=options.dash,
             echo=options.fulltrace,
+            alone=options.alone,
         ),
     )
     if not options.no_report:

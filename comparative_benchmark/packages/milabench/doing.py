@@ -6,7 +6,7 @@ from pathlib import Path
 
 from comparative_benchmark.packages.milabench import phases, venvs
 from comparative_benchmark.packages.milabench.config import Bench
-from comparative_benchmark.packages.milabench.phases import INSTALL, PIN, PREPARE, Wishes
+from comparative_benchmark.packages.milabench.phase_records import INSTALL, PIN, PREPARE, Wishes
 from comparative_benchmark.packages.milabench.placement import Placement
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_OK, UsageError

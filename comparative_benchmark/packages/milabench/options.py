@@ -23,7 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     report = actions.add_parser("report", help="print the table of the last results")
     _add_selection(report)
     _add_results(report)
-    report.add_argument("--compare", type=Path, metavar="FILE", help="results to compare with")
+    report.add_argument(
+        "--compare", "--baseline", type=Path, metavar="FILE", help="results to compare with"
+    )
     summary = actions.add_parser("summary", help="write the numbers of the table as JSON")
     _add_selection(summary)
     _add_results(summary)
@@ -94,6 +96,12 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         default="no",
         choices=("short", "long", "no"),
         help="show losses, rates and progress while it runs",
+    )
+    add(
+        "--alone",
+        action="store_true",
+        help="where several processes run at once, run one alone as well: what they take from "
+        "each other",
     )
     add("--fulltrace", action="store_true", help="show the output of the scripts")
     add("--no-report", action="store_true", help="leave out the table")

@@ -153,6 +153,18 @@ class Placement:
             found["PYTHONPATH"] = os.pathsep.join([str(SCRIPT_PATH), str(HOST_PATH)])
         return found | {name: str(value) for name, value in more.items()}
 
+    def shell_environment(self) -> dict[str, str]:
+        """Returns the variables of a shell in the benchmark's environment."""
+        dirs = {f"MILABENCH_DIR_{n.upper()}": str(path) for n, path in self.dirs.items()}
+        return self.environment(
+            {
+                **dirs,
+                "MILABENCH_DATA_DIR": str(self.dirs["data"]),
+                "MILABENCH_BASE": str(self.base),
+                "XDG_CACHE_HOME": str(self.dirs["cache"]),
+            }
+        )
+
 
 def clean_environment() -> dict[str, str]:
     """Returns what programs need of our own variables: no secret, no path of our own modules."""

@@ -15,8 +15,9 @@ from comparative_benchmark.packages.milabench.dash import Dash
 from comparative_benchmark.packages.milabench.doing import not_installed
 from comparative_benchmark.packages.milabench.foreign import ForeignCpu
 from comparative_benchmark.packages.milabench.measuring import Replicate, to_result
-from comparative_benchmark.packages.milabench.phases import RUN, PhaseOutcome, Wishes
+from comparative_benchmark.packages.milabench.phase_records import RUN, PhaseOutcome, Wishes
 from comparative_benchmark.packages.milabench.placement import Placement, gpus
+from comparative_benchmark.packages.milabench.talk import planned
 from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.record import ExecutionEnvironment, Result, Status
 from comparative_benchmark.results.store import ResultsFile
@@ -39,6 +40,7 @@ class How:
       repeat: replicates of each benchmark.
       dash: `short`, `long` or `no`.
       echo: whether the output of scripts is shown.
+      alone: whether one of several processes runs alone as well, in each replicate.
     """
 
     results: Path
@@ -46,6 +48,7 @@ class How:
     repeat: int = 1
     dash: str = "no"
     echo: bool = False
+    alone: bool = False
 
 
 def run(benches: Sequence[Bench], base: Path, how: How) -> tuple[int, list[Result]]:
@@ -97,22 +100,32 @@ def _replicate(placement: Placement, how: How, number: int) -> Replicate:
         outcome = PhaseOutcome()
         outcome.fail(Status.FAILED, problem)
         return Replicate(outcome=outcome, wall_s=0.0)
-    own = attrs.evolve(
-        placement, run_name=f"{placement.run_name}.{number}" if number else placement.run_name
-    )
+    names = [f"{placement.run_name}.{number}" if number else placement.run_name]
+    if how.alone and planned(placement.bench.plan) > 1:
+        # In turns, so that what drifts with time is in neither.
+        names.insert(number % 2, f"{names[0]}.alone")
+    outcomes: dict[bool, PhaseOutcome] = {}
+    foreign_cpu_share = None
     with Dash(how.dash, placement.bench.name) as dash:
-        foreign = ForeignCpu()
-        wishes = Wishes(
-            listen=dash.listen,
-            echo=how.echo,
-            say=dash.say,
-            protect=(str(how.results.absolute()),),
-        )
-        outcome = phases.do(RUN, own, wishes)
+        for name in names:
+            alone = name.endswith(".alone")
+            foreign = ForeignCpu()
+            wishes = Wishes(
+                listen=dash.listen,
+                echo=how.echo,
+                say=dash.say,
+                protect=(str(how.results.absolute()),),
+                alone=alone,
+            )
+            outcomes[alone] = phases.do(RUN, attrs.evolve(placement, run_name=name), wishes)
+            if not alone:
+                ended = outcomes[alone].ended
+                foreign_cpu_share = foreign.share(sum(command.cpu_s for command in ended))
     return Replicate(
-        outcome=outcome,
+        outcome=outcomes[False],
+        alone=outcomes.get(True),
         wall_s=time.monotonic() - started,
-        foreign_cpu_share=foreign.share(sum(ended.cpu_s for ended in outcome.ended)),
+        foreign_cpu_share=foreign_cpu_share,
     )
 
 
