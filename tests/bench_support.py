@@ -85,6 +85,7 @@ def run(path, base, **how):
 def options(**fields):
     """Returns parsed options of `cbs bench`."""
     fallback = {"select": [], "exclude": [], "config": None, "base": None}
+    fallback |= {"override": [], "system": None, "use_current_env": False}
     return argparse.Namespace(**{**fallback, **fields})
 
 

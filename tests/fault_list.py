@@ -188,6 +188,15 @@ WRONG = {
         "a: {definition: x, install_group: ../../b}",
         "'../../b' cannot be the install_group",
     ),
+    "an expression that calls": (
+        "a: {definition: x, argv: {--n: \"expr(__import__('os').abort())\"}}",
+        "only arithmetic on numbers is read",
+    ),
+    "an expression that never ends": (
+        "a: {definition: x, argv: {--n: 'expr(9**9**9**9)'}}",
+        "only arithmetic on numbers is read",
+    ),
+    "a system that is none": ("a: {definition: x, system: 3}", "system must be a mapping"),
     "not YAML": ("a: [1", "not YAML"),
     "empty": ("", "is empty"),
 }
@@ -197,6 +206,7 @@ OTHERS = (
     *("a prepare that fills the disk", "a link out of the collection", "two machines"),
     *("a requirement that cannot be installed", "a parent that is killed", "Ctrl-C", "SIGTERM"),
     *("two folders of one name", "more processes than the machine can take", "an unknown tag"),
+    *("an override of nobody", "a system that is not one"),
 )
 
 # What issue 18 names, and what is planted of it.
@@ -220,6 +230,6 @@ NAMED = {
     "a script that ignores SIGTERM": ["stops_late", "hangs_on"],
     "a script that changes the clock": ["sets_the_clock"],
     "a script that writes into our results": ["writes_results"],
-    "YAML never evaluates code": ["a tag that builds", "an anchor"],
+    "YAML never evaluates code": ["a tag that builds", "an anchor", "an expression that calls"],
     "a clean environment": ["reads_secrets"],
 }

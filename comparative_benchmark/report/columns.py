@@ -193,10 +193,10 @@ def _rate(case: ReportCase, tables: Tables) -> Json:
     if not found:
         return {}
     limits = found.rate_interval
-    ends = (found.rate, limits and limits.low, limits and limits.high)
+    low, high = (limits.low, limits.high) if limits else (None, None)
     return {
         "units": tables.text(found.units),
-        "rate": found.rate and [short(value) for value in ends],
+        "rate": found.rate and [short(value) for value in (found.rate, low, high)],
         "losses": next(([short(v) for v in p.losses] for p in found.processes if p.losses), None),
         "jobs": [
             [tables.text(p.tag), p.replicate, len(p.rates), p.warmup, len(p.cpus)]

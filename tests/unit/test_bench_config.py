@@ -4,7 +4,7 @@ import bench_support as support
 import pytest
 from fault_list import WRONG
 
-from comparative_benchmark.packages.milabench import config
+from comparative_benchmark.packages.milabench import command, config, overrides, placement
 from comparative_benchmark.packages.milabench.arguments import ArgumentsError, assemble, filled
 from comparative_benchmark.packages.milabench.config import Plan
 from comparative_benchmark.packages.milabench.placement import Placement
@@ -151,6 +151,11 @@ def test_arguments():
     assert filled("{unknown}", {}) == "{unknown}"
     assert filled("auto({n_worker}, 8)", {"n_worker": "3"}) == "3"
     assert filled("auto_batch(128)", {}) == "128"
+    assert filled("expr({cpu_count} // 2 + min(3, 1))", {"cpu_count": "9"}) == "5"
+    assert filled("workers=auto({n_worker}, 8)", {"n_worker": "3"}) == "workers=3"
+    assert filled("n=expr(-2 * {x})", {"x": "4"}) == "n=-8"
+    with pytest.raises(ArgumentsError, match="by zero"):
+        filled("expr(4 // {gpu_count})", {"gpu_count": "0"})
     with pytest.raises(ArgumentsError):
         assemble({"--a": {"b": 1}})
 
@@ -158,3 +163,76 @@ def test_arguments():
 def test_support_writes_what_reads(tmp_path):
     path = support.configured(tmp_path / "c.yaml", a=["weight: 3"], b=[])
     assert [bench.weight for bench in config.read(path)] == [3.0, 1.0]
+
+
+def test_overrides_go_over_everything(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text(
+        """
+_t: {inherits: _defaults, definition: x, argv: {--lr: 0.1}}
+a: {inherits: _t, max_duration: 5}
+b: {inherits: _t}
+"""
+    )
+
+    def read_with(*texts):
+        return by_name(config.read(path, overrides.of_command_line(texts)))
+
+    found = read_with("a.argv.--lr=0.5", "*.voir.options.stop=7", "_t.max-duration=9")
+    assert [found[name].config["argv"]["--lr"] for name in "ab"] == [0.5, 0.1]
+    assert {bench.config["voir"]["options"]["stop"] for bench in found.values()} == {7}
+    assert [found[name].max_duration_s for name in "ab"] == [5.0, 9.0]
+    assert read_with("a.install-variant=cuda")["a"].install_variant == "cuda"
+
+
+def test_overrides_and_systems_that_cannot_be(tmp_path, planted):
+    planted("an override of nobody", "a system that is not one")
+    path = tmp_path / "c.yaml"
+    path.write_text("net: {inherits: _defaults, definition: x}\n")
+    for text, said in {
+        "nett.weight=3": "did you mean net?",
+        "net.wieght=3": "unknown key 'wieght'; did you mean weight?",
+        "weight": "NAME.KEY=VALUE is due",
+        "net.tags=[a]": "NAME.KEY=VALUE is due",
+        "net.weight=heavy": "weight must be a number",
+    }.items():
+        with pytest.raises(UsageError) as caught:
+            config.read(path, overrides.of_command_line([text]))
+        assert said in str(caught.value)
+    system = tmp_path / "c.yaml.system"
+    for text, said in {
+        "system: {arhc: cuda}": ":1:10: unknown key 'arhc'; did you mean arch?",
+        "arch: cuda": "must have one key, system",
+        "system: {nodes: 3}": "nodes must be a list",
+    }.items():
+        system.write_text(text)
+        with pytest.raises(UsageError) as caught:
+            overrides.of_system(system)
+        assert said in str(caught.value)
+
+
+def test_the_description_of_a_system_says_what_computes(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.delenv("MILABENCH_SYSTEM", raising=False)
+    path = tmp_path / "c.yaml"
+    argv = "argv: {--d: '{device_name}-{ccl}'}"
+    path.write_text(f"net: {{inherits: _defaults, definition: x, {argv}}}\n")
+
+    def said(**options):
+        [bench] = command.benches(support.options(**{"config": path, **options}))
+        return Placement(base=tmp_path, bench=bench, run_name="r").config()
+
+    assert said()["argv"] == {"--d": "cpu-gloo"}
+    (tmp_path / "c.yaml.system").write_text("system: {arch: rocm, sshkey: key}\n")
+    found = said()
+    assert found["argv"] == {"--d": "cuda-rccl"}
+    assert (found["install_variant"], found["system"]["sshkey"]) == ("rocm", "key")
+    assert found["system"]["nodes"][0]["ip"] == "127.0.0.1"
+    other = tmp_path / "other.yaml"
+    other.write_text("system: {arch: xpu}\n")
+    assert said(system=other)["argv"] == {"--d": "xpu-ccl"}
+    assert said(system=other, override=["*.system.arch=hpu"])["argv"] == {"--d": "hpu-hccl"}
+    with pytest.raises(UsageError, match=r"c\.yaml:1:1: expr\(1 // 0\).*by zero"):
+        said(override=["net.argv.--n=expr(1 // {gpu_count})"])
+    [bench] = command.benches(support.options(config=path, use_current_env=True))
+    assert bench.venv == placement.current_venv()

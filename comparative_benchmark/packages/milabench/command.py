@@ -10,7 +10,8 @@ from pathlib import Path
 
 import attrs
 
-from comparative_benchmark.packages.milabench import config, placement, table
+from comparative_benchmark.packages.milabench import config, overrides, placement, table
+from comparative_benchmark.packages.milabench.arithmetic import ArgumentsError
 from comparative_benchmark.packages.milabench.config import Bench
 from comparative_benchmark.results.codec import ResultsFileError, read_document
 from comparative_benchmark.results.record import Result
@@ -55,12 +56,29 @@ def benches(options: argparse.Namespace) -> list[Bench]:
     path = options.config or os.environ.get(placement.CONFIG_VARIABLE)
     if not path:
         raise UsageError("no configuration: give --config FILE, or set MILABENCH_CONFIG")
-    found = config.read(Path(path).expanduser())
+    file = Path(path).expanduser()
+    over = overrides.of_command_line(options.override)
+    if system := _system(options.system, file):
+        over.insert(0, overrides.of_system(system))
+    found = config.read(file, over)
     found = config.select(found, _names(options.select), _names(options.exclude))
-    if getattr(options, "use_current_env", False):
+    if options.use_current_env:
         venv = placement.current_venv()
         found = [attrs.evolve(bench, venv=venv) for bench in found]
+    for bench in found:
+        try:
+            placement.Placement(base=Path(), bench=bench, run_name="").config()
+        except ArgumentsError as error:
+            raise UsageError(f"{bench.place}: {error}") from error
     return found
+
+
+def _system(given: Path | None, config_file: Path) -> Path | None:
+    """Returns the description of the system, where milabench looks for one."""
+    if given or (configured := os.environ.get(placement.SYSTEM_VARIABLE)):
+        return given or Path(configured).expanduser()
+    beside = Path(f"{config_file}.system")
+    return beside if beside.exists() else None
 
 
 def _names(given: Sequence[str]) -> list[str]:

@@ -7,8 +7,14 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.packages.milabench.arguments import ArgumentsError, assemble, filled
+from comparative_benchmark.packages.milabench.arguments import (
+    AnyNumber,
+    ArgumentsError,
+    assemble,
+    filled,
+)
 from comparative_benchmark.packages.milabench.inheritance import Entry, entries_of
+from comparative_benchmark.packages.milabench.overrides import Override
 from comparative_benchmark.terminal.options import UsageError
 from comparative_benchmark.terminal.yaml_file import hint
 
@@ -56,13 +62,18 @@ class Bench:
     venv: Path | None = None
 
 
-def read(path: Path) -> list[Bench]:
+def read(path: Path, overrides: Sequence[Override] = ()) -> list[Bench]:
     """Returns the benchmarks of a file, in its order.
+
+    Args:
+      path: of the file.
+      overrides: what goes over it.
 
     Raises:
       UsageError: it cannot be read, or says what cannot be; with file, line and column.
     """
-    found = {name: _bench(name, entry, fields) for name, entry, fields in entries_of(path)}
+    entries = entries_of(path, overrides)
+    found = {name: _bench(name, entry, fields) for name, entry, fields in entries}
     if not found:
         raise UsageError(f"{path} has no benchmark: all names begin with _")
     return list(found.values())
@@ -75,11 +86,14 @@ def _bench(name: str, entry: Entry, merged: dict[str, Any]) -> Bench:
             entry.fail(key, f"{value!r} cannot be the {key}: letters, digits, . _ + and -")
     if "definition" not in merged:
         entry.fail("definition", f"the benchmark {name} has no definition: the path of its folder")
+    if not isinstance(merged.get("system", {}), dict):
+        entry.fail("system", "system must be a mapping")
     group = str(merged.get("group") or name)
     install_group = str(merged.get("install_group") or group)
     variant = merged.get("install_variant")
     try:
-        assemble(filled(merged.get("argv"), {}))
+        # Whatever the machine is like, which is not asked yet.
+        assemble(filled(merged.get("argv"), AnyNumber()))
     except ArgumentsError as error:
         entry.fail("argv", str(error))
     return Bench(

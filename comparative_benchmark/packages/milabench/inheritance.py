@@ -7,13 +7,14 @@ each combination of values. Where the template says `install-variant` milabench 
 """
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 import yaml
 
+from comparative_benchmark.packages.milabench.overrides import Override
 from comparative_benchmark.terminal.options import UsageError
 from comparative_benchmark.terminal.yaml_file import YamlFile, hint, near
 
@@ -53,8 +54,14 @@ class Entry:
         self.file.fail(where, text)
 
 
-def entries_of(path: Path) -> Iterator[tuple[str, Entry, dict[str, Any]]]:
+def entries_of(
+    path: Path, overrides: Sequence[Override] = ()
+) -> Iterator[tuple[str, Entry, dict[str, Any]]]:
     """Yields the benchmarks of a file: name, entry, and all fields that it has or inherits.
+
+    Args:
+      path: of the file.
+      overrides: what goes over its entries.
 
     Raises:
       UsageError: the file cannot be read, or says what cannot be; with file, line and column.
@@ -63,9 +70,20 @@ def entries_of(path: Path) -> Iterator[tuple[str, Entry, dict[str, Any]]]:
         "_defaults": Entry(file=YamlFile(path), node=None, fields=DEFAULTS, folder=path.parent)
     }
     _load(path.absolute(), entries, ())
-    for name, entry in _expanded(entries).items():
+    benchmarks = _expanded(entries)
+    known = {**entries, **benchmarks}
+    for override in overrides:
+        if override.name != "*" and override.name not in known:
+            raise UsageError(f"{override.place}: {hint(override.name, benchmarks)}")
+        entry = known.get(override.name) or attrs.evolve(entries["_defaults"], fields={})
+        fields = {_known(key): value for key, value in override.fields.items()}
+        for key in fields:
+            if key not in _KEYS and (close := near(key, _KEYS, cutoff=_LIKE)):
+                raise UsageError(f"{override.place}: unknown key {key!r}; did you mean {close}?")
+        known[override.name] = attrs.evolve(entry, fields=_over(entry.fields, fields))
+    for name in benchmarks:
         if not name.startswith("_") and name != "*":
-            yield name, entry, _merged(name, entry, entries)
+            yield name, known[name], _merged(name, known[name], known)
 
 
 def _load(path: Path, entries: dict[str, Entry], above: tuple[Path, ...]) -> None:
@@ -84,14 +102,18 @@ def _load(path: Path, entries: dict[str, Entry], above: tuple[Path, ...]) -> Non
             file.fail(value, f"the benchmark {name} must be a mapping")
         fields, places = {}, {}
         for given, (given_key, given_value) in file.items(value, f"the benchmark {name}").items():
-            known = given.replace("-", "_")
-            known = known if known in _KEYS else given
+            known = _known(given)
             if known not in _KEYS and (close := near(known, _KEYS, cutoff=_LIKE)):
                 file.fail(given_key, f"unknown key {given!r}; did you mean {close}?")
             if known in fields:
                 file.fail(given_key, f"{known!r} stands twice in the benchmark {name}")
             fields[known], places[known] = file.plain(given_value), given_key
         entries[name] = Entry(file=file, node=key, fields=fields, folder=path.parent, places=places)
+
+
+def _known(key: str) -> str:
+    found = key.replace("-", "_")
+    return found if found in _KEYS else key
 
 
 def _texts(file: YamlFile, node: yaml.Node) -> list[str]:

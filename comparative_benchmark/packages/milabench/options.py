@@ -57,6 +57,19 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run in the environment that is active, as it is; nothing is installed into it",
     )
+    add(
+        "--override",
+        action="append",
+        default=[],
+        metavar="NAME.KEY=VALUE",
+        help="say this over the configuration; NAME may be * for all, KEY have dots; repeatable",
+    )
+    add(
+        "--system",
+        type=Path,
+        metavar="FILE",
+        help="what milabench's YAML says of the machine (or $MILABENCH_SYSTEM, or CONFIG.system)",
+    )
     for name, what in (("select", "only these"), ("exclude", "not these")):
         add(
             f"--{name}",

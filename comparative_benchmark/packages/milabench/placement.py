@@ -18,6 +18,11 @@ from openxla.benchmark.root import root_dir
 
 BASE_VARIABLE = "MILABENCH_BASE"
 CONFIG_VARIABLE = "MILABENCH_CONFIG"
+SYSTEM_VARIABLE = "MILABENCH_SYSTEM"
+# How processes on devices talk to each other, and what PyTorch calls them.
+_COLLECTIVES = {"cuda": "nccl", "rocm": "rccl", "xpu": "ccl", "hpu": "hccl"}
+_DEVICES = {"rocm": "cuda"}
+_MOST_WORKERS = 16
 _PROVIDED = Path(__file__).parent / "provided"
 HOST_PATH = _PROVIDED / "host"
 SCRIPT_PATH = _PROVIDED / "script"
@@ -105,10 +110,10 @@ class Placement:
             "tag": [bench.name],
             "dirs": {name: str(path) for name, path in self.dirs.items()},
             "run_name": self.run_name,
-            "install_variant": variant or bench.install_variant or arch(),
+            "install_variant": variant or bench.install_variant or self.arch,
             "num_machines": 1,
             "system": {
-                "arch": arch(),
+                "arch": self.arch,
                 "sshkey": None,
                 "docker_image": None,
                 "self": {"hostname": socket.gethostname()},
@@ -122,20 +127,31 @@ class Placement:
                         "hostname": socket.gethostname(),
                     }
                 ],
+                **bench.config.get("system", {}),
             },
         }
         return dict(filled(found, {**scalars(bench.config), **self._names()}))
 
+    @property
+    def arch(self) -> str:
+        """What computes here: as the description of the system says, or what there is."""
+        told = self.bench.config.get("system") or {}
+        return str(told.get("arch") or arch())
+
     def _names(self) -> dict[str, str]:
         count, processors = len(gpus()), len(cpus.usable_cpus())
+        share = processors // max(1, count)
         names = {
-            "arch": arch(),
-            "system.arch": arch(),
+            "arch": self.arch,
+            "system.arch": self.arch,
+            "device_name": _DEVICES.get(self.arch, self.arch),
+            "ccl": _COLLECTIVES.get(self.arch, "gloo"),
             "cpu_count": str(processors),
-            "cpu_per_gpu": str(processors // max(1, count)),
+            "cpu_per_gpu": str(share),
             "gpu_count": str(count),
-            "n_worker": str(max(1, processors // max(1, count))),
+            "n_worker": str(min(max(1, share), _MOST_WORKERS)),
             "milabench_name": self.bench.name,
+            "benchmark_folder": str(self.bench.folder),
         }
         return names | {f"milabench_{name}": str(path) for name, path in self.dirs.items()}
 
@@ -168,7 +184,10 @@ class Placement:
 
 def clean_environment() -> dict[str, str]:
     """Returns what programs need of our own variables: no secret, no path of our own modules."""
-    dropped = ("PYTHONPATH", "PYTHONHOME", "PYTHONSAFEPATH", "VIRTUAL_ENV", CONFIG_VARIABLE)
+    dropped = (
+        *("PYTHONPATH", "PYTHONHOME", "PYTHONSAFEPATH", "VIRTUAL_ENV"),
+        *(CONFIG_VARIABLE, SYSTEM_VARIABLE),
+    )
     found = {n: v for n, v in variables.for_worker(os.environ).items() if n not in dropped}
     # Nothing of ours is left in the folders of benchmarks.
     return {**found, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
