@@ -92,6 +92,28 @@ time.sleep(1); here.unlink()
     assert results["pair"].measured.throughput.alone is None
 
 
+def test_the_best_batch_size_is_found_by_running(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    # Larger is better, until there is no more memory.
+    main = """
+size = int(sys.argv[-1])
+if size > 64:
+    sys.exit("out of memory")
+rates([size * 10.0 + i % 2 for i in range(12)])
+"""
+    support.write(tmp_path / "net", main)
+    support.write(tmp_path / "fixed")
+    lines = {"net": ["argv: {--bs: auto_batch(16)}"], "fixed": []}
+    path = support.configured(tmp_path / "c.yaml", **lines)
+    code, results = support.run(path, tmp_path / "base", auto_batch=True)
+    assert code == 0
+    assert results["net"].definition.model_parameters["--bs"] == "64"
+    assert results["net"].measured.throughput.rate == pytest.approx(640.5)
+    told = [line for line in capsys.readouterr().err.splitlines() if "batch size" in line]
+    assert [line.partition(" x ")[0] for line in told] == ["net: 1", "net: 2", "net: 4", "net: 8"]
+    assert "out of memory" in told[-1]
+
+
 def test_one_process_for_each_gpu_and_one_without(tmp_path, monkeypatch):
     support.write(tmp_path / "a", TELLS)
     path = support.configured(tmp_path / "c.yaml", a=["plan: {method: per_gpu}"])

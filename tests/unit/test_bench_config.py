@@ -5,7 +5,9 @@ import pytest
 from fault_list import WRONG
 
 from comparative_benchmark.packages.milabench import command, config, overrides, placement
-from comparative_benchmark.packages.milabench.arguments import ArgumentsError, assemble, filled
+from comparative_benchmark.packages.milabench.arguments import assemble, filled
+from comparative_benchmark.packages.milabench.arithmetic import ArgumentsError
+from comparative_benchmark.packages.milabench.batches import best_factor
 from comparative_benchmark.packages.milabench.config import Plan
 from comparative_benchmark.packages.milabench.placement import Placement
 from comparative_benchmark.terminal.options import UsageError
@@ -158,6 +160,21 @@ def test_arguments():
         filled("expr(4 // {gpu_count})", {"gpu_count": "0"})
     with pytest.raises(ArgumentsError):
         assemble({"--a": {"b": 1}})
+
+
+def test_a_batch_size_is_doubled_while_that_gains():
+    tried = []
+
+    def rate(factor):
+        tried.append(factor)
+        return {1: 100.0, 2: 150.0, 4: 151.0}.get(factor)
+
+    assert best_factor(rate) == 2
+    assert tried == [1, 2, 4]
+    assert best_factor(lambda _: None) == 1
+    assert best_factor(float) == 256
+    assert filled("auto_batch(16)", {"batch_factor": "4"}) == "64"
+    assert filled("auto({n}, 8)", {"batch_factor": "4", "n": "3"}) == "3"
 
 
 def test_support_writes_what_reads(tmp_path):

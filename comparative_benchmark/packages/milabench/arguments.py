@@ -9,10 +9,14 @@ from comparative_benchmark.packages.milabench.arithmetic import ArgumentsError, 
 # `{milabench_data}` of milabench, and `${system.arch}`, `${..num_machines}` of OmegaConf.
 _PLACEHOLDER = re.compile(r"\$\{\.*([a-z_][a-z_.]*)\}|\{([a-z_]+)\}")
 # `auto(8, 4)` and `auto_batch(32)` of milabench's sizer: what it would choose for a device, and the
-# default, which is all there is here. `expr(2 * 4)` is arithmetic. Any may stand behind `name=`.
+# default, which a search for the best size multiplies. `expr(2 * 4)` is arithmetic. Any may stand
+# behind `name=`.
 _NAMED = re.compile(r"[\w.-]+=(auto|expr)")
-_AUTO = re.compile(r"auto(?:_batch)?\(\s*([^,(){}]+?)\s*(?:,\s*[^,(){}]+?\s*)?\)")
+_AUTO = re.compile(r"auto(_batch)?\(\s*([^,(){}]+?)\s*(?:,\s*[^,(){}]+?\s*)?\)")
 _EXPRESSION = re.compile(r"expr\((.*)\)", re.DOTALL)
+
+
+BATCH_FACTOR = "batch_factor"
 
 
 class AnyNumber(dict[str, str]):
@@ -66,7 +70,7 @@ def filled(value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, str):
         text = _PLACEHOLDER.sub(lambda match: names.get(match[1] or match[2], match[0]), value)
         name, equals, rest = text.rpartition("=") if _NAMED.match(text) else ("", "", text)
-        return f"{name}{equals}{_computed(rest)}"
+        return f"{name}{equals}{_computed(rest, int(names.get(BATCH_FACTOR, '1')))}"
     if isinstance(value, Mapping):
         return {key: filled(item, names) for key, item in value.items()}
     if isinstance(value, list):
@@ -74,9 +78,10 @@ def filled(value: Any, names: Mapping[str, str]) -> Any:
     return value
 
 
-def _computed(text: str) -> str:
+def _computed(text: str, batch_factor: int) -> str:
     if automatic := _AUTO.fullmatch(text):
-        return automatic[1]
+        found = automatic[2]
+        return str(int(found) * batch_factor) if automatic[1] and found.isdecimal() else found
     expression = _EXPRESSION.fullmatch(text)
     return str(value_of(expression[1])) if expression else text
 

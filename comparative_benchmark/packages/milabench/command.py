@@ -75,8 +75,10 @@ def benches(options: argparse.Namespace) -> list[Bench]:
 
 def _system(given: Path | None, config_file: Path) -> Path | None:
     """Returns the description of the system, where milabench looks for one."""
-    if given or (configured := os.environ.get(placement.SYSTEM_VARIABLE)):
-        return given or Path(configured).expanduser()
+    if given is not None:
+        return given
+    if configured := os.environ.get(placement.SYSTEM_VARIABLE):
+        return Path(configured).expanduser()
     beside = Path(f"{config_file}.system")
     return beside if beside.exists() else None
 
@@ -136,6 +138,7 @@ def _run(options: argparse.Namespace) -> int:
             dash=options.dash,
             echo=options.fulltrace,
             alone=options.alone,
+            auto_batch=options.auto_batch,
         ),
     )
     if not options.no_report:

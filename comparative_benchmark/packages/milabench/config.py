@@ -7,12 +7,8 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.packages.milabench.arguments import (
-    AnyNumber,
-    ArgumentsError,
-    assemble,
-    filled,
-)
+from comparative_benchmark.packages.milabench.arguments import AnyNumber, assemble, filled
+from comparative_benchmark.packages.milabench.arithmetic import ArgumentsError
 from comparative_benchmark.packages.milabench.inheritance import Entry, entries_of
 from comparative_benchmark.packages.milabench.overrides import Override
 from comparative_benchmark.terminal.options import UsageError
@@ -44,6 +40,7 @@ class Bench:
       needs: why it cannot run here, whatever happens; None if it may.
       config: all that the file says of it, for its benchfile.
       venv: an environment that is used as it is; None for that of its install group.
+      batch_factor: what `auto_batch` sizes are multiplied by.
     """
 
     name: str
@@ -60,6 +57,7 @@ class Bench:
     needs: str | None
     config: Mapping[str, Any]
     venv: Path | None = None
+    batch_factor: int = 1
 
 
 def read(path: Path, overrides: Sequence[Override] = ()) -> list[Bench]:

@@ -116,6 +116,11 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         help="where several processes run at once, run one alone as well: what they take from "
         "each other",
     )
+    add(
+        "--auto-batch",
+        action="store_true",
+        help="where a benchmark says auto_batch(N), first try N, 2 N, 4 N ... for what gives most",
+    )
     add("--fulltrace", action="store_true", help="show the output of the scripts")
     add("--no-report", action="store_true", help="leave out the table")
 

@@ -12,7 +12,7 @@ import attrs
 
 from comparative_benchmark.backends import cpus
 from comparative_benchmark.machine import nvml, variables
-from comparative_benchmark.packages.milabench.arguments import filled
+from comparative_benchmark.packages.milabench.arguments import BATCH_FACTOR, filled
 from comparative_benchmark.packages.milabench.config import Bench, scalars
 from openxla.benchmark.root import root_dir
 
@@ -152,6 +152,7 @@ class Placement:
             "n_worker": str(min(max(1, share), _MOST_WORKERS)),
             "milabench_name": self.bench.name,
             "benchmark_folder": str(self.bench.folder),
+            BATCH_FACTOR: str(self.bench.batch_factor),
         }
         return names | {f"milabench_{name}": str(path) for name, path in self.dirs.items()}
 
