@@ -31,8 +31,10 @@ def all_runs(tmp_path_factory):
     path = support.configured(
         tmp_path / "all.yaml", **lines, **{n: list[str]() for n in BENCHFILES}
     )
+    (tmp_path / "home").mkdir()
     with pytest.MonkeyPatch.context() as patch, support.nothing_outside(tmp_path, "base"):
         patch.setenv("CBS_PLANTED_TOKEN", "secret")
+        patch.setenv("HOME", str(tmp_path / "home"))
         code, results = support.run(path, tmp_path / "base")
     return tmp_path, code, results
 
