@@ -186,7 +186,7 @@ time.sleep(60)""",
     assert parent.returncode == (-9 if number == signal.SIGKILL else 130)
 
 
-def _until(condition, patience_s=20):
+def _until(condition, patience_s=60):
     end = time.monotonic() + patience_s
     while not condition():
         if time.monotonic() > end:
