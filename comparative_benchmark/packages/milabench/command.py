@@ -1,6 +1,7 @@
 """`cbs bench`: milabench's benchmarks by milabench's commands."""
 
 import argparse
+import glob
 import json
 import os
 import shutil
@@ -79,8 +80,8 @@ def _system(given: Path | None, config_file: Path) -> Path | None:
         return given
     if configured := os.environ.get(placement.SYSTEM_VARIABLE):
         return Path(configured).expanduser()
-    beside = Path(f"{config_file}.system")
-    return beside if beside.exists() else None
+    # A name that is too long for a file is told of where the configuration is read.
+    return next(config_file.parent.glob(f"{glob.escape(config_file.name)}.system"), None)
 
 
 def _names(given: Sequence[str]) -> list[str]:
