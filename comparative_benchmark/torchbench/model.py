@@ -120,13 +120,16 @@ class FolderModel(ForeignModel):
                 f"{self._folder.request.test} gives another output each time, also from the same "
                 "weights and seeds: nothing could be verified"
             )
+        truth: list[Array] | None
         try:
             truth = self._wide(inputs, own)
+            self.without_float64 = None
         except NotWidenedError as error:
-            self.without_float64 = str(error)
-            return [_as_truth(value) for value in own], self._rough(inputs)
-        self.without_float64 = None
-        return truth, own
+            self.without_float64, truth = str(error), None
+        if truth is not None:
+            return truth, own
+        # Only now, as the error holds the object that could not be widened.
+        return [_as_truth(value) for value in own], self._rough(inputs)
 
     def notes(self) -> dict[str, Any]:
         """How the folder was run."""

@@ -63,8 +63,8 @@ class Running:
         self.module: Any = None
         self._example: Any = ()
         try:
-            with torch.enable_grad():
-                self.module, self._example = self.made.get_module()
+            with folder.refusing(NotImplementedError), torch.enable_grad():
+                self.module, self._example = _pair(self.made.get_module())
         except NotImplementedError:
             pass  # it can be run, and neither compiled nor exported
         self.inputs = tensors.leaves(self._example)
@@ -234,6 +234,15 @@ class Running:
         with torch.no_grad():
             for mine, theirs in zip(self.modules, other.modules, strict=True):
                 mine.load_state_dict(theirs.state_dict())
+
+
+def _pair(returned: Any) -> tuple[Any, Any]:
+    """Returns a module and its inputs; some folders return a module alone, or nothing."""
+    if isinstance(returned, NotImplementedError):
+        raise returned
+    if isinstance(returned, tuple | list) and len(returned) == 2:
+        return returned[0], tensors.plain(returned[1])
+    return (returned, ()) if callable(returned) else (None, ())
 
 
 def _are_among(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:

@@ -15,6 +15,7 @@ import torch
 
 from comparative_benchmark.torchbench import tensors
 
+_WIDE = {torch.complex64: torch.complex128, torch.complex128: torch.complex128}
 _KEPT_IN_PLACE = (torch.Tensor, torch.nn.Module, torch.optim.Optimizer)
 
 
@@ -28,6 +29,7 @@ class State:
         self._modules = modules
         ours = {id(value) for value in inputs}
         self._tensors = [t for t in tensors.held(made, torch.Tensor) if id(t) not in ours]
+        self._attributes = [item for module in modules for item in tensors.attributes(module)]
         self._others = _copies_of_plain(made)
         self._optimizers = tensors.held(made, torch.optim.Optimizer)
         self.keep_weights()
@@ -42,6 +44,9 @@ class State:
             for module in self._modules
         ]
         self._values = [tensor.detach().clone() for tensor in self._tensors]
+        self._attributes = [
+            (part, name, getattr(part, name).detach().clone()) for part, name, _ in self._attributes
+        ]
 
     def first(self, parameter: torch.nn.Parameter) -> torch.Tensor:
         """Returns the weights that a parameter held."""
@@ -63,6 +68,8 @@ class State:
                 tensor.copy_(value)
                 if tensor.is_leaf:
                     tensor.grad = None
+            for part, name, value in self._attributes:
+                _put_back(part, name, value)
             for name, value in self._others.items():
                 setattr(self._made, name, copy.deepcopy(value))
             for optimizer, steps in zip(self._optimizers, self._steps, strict=True):
@@ -86,6 +93,9 @@ def widen(made: Any, modules: list[torch.nn.Module], inputs: Any) -> None:
     """Has modules and tensors of an object hold float64."""
     for module in modules:
         module.double()
+        for part, name, value in list(tensors.attributes(module)):
+            if value.is_floating_point() or value.is_complex():
+                setattr(part, name, value.to(_WIDE.get(value.dtype, torch.float64)))
     for tensor in (*tensors.held(made, torch.Tensor), *tensors.leaves(inputs)):
         if tensor.is_floating_point():
             tensor.data = tensor.data.double()
@@ -101,6 +111,15 @@ def roughen(modules: list[torch.nn.Module]) -> None:
                     half = torch.finfo(parameter.dtype).eps / 2
                     noise = torch.rand(parameter.shape, generator=generator) * 2 - 1
                     parameter.mul_(1 + half * noise.to(parameter))
+
+
+def _put_back(part: torch.nn.Module, name: str, value: torch.Tensor) -> None:
+    """Writes a tensor into an attribute; a new one if the module has replaced it by another."""
+    now = getattr(part, name, None)
+    if isinstance(now, torch.Tensor) and now.shape == value.shape and now.dtype == value.dtype:
+        now.copy_(value)
+    else:
+        setattr(part, name, value.clone())
 
 
 def _copies_of_plain(made: Any) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Tensors that a folder's object holds or returns, wherever they are in it."""
 
+from collections import UserDict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,7 +13,13 @@ _DEEPEST = 4
 
 def leaves(value: Any) -> tuple[torch.Tensor, ...]:
     """Returns the tensors in a value, in the order in which PyTorch flattens it."""
-    return tuple(item for item in pytree.tree_leaves(value) if isinstance(item, torch.Tensor))
+    flat = pytree.tree_leaves(plain(value))
+    return tuple(item for item in flat if isinstance(item, torch.Tensor))
+
+
+def plain(value: Any) -> Any:
+    """Returns a mapping that PyTorch does not flatten, a tokenizer's say, as a dictionary."""
+    return dict(value) if isinstance(value, UserDict) else value
 
 
 def call(module: Any, inputs: Any) -> Any:
@@ -48,6 +55,14 @@ def _within(value: Any, depth: int) -> Iterator[Any]:
     elif depth and _is_of_a_folder(value):  # an agent that holds networks, say
         for item in vars(value).values():
             yield from _within(item, depth - 1)
+
+
+def attributes(module: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str, torch.Tensor]]:
+    """Yields tensors that parts of a module keep as attributes: caches, tables of positions."""
+    for part in module.modules():
+        for name, value in vars(part).items():
+            if isinstance(value, torch.Tensor):
+                yield part, name, value
 
 
 def _is_of_a_folder(value: Any) -> bool:
