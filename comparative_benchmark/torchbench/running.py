@@ -100,7 +100,7 @@ class Running:
         if self._test == "train":
             found = self._gradients_and_weights()
         else:
-            found = tensors.leaves(handle[1] if self.one_call else handle[0])
+            found = tensors.judged(tensors.leaves(handle[1] if self.one_call else handle[0]))
         if not found:
             raise UnsupportedError(
                 f"{self._test} returns no tensor and is not one call of the module that "
@@ -133,7 +133,8 @@ class Running:
         flat, spec = pytree.tree_flatten(self._example)
         given = iter(values)
         filled = [next(given) if isinstance(item, torch.Tensor) else item for item in flat]
-        return tensors.leaves(tensors.call(self.module, pytree.tree_unflatten(filled, spec)))
+        returned = tensors.call(self.module, pytree.tree_unflatten(filled, spec))
+        return tensors.judged(tensors.leaves(returned))
 
     def compile_in_place(self, backend: Callable[..., Any]) -> None:
         """Has the module compiled when it is next called, wherever the folder keeps it."""

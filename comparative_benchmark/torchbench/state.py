@@ -7,7 +7,7 @@ that a run can be judged, it is repeated from a known state.
 import contextlib
 import copy
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import torch
 from comparative_benchmark.torchbench import tensors
 
 _WIDE = {torch.complex64: torch.complex128, torch.complex128: torch.complex128}
+_WITH_STATE = (torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)
 _KEPT_IN_PLACE = (torch.Tensor, torch.nn.Module, torch.optim.Optimizer)
 
 
@@ -25,15 +26,20 @@ class State:
     def __init__(
         self, made: Any, modules: list[torch.nn.Module], inputs: Sequence[torch.Tensor]
     ) -> None:
-        self._made = made
         self._modules = modules
         ours = {id(value) for value in inputs}
         self._tensors = [t for t in tensors.held(made, torch.Tensor) if id(t) not in ours]
-        self._attributes = [item for module in modules for item in tensors.attributes(module)]
-        self._others = _copies_of_plain(made)
-        self._optimizers = tensors.held(made, torch.optim.Optimizer)
+        self._attributes = list(_attributes(modules, torch.Tensor))
+        self._others = [(owner, _copies_of_plain(owner)) for owner in tensors.owners(made)]
+        inside = [value for _, _, value in _attributes(modules, torch.optim.Optimizer)]
+        self._optimizers = [*tensors.held(made, torch.optim.Optimizer), *inside]
         self.keep_weights()
         self._steps = [copy.deepcopy(optimizer.state_dict()) for optimizer in self._optimizers]
+        self._counting = [
+            (item, copy.deepcopy(item.state_dict()))
+            for kind in _WITH_STATE
+            for item in tensors.held(made, kind)
+        ]
         self._drawn = (torch.get_rng_state(), np.random.get_state(), random.getstate())  # noqa: NPY002
         self._on_gpu = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
 
@@ -70,10 +76,14 @@ class State:
                     tensor.grad = None
             for part, name, value in self._attributes:
                 _put_back(part, name, value)
-            for name, value in self._others.items():
-                setattr(self._made, name, copy.deepcopy(value))
+            for owner, kept in self._others:
+                for name, value in kept.items():
+                    with contextlib.suppress(AttributeError):  # a frozen record has not changed
+                        setattr(owner, name, copy.deepcopy(value))
             for optimizer, steps in zip(self._optimizers, self._steps, strict=True):
                 optimizer.load_state_dict(copy.deepcopy(steps))
+            for item, counted in self._counting:
+                item.load_state_dict(copy.deepcopy(counted))
             torch.set_rng_state(self._drawn[0])
             np.random.set_state(self._drawn[1])  # noqa: NPY002
             random.setstate(self._drawn[2])
@@ -93,7 +103,7 @@ def widen(made: Any, modules: list[torch.nn.Module], inputs: Any) -> None:
     """Has modules and tensors of an object hold float64."""
     for module in modules:
         module.double()
-        for part, name, value in list(tensors.attributes(module)):
+        for part, name, value in list(tensors.attributes(module, torch.Tensor)):
             if value.is_floating_point() or value.is_complex():
                 setattr(part, name, value.to(_WIDE.get(value.dtype, torch.float64)))
     for tensor in (*tensors.held(made, torch.Tensor), *tensors.leaves(inputs)):
@@ -113,6 +123,13 @@ def roughen(modules: list[torch.nn.Module]) -> None:
                     parameter.mul_(1 + half * noise.to(parameter))
 
 
+def _attributes(
+    modules: list[torch.nn.Module], kind: type
+) -> Iterator[tuple[torch.nn.Module, str, Any]]:
+    for module in modules:
+        yield from tensors.attributes(module, kind)
+
+
 def _put_back(part: torch.nn.Module, name: str, value: torch.Tensor) -> None:
     """Writes a tensor into an attribute; a new one if the module has replaced it by another."""
     now = getattr(part, name, None)
@@ -122,13 +139,12 @@ def _put_back(part: torch.nn.Module, name: str, value: torch.Tensor) -> None:
         setattr(part, name, value.clone())
 
 
-def _copies_of_plain(made: Any) -> dict[str, Any]:
+def _copies_of_plain(owner: Any) -> dict[str, Any]:
     """Returns copies of attributes that hold nothing of PyTorch's: counters, buffers, games."""
     found = {}
-    for name, value in vars(made).items():
-        if any(
-            isinstance(item, _KEPT_IN_PLACE) or callable(item) for item in tensors.within(value)
-        ):
+    kept = (*_KEPT_IN_PLACE, *_WITH_STATE)
+    for name, value in vars(owner).items():
+        if any(isinstance(item, kept) or callable(item) for item in tensors.within(value)):
             continue
         with contextlib.suppress(Exception):  # what cannot be copied stays as it is
             found[name] = copy.deepcopy(value)

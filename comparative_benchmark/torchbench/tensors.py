@@ -44,6 +44,14 @@ def within(value: Any) -> Iterator[Any]:
     yield from _within(value, _DEEPEST)
 
 
+def owners(made: Any) -> list[Any]:
+    """Returns an object and those of the folder's own classes in it, which keep counters, say."""
+    found = {id(made): made}
+    for value in vars(made).values():
+        found |= {id(item): item for item in within(value) if _is_of_a_folder(item)}
+    return list(found.values())
+
+
 def _within(value: Any, depth: int) -> Iterator[Any]:
     yield value
     if depth and isinstance(value, list | tuple):
@@ -57,11 +65,21 @@ def _within(value: Any, depth: int) -> Iterator[Any]:
             yield from _within(item, depth - 1)
 
 
-def attributes(module: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str, torch.Tensor]]:
-    """Yields tensors that parts of a module keep as attributes: caches, tables of positions."""
+def judged(values: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    """Returns outputs as they are judged: a single number, which has no spread, beside a zero."""
+    return tuple(
+        torch.stack([torch.zeros_like(value).reshape(()), value.reshape(())])
+        if value.numel() == 1
+        else value
+        for value in values
+    )
+
+
+def attributes(module: torch.nn.Module, kind: type) -> Iterator[tuple[torch.nn.Module, str, Any]]:
+    """Yields what parts of a module keep as attributes: tensors for a cache, an optimizer."""
     for part in module.modules():
         for name, value in vars(part).items():
-            if isinstance(value, torch.Tensor):
+            if isinstance(value, kind):
                 yield part, name, value
 
 

@@ -35,18 +35,26 @@ def run(name: str, arguments: Sequence[str], *fixed: str) -> int:
       metrics are written all the same, with a status in the place of what is missing.
     """
     chosen, rest = _options(name).parse_known_args(list(arguments))
-    backend = chosen.backend or ",".join(_installed())
-    if not backend:
+    folders = [f"--torchbench={path}" for path in chosen.torchbench or ()]
+    # `cbs run` knows how folders are usually run, and takes all that there are.
+    backend = chosen.backend or ("" if folders else ",".join(_installed()))
+    if not (backend or folders):
         print("no backend is installed here (cbs backends)", file=sys.stderr)
         return EXIT_FAILED
+    cases = chosen.name or (None if folders else DEFAULT_CASES)
     metrics = Path(get_default_output_json_path(name))
     # A file of its own: what an older one holds is not of this run.
     results = get_default_debug_output_dir(str(metrics)) / "results.json"
-    cases = ["-name", chosen.name, "--backend", backend, "-device", chosen.device]
+    selected = [
+        *folders,
+        *(("-name", cases) if cases else ()),
+        *(("--backend", backend) if backend else ()),
+        *("-device", chosen.device),
+    ]
     code = subprocess.run(
         [
             *(sys.executable, "-P", "-m", "comparative_benchmark", "run"),
-            *(*cases, "-o", str(results), *fixed, *rest),
+            *(*selected, "-o", str(results), *fixed, *rest),
         ],
         check=False,
     ).returncode
@@ -65,7 +73,10 @@ def _options(name: str) -> argparse.ArgumentParser:
         allow_abbrev=False,
         epilog="all other arguments are those of `cbs run`",
     )
-    parser.add_argument("-name", default=DEFAULT_CASES, help="cases (default: %(default)s)")
+    parser.add_argument("-name", help=f"cases (default: {DEFAULT_CASES}), or folders")
+    parser.add_argument(
+        "--torchbench", action="append", help="model folders of TorchBench in place of cases"
+    )
     parser.add_argument("--backend", help="default: all that are installed")
     parser.add_argument("-device", default=devices.HOST_CPU.name, help="default: %(default)s")
     return parser

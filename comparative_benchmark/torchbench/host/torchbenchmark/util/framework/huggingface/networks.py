@@ -43,7 +43,8 @@ def _sized(
 
 
 def _t5(width: int, layers: int, heads: int, inner: int) -> dict[str, Any]:
-    return {"d_model": width, "num_layers": layers, "num_heads": heads, "d_ff": inner}
+    sizes = {"d_model": width, "num_layers": layers, "num_heads": heads, "d_ff": inner}
+    return {**sizes, "decoder_start_token_id": 0}
 
 
 _PHI = _sized(2048, 24, 32, 8192, partial_rotary_factor=0.5)
@@ -58,7 +59,7 @@ NETWORKS = MappingProxyType(
         "hf_GPT2_large": Network(
             CAUSAL, "GPT2Config", 512, 1024, 1, {"n_embd": 1280, "n_layer": 36, "n_head": 20}
         ),
-        "hf_T5": Network(PAIRS, "T5Config", 1024, 2048, 4),
+        "hf_T5": Network(PAIRS, "T5Config", 1024, 2048, 4, _t5(512, 6, 8, 2048)),
         "hf_T5_base": Network(PAIRS, "T5Config", 1024, 2048, 1, _t5(768, 12, 12, 3072)),
         "hf_T5_large": Network(PAIRS, "T5Config", arguments=_t5(1024, 24, 16, 4096)),
         "hf_Bart": Network(
