@@ -138,9 +138,10 @@ class LoadedFolder:
         Args:
           but: errors that are raised as they are.
         """
+        raised_as_they_are: tuple[type[Exception], ...] = (UnsupportedError, *but)
         try:
             yield
-        except (UnsupportedError, *but):
+        except raised_as_they_are:
             raise
         except NotImplementedError as error:
             where = f"{self.request.folder.name}, test {self.request.test}"

@@ -74,6 +74,7 @@ class BenchmarkModel(metaclass=PostInitProcessor):
     DEEPCOPY = True
     DISABLE_DETERMINISM = False
     HF_MODEL = TIMM_MODEL = TORCHVISION_MODEL = False
+    example_inputs: Any
 
     def __init__(
         self,

@@ -7,9 +7,8 @@ from typing import Any
 
 import torch
 
-from torchbenchmark import DATA_PATH
-from torchbenchmark.tasks import GNN
-
+from .... import DATA_PATH
+from ....tasks import GNN
 from ...model import BenchmarkModel
 from ..needs import module
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from torchbenchmark.tasks import NLP
-
+from ....tasks import NLP
 from ...model import BenchmarkModel
 from ..needs import module
 from .networks import NETWORKS, PAIRS
