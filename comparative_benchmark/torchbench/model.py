@@ -112,8 +112,14 @@ class FolderModel(ForeignModel):
         that of slightly rounded weights the reference's: it says how far rounding alone goes.
 
         Raises:
-          UnsupportedError: it gives another output each time, also from the same state.
+          UnsupportedError: it gives another output each time, also from the same state; or only
+            constants.
         """
+        if self._running.constant:
+            raise UnsupportedError(
+                f"{self._folder.request.test} returns constants alone, with which anything would "
+                "agree: nothing could be verified"
+            )
         own = self._run_on(inputs)
         if self._running.replayed and not _equal(own, self._run_on(inputs)):
             raise UnsupportedError(

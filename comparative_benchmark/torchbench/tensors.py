@@ -75,6 +75,12 @@ def judged(values: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
     )
 
 
+def is_constant(value: torch.Tensor) -> bool:
+    """Tells whether a tensor has no spread: one number everywhere, or none; NaN has one."""
+    flat = value.detach().reshape(-1)
+    return flat.numel() == 0 or bool((flat == flat[0]).all())
+
+
 def attributes(module: torch.nn.Module, kind: type) -> Iterator[tuple[torch.nn.Module, str, Any]]:
     """Yields what parts of a module keep as attributes: tensors for a cache, an optimizer."""
     for part in module.modules():

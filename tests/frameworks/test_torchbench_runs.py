@@ -243,7 +243,7 @@ def _cbs(environment, *arguments, cwd):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
 

@@ -46,6 +46,9 @@ FOLDERS = {
     "tokenizers_dictionary": CURRENT
     + "    def get_module(self):\n        return self.model, UserDict(input=self.x)\n",
     "one_number": CURRENT + "    def eval(self):\n        return (self.model(self.x).sum(),)\n",
+    "constants": CURRENT + "    def eval(self):\n        return (torch.ones(3),)\n",
+    "a_mask_of_ones": CURRENT
+    + "    def eval(self):\n        return torch.ones(3), self.model(self.x), torch.ones(0)\n",
     # Training in one piece goes before the stages of the class that it extends.
     "trains_in_one_piece": CURRENT.replace("class Model(", "class Staged(").replace(
         "def train(", "def forward("
@@ -148,6 +151,7 @@ UNSUPPORTED = {
     ("wants_another_version", "eval"): "needs another version of package numpy",
     ("detector", "eval"): "needs package detectron2",
     ("generates", "train"): "do not train",
+    ("constants", "eval"): "constants alone",
 }
 # With a batch size where one is given.
 RIGHT = (
@@ -155,6 +159,7 @@ RIGHT = (
     ("module_alone", "eval", 0),
     ("tokenizers_dictionary", "eval", 0),
     ("one_number", "eval", 0),
+    ("a_mask_of_ones", "eval", 0),
     ("trains_in_one_piece", "train", 0),
     ("of_2022", "eval", 3),
     ("of_2022", "train", 0),
