@@ -19,6 +19,17 @@ from comparative_benchmark.terminal.options import (
 from comparative_benchmark.terminal.streams import hold_standard_streams, without_secrets
 
 _DISTRIBUTION = "common-benchmark-suite"
+_FIRST_STEPS = """\
+usage: cbs COMMAND ...
+
+Compares machine-learning compilers on the same verified workloads. To begin with:
+
+  cbs doctor                              is this machine fit for measuring?
+  cbs backends                            what is installed, and what more could be
+  cbs run -name "models/BERT_TINY.+"      race every installed backend on a small model
+  cbs run my_net.py                       the same for a model of your own
+  cbs list                                all models
+  cbs --help                              all commands"""
 
 
 class Command(NamedTuple):
@@ -166,6 +177,9 @@ COMMANDS = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `cbs`; returns the exit code."""
     hold_standard_streams()
+    if not (sys.argv[1:] if arguments is None else arguments):
+        print(_FIRST_STEPS, file=sys.stderr)
+        return EXIT_FAILED
     parser = Parser(
         prog="cbs",
         description="Compares machine-learning compilers on the same verified workloads.",
@@ -199,7 +213,10 @@ class _CommandParser(Parser):
         command, self._command = self._command, None
         if command is not None:
             command.add_options(self)
-        return super().parse_known_args(args, namespace)
+        parsed, unknown = super().parse_known_args(args, namespace)
+        # Here, where the command and its options are known; the parser above knows neither.
+        self.refuse_unknown(unknown)
+        return parsed, unknown
 
 
 class _Version(argparse.Action):
