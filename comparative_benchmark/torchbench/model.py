@@ -16,12 +16,13 @@ import torch
 from comparative_benchmark.backends.api import Array, UnsupportedError
 from comparative_benchmark.backends.foreign import ForeignModel
 from comparative_benchmark.backends.torch_modules import to_numpy
+from comparative_benchmark.torchbench import state
 from comparative_benchmark.torchbench.loading import LoadedFolder, Request
 from comparative_benchmark.torchbench.running import Running
 from openxla.benchmark.models.second_input import NoSecondInputError, changed
 
 # A float64 run further than this from the own-type run, relative to its spread, is of something
-# else: of other random numbers, say.
+# else: of other random numbers, say. A run of rounded weights as far off says nothing.
 _FURTHEST = 0.2
 
 
@@ -135,7 +136,14 @@ class FolderModel(ForeignModel):
         if truth is not None:
             return truth, own
         # Only now, as the error holds the object that could not be widened.
-        return [_as_truth(value) for value in own], self._rough(inputs)
+        rough = self._rough(inputs)
+        pairs = zip(own, rough, strict=True)
+        if not all(_near(value, due) for due, value in pairs if due.dtype.kind == "f"):
+            raise UnsupportedError(
+                f"{self._folder.request.test} makes another output of each rounding error, and "
+                f"cannot be run in float64 ({self.without_float64}): nothing could be verified"
+            )
+        return [_as_truth(value) for value in own], rough
 
     def notes(self) -> dict[str, Any]:
         """How the folder was run."""
@@ -156,7 +164,8 @@ class FolderModel(ForeignModel):
             wide = Running(self._folder)
             wide.widen()
             torch.set_default_dtype(torch.float64)
-            truth = _outputs(wide, inputs)
+            with state.Widening():
+                truth = _outputs(wide, inputs)
         except Exception as error:
             raise NotWidenedError(f"{type(error).__name__}: {error}"[:300]) from error
         finally:

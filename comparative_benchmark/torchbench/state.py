@@ -12,12 +12,30 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
 
 from comparative_benchmark.torchbench import tensors
 
-_WIDE = {torch.complex64: torch.complex128, torch.complex128: torch.complex128}
+_WIDE = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 _WITH_STATE = (torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)
 _KEPT_IN_PLACE = (torch.Tensor, torch.nn.Module, torch.optim.Optimizer)
+
+
+class Widening(TorchFunctionMode):
+    """Has code that names single precision (`dtype=torch.float`, `.float()`) use double."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Calls a function of PyTorch with each single type replaced."""
+        if func is torch.Tensor.float:
+            func = torch.Tensor.double
+        given = [_WIDE.get(item, item) if isinstance(item, torch.dtype) else item for item in args]
+        named = {
+            name: _WIDE.get(item, item) if isinstance(item, torch.dtype) else item
+            for name, item in (kwargs or {}).items()
+        }
+        return func(*given, **named)
 
 
 class State:
@@ -105,7 +123,8 @@ def widen(made: Any, modules: list[torch.nn.Module], inputs: Any) -> None:
         module.double()
         for part, name, value in list(tensors.attributes(module, torch.Tensor)):
             if value.is_floating_point() or value.is_complex():
-                setattr(part, name, value.to(_WIDE.get(value.dtype, torch.float64)))
+                wide = torch.complex128 if value.is_complex() else torch.float64
+                setattr(part, name, value.to(wide))
     for tensor in (*tensors.held(made, torch.Tensor), *tensors.leaves(inputs)):
         if tensor.is_floating_point():
             tensor.data = tensor.data.double()

@@ -46,6 +46,12 @@ FOLDERS = {
     "tokenizers_dictionary": CURRENT
     + "    def get_module(self):\n        return self.model, UserDict(input=self.x)\n",
     "one_number": CURRENT + "    def eval(self):\n        return (self.model(self.x).sum(),)\n",
+    "names_single_precision": CURRENT
+    + """
+    def eval(self):
+        half = torch.full((6,), 0.5, dtype=torch.float)
+        return ((self.model(self.x.float()) * half.to(torch.float32)).float(),)
+""",
     "constants": CURRENT + "    def eval(self):\n        return (torch.ones(3),)\n",
     "a_mask_of_ones": CURRENT
     + "    def eval(self):\n        return torch.ones(3), self.model(self.x), torch.ones(0)\n",
@@ -159,6 +165,7 @@ RIGHT = (
     ("module_alone", "eval", 0),
     ("tokenizers_dictionary", "eval", 0),
     ("one_number", "eval", 0),
+    ("names_single_precision", "eval", 0),
     ("a_mask_of_ones", "eval", 0),
     ("trains_in_one_piece", "train", 0),
     ("of_2022", "eval", 3),
