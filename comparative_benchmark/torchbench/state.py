@@ -163,11 +163,22 @@ def _copies_of_plain(owner: Any) -> dict[str, Any]:
     found = {}
     kept = (*_KEPT_IN_PLACE, *_WITH_STATE)
     for name, value in vars(owner).items():
-        if any(isinstance(item, kept) or callable(item) for item in tensors.within(value)):
+        if any(
+            isinstance(item, kept) or callable(item) or _is_its_own_attributes(item)
+            for item in tensors.within(value)
+        ):
             continue
         with contextlib.suppress(Exception):  # what cannot be copied stays as it is
             found[name] = copy.deepcopy(value)
     return found
+
+
+def _is_its_own_attributes(item: Any) -> bool:
+    """Tells whether a dictionary's items are its attributes: a copy of it would have none.
+
+    What it holds is kept nevertheless, as that of an object of the folder's.
+    """
+    return isinstance(item, dict) and getattr(item, "__dict__", None) is item
 
 
 def _named(module: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:

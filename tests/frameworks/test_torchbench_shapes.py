@@ -109,13 +109,18 @@ class Net(torch.nn.Module):
             self.cache[:] = 0.5 * self.cache + x.mean(0).detach()
         return self.layer(x) + self.cache
 
+class Settings(dict):
+    def __init__(self, **items):
+        super().__init__(**items)
+        self.__dict__ = self
+
 class Schedule:
     def __init__(self, optimizer):
-        self._optimizer, self.steps = optimizer, 0
+        self._optimizer, self.steps, self.settings = optimizer, 0, Settings(lr=0.1)
 
     def step(self):
         self.steps += 1
-        self._optimizer.param_groups[0]["lr"] = 0.1 / self.steps
+        self._optimizer.param_groups[0]["lr"] = self.settings.lr / self.steps
         self._optimizer.step()
 """
     + CURRENT.replace("torch.nn.Linear(6, 6)", "Net()")
