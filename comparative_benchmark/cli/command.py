@@ -1,6 +1,7 @@
 """The `cbs` command, and the `run_benchmarks.py` of each backend."""
 
 import argparse
+import errno
 import importlib
 import os
 import signal
@@ -19,6 +20,11 @@ from comparative_benchmark.terminal.options import (
 from comparative_benchmark.terminal.streams import hold_standard_streams, without_secrets
 
 _DISTRIBUTION = "common-benchmark-suite"
+# What a disk, a folder or a name can be, and no program can help.
+_OF_THE_WORLD = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES),
+    *(errno.ENAMETOOLONG, errno.ELOOP, errno.EMFILE),
+}
 _FIRST_STEPS = """\
 usage: cbs COMMAND ...
 
@@ -238,6 +244,8 @@ def _guarded(options: argparse.Namespace) -> int:
     try:
         set_root(options)
         code: int = _resolve(options.handler)(options)
+        # What cannot be written is told here, and not in a traceback at the exit.
+        sys.stdout.flush()
     except KeyboardInterrupt:
         print("interrupted; finished results are kept", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -246,6 +254,14 @@ def _guarded(options: argparse.Namespace) -> int:
         # whose reader died has not passed: the code is that of a program that the pipe ended.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_NO_READER
+    except OSError as error:
+        if error.errno not in _OF_THE_WORLD:
+            raise
+        # What standard output still holds may be what cannot be written: not once more at the exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        named = f"{error.filename}: " if error.filename else ""
+        print(f"cbs: {without_secrets(named)}{error.strerror}", file=sys.stderr)
+        return EXIT_FAILED
     except _mistakes() as error:
         print(f"cbs: {without_secrets(str(error))}", file=sys.stderr)
         return EXIT_FAILED
