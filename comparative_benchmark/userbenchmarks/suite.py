@@ -36,12 +36,20 @@ def run(name: str, arguments: Sequence[str], *fixed: str) -> int:
       metrics are written all the same, with a status in the place of what is missing.
     """
     chosen, rest = _options(name).parse_known_args(list(arguments))
-    backend = chosen.backend or ",".join(_installed())
-    if not backend:
+    folders = [f"--torchbench={path}" for path in chosen.torchbench or ()]
+    # `cbs run` knows how folders are usually run, and takes all that there are.
+    backend = chosen.backend or ("" if folders else ",".join(_installed()))
+    if not (backend or folders):
         print("no backend is installed here (cbs backends)", file=sys.stderr)
         return EXIT_FAILED
-    cases = ["-name", chosen.name, "--backend", backend, "-device", chosen.device]
-    return _measured(name, ["run", *cases, *fixed, *rest], os.environ)
+    cases = chosen.name or (None if folders else DEFAULT_CASES)
+    selected = [
+        *folders,
+        *(("-name", cases) if cases else ()),
+        *(("--backend", backend) if backend else ()),
+        *("-device", chosen.device),
+    ]
+    return _measured(name, ["run", *selected, *fixed, *rest], os.environ)
 
 
 def run_scripts(name: str, arguments: Sequence[str]) -> int:
@@ -84,7 +92,10 @@ def _options(name: str) -> argparse.ArgumentParser:
         allow_abbrev=False,
         epilog="all other arguments are those of `cbs run`",
     )
-    parser.add_argument("-name", default=DEFAULT_CASES, help="cases (default: %(default)s)")
+    parser.add_argument("-name", help=f"cases (default: {DEFAULT_CASES}), or folders")
+    parser.add_argument(
+        "--torchbench", action="append", help="model folders of TorchBench in place of cases"
+    )
     parser.add_argument("--backend", help="default: all that are installed")
     parser.add_argument("-device", default=devices.HOST_CPU.name, help="default: %(default)s")
     return parser

@@ -1,5 +1,6 @@
 """Model folders of TorchBench, run as they are by `cbs`."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -126,6 +127,27 @@ def test_training_is_verified_eager_and_compiled(cbs_run):
         assert metrics["program"]["notes"]["verified"] == "steps from the first state"
 
 
+def test_a_userbenchmark_takes_folders_with_the_batch_that_fits(environment, tmp_path):
+    place = tmp_path / "models"
+    place.mkdir()
+    # 16 MiB a row, of which the run in float64 and its inputs hold some more.
+    write(place, "wide", "self.x = torch.randn(self.batch_size, 1 << 20, 4)", None)
+    shipped = Path(__file__).parents[2] / "userbenchmark"
+    done = _cbs(
+        environment,
+        *("userbenchmark", "run", "--directory", str(shipped), "-o", str(tmp_path / "out")),
+        *("comparative_suite", "--torchbench", str(place), "--auto-batch"),
+        *("--memory-limit", "1G", *QUICK),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "ends in out_of_memory" in done.stdout + done.stderr
+    (metrics,) = (tmp_path / "out" / "comparative_suite").glob("metrics-*.json")
+    keys = json.loads(metrics.read_text())["metrics"]
+    (found,) = {key.partition(", extra_args")[0] for key in keys}
+    assert re.fullmatch(r"model=wide, test=eval, device=host-cpu, bs=[124]", found)
+
+
 def test_what_the_folder_calls_is_exported_where_that_is_one_call(cbs_run):
     run = cbs_run(
         *("--torchbench", str(DATA), "-name", "dict_net|list_net"),
@@ -225,7 +247,7 @@ def _cbs(environment, *arguments, cwd):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
 
