@@ -1,14 +1,21 @@
 """What `cbs run` runs that is not of the catalogue: folders of others."""
 
 import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
 
+from comparative_benchmark.api import auto_batch
 from comparative_benchmark.api.selection import Selection
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import ALL_BACKENDS, Trial
 from comparative_benchmark.terminal.options import UsageError, find_device
 from comparative_benchmark.torchbench import cases, folders, installing
+from comparative_benchmark.torchbench.folders import Folder
 from openxla.benchmark import devices
 
+# Options that say how folders are run.
+_FOR_FOLDERS = ("install", "batch_size", "auto_batch")
 # What runs where a user does not say: a folder as its authors wrote it, a case wherever it can.
 _FOLDERS = {"backend": "pt_inductor:eager", "device": devices.HOST_CPU.name}
 _CASES = {"backend": ALL_BACKENDS, "device": devices.HOST_CPU.name}
@@ -45,9 +52,13 @@ def selected(options: argparse.Namespace) -> Selection | None:
     """
     paths = getattr(options, "torchbench", None)
     if not paths:
-        if getattr(options, "install", False) or getattr(options, "batch_size", None):
-            raise UsageError("--install and --batch-size are for folders: give --torchbench PATH")
+        given = [name for name in _FOR_FOLDERS if getattr(options, name, None)]
+        if given:
+            spelt = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+            raise UsageError(f"{spelt}: for folders alone, give --torchbench PATH")
         return None
+    if options.batch_size and options.auto_batch:
+        raise UsageError("--auto-batch finds the batch size that --batch-size gives: leave one out")
     if options.inputs is not None:
         raise UsageError("--inputs does not go with --torchbench: a folder has its own inputs")
     try:
@@ -58,7 +69,10 @@ def selected(options: argparse.Namespace) -> Selection | None:
         by_path = {str(folder.path): folder for folder in found.values()}
         wanted = [by_path[str(case.model.model_parameters["folder"])] for case in chosen]
         installed = installing.packages_of(wanted, install=options.install)
-        chosen = cases.cases(found, options.test, packages=installed.packages, **arguments)
+        sizes = _sizes(wanted, options, installed) if options.auto_batch else {}
+        chosen = cases.cases(
+            found, options.test, packages=installed.packages, sizes=sizes, **arguments
+        )
     except folders.FolderError as error:
         raise UsageError(str(error)) from error
     problems = {str(folder.path): folder.problem for folder in wanted if folder.problem}
@@ -67,4 +81,32 @@ def selected(options: argparse.Namespace) -> Selection | None:
     def refuse(trial: Trial, _: RunSettings) -> str | None:
         return problems.get(str(trial.case.model.model_parameters["folder"]))
 
-    return Selection(cases=chosen, refuse=refuse, before=lambda *_: installed.said)
+    said = [*installed.said, *_listed(wanted, options.test, on_cpu=on_cpu)]
+    return Selection(cases=chosen, refuse=refuse, before=lambda *_: said)
+
+
+def _sizes(
+    wanted: Sequence[Folder], options: argparse.Namespace, installed: installing.Installed
+) -> dict[Path, int]:
+    """Returns the largest batch size of each folder that takes another than its own."""
+    sizes = {}
+    for folder in wanted:
+        if folder.problem or folder.path in installed.failures:
+            continue
+        print(f"looking for the largest batch of {folder.name}", file=sys.stderr)
+        packages = installed.packages.get(folder.path)
+        size, why = auto_batch.of_folder(folder, options.test, packages, options)
+        installed.said.append(f"{folder.name}: batch size {why}")
+        if size is not None:
+            sizes[folder.path] = size
+    return sizes
+
+
+def _listed(wanted: Sequence[Folder], test: str, *, on_cpu: bool) -> list[str]:
+    """Returns a line on folders that are tried although their metadata.yaml lists this test."""
+    device = "cpu" if on_cpu else "cuda"
+    names = [folder.name for folder in wanted if folder.lists_as_not_implemented(test, device)]
+    if not names:
+        return []
+    shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+    return [f"metadata.yaml lists {test} on {device} as not implemented, tried as it is: {shown}"]

@@ -1,9 +1,11 @@
 """TorchBench userbenchmark metrics: `{"name", "environ", "metrics": {key: number or status}}`.
 
 A key is `model=M, test=eval, device=D, bs=B, extra_args=[...], metric=NAME`, as its `test_bench`
-writes it. Where there is no number the status stands in its place, as its readers expect.
+writes it; the model of one of its folders is the folder's name. Where there is no number the
+status stands in its place, as its readers expect.
 """
 
+import re
 import statistics
 from collections.abc import Sequence
 from typing import Any
@@ -21,6 +23,8 @@ from comparative_benchmark.history.portable import OK, PortableResult
 from openxla.benchmark.testdata import INPUT_DATA_MODEL_DEFAULT
 
 NAME = "comparative_suite"
+# Of cases that are TorchBench's own folders, see `torchbench.cases`; their test is a tag, too.
+_FOLDER_TAG = "torchbench"
 METRICS_VERSION = "v0.1"
 # What TorchBench's own helper writes where it does not know.
 UNKNOWN = "<unknown>"
@@ -77,8 +81,14 @@ def _base(result: PortableResult) -> str:
         arguments.append(f"--env={result.environment}")
     if result.input_data not in (None, INPUT_DATA_MODEL_DEFAULT.name):
         arguments.append(f"--input={result.input_data}")
+    model = result.model or result.case
+    is_folder = _FOLDER_TAG in result.tags
+    trains = "train" in result.tags if is_folder else "_TRAIN_" in model
+    test = "train" if trains else "eval"
+    if is_folder:
+        model = re.sub(rf"_{test.upper()}_PT(_BATCH\d+)?$", "", model)
     return (
-        f"model={result.model or result.case}, test=eval, device={result.device}, "
+        f"model={model}, test={test}, device={result.device}, "
         f"bs={result.batch_size}, extra_args={arguments}"
     )
 

@@ -93,6 +93,12 @@ def _add_folder_arguments(parser: argparse.ArgumentParser) -> None:
         help="make folders with this batch size (default: their own)",
     )
     group.add_argument(
+        *spellings("--auto-batch"),
+        action="store_true",
+        help="make each folder with the largest power of two that it runs with here, truth "
+        "included, within --memory-limit",
+    )
+    group.add_argument(
         "--install",
         action="store_true",
         help="first run the folders' install.py, each in an environment of its own",

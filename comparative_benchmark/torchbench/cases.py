@@ -39,6 +39,7 @@ def cases(
     *,
     name: str | None = None,
     batch_size: int | None = None,
+    sizes: Mapping[Path, int] | None = None,
     packages: Mapping[Path, Path] | None = None,
     on_cpu: bool = True,
 ) -> list[BenchmarkCase]:
@@ -49,6 +50,7 @@ def cases(
       test: `train` or `eval`.
       name: regular expression that must match the folder's name, or that of the whole case.
       batch_size: the user's.
+      sizes: of single folders, by their path; they go before it.
       packages: where packages are that were installed for a folder, by its path.
       on_cpu: whether it is to be run there; batch sizes of other devices are the folder's to find.
 
@@ -60,7 +62,14 @@ def cases(
     except re.error as error:
         raise FolderError(f"-name {name!r} is not a regular expression: {error}") from error
     every = {
-        short: _case(short, folder, test, batch_size, (packages or {}).get(folder.path), on_cpu)
+        short: _case(
+            short,
+            folder,
+            test,
+            (sizes or {}).get(folder.path, batch_size),
+            (packages or {}).get(folder.path),
+            on_cpu,
+        )
         for short, folder in folders.items()
     }
     found = [

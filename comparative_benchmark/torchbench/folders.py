@@ -34,6 +34,8 @@ class Folder:
       sha256: of all its files, with their places in it.
       protocol: of its class `Model`, `unknown` where that is not written in `__init__.py`.
       batch_sizes: by test: what metadata.yaml says for the CPU, or the class's own default.
+      not_implemented: pairs of test and device that metadata.yaml lists so; None for any. It is
+        what TorchBench's unit tests leave out; its runner tries them, and so do we.
       installs: whether there is an install.py.
       problem: why it cannot be run; None if it can be tried.
     """
@@ -42,6 +44,7 @@ class Folder:
     sha256: str
     protocol: Protocol = "unknown"
     batch_sizes: dict[str, int] = attrs.field(factory=dict)
+    not_implemented: tuple[tuple[str | None, str | None], ...] = ()
     installs: bool = False
     problem: str | None = None
 
@@ -49,6 +52,13 @@ class Folder:
     def name(self) -> str:
         """Its own name, which is that of the module."""
         return self.path.name
+
+    def lists_as_not_implemented(self, test: str, device: str) -> bool:
+        """Tells whether metadata.yaml says that a test is not for a device."""
+        return any(
+            listed in (None, test) and where in (None, device)
+            for listed, where in self.not_implemented
+        )
 
 
 def find(paths: Sequence[Path]) -> list[Folder]:
@@ -94,10 +104,12 @@ def read(path: Path) -> Folder:
     except (SyntaxError, ValueError):
         return found  # its worker says what is wrong, and in which line
     model = _class_model(tree)
+    metadata = _metadata(path / "metadata.yaml")
     return attrs.evolve(
         found,
         protocol=_protocol(model),
-        batch_sizes={**_defaults(model), **_of_cpu(path / "metadata.yaml")},
+        batch_sizes={**_defaults(model), **({} if _has_one_size(model) else _of_cpu(metadata))},
+        not_implemented=_not_implemented(metadata),
     )
 
 
@@ -194,6 +206,17 @@ def _protocol(model: ast.ClassDef | None) -> Protocol:
 def _defaults(model: ast.ClassDef | None) -> dict[str, int]:
     """Returns the batch sizes that a class states as numbers, by test."""
     names = {"DEFAULT_TRAIN_BSIZE": "train", "DEFAULT_EVAL_BSIZE": "eval"}
+    stated = _constants(model)
+    sizes = {test: stated.get(name) for name, test in names.items()}
+    return {test: size for test, size in sizes.items() if isinstance(size, int) and size > 0}
+
+
+def _has_one_size(model: ast.ClassDef | None) -> bool:
+    return _constants(model).get("ALLOW_CUSTOMIZE_BSIZE") is False
+
+
+def _constants(model: ast.ClassDef | None) -> dict[str, Any]:
+    """Returns what is assigned to names in a class, if it is written out."""
     found = {}
     for node in model.body if model else ():
         targets, value = [], None
@@ -202,24 +225,35 @@ def _defaults(model: ast.ClassDef | None) -> dict[str, int]:
         elif isinstance(node, ast.AnnAssign):
             targets, value = [node.target], node.value
         for target in targets:
-            if isinstance(target, ast.Name) and target.id in names:
-                size = value.value if isinstance(value, ast.Constant) else None
-                if isinstance(size, int) and size > 0:
-                    found[names[target.id]] = size
+            if isinstance(target, ast.Name) and isinstance(value, ast.Constant):
+                found[target.id] = value.value
     return found
 
 
-def _of_cpu(metadata: Path) -> dict[str, int]:
-    """Returns the batch sizes that metadata.yaml has for the CPU, by test."""
+def _metadata(path: Path) -> Any:
     try:
-        said: Any = yaml.safe_load(metadata.read_text(encoding="utf-8"))
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):
-        return {}
+        return None
+
+
+def _of_cpu(said: Any) -> dict[str, int]:
+    """Returns the batch sizes that metadata.yaml has for the CPU, by test."""
     for key in ("devices", "cpu"):  # some files have a list of devices, which says nothing
         said = said.get(key) if isinstance(said, dict) else None
     sizes = said if isinstance(said, dict) else {}
     named = {test: sizes.get(f"{test}_batch_size") for test in ("train", "eval")}
     return {test: size for test, size in named.items() if isinstance(size, int) and size > 0}
+
+
+def _not_implemented(said: Any) -> tuple[tuple[str | None, str | None], ...]:
+    """Returns tests and devices that are listed; entries for other options, `jit` say, left out."""
+    listed = said.get("not_implemented") if isinstance(said, dict) else None
+    return tuple(
+        (item.get("test"), item.get("device"))
+        for item in (listed if isinstance(listed, list) else ())
+        if isinstance(item, dict) and item and set(item) <= {"test", "device"}
+    )
 
 
 def _names_beside(path: Path) -> list[str]:

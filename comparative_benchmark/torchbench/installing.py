@@ -25,6 +25,7 @@ from openxla.benchmark import files
 from openxla.benchmark.root import root_dir
 
 _UTILS = Path(__file__).parent / "host_install"
+_HOST = Path(__file__).parent / "host"
 # What is ours in every environment: a worker has imported it before the folder is.
 PINNED = ("torch", "torchvision", "torchaudio", "torchtext", "numpy", "triton")
 _PATIENCE_S = 1800
@@ -161,7 +162,7 @@ def _environment(place: Path) -> dict[str, str]:
         **{name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_"))},
         "PATH": os.pathsep.join([str(place / "bin"), kept.get("PATH", os.defpath)]),
         "VIRTUAL_ENV": str(place),
-        "PYTHONPATH": str(_UTILS),
+        "PYTHONPATH": os.pathsep.join([str(_UTILS), str(_HOST)]),
         "PYTHONNOUSERSITE": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PIP_CONSTRAINT": constraints,

@@ -21,7 +21,7 @@ import attrs
 import torch
 
 from comparative_benchmark.backends.api import UnsupportedError
-from comparative_benchmark.torchbench import torchvision_import
+from comparative_benchmark.torchbench import excuses, torchvision_import
 from comparative_benchmark.torchbench.network import Guard
 
 _HOST = Path(__file__).parent / "host"
@@ -86,18 +86,15 @@ class LoadedFolder:
         with self.refusing(), torch.enable_grad():
             _seed()
             if self.is_current:
+                given = {"extra_args": [], **({"jit": False} if self._must_have("jit") else {})}
                 made = self._class(
                     test=request.test,
                     device=device,
                     batch_size=request.batch_size,
-                    **({"extra_args": []} if "extra_args" in self._parameters else {}),
+                    **{key: value for key, value in given.items() if key in self._parameters},
                 )
             else:
-                if request.batch_size is not None:
-                    raise NotImplementedError("a folder of the protocol of 2021 has one batch size")
-                given = {"device": device, "jit": request.jit}
-                known = {key: value for key, value in given.items() if key in self._parameters}
-                made = self._class(**known)
+                made = self._class(**self._of_2021(device))
                 made.test = request.test
                 # A folder whose base class has another default, or none, need not have a module.
                 with contextlib.suppress(NotImplementedError):
@@ -106,36 +103,52 @@ class LoadedFolder:
             raise TypeError(f"{self._class.__name__} does not extend BenchmarkModel")
         return made
 
+    def _must_have(self, name: str) -> bool:
+        parameter = self._parameters.get(name)
+        return parameter is not None and parameter.default is inspect.Parameter.empty
+
+    def _of_2021(self, device: str) -> dict[str, Any]:
+        """Returns arguments of a constructor without `test`; later ones take a batch size each."""
+        request = self.request
+        given: dict[str, Any] = {"device": device, "jit": request.jit}
+        if request.batch_size is not None:
+            sizes = {"train": "train_bs", "eval": "eval_bs"}
+            if sizes[request.test] not in self._parameters:
+                raise NotImplementedError("a folder of the protocol of 2021 has one batch size")
+            given |= dict.fromkeys(sizes.values(), request.batch_size)
+        return {key: value for key, value in given.items() if key in self._parameters}
+
     def step_of(self, made: Any) -> Callable[[], Any]:
         """Returns what runs one iteration of the test by an object."""
         grad = self.request.test == "train" or not made.eval_in_nograd()
 
         def step() -> Any:
             with torch.set_grad_enabled(grad):
-                return made.invoke()
+                returned = made.invoke()
+            if isinstance(returned, NotImplementedError):  # some return it, and mean to raise it
+                raise returned
+            return returned
 
         return step
 
     @contextlib.contextmanager
-    def refusing(self) -> Iterator[None]:
-        """Turns what a folder raises to say that it cannot into an `UnsupportedError`."""
+    def refusing(self, *but: type[Exception]) -> Iterator[None]:
+        """Turns what a folder raises to say that it cannot into an `UnsupportedError`.
+
+        Args:
+          but: errors that are raised as they are.
+        """
+        raised_as_they_are: tuple[type[Exception], ...] = (UnsupportedError, *but)
         try:
             yield
-        except UnsupportedError:
+        except raised_as_they_are:
             raise
         except NotImplementedError as error:
             where = f"{self.request.folder.name}, test {self.request.test}"
             raise UnsupportedError(f"{where}: {str(error) or 'NotImplementedError'}") from error
-        except ModuleNotFoundError as error:
-            folder = self.request.folder
-            remedy = f"pip install {str(error.name).partition('.')[0]}"
-            if (folder / "install.py").is_file() and self.request.packages is None:
-                remedy = "--install, which has the folder's install.py install it apart from us"
-            raise UnsupportedError(
-                f"{error.name} is not installed, which {folder.name} imports: run {remedy}"
-            ) from error
         except Exception as error:
-            if reason := self._guard.reason(error):
+            reason = excuses.reason(error, self.request.folder, self.request.packages)
+            if reason := reason or self._guard.reason(error):
                 raise UnsupportedError(reason) from error
             raise
 
@@ -149,7 +162,8 @@ def import_folder(request: Request) -> ModuleType:
         raise RuntimeError(f"another {_PACKAGE} was imported in this process before")
     sys.dont_write_bytecode = True  # a folder is left as it was found
     folder = request.folder
-    os.environ["CBS_TORCHBENCH_REPO"] = str(_repository(folder))
+    os.environ["CBS_TORCHBENCH_REPO"] = str(excuses.repository(folder))
+    os.environ["CBS_TORCHBENCH_TEST"] = request.test
     os.chdir(tempfile.mkdtemp(prefix="folder-"))
     if request.packages is not None:
         _put_first(request.packages)
@@ -166,12 +180,6 @@ def import_folder(request: Request) -> ModuleType:
 
 def _is_ours(package: ModuleType) -> bool:
     return Path(str(package.__file__)).is_relative_to(_HOST)
-
-
-def _repository(folder: Path) -> Path:
-    """Returns the checkout that a folder is in, else the folder's parent."""
-    two_up = folder.parents[1] if len(folder.parents) > 1 else folder.parent
-    return two_up.parent if two_up.name == _PACKAGE else folder.parent
 
 
 def _put_first(packages: Path) -> None:

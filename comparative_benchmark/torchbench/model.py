@@ -16,12 +16,13 @@ import torch
 from comparative_benchmark.backends.api import Array, UnsupportedError
 from comparative_benchmark.backends.foreign import ForeignModel
 from comparative_benchmark.backends.torch_modules import to_numpy
+from comparative_benchmark.torchbench import state
 from comparative_benchmark.torchbench.loading import LoadedFolder, Request
 from comparative_benchmark.torchbench.running import Running
 from openxla.benchmark.models.second_input import NoSecondInputError, changed
 
 # A float64 run further than this from the own-type run, relative to its spread, is of something
-# else: of other random numbers, say.
+# else: of other random numbers, say. A run of rounded weights as far off says nothing.
 _FURTHEST = 0.2
 
 
@@ -112,21 +113,36 @@ class FolderModel(ForeignModel):
         that of slightly rounded weights the reference's: it says how far rounding alone goes.
 
         Raises:
-          UnsupportedError: it gives another output each time, also from the same state.
+          UnsupportedError: it gives another output each time, also from the same state; or only
+            constants.
         """
+        if self._running.constant:
+            raise UnsupportedError(
+                f"{self._folder.request.test} returns constants alone, with which anything would "
+                "agree: nothing could be verified"
+            )
         own = self._run_on(inputs)
         if self._running.replayed and not _equal(own, self._run_on(inputs)):
             raise UnsupportedError(
                 f"{self._folder.request.test} gives another output each time, also from the same "
                 "weights and seeds: nothing could be verified"
             )
+        truth: list[Array] | None
         try:
             truth = self._wide(inputs, own)
+            self.without_float64 = None
         except NotWidenedError as error:
-            self.without_float64 = str(error)
-            return [_as_truth(value) for value in own], self._rough(inputs)
-        self.without_float64 = None
-        return truth, own
+            self.without_float64, truth = str(error), None
+        if truth is not None:
+            return truth, own
+        # Only now, as the error holds the object that could not be widened.
+        rough = self._rough(inputs)
+        if any(_led_astray(value, due) for due, value in zip(own, rough, strict=True)):
+            raise UnsupportedError(
+                f"{self._folder.request.test} makes another output of each rounding error, and "
+                f"cannot be run in float64 ({self.without_float64}): nothing could be verified"
+            )
+        return [_as_truth(value) for value in own], rough
 
     def notes(self) -> dict[str, Any]:
         """How the folder was run."""
@@ -147,7 +163,8 @@ class FolderModel(ForeignModel):
             wide = Running(self._folder)
             wide.widen()
             torch.set_default_dtype(torch.float64)
-            truth = _outputs(wide, inputs)
+            with state.Widening():
+                truth = _outputs(wide, inputs)
         except Exception as error:
             raise NotWidenedError(f"{type(error).__name__}: {error}"[:300]) from error
         finally:
@@ -206,6 +223,13 @@ def _near(value: Array, due: Array) -> bool:
     spread = float(np.std(wide))
     rmse = float(np.sqrt(np.mean(np.square(value.astype(np.float64) - wide))))
     return bool(rmse <= _FURTHEST * spread) or spread == 0.0
+
+
+def _led_astray(value: Array, due: Array) -> bool:
+    """Tells whether rounding alone led to another output; what is not finite is the judge's."""
+    if due.dtype.kind != "f" or not (np.isfinite(value).all() and np.isfinite(due).all()):
+        return False
+    return not _near(value, due)
 
 
 def _equal(some: Sequence[Array], others: Sequence[Array]) -> bool:

@@ -29,6 +29,16 @@ _OFFLINE_ERRORS = ("OfflineModeIsEnabled", "LocalEntryNotFoundError", "NetworkRe
 _OFFLINE_WORDS = ("offline mode", "couldn't connect to", "Connection refused", "127.0.0.1:9")
 
 
+def chain(error: BaseException, *, implicit: bool) -> list[BaseException]:
+    """Returns an error and what it was raised from; implicitly, too, while what was handled."""
+    found: list[BaseException] = []
+    following: BaseException | None = error
+    while following is not None and following not in found:
+        found.append(following)
+        following = following.__cause__ or (following.__context__ if implicit else None)
+    return found
+
+
 class NetworkRefusedError(ConnectionRefusedError):
     """A folder tried to reach another machine."""
 
@@ -50,12 +60,7 @@ class Guard:
 
     def reason(self, error: BaseException) -> str | None:
         """Returns why an error is one for lack of the network; None if it is not."""
-        chain: list[BaseException] = []
-        following: BaseException | None = error
-        while following is not None and following not in chain:
-            chain.append(following)
-            following = following.__cause__ or following.__context__
-        for one in chain:
+        for one in chain(error, implicit=True):
             named = any(kind.__name__ in _OFFLINE_ERRORS for kind in type(one).__mro__)
             if named or any(word.lower() in str(one).lower() for word in _OFFLINE_WORDS):
                 return self._sentence(f"{type(one).__name__}: {one}")

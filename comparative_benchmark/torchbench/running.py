@@ -53,6 +53,7 @@ class Running:
       one_call: whether an iteration of `eval` is one call of the module, and returns no more.
       why_not_function: why the module on its inputs does not stand for an iteration; None if it
         does.
+      constant: whether `eval` returns constants alone, with which anything would agree.
       replayed: whether outputs are those of steps from the state that the object was made with.
     """
 
@@ -63,8 +64,8 @@ class Running:
         self.module: Any = None
         self._example: Any = ()
         try:
-            with torch.enable_grad():
-                self.module, self._example = self.made.get_module()
+            with folder.refusing(NotImplementedError), torch.enable_grad():
+                self.module, self._example = _pair(self.made.get_module())
         except NotImplementedError:
             pass  # it can be run, and neither compiled nor exported
         self.inputs = tensors.leaves(self._example)
@@ -75,6 +76,8 @@ class Running:
         self._calls = Calls()
         self.replayed = self._test == "train"
         self.one_call = self._returns_more = False
+        self._constant: list[bool] = []
+        self.constant = False
         self.why_not_function: str | None = "a training step is more than a call of its module"
         self._state: state.State | None = state.State(self.made, self.modules, self.inputs)
         if self._test == "eval":
@@ -100,7 +103,7 @@ class Running:
         if self._test == "train":
             found = self._gradients_and_weights()
         else:
-            found = tensors.leaves(handle[1] if self.one_call else handle[0])
+            found = self._telling(tensors.leaves(handle[1] if self.one_call else handle[0]))
         if not found:
             raise UnsupportedError(
                 f"{self._test} returns no tensor and is not one call of the module that "
@@ -133,7 +136,15 @@ class Running:
         flat, spec = pytree.tree_flatten(self._example)
         given = iter(values)
         filled = [next(given) if isinstance(item, torch.Tensor) else item for item in flat]
-        return tensors.leaves(tensors.call(self.module, pytree.tree_unflatten(filled, spec)))
+        returned = tensors.call(self.module, pytree.tree_unflatten(filled, spec))
+        return self._telling(tensors.leaves(returned))
+
+    def _telling(self, values: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        """Returns outputs as they are judged, without those that are constant in each run."""
+        judged = tensors.judged(values)
+        if any(self._constant) and not self.constant and len(self._constant) == len(judged):
+            return tuple(v for v, is_one in zip(judged, self._constant, strict=True) if not is_one)
+        return judged
 
     def compile_in_place(self, backend: Callable[..., Any]) -> None:
         """Has the module compiled when it is next called, wherever the folder keeps it."""
@@ -182,6 +193,8 @@ class Running:
             self.one_call, self._returns_more = False, True
         self.why_not_function = self._why_not_function()
         first = [value.clone() for value in tensors.leaves(last if self.one_call else returned)]
+        self._constant = [tensors.is_constant(value) for value in tensors.judged(tuple(first))]
+        self.constant = bool(first) and all(self._constant)
         again = self.run()
         if watchable:
             del self.module.forward
@@ -234,6 +247,15 @@ class Running:
         with torch.no_grad():
             for mine, theirs in zip(self.modules, other.modules, strict=True):
                 mine.load_state_dict(theirs.state_dict())
+
+
+def _pair(returned: Any) -> tuple[Any, Any]:
+    """Returns a module and its inputs; some folders return a module alone, or nothing."""
+    if isinstance(returned, NotImplementedError):
+        raise returned
+    if isinstance(returned, tuple | list) and len(returned) == 2:
+        return returned[0], tensors.plain(returned[1])
+    return (returned, ()) if callable(returned) else (None, ())
 
 
 def _are_among(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:

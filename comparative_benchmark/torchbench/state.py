@@ -7,15 +7,35 @@ that a run can be judged, it is repeated from a known state.
 import contextlib
 import copy
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
 
 from comparative_benchmark.torchbench import tensors
 
+_WIDE = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+_WITH_STATE = (torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler)
 _KEPT_IN_PLACE = (torch.Tensor, torch.nn.Module, torch.optim.Optimizer)
+
+
+class Widening(TorchFunctionMode):
+    """Has code that names single precision (`dtype=torch.float`, `.float()`) use double."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Calls a function of PyTorch with each single type replaced."""
+        if func is torch.Tensor.float:
+            func = torch.Tensor.double
+        given = [_WIDE.get(item, item) if isinstance(item, torch.dtype) else item for item in args]
+        named = {
+            name: _WIDE.get(item, item) if isinstance(item, torch.dtype) else item
+            for name, item in (kwargs or {}).items()
+        }
+        return func(*given, **named)
 
 
 class State:
@@ -24,14 +44,20 @@ class State:
     def __init__(
         self, made: Any, modules: list[torch.nn.Module], inputs: Sequence[torch.Tensor]
     ) -> None:
-        self._made = made
         self._modules = modules
         ours = {id(value) for value in inputs}
         self._tensors = [t for t in tensors.held(made, torch.Tensor) if id(t) not in ours]
-        self._others = _copies_of_plain(made)
-        self._optimizers = tensors.held(made, torch.optim.Optimizer)
+        self._attributes = list(_attributes(modules, torch.Tensor))
+        self._others = [(owner, _copies_of_plain(owner)) for owner in tensors.owners(made)]
+        inside = [value for _, _, value in _attributes(modules, torch.optim.Optimizer)]
+        self._optimizers = [*tensors.held(made, torch.optim.Optimizer), *inside]
         self.keep_weights()
         self._steps = [copy.deepcopy(optimizer.state_dict()) for optimizer in self._optimizers]
+        self._counting = [
+            (item, copy.deepcopy(item.state_dict()))
+            for kind in _WITH_STATE
+            for item in tensors.held(made, kind)
+        ]
         self._drawn = (torch.get_rng_state(), np.random.get_state(), random.getstate())  # noqa: NPY002
         self._on_gpu = torch.cuda.get_rng_state() if torch.cuda.is_available() else None
 
@@ -42,6 +68,9 @@ class State:
             for module in self._modules
         ]
         self._values = [tensor.detach().clone() for tensor in self._tensors]
+        self._attributes = [
+            (part, name, getattr(part, name).detach().clone()) for part, name, _ in self._attributes
+        ]
 
     def first(self, parameter: torch.nn.Parameter) -> torch.Tensor:
         """Returns the weights that a parameter held."""
@@ -63,10 +92,16 @@ class State:
                 tensor.copy_(value)
                 if tensor.is_leaf:
                     tensor.grad = None
-            for name, value in self._others.items():
-                setattr(self._made, name, copy.deepcopy(value))
+            for part, name, value in self._attributes:
+                _put_back(part, name, value)
+            for owner, kept in self._others:
+                for name, value in kept.items():
+                    with contextlib.suppress(AttributeError):  # a frozen record has not changed
+                        setattr(owner, name, copy.deepcopy(value))
             for optimizer, steps in zip(self._optimizers, self._steps, strict=True):
                 optimizer.load_state_dict(copy.deepcopy(steps))
+            for item, counted in self._counting:
+                item.load_state_dict(copy.deepcopy(counted))
             torch.set_rng_state(self._drawn[0])
             np.random.set_state(self._drawn[1])  # noqa: NPY002
             random.setstate(self._drawn[2])
@@ -86,6 +121,10 @@ def widen(made: Any, modules: list[torch.nn.Module], inputs: Any) -> None:
     """Has modules and tensors of an object hold float64."""
     for module in modules:
         module.double()
+        for part, name, value in list(tensors.attributes(module, torch.Tensor)):
+            if value.is_floating_point() or value.is_complex():
+                wide = torch.complex128 if value.is_complex() else torch.float64
+                setattr(part, name, value.to(wide))
     for tensor in (*tensors.held(made, torch.Tensor), *tensors.leaves(inputs)):
         if tensor.is_floating_point():
             tensor.data = tensor.data.double()
@@ -103,17 +142,43 @@ def roughen(modules: list[torch.nn.Module]) -> None:
                     parameter.mul_(1 + half * noise.to(parameter))
 
 
-def _copies_of_plain(made: Any) -> dict[str, Any]:
+def _attributes(
+    modules: list[torch.nn.Module], kind: type
+) -> Iterator[tuple[torch.nn.Module, str, Any]]:
+    for module in modules:
+        yield from tensors.attributes(module, kind)
+
+
+def _put_back(part: torch.nn.Module, name: str, value: torch.Tensor) -> None:
+    """Writes a tensor into an attribute; a new one if the module has replaced it by another."""
+    now = getattr(part, name, None)
+    if isinstance(now, torch.Tensor) and now.shape == value.shape and now.dtype == value.dtype:
+        now.copy_(value)
+    else:
+        setattr(part, name, value.clone())
+
+
+def _copies_of_plain(owner: Any) -> dict[str, Any]:
     """Returns copies of attributes that hold nothing of PyTorch's: counters, buffers, games."""
     found = {}
-    for name, value in vars(made).items():
+    kept = (*_KEPT_IN_PLACE, *_WITH_STATE)
+    for name, value in vars(owner).items():
         if any(
-            isinstance(item, _KEPT_IN_PLACE) or callable(item) for item in tensors.within(value)
+            isinstance(item, kept) or callable(item) or _is_its_own_attributes(item)
+            for item in tensors.within(value)
         ):
             continue
         with contextlib.suppress(Exception):  # what cannot be copied stays as it is
             found[name] = copy.deepcopy(value)
     return found
+
+
+def _is_its_own_attributes(item: Any) -> bool:
+    """Tells whether a dictionary's items are its attributes: a copy of it would have none.
+
+    What it holds is kept nevertheless, as that of an object of the folder's.
+    """
+    return isinstance(item, dict) and getattr(item, "__dict__", None) is item
 
 
 def _named(module: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:

@@ -1,5 +1,6 @@
 """Model folders of TorchBench, run as they are by `cbs`."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -7,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from bench_support import nothing_outside, processes_with
 from framework_process import run_script
 
 pytestmark = pytest.mark.frameworks
@@ -125,6 +127,27 @@ def test_training_is_verified_eager_and_compiled(cbs_run):
         assert metrics["program"]["notes"]["verified"] == "steps from the first state"
 
 
+def test_a_userbenchmark_takes_folders_with_the_batch_that_fits(environment, tmp_path):
+    place = tmp_path / "models"
+    place.mkdir()
+    # 16 MiB a row, of which the run in float64 and its inputs hold some more.
+    write(place, "wide", "self.x = torch.randn(self.batch_size, 1 << 20, 4)", None)
+    shipped = Path(__file__).parents[2] / "userbenchmark"
+    done = _cbs(
+        environment,
+        *("userbenchmark", "run", "--directory", str(shipped), "-o", str(tmp_path / "out")),
+        *("comparative_suite", "--torchbench", str(place), "--auto-batch"),
+        *("--memory-limit", "1G", *QUICK),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "ends in out_of_memory" in done.stdout + done.stderr
+    (metrics,) = (tmp_path / "out" / "comparative_suite").glob("metrics-*.json")
+    keys = json.loads(metrics.read_text())["metrics"]
+    (found,) = {key.partition(", extra_args")[0] for key in keys}
+    assert re.fullmatch(r"model=wide, test=eval, device=host-cpu, bs=[124]", found)
+
+
 def test_what_the_folder_calls_is_exported_where_that_is_one_call(cbs_run):
     run = cbs_run(
         *("--torchbench", str(DATA), "-name", "dict_net|list_net"),
@@ -139,7 +162,8 @@ def test_what_the_folder_calls_is_exported_where_that_is_one_call(cbs_run):
     assert "calls the module of get_module() 3 times" in run.out
 
 
-def test_a_bad_folder_costs_its_own_trial_alone(cbs_run, tmp_path):
+def test_a_bad_folder_costs_its_own_trial_alone(cbs_run, tmp_path, planted):
+    planted(*FAULTS, "links_out")
     place = tmp_path / "bad"
     place.mkdir()
     for name, (ctor, evaluated, _, _) in FAULTS.items():
@@ -147,7 +171,8 @@ def test_a_bad_folder_costs_its_own_trial_alone(cbs_run, tmp_path):
     write(place, "links_out", "", None)
     (place / "links_out" / "x").symlink_to("/etc/passwd")
     write(place, "zz_good", "", None)
-    run = cbs_run("--torchbench", str(place), *QUICK)
+    with nothing_outside(place, "none"):
+        run = cbs_run("--torchbench", str(place), *QUICK)
     found = {name.partition("_EVAL")[0]: record for name, record in records(run).items()}
     expected = {name: status for name, (_, _, status, _) in FAULTS.items()}
     got = {name: record["status"] for name, record in found.items()}
@@ -156,7 +181,7 @@ def test_a_bad_folder_costs_its_own_trial_alone(cbs_run, tmp_path):
         if reason:
             assert re.search(reason, found[name]["reason"]), found[name]["reason"]
     assert not (tmp_path / "dropped").exists()
-    print(f"{len(FAULTS) + 1} faulty folders")
+    assert processes_with(str(tmp_path)) == []
 
 
 PLANTED = """
@@ -210,7 +235,8 @@ for plant in (rate, decay, momentum, skipped, loss, target):
 """
 
 
-def test_planted_faults_of_training_are_wrong_outputs(tmp_path, environment):
+def test_planted_faults_of_training_are_wrong_outputs(tmp_path, environment, planted):
+    planted("rate", "decay", "momentum", "skipped", "loss", "target")
     run_script(PLANTED, [str(DATA / "staged_net"), str(tmp_path)], environment, framework="folder")
 
 
@@ -221,7 +247,7 @@ def _cbs(environment, *arguments, cwd):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
 

@@ -65,6 +65,22 @@ def test_torchbench_is_valid_and_a_status_stands_for_a_number(results):
     assert not [k for k, v in metrics.items() if k[:5] in broken and not isinstance(v, str)]
 
 
+@pytest.mark.parametrize(
+    ("model", "tags", "key"),
+    [
+        ("resnet50_EVAL_PT_BATCH4", ("torchbench", "eval"), "model=resnet50, test=eval"),
+        ("my_net_TRAIN_PT", ("torchbench", "train"), "model=my_net, test=train"),
+        ("BERT_TRAIN_SGD_FP32", ("sgd",), "model=BERT_TRAIN_SGD_FP32, test=train"),
+        ("BERT_FP32", (), "model=BERT_FP32, test=eval"),
+    ],
+)
+def test_torchbench_finds_its_folders_by_their_names_and_tests(results, model, tags, key):
+    renamed = msgspec.structs.replace(results[0], model=model, tags=tags)
+    keys = json.loads(export("torchbench", [renamed]))["metrics"]
+    assert keys
+    assert all(found.startswith(f"{key}, device=") for found in keys)
+
+
 def test_oss_v3_is_valid_line_by_line_and_the_exact_values_are_there(results):
     lines = export("oss-v3", results).decode().splitlines()
     records = [json.loads(line) for line in lines]

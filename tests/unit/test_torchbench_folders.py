@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from comparative_benchmark.api import auto_batch
+from comparative_benchmark.results.record import Status
+from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.torchbench import cases, folders, installing, network
 from openxla.benchmark.workloads import workload_of
 
@@ -220,3 +223,61 @@ def test_this_machine_is_not_the_network():
     for host in ("example.org", "10.0.0.1", b"example.org"):
         with pytest.raises(network.NetworkRefusedError):
             guard._check((host, 80))
+
+
+def test_metadata_lists_what_is_not_implemented_and_a_fixed_batch_stays(tmp_path):
+    listed = "not_implemented:\n- device: cpu\n  test: train\n- jit: true\n- test: eval\n"
+    one = folders.read(folder(tmp_path, metadata_yaml=listed))
+    assert one.lists_as_not_implemented("train", "cpu")
+    assert not one.lists_as_not_implemented("train", "cuda")
+    assert one.lists_as_not_implemented("eval", "cuda")
+    sizes = "devices:\n  cpu:\n    eval_batch_size: 2\n"
+    fixed = CURRENT.replace(
+        "    DEFAULT_TRAIN", "    ALLOW_CUSTOMIZE_BSIZE = False\n    DEFAULT_TRAIN"
+    )
+    assert folders.read(folder(tmp_path, "free", metadata_yaml=sizes)).batch_sizes["eval"] == 2
+    held = folders.read(folder(tmp_path, "fixed", fixed, metadata_yaml=sizes))
+    assert held.batch_sizes["eval"] == 8
+
+
+def ended(status, reason="why"):
+    return SessionEnded(status, "load", reason)
+
+
+@pytest.mark.parametrize(
+    ("answers", "size", "words"),
+    [
+        # What each size does in turn, from 1: how many numbers its inputs hold, or how it ends.
+        ([4, 8, 16, ended(Status.OUT_OF_MEMORY)], 4, "8 ends in out_of_memory"),
+        ([4, 8, ended(Status.TIMEOUT)], 2, "4 ends in timeout"),
+        ([4, ended(Status.FAILED, "even ones only")], 1, "with 2: failed: even ones only"),
+        ([ended(Status.UNSUPPORTED, "the batch size must be 5")], None, "must be 5"),
+        ([4, 4], None, "do not grow"),
+    ],
+)
+def test_the_largest_batch_is_found_by_doubling(answers, size, words):
+    asked = []
+
+    def try_out(batch_size):
+        asked.append(batch_size)
+        answer = answers[len(asked) - 1]
+        if isinstance(answer, SessionEnded):
+            raise answer
+        return answer
+
+    found, why = auto_batch.largest(try_out)
+    assert found == size
+    assert words in why
+    assert asked == [2**power for power in range(len(answers))]
+
+
+def test_install_py_finds_what_torchbench_offers_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("CBS_ROOT_DIR", str(tmp_path / "root"))
+    text = (
+        "from torchbenchmark.util.framework.huggingface.patch_hf import cache_model\n"
+        "from torchbenchmark.util.framework.gnn import install_pytorch_geometric\n"
+        "from utils.python_utils import pip_install_requirements\n"
+        "cache_model('hf_Bert')\n"
+    )
+    one = folders.read(folder(tmp_path, install_py=text))
+    assert installing.run_install(one, installing.environment_of(one)) is None

@@ -3,10 +3,12 @@
 What stands here follows what folders of pytorch/benchmark import; none of it is their code.
 """
 
+import importlib
 import os
 import sys
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 # Where the folder's checkout is, or else what the folder is in; see `loading.import_folder`.
 REPO_PATH = Path(os.environ.get("CBS_TORCHBENCH_REPO", Path.cwd()))
@@ -30,3 +32,33 @@ class add_path:  # noqa: N801  # its name in folders
     ) -> None:
         if self.path in sys.path:
             sys.path.remove(self.path)
+
+
+def load_model_by_name(model: str) -> Any:
+    """Returns the class `Model` of a folder beside the one that runs; None if there is none."""
+    return _loaded("models", model)
+
+
+def load_canary_model_by_name(model: str) -> Any:
+    """Returns the class `Model` of a folder of `canary_models`; None if there is none."""
+    return _loaded("canary_models", model)
+
+
+def list_models(model_match: str | None = None) -> list[Any]:
+    """Returns the classes `Model` of the folders beside the one that runs, if their name fits."""
+    package = importlib.import_module(f"{__name__}.models")
+    places = [Path(place) for place in package.__path__]
+    names = [path.parent.name for place in places for path in sorted(place.glob("*/__init__.py"))]
+    wanted = [name for name in names if model_match is None or model_match in name]
+    return [found for name in wanted if (found := load_model_by_name(name)) is not None]
+
+
+def _loaded(kind: str, name: str) -> Any:
+    try:
+        module = importlib.import_module(f"{__name__}.{kind}.{name}")
+    except ModuleNotFoundError:
+        return None
+    found = getattr(module, "Model", None)
+    if found is not None and not hasattr(found, "name"):
+        found.name = name
+    return found

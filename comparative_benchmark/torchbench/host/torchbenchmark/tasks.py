@@ -1,9 +1,20 @@
-"""Domains and tasks that a folder says its model is for."""
+"""Domains and tasks that a folder says its model is for.
 
-from enum import Enum
+A task that a domain does not have, of a later TorchBench, is its first one: nothing depends on it.
+"""
+
+from enum import Enum, EnumMeta
+from typing import Any
 
 
-class COMPUTER_VISION(Enum):  # noqa: N801  # names of these classes are those in folders
+class _AnyTask(EnumMeta):
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("_") or not name.isupper():
+            raise AttributeError(name)
+        return next(iter(cls))
+
+
+class COMPUTER_VISION(Enum, metaclass=_AnyTask):  # noqa: N801  # names of these classes are those in folders
     """Pictures and videos."""
 
     SEGMENTATION = "segmentation"
@@ -15,7 +26,7 @@ class COMPUTER_VISION(Enum):  # noqa: N801  # names of these classes are those i
     OTHER_COMPUTER_VISION = "other computer vision"
 
 
-class NLP(Enum):
+class NLP(Enum, metaclass=_AnyTask):
     """Texts."""
 
     TRANSLATION = "translation"
@@ -24,32 +35,33 @@ class NLP(Enum):
     OTHER_NLP = "other nlp"
 
 
-class SPEECH(Enum):
+class SPEECH(Enum, metaclass=_AnyTask):
     """Sounds."""
 
     SYNTHESIS = "synthesis"
     RECOGNITION = "recognition"
 
 
-class RECOMMENDATION(Enum):
+class RECOMMENDATION(Enum, metaclass=_AnyTask):
     """Choices."""
 
     RECOMMENDATION = "recommendation"
 
 
-class REINFORCEMENT_LEARNING(Enum):  # noqa: N801
+class REINFORCEMENT_LEARNING(Enum, metaclass=_AnyTask):  # noqa: N801
     """Agents."""
 
     OTHER_RL = "other rl"
 
 
-class GNN(Enum):
+class GNN(Enum, metaclass=_AnyTask):
     """Graphs."""
 
     CLASSIFICATION = "classification"
 
 
-class OTHER(Enum):
+class OTHER(Enum, metaclass=_AnyTask):
     """All else."""
 
     OTHER_TASKS = "other tasks"
+    MICROBENCH = "microbench"

@@ -3,12 +3,15 @@
 2021 (the guide "How to add a new model"): `Model(device, jit)` calls `super().__init__()` without
 arguments and loops inside `train(niter)` and `eval(niter)`. Today: `Model(test, device, batch_size,
 extra_args)` hands these on, and runs one iteration in `train()`, `eval()`, or `forward()`,
-`backward(losses)` and `optimizer_step()`.
+`backward(losses)` and `optimizer_step()`. What lies between is served as well: `Model(device, jit,
+train_bs, eval_bs)` of 2022, `step_fn` and `annotate_forward()` of 2021.
 """
 
+import argparse
 import contextlib
 import enum
 import inspect
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -22,6 +25,8 @@ from torch.utils import _pytree as pytree
 from .env_check import fix_torch_seed, set_random_seed
 
 Context = Callable[[], AbstractContextManager[Any]]
+# What a folder calls after each of several iterations, to be counted.
+STEP_FN = Callable[[], Any]
 
 
 class TEST_STAGE(enum.Enum):  # noqa: N801  # its name in folders
@@ -69,6 +74,7 @@ class BenchmarkModel(metaclass=PostInitProcessor):
     DEEPCOPY = True
     DISABLE_DETERMINISM = False
     HF_MODEL = TIMM_MODEL = TORCHVISION_MODEL = False
+    example_inputs: Any
 
     def __init__(
         self,
@@ -79,19 +85,25 @@ class BenchmarkModel(metaclass=PostInitProcessor):
         extra_args: Sequence[str] = (),
     ) -> None:
         self.metadata = self._read_metadata()
-        self.name = type(self).__module__.rpartition(".")[2]
+        if getattr(self, "name", None) is None:
+            self.name = type(self).__module__.rpartition(".")[2]
         self.run_contexts: list[Context] = []
         self.forward_contexts: list[Context] = []
         self.backward_contexts: list[Context] = []
         self.optimizer_contexts: list[Context] = []
         self.num_batch = 1
-        self.opt_args = self.dargs = None
+        # Options of TorchBench's own runner, at their defaults: folders look at some of them.
+        self.dargs = argparse.Namespace(
+            precision="fp32", channels_last=False, accuracy=False, num_batch=1, distributed=None
+        )
+        self.opt_args, self.dynamo, self.opt = argparse.Namespace(), False, None
         if test is None:  # 2021: the folder sets what it has by itself
             return
         if test not in ("train", "eval"):
             raise ValueError(f"test must be 'train' or 'eval', and is {test!r}")
         self.test, self.device, self.jit = test, device, jit
         self.extra_args = list(extra_args)
+        self._refuse_by_metadata()
         self.batch_size = self.determine_batch_size(batch_size)
         fix_torch_seed()
         set_random_seed()
@@ -106,12 +118,24 @@ class BenchmarkModel(metaclass=PostInitProcessor):
           NotImplementedError: there is none, or the folder takes no other than its own.
         """
         own = self.DEFAULT_TRAIN_BSIZE if self.test == "train" else self.DEFAULT_EVAL_BSIZE
-        found = batch_size or self._batch_size_of_device() or own
+        of_device = self._batch_size_of_device() if self.ALLOW_CUSTOMIZE_BSIZE else None
+        found = batch_size or of_device or own
         if not found:
             raise NotImplementedError(f"no default batch size: {self.test} is not implemented")
         if not self.ALLOW_CUSTOMIZE_BSIZE and found != own:
             raise NotImplementedError(f"the batch size must be {own}, and {found} is asked for")
         return found
+
+    def _refuse_by_metadata(self) -> None:
+        """Raises for a GPU by whose name metadata.yaml lists the test as not implemented.
+
+        Entries for `cpu` and `cuda` are for TorchBench's unit tests: its runner ignores them.
+        """
+        listed = self.metadata.get("not_implemented") if isinstance(self.metadata, dict) else None
+        for item in listed if isinstance(listed, list) and self.device == "cuda" else ():
+            known = isinstance(item, dict) and item.get("test", self.test) == self.test
+            if known and item.get("device") == torch.cuda.get_device_name():
+                raise NotImplementedError(f"metadata.yaml: not implemented on {item['device']}")
 
     def _batch_size_of_device(self) -> int | None:
         devices = self.metadata.get("devices") if isinstance(self.metadata, dict) else None
@@ -124,6 +148,17 @@ class BenchmarkModel(metaclass=PostInitProcessor):
     def _read_metadata(self) -> Any:
         path = Path(inspect.getfile(type(self))).parent / "metadata.yaml"
         return yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+    @staticmethod
+    def asked(
+        test: str | None, batch_size: int | None, train_bs: int | None, eval_bs: int | None
+    ) -> dict[str, Any]:
+        """Returns test and batch size, where a folder of 2022 names a size for each test."""
+        found = test or os.environ.get("CBS_TORCHBENCH_TEST", "eval")
+        return {
+            "test": found,
+            "batch_size": batch_size or (train_bs if found == "train" else eval_bs),
+        }
 
     def add_context(self, context_fn: Context, stage: TEST_STAGE = TEST_STAGE.ALL) -> None:
         """Has every run, or a stage of every training step, inside a context."""
@@ -146,12 +181,16 @@ class BenchmarkModel(metaclass=PostInitProcessor):
         self.model = new_model
 
     def get_optimizer(self) -> Any:
-        """Returns the optimizer, None if there is none."""
-        return getattr(self, "optimizer", None)
+        """Returns `optimizer` or `opt`, None if there is none; some keep settings in `opt`."""
+        found = getattr(self, "optimizer", None) or self.opt
+        return found if hasattr(found, "zero_grad") else None
 
     def set_optimizer(self, optimizer: Any) -> None:
         """Puts another optimizer in its place."""
-        self.optimizer = optimizer
+        if not hasattr(self, "optimizer") and hasattr(self.opt, "zero_grad"):
+            self.opt = optimizer
+        else:
+            self.optimizer = optimizer
 
     def get_input_iter(self) -> Iterator[Any]:
         """Yields the example inputs for ever."""
@@ -184,8 +223,17 @@ class BenchmarkModel(metaclass=PostInitProcessor):
         return not (isinstance(self.metadata, dict) and self.metadata.get("eval_nograd") is False)
 
     def is_staged(self) -> bool:
-        """Tells whether a training step is written in stages."""
+        """Tells whether a training step is written in stages, and not in one piece as well."""
+        if getattr(self.train, "__func__", None) is not BenchmarkModel.train:
+            return False
         return all(hasattr(self, name) for name in ("forward", "backward", "optimizer_step"))
+
+    @contextlib.contextmanager
+    def annotate_forward(self) -> Iterator[None]:
+        """Encloses a stage of a training step; nothing is done with that."""
+        yield
+
+    annotate_backward = annotate_optimizer = annotate_forward
 
     def invoke_staged_train_test(self) -> Any:
         """Runs the stages of a training step and returns what `forward` did: the losses."""
@@ -197,8 +245,9 @@ class BenchmarkModel(metaclass=PostInitProcessor):
             losses = stages.forward()
         with nested(*self.backward_contexts):
             stages.backward(losses)
-        with nested(*self.optimizer_contexts):
-            stages.optimizer_step()
+        if optimizer is not None:
+            with nested(*self.optimizer_contexts):
+                stages.optimizer_step()
         return losses
 
     def invoke(self) -> Any:
@@ -221,23 +270,38 @@ class BenchmarkModel(metaclass=PostInitProcessor):
                 raise AssertionError("the scripted module gives another output when optimized")
 
     def enable_channels_last(self) -> None:
-        """Keeps the module's pictures with channels last."""
-        self._converted(memory_format=torch.channels_last)
+        """Keeps the module's weights, and pictures, with channels last."""
+        self._converted(
+            lambda value: value.dim() == 4, memory_format=torch.channels_last
+        )  # batch, channels, height, width
 
     def enable_bf16(self) -> None:
-        """Keeps the module in bfloat16."""
-        self._converted(dtype=torch.bfloat16)
+        """Keeps the module and its inputs in bfloat16."""
+        self._converted(torch.is_floating_point, dtype=torch.bfloat16)
 
     def enable_fp16(self) -> None:
-        """Keeps the module in float16."""
-        self._converted(dtype=torch.float16)
+        """Keeps the module and its inputs in float16."""
+        self._converted(torch.is_floating_point, dtype=torch.float16)
 
-    def _converted(self, **to: Any) -> None:
-        module = self.get_module()[0]
+    enable_fp16_half = enable_fp16  # its name in 2022
+
+    def enable_amp(self) -> None:
+        """Runs the module in mixed precision: folders enter `amp_context` around it."""
+        kind = torch.bfloat16 if self.device == "cpu" else torch.float16
+        self.amp_context = lambda: torch.autocast(str(self.device), dtype=kind)
+
+    def _converted(self, which: Callable[[torch.Tensor], bool], **to: Any) -> None:
+        def convert(value: Any) -> Any:
+            wanted = isinstance(value, torch.Tensor) and which(value)
+            return value.to(**to) if wanted else value
+
         try:
-            self.set_module(module.to(**to))
+            self.set_module(self.get_module()[0].to(**to))
         except RuntimeError as error:
             warnings.warn(f"{self.name}: {error}", stacklevel=2)
+            return
+        if hasattr(self, "example_inputs"):
+            self.example_inputs = pytree.tree_map(convert, self.example_inputs)
 
 
 def _called(module: Any, inputs: Any) -> Any:

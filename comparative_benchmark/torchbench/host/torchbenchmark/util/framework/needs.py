@@ -17,6 +17,6 @@ def module(name: str, why: str) -> Any:
             raise
         package = name.partition(".")[0]
         raise NotImplementedError(
-            f"{why} needs {package}, which is not installed: run pip install {package}, or install "
-            "the folder's own requirements with --install"
+            f"needs package {package}, which {why} imports and is not installed: pip install "
+            f"{package}, or --install for the folder's own requirements"
         ) from error

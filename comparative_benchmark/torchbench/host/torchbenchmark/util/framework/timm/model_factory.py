@@ -1,5 +1,6 @@
 """Folders of timm's models."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,18 +18,22 @@ class TimmModel(BenchmarkModel):
     def __init__(
         self,
         model_name: str,
-        test: str,
-        device: str,
+        test: str | None = None,
+        device: str | None = None,
         batch_size: int | None = None,
         extra_args: Sequence[str] = (),
+        train_bs: int | None = None,
+        eval_bs: int | None = None,
         **_: Any,
     ) -> None:
-        super().__init__(test=test, device=device, batch_size=batch_size, extra_args=extra_args)
+        asked = self.asked(test, batch_size, train_bs, eval_bs)
+        super().__init__(device=device, extra_args=extra_args, **asked)
         timm = module("timm", "this folder")
         self.model = timm.create_model(model_name, pretrained=False, scriptable=True).to(device)
         size = self.model.default_cfg["input_size"]
         self.example_inputs = torch.randn((self.batch_size, *size)).to(device)
-        if test == "train":
+        self.amp_context = contextlib.nullcontext
+        if self.test == "train":
             self.model.train()
             classes = self.model.num_classes
             self.target = torch.randint(0, classes, (self.batch_size,)).to(device)
@@ -43,7 +48,8 @@ class TimmModel(BenchmarkModel):
 
     def forward(self) -> torch.Tensor:
         """Returns the loss of the example."""
-        scores = self.model(self.example_inputs)
+        with self.amp_context():
+            scores = self.model(self.example_inputs)
         scores = scores[0] if isinstance(scores, tuple) else scores
         loss: torch.Tensor = self.loss_fn(scores, self.target)
         return loss
@@ -58,4 +64,5 @@ class TimmModel(BenchmarkModel):
 
     def eval(self, niter: int = 1) -> tuple[torch.Tensor]:
         """Returns scores f32[batch, classes]."""
-        return (self.model(self.example_inputs),)
+        with self.amp_context():
+            return (self.model(self.example_inputs),)

@@ -1,5 +1,6 @@
 """Folders of torchvision's models."""
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,18 +22,23 @@ class TorchVisionModel(BenchmarkModel):
     def __init__(
         self,
         model_name: str,
-        test: str,
-        device: str,
+        test: str | None = None,
+        device: str | None = None,
         batch_size: int | None = None,
         weights: Any = None,
         extra_args: Sequence[str] = (),
+        train_bs: int | None = None,
+        eval_bs: int | None = None,
         **_: Any,
     ) -> None:
-        super().__init__(test=test, device=device, batch_size=batch_size, extra_args=extra_args)
+        asked = self.asked(test, batch_size, train_bs, eval_bs)
+        super().__init__(device=device, extra_args=extra_args, **asked)
         self.model = getattr(module("torchvision.models", "this folder"), model_name)().to(device)
         self.example_inputs = (torch.randn((self.batch_size, 3, 224, 224)).to(device),)
-        if test == "train":
-            classes = self.model(self.example_inputs[0][:2]).shape[-1]
+        self.amp_context = contextlib.nullcontext
+        if self.test == "train":
+            with torch.no_grad():
+                classes = self.model(self.example_inputs[0][:2]).shape[-1]
             self.example_outputs = torch.rand((self.batch_size, classes)).to(device)
             self.model.train()
             self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-3)
@@ -46,7 +52,9 @@ class TorchVisionModel(BenchmarkModel):
 
     def forward(self) -> torch.Tensor:
         """Returns the loss of the example."""
-        loss: torch.Tensor = self.loss_fn(self.model(*self.example_inputs), self.example_outputs)
+        with self.amp_context():
+            scores = self.model(*self.example_inputs)
+        loss: torch.Tensor = self.loss_fn(scores, self.example_outputs)
         return loss
 
     def backward(self, losses: torch.Tensor) -> None:
@@ -59,4 +67,5 @@ class TorchVisionModel(BenchmarkModel):
 
     def eval(self, niter: int = 1) -> tuple[torch.Tensor]:
         """Returns scores f32[batch, classes]."""
-        return (self.model(*self.example_inputs),)
+        with self.amp_context():
+            return (self.model(*self.example_inputs),)

@@ -1,0 +1,79 @@
+"""`--auto-batch`: the largest batch size that a model folder runs with here, by doubling."""
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from comparative_benchmark.backends.api import get_backend
+from comparative_benchmark.results.record import Status
+from comparative_benchmark.runs.session import Session, SessionEnded
+from comparative_benchmark.terminal.options import find_device
+from comparative_benchmark.terminal.run_settings import settings_of
+from comparative_benchmark.torchbench.folders import Folder
+
+_PROBE = "comparative_benchmark.torchbench.probing:probe"
+_MOST = 1 << 16
+# What ends the search: the size before was the largest.
+_TOO_MUCH = (Status.OUT_OF_MEMORY, Status.TIMEOUT)
+
+
+def largest(try_out: Callable[[int], int]) -> tuple[int | None, str]:
+    """Returns the largest power of two that a folder runs with, None for its own size; and why.
+
+    Args:
+      try_out: runs it with a batch size in a fresh process; returns how many numbers its inputs
+        hold. Raises `SessionEnded` where it does not run.
+    """
+    size, found, held = 1, None, 0
+    while size <= _MOST:
+        try:
+            elements = try_out(size)
+        except SessionEnded as ended:
+            if found is None:
+                return None, f"its own batch size: {ended.reason}"
+            if ended.status not in _TOO_MUCH:
+                return found, f"{found}; with {size}: {ended.status.value}: {ended.reason}"
+            return found, f"{found}, as {size} ends in {ended.status.value}"
+        if found is not None and elements == held:
+            return None, "its own batch size: its inputs do not grow with another"
+        found, held, size = size, elements, size * 2
+    return found, f"{found}, the largest that is tried"
+
+
+def of_folder(
+    folder: Folder, test: str, packages: Path | None, options: argparse.Namespace
+) -> tuple[int | None, str]:
+    """Returns the largest batch size of a folder's test within `--memory-limit` and `--timeout`.
+
+    A size fits if the run in float64 that it is judged by fits, too.
+    """
+    arguments = {
+        "folder": str(folder.path),
+        "test": test,
+        "packages": str(packages) if packages else None,
+    }
+
+    def try_out(size: int) -> int:
+        return int(_in_worker(options, {**arguments, "batch_size": size})["elements"])
+
+    return largest(try_out)
+
+
+def _in_worker(options: argparse.Namespace, arguments: dict[str, Any]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="cbs-batch-") as scratch:
+        place = Path(scratch)
+        settings = settings_of(options, find_device(options.device), log_dir=place)
+        session = settings.open_session(
+            get_backend("pt_inductor"),
+            None,
+            work_dir=place,
+            cache_dir=place / "cache",
+            log_file=place / "probe.log",
+            kind=Session,
+        )
+        with session:
+            answer = session.call("call", function=_PROBE, arguments=arguments)
+            value: dict[str, Any] = answer["value"]
+            return value

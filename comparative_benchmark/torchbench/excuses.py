@@ -1,0 +1,92 @@
+"""Why a folder cannot be run here through no fault of its own or ours.
+
+A package, data or a device that is not there ends a trial as `unsupported`; all else that a folder
+raises is its failure.
+"""
+
+from pathlib import Path
+
+from comparative_benchmark.torchbench.network import chain
+
+_BASE = "torchbenchmark"
+# What PyTorch says where it was built without CUDA, or there is no GPU.
+_NO_GPU = (
+    "Torch not compiled with CUDA enabled",
+    "Found no NVIDIA driver",
+    "No CUDA GPUs are available",
+    "deserialize object on a CUDA device but torch.cuda.is_available() is False",
+)
+
+
+def reason(error: BaseException, folder: Path, packages: Path | None) -> str | None:
+    """Returns why an error excuses a folder; None if it does not.
+
+    Args:
+      error: that the folder raised.
+      folder: where it is.
+      packages: where packages are that its install.py installed; None if it has not run.
+    """
+    for one in chain(error, implicit=False):
+        if isinstance(one, ImportError) and one.name:
+            missing = isinstance(one, ModuleNotFoundError)
+            return _module(one, folder, packages) if missing else _version(one, folder)
+        if isinstance(one, FileNotFoundError) and (found := _file(one, folder)):
+            return found
+        if isinstance(one, AssertionError | RuntimeError) and "install.py" in str(one):
+            return f"data: {_line(one)}: run --install"
+        if any(words in str(one) for words in _NO_GPU):
+            return f"{folder.name} needs a GPU of NVIDIA: {_line(one)}"
+    return None
+
+
+def repository(folder: Path) -> Path:
+    """Returns the checkout that a folder is in, else the folder's parent."""
+    two_up = folder.parents[1] if len(folder.parents) > 1 else folder.parent
+    return two_up.parent if two_up.name == _BASE else folder.parent
+
+
+def _module(error: ImportError, folder: Path, packages: Path | None) -> str | None:
+    name = str(error.name)
+    package = name.partition(".")[0]
+    if package == _BASE:
+        return _of_base(name, folder)
+    remedy = f"pip install {package}"
+    if (folder / "install.py").is_file() and packages is None:
+        remedy = "--install, which has the folder's install.py install it apart from us"
+    return f"needs package {package}, which {folder.name} imports and is not installed: {remedy}"
+
+
+def _version(error: ImportError, folder: Path) -> str | None:
+    name = str(error.name)
+    package = name.partition(".")[0]
+    if package == _BASE:
+        return _of_base(name, folder)
+    return f"needs another version of package {package}: {_line(error)}"
+
+
+def _of_base(name: str, folder: Path) -> str | None:
+    """Returns what of TorchBench is not here; None if it is a part of the folder itself."""
+    kind, _, inside = name.removeprefix(f"{_BASE}.").partition(".")
+    if kind not in ("models", "canary_models"):
+        return f"{folder.name} imports of {name} what the base package here does not have"
+    sibling = inside.partition(".")[0]
+    if sibling == folder.name:
+        return None
+    return f"{folder.name} reads code of the folder {sibling}, which is not beside it"
+
+
+def _file(error: FileNotFoundError, folder: Path) -> str | None:
+    """Returns which data are not there, if they are not a part of the folder."""
+    if not isinstance(error.filename, str | bytes) or not error.filename:
+        return None
+    path = Path(error.filename if isinstance(error.filename, str) else error.filename.decode())
+    elsewhere = path.is_absolute() and not path.is_relative_to(folder)
+    beside = elsewhere and path.is_relative_to(repository(folder))
+    fetched = ".data" in path.parts
+    if not (beside or fetched or (folder / "install.py").is_file()):
+        return None
+    return f"data: {path} is not there: the folder's install.py may fetch it (--install)"
+
+
+def _line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

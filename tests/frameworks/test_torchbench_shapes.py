@@ -1,0 +1,246 @@
+"""Shapes that folders of pytorch/benchmark have, each in a small folder of our own."""
+
+import json
+
+import pytest
+from framework_process import run_script
+
+pytestmark = pytest.mark.frameworks
+
+HEAD = """
+import os
+from collections import UserDict
+import torch
+from torchbenchmark.util.model import BenchmarkModel, STEP_FN
+"""
+CURRENT = """
+class Model(BenchmarkModel):
+    DEFAULT_TRAIN_BSIZE = 4
+    DEFAULT_EVAL_BSIZE = 4
+
+    def __init__(self, test, device, batch_size=None, extra_args=[]):
+        super().__init__(test=test, device=device, batch_size=batch_size, extra_args=extra_args)
+        self.model = torch.nn.Linear(6, 6)
+        self.x = torch.randn(self.batch_size, 6)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def get_module(self):
+        return self.model, (self.x,)
+
+    def eval(self):
+        return (torch.tanh(self.model(self.x)),)
+
+    def train(self):
+        self.optimizer.zero_grad()
+        self.model(self.x).square().mean().backward()
+        self.optimizer.step()
+"""
+# A folder each: what it is, and what it does otherwise than `CURRENT`.
+FOLDERS = {
+    "jit_without_default": CURRENT.replace(
+        "device, batch_size=None", "device, jit, batch_size=None"
+    ),
+    "returns_not_implemented": CURRENT
+    + "    def train(self):\n        return NotImplementedError('inference only')\n",
+    "module_alone": CURRENT + "    def get_module(self):\n        return self.model\n",
+    "tokenizers_dictionary": CURRENT
+    + "    def get_module(self):\n        return self.model, UserDict(input=self.x)\n",
+    "one_number": CURRENT + "    def eval(self):\n        return (self.model(self.x).sum(),)\n",
+    "names_single_precision": CURRENT
+    + """
+    def eval(self):
+        half = torch.full((6,), 0.5, dtype=torch.float)
+        return ((self.model(self.x.float()) * half.to(torch.float32)).float(),)
+""",
+    "constants": CURRENT + "    def eval(self):\n        return (torch.ones(3),)\n",
+    "a_mask_of_ones": CURRENT
+    + "    def eval(self):\n        return torch.ones(3), self.model(self.x), torch.ones(0)\n",
+    # Training in one piece goes before the stages of the class that it extends.
+    "trains_in_one_piece": CURRENT.replace("class Model(", "class Staged(").replace(
+        "def train(", "def forward("
+    )
+    + """
+    def backward(self, losses):
+        raise RuntimeError("not a stage of this folder")
+
+    optimizer_step = backward
+
+class Model(Staged):
+    def train(self):
+        Staged.forward(self)
+""",
+    "of_2022": """
+class Model(BenchmarkModel):
+    def __init__(self, device=None, jit=False, train_bs=8, eval_bs=2, extra_args=[]):
+        super().__init__()
+        self.device, self.jit = device, jit
+        self.model = torch.nn.Linear(6, 6)
+        self.x, self.test_x = torch.randn(train_bs, 6), torch.randn(eval_bs, 6)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+    def get_module(self):
+        return self.model, (self.test_x,)
+
+    def train(self, niter=1, step_fn: STEP_FN = lambda: None):
+        for _ in range(niter):
+            with self.annotate_forward():
+                loss = self.model(self.x).square().mean()
+            with self.annotate_backward():
+                self.optimizer.zero_grad()
+                loss.backward()
+            with self.annotate_optimizer():
+                self.optimizer.step()
+            step_fn()
+
+    def eval(self, niter=1):
+        self.model(self.test_x)
+""",
+    # A cache that is no buffer; an optimizer in the module; a schedule that counts.
+    "keeps_a_state": """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(6, 6)
+        self.cache = torch.zeros(6)
+        self.meta = torch.optim.Adam(self.layer.parameters(), lr=0.01)
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.cache[:] = 0.5 * self.cache + x.mean(0).detach()
+        return self.layer(x) + self.cache
+
+class Settings(dict):
+    def __init__(self, **items):
+        super().__init__(**items)
+        self.__dict__ = self
+
+class Schedule:
+    def __init__(self, optimizer):
+        self._optimizer, self.steps, self.settings = optimizer, 0, Settings(lr=0.1)
+
+    def step(self):
+        self.steps += 1
+        self._optimizer.param_groups[0]["lr"] = self.settings.lr / self.steps
+        self._optimizer.step()
+"""
+    + CURRENT.replace("torch.nn.Linear(6, 6)", "Net()")
+    .replace("torch.optim.SGD(self.model.parameters(), lr=0.1)", "Schedule(self.model.meta)")
+    .replace("self.optimizer.zero_grad()", "self.model.zero_grad()"),
+    "generates": """
+from torchbenchmark.util.framework.huggingface import model_factory, networks
+TINY = {"d_kv": 8, "vocab_size": 64, **networks._t5(16, 1, 2, 16)}
+model_factory.NETWORKS = {"hf_T5": networks.Network(networks.PAIRS, "T5Config", 8, 8, 1, TINY)}
+
+class Model(model_factory.HuggingFaceGenerationModel):
+    def __init__(self, test, device, jit=False, batch_size=None, extra_args=[]):
+        super().__init__(name="hf_T5_generate", test=test, device=device, jit=jit,
+                         batch_size=batch_size, extra_args=extra_args)
+""",
+    "later_task": "from torchbenchmark.tasks import OTHER\nassert OTHER.NOT_YET_KNOWN\n" + CURRENT,
+    # What is missing, and whose fault that is.
+    "data_not_there": "from torchbenchmark import DATA_PATH\nopen(DATA_PATH + '/coco/x')\n",
+    "asks_for_install": "assert os.path.exists('/x'), 'please run install.py again.'\n",
+    "sibling_not_there": "from torchbenchmark.models.not_beside.train import train\n",
+    "wants_cuda": "torch.zeros(1).cuda()\n" + CURRENT,
+    "wants_a_package": "import cbs_not_there.part\n" + CURRENT,
+    "wants_another_version": "from numpy import not_there\n" + CURRENT,
+    "detector": """
+from torchbenchmark.util.framework.detectron2.model_factory import Detectron2Model
+class Model(Detectron2Model):
+    def __init__(self, test, device, batch_size=None, extra_args=[]):
+        super().__init__("x.yaml", test=test, device=device, batch_size=batch_size)
+""",
+    "part_not_there": "from .missing import x\n" + CURRENT,
+}
+UNSUPPORTED = {
+    ("returns_not_implemented", "train"): "inference only",
+    ("data_not_there", "eval"): "data: .*coco/x is not there",
+    ("asks_for_install", "eval"): "data: please run install.py again",
+    ("sibling_not_there", "eval"): "code of the folder not_beside, which is not beside it",
+    ("wants_cuda", "eval"): "needs a GPU of NVIDIA",
+    ("wants_a_package", "eval"): "needs package cbs_not_there",
+    ("wants_another_version", "eval"): "needs another version of package numpy",
+    ("detector", "eval"): "needs package detectron2",
+    ("generates", "train"): "do not train",
+    ("constants", "eval"): "constants alone",
+}
+# With a batch size where one is given.
+RIGHT = (
+    ("jit_without_default", "train", 0),
+    ("module_alone", "eval", 0),
+    ("tokenizers_dictionary", "eval", 0),
+    ("one_number", "eval", 0),
+    ("names_single_precision", "eval", 0),
+    ("a_mask_of_ones", "eval", 0),
+    ("trains_in_one_piece", "train", 0),
+    ("of_2022", "eval", 3),
+    ("of_2022", "train", 0),
+    ("keeps_a_state", "eval", 0),
+    ("keeps_a_state", "train", 0),
+    ("generates", "eval", 0),
+    ("later_task", "eval", 2),
+)
+SCRIPT = """
+import json, re, sys
+from pathlib import Path
+import numpy as np, torch
+from comparative_benchmark.backends.api import UnsupportedError
+from comparative_benchmark.judge.verification import verify
+from comparative_benchmark.torchbench.model import create_model
+
+place, scratch = Path(sys.argv[1]), Path(sys.argv[2])
+right, refused = json.loads(sys.argv[3]), json.loads(sys.argv[4])
+torch.set_grad_enabled(False)
+
+def saved(name, values):
+    paths = [scratch / f"{name}-{at}.npy" for at in range(len(values))]
+    for path, value in zip(paths, values):
+        np.save(path, value)
+    return paths
+
+for name, test, size in right:
+    model = create_model(folder=str(place / name), test=test, batch_size=size or None)
+    inputs = model.preprocess(model.generate_default_inputs())
+    truth, reference = (saved(n, v) for n, v in zip("tr", model.judged_by(inputs)))
+    assert model.without_float64 is None or name == "generates", model.without_float64
+    assert not size or inputs[0].shape[0] == size
+    model.reside(inputs)
+    for _ in range(3):
+        handle = model.timed()
+    outputs = [value.numpy().copy() for value in model.outputs_of(handle)]
+    found = verify(saved("o", outputs), truth, reference)
+    assert found.passed, (name, found.reason)
+    outputs[0].reshape(-1)[-1] += 1
+    assert not verify(saved("o", outputs), truth, reference).passed, name
+    print(name, test, "right")
+
+for name, test, reason in refused:
+    try:
+        model = create_model(folder=str(place / name), test=test)
+        model.judged_by(model.preprocess(model.generate_default_inputs()))
+    except UnsupportedError as error:
+        assert re.search(reason, str(error)), (name, str(error))
+    else:
+        raise AssertionError(name)
+
+try:
+    create_model(folder=str(place / "part_not_there"), test="eval")
+except ModuleNotFoundError as error:
+    print("its own fault:", error)
+else:
+    raise AssertionError("part_not_there")
+"""
+
+
+def test_each_runs_or_says_why_not(tmp_path, environment):
+    place = tmp_path / "torchbenchmark" / "models"
+    for name, text in FOLDERS.items():
+        (place / name).mkdir(parents=True)
+        (place / name / "__init__.py").write_text(HEAD + text)
+    refused = [(name, test, reason) for (name, test), reason in UNSUPPORTED.items()]
+    run_script(
+        SCRIPT,
+        [str(place), str(tmp_path), json.dumps(RIGHT), json.dumps(refused)],
+        environment,
+        framework="folder",
+    )
