@@ -90,6 +90,7 @@ class BackendInfo:
       install: the command that installs them.
       compilers: the ways to compile.
       reference: `module:function` that computes truth and reference (see `Reference`), if offered.
+      judges: frameworks whose models it computes these of; empty for all of `modules`.
       environment: variables of the worker; `{work_dir}`, `{cache_dir}`, `{threads}`,
         `{accelerator}` and `{jax_platforms}` are filled in. Compile caches point into `cache_dir`,
         which is empty for the first process of a trial (cold) and kept for the others (warm).
@@ -115,6 +116,7 @@ class BackendInfo:
     install: str
     compilers: tuple[CompilerInfo, ...]
     reference: str | None = None
+    judges: tuple[ModelFrameworkType, ...] = ()
     environment: Mapping[str, str] = attrs.field(factory=dict)
     starts_from: Mapping[str, tuple[tuple[str, ...], ...]] = attrs.field(factory=dict)
     program_modules: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
@@ -134,6 +136,10 @@ class BackendInfo:
                 return compiler
         known = ", ".join(compiler.name for compiler in self.compilers)
         raise UnknownBackendError(f"{self.name} has no compiler {name!r}; choices are {known}")
+
+    def computes_truth_of(self, framework: ModelFrameworkType) -> bool:
+        """Tells whether it offers truth and reference of a framework's models."""
+        return self.reference is not None and framework in (self.judges or self.modules)
 
     def needed_modules(
         self, framework: ModelFrameworkType, *, program_compiler: str | None = None

@@ -27,7 +27,7 @@ def write(
 
     Args:
       model: a PyTorch model, exported first, or a TensorFlow one, traced to a graph first (phase
-        `trace`); the conversion itself is the phase `lower`.
+        `trace`), or an ONNX file that was brought; the conversion itself is the phase `lower`.
       inputs: one array for each argument of the model.
       directory: where the files go (`load`).
       phase: times the phases.
@@ -40,7 +40,9 @@ def write(
       UnsupportedError: there is no front end for the model, or it cannot convert it.
     """
     plan: GenerationPlan | None = None
-    if "torch" in sys.modules and _holds_torch_modules(model):
+    if hasattr(model, "write_onnx"):
+        converted = [_from_onnx(model, inputs, directory, phase)]
+    elif "torch" in sys.modules and _holds_torch_modules(model):
         converted, plan = _from_torch(model, inputs, phase)
     elif "tensorflow" in sys.modules and hasattr(model, "forward"):
         converted = [_from_tensorflow(model, inputs, phase)]
@@ -58,6 +60,15 @@ def write(
         del model, converted, item
         gc.collect()
     return paths, precision, plan
+
+
+def _from_onnx(model: Any, inputs: Sequence[Array], directory: Path, phase: PhaseTimer) -> Any:
+    with phase("load"):
+        path, *_ = model.write_onnx(directory, inputs)
+    with phase("lower"), torch_export.refusing("OpenVINO's front end for ONNX"):
+        converted = ov.convert_model(path)
+    _name_ports(converted)
+    return converted
 
 
 def _holds_torch_modules(model: Any) -> bool:
@@ -90,10 +101,14 @@ def _convert_exported(exported: Any) -> Any:
         for name in names
     ]
     converted = ov.convert_model(exported, input=signature)
+    _name_ports(converted)
+    return converted
+
+
+def _name_ports(converted: Any) -> None:
     for ports, pattern in ((converted.inputs, INPUT), (converted.outputs, OUTPUT)):
         for index, port in enumerate(ports):
             port.get_tensor().set_names({pattern.format(index)})
-    return converted
 
 
 def _from_tensorflow(model: Any, inputs: Sequence[Array], phase: PhaseTimer) -> Any:

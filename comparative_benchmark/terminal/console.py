@@ -69,7 +69,7 @@ class Console:
         self.close()
         definition = result.definition
         line = Text(f"[{position:>{len(str(total))}}/{total}] ")
-        line.append(f"{result.status.value:<13}", style=tables.style_of(result.status.value))
+        line.append(f"{result.word:<13}", style=tables.style_of(result.word))
         line.append(f" {definition.model}  {definition.competitor}")
         median_ms = result.measured.median_ms
         if median_ms is not None:

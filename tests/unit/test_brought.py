@@ -168,7 +168,7 @@ def test_inputs_that_cannot_be_are_told(text, words):
         ("wrong.py:f", "no framework 'mxnet'; choices are pt, jax, tf"),
         ("silent.py:f", "does not say what its model takes: give it a function example_inputs()"),
         ("no.such:f", "no module 'no' on the path"),
-        ("model.onnx", "exported programs (.onnx) are not measured yet"),
+        ("model.onnx", "no such file: "),
         ("weights.safetensors", "holds weights alone: name the directory"),
         ("weights.pt", "is a pickle"),
         ("empty", "has no config.json"),

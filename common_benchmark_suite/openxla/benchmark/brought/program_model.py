@@ -1,0 +1,83 @@
+"""In a worker: what exported programs have in common, whatever runs them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from openxla.benchmark.brought.inputs import Array, BroughtModel
+from openxla.benchmark.brought.programs import KINDS, digest_of
+from openxla.benchmark.brought.signature import Signature
+from openxla.benchmark.brought.specs import InputSpec
+from openxla.benchmark.brought.wanted import BroughtError
+from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.models.preprocessing import element_type_of
+
+
+class ProgramModel(BroughtModel):
+    """An exported program: it is run as it is, on inputs of its own types.
+
+    Attributes:
+      path: of the file, or the folder.
+      without_float64: why its truth is not a float64 run; None if it is, or was not made yet.
+    """
+
+    without_float64: str | None = None
+
+    def __init__(self, parameters: Parameters) -> None:
+        """Checks that the program is the one that the run was planned with.
+
+        Raises:
+          BroughtError: it is not, or not whole.
+        """
+        self.model_parameters = parameters
+        self.example = self.file = None
+        self.path = Path(str(parameters["source"]))
+        (kind,) = (kind for kind in KINDS.values() if kind.name == parameters["program"])
+        if digest_of(self.path, kind) != parameters["source_sha256"]:
+            raise BroughtError(f"{self.path} has changed since this run was planned")
+
+    def signature(self) -> Signature:
+        """Returns what it takes."""
+        raise NotImplementedError
+
+    def generate_default_inputs(self) -> Any:
+        """Returns the inputs that the case names, or those that the program asks for.
+
+        Raises:
+          BroughtError: the program takes others.
+        """
+        written = list(filter(None, str(self.model_parameters.get("inputs", "")).split("; ")))
+        sizes = (self.model_parameters.get(key) for key in ("batch_size", "seq_len"))
+        # What is written has numbers for them already.
+        batch, seq = ((None, None) if written else map(_number, sizes))
+        found = self.signature().inputs(written, batch, seq)
+        return [spec.array(place) for place, spec in enumerate(found)]
+
+    def preprocess(self, raw_input: Any) -> tuple[Array, ...]:
+        """Returns the arrays as they are: a program is not cast."""
+        return tuple(raw_input)
+
+    def try_out(self, *inputs: Array) -> None:
+        """Checks the inputs, which may be the user's own arrays.
+
+        Raises:
+          BroughtError: the program takes others.
+        """
+        forms = [
+            InputSpec(element_type=element_type_of(value.dtype), sizes=value.shape)
+            for value in inputs
+        ]
+        self.signature().check(forms)
+
+    def truth_and_reference(self, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
+        """Returns the outputs in float64, and of a plain run in the program's own type.
+
+        Where it cannot be computed in float64, a plain run takes the truth's place, and one on
+        weights that are rounded a little the reference's: it says how far rounding alone goes. What
+        is judged by these agrees, and no more can be said; `without_float64` tells why.
+        """
+        raise NotImplementedError
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) else None
