@@ -15,6 +15,7 @@ BACKEND = BackendInfo(
         ModelFrameworkType.PYTORCH: (*_IREE, "torch"),
         ModelFrameworkType.TF_V2: (*_IREE, "tensorflow", "keras"),
         ModelFrameworkType.ONNX: (*_IREE, "onnx"),
+        ModelFrameworkType.STABLEHLO: (*_IREE, "jax"),
     },
     install="./comparative_benchmark/iree/setup_venv.sh, or pip install -e '.[all]'",
     compilers=(
@@ -35,7 +36,7 @@ BACKEND = BackendInfo(
     },
     program_modules={**dict.fromkeys(_ON_CPU, _IREE), "cuda": ("iree.runtime",)},
     reference="comparative_benchmark.backends.program_reference:compute",
-    judges=(ModelFrameworkType.ONNX,),
+    judges=(ModelFrameworkType.ONNX, ModelFrameworkType.STABLEHLO),
     environment={
         "JAX_PLATFORMS": "cpu",  # JAX only exports here
         "KERAS_BACKEND": "tensorflow",

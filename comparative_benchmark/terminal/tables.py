@@ -36,7 +36,13 @@ from openxla.benchmark.brought import command_words
 from openxla.benchmark.testdata import INPUT_DATA_MODEL_DEFAULT
 
 EXPECTED = "expected"
-_STYLES = {"ok": "green", AGREED: "green", "unsupported": "yellow", "unsteady": "yellow", EXPECTED: "yellow"}
+_STYLES = {
+    "ok": "green",
+    AGREED: "green",
+    "unsupported": "yellow",
+    "unsteady": "yellow",
+    EXPECTED: "yellow",
+}
 _FAILED_STYLE = "red"
 # Narrowest interval shown, as a share: below it there are more digits than anybody reads.
 _NO_WIDTH = 1e-4

@@ -89,8 +89,9 @@ def test_identity_is_the_bytes_and_the_way_back_names_the_inputs(net, tmp_path):
     (other / "net.onnx").write_bytes(net.read_bytes())
     wanted = {"inputs": ("i64[2,4]<9", "f32[2,4,16]"), "batch_sizes": ()}
     (moved,) = cases(other / "net.onnx", **wanted)
-    assert moved.model.model_parameters["source_sha256"] == (
-        case.model.model_parameters["source_sha256"]
+    assert (
+        moved.model.model_parameters["source_sha256"]
+        == (case.model.model_parameters["source_sha256"])
     )
     words = command_words(case.model.model_parameters, "onnx")
     assert words == f"{net} --input 'i64[2,4]<9' --input 'f32[2,4,16]'"
@@ -171,9 +172,7 @@ def test_weights_in_other_files_have_to_be_beside(tmp_path, external, words):
 def test_weights_in_another_file_are_part_of_the_identity(tmp_path):
     net = tmp_path / "net.onnx"
     external = {"location": "w.data", "length": "4"}
-    net.write_bytes(
-        onnx_bytes(inputs=[declared("x", 1, 4)], weights=[weight("w", [1], external)])
-    )
+    net.write_bytes(onnx_bytes(inputs=[declared("x", 1, 4)], weights=[weight("w", [1], external)]))
     (tmp_path / "w.data").write_bytes(b"1234")
     (before,) = cases(net)
     (tmp_path / "w.data").write_bytes(b"1235")
@@ -183,9 +182,7 @@ def test_weights_in_another_file_are_part_of_the_identity(tmp_path):
 
 def test_types_come_from_the_weights(tmp_path):
     net = tmp_path / "net.onnx"
-    net.write_bytes(
-        onnx_bytes(inputs=[declared("x", 10, 4)], weights=[weight("w", [4], kind=10)])
-    )
+    net.write_bytes(onnx_bytes(inputs=[declared("x", 10, 4)], weights=[weight("w", [4], kind=10)]))
     (case,) = cases(net)
     assert case.data_type == "fp16"
     net.write_bytes(onnx_bytes(inputs=[declared("x", 8, 4)]))

@@ -2,18 +2,20 @@
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 
 from openxla.benchmark.brought import onnx_file, onnx_float64
 from openxla.benchmark.brought.inputs import Array, form_of
 from openxla.benchmark.brought.loading import told
-from openxla.benchmark.brought.onnx_float64 import NotWidenedError
-from openxla.benchmark.brought.program_model import ProgramModel
+from openxla.benchmark.brought.program_model import (
+    NotWidenedError,
+    ProgramModel,
+    in_place_of_truth,
+)
 from openxla.benchmark.brought.signature import Signature
 from openxla.benchmark.brought.wanted import BroughtError
 from openxla.benchmark.def_types import Parameters
@@ -22,6 +24,7 @@ _SPACINGS = {"fp32": 2.0**-23, "fp16": 2.0**-10, "bf16": 2.0**-7}
 # Operators whose results are as large as the values of their operands say.
 _BY_VALUE = frozenset({"NonZero", "Unique", "Compress", "NonMaxSuppression"})
 FILE = "program.onnx"
+_Run = Callable[[onnx.ModelProto, Sequence[Array]], list[Array]]
 
 
 class OnnxModel(ProgramModel):
@@ -50,7 +53,7 @@ class OnnxModel(ProgramModel):
         bare = self._bare()
         if drawing := onnx_float64.random_operators(bare):
             raise BroughtError(f"the program draws random numbers ({', '.join(drawing)})")
-        static = _static(bare, inputs, self.path.parent)
+        static = _static(bare, inputs, self.path)
         open_outputs = [value.name for value in static.graph.output if not _is_fixed(value)]
         by_value = {node.op_type for node in onnx_float64.nodes(bare)} & _BY_VALUE
         if open_outputs and by_value:
@@ -62,15 +65,7 @@ class OnnxModel(ProgramModel):
     def truth_and_reference(self, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
         """See `ProgramModel`; both by ONNX's reference evaluator."""
         model = self._whole()
-        forms = ", ".join(map(form_of, inputs))
-        plain = onnx_float64.run
-        try:
-            own = plain(model, inputs)
-        except BroughtError:
-            raise
-        except Exception as error:
-            plain = _by_onnxruntime
-            own = self._by_a_runtime(model, inputs, f"{forms}: {told(error)}")
+        own, plain = _plain_run(model, inputs)
         try:
             wide = onnx_float64.widened(model)
             truth = onnx_float64.run_in_float64(wide, inputs)
@@ -79,7 +74,7 @@ class OnnxModel(ProgramModel):
             self.without_float64 = f"the program has no float64 run: {why}"
             spacing = _SPACINGS[str(self.model_parameters["data_type"])]
             rough = plain(onnx_float64.rounded(model, spacing), inputs)
-            return [_as_truth(value) for value in own], rough
+            return in_place_of_truth(own), rough
         self.without_float64 = None
         return truth, own
 
@@ -92,9 +87,9 @@ class OnnxModel(ProgramModel):
         values = [*_inputs_of(bare), *bare.graph.output]
         if all(map(_is_fixed, values)):
             return [self.path, *self._file.data_files]
-        static = _static(bare, inputs, self.path.parent)
+        static = _static(bare, inputs, self.path)
         if not all(map(_is_fixed, static.graph.output)):
-            outputs = onnx_float64.run(self._whole(), inputs)
+            outputs, _ = _plain_run(self._whole(), inputs)
             for declared, found in zip(static.graph.output, outputs, strict=True):
                 _fix(declared, found.shape)
         files = [directory / file.relative_to(self.path.parent) for file in self._file.data_files]
@@ -103,15 +98,6 @@ class OnnxModel(ProgramModel):
             _link(source, target)
         (directory / FILE).write_bytes(static.SerializeToString())
         return [directory / FILE, *files]
-
-    def _by_a_runtime(self, model: Any, inputs: Sequence[Array], why: str) -> list[Array]:
-        """Returns the outputs by ONNX Runtime, for operators that only it knows."""
-        try:
-            return _by_onnxruntime(model, inputs)
-        except Exception as error:
-            raise BroughtError(
-                f"the program cannot be run on {why}; nor by ONNX Runtime: {told(error)}"
-            ) from error
 
     def _bare(self) -> onnx.ModelProto:
         """Returns it without the weights that are in files of their own."""
@@ -140,13 +126,35 @@ def create_model(**parameters: Any) -> OnnxModel:
     return OnnxModel(parameters)
 
 
+def _plain_run(model: onnx.ModelProto, inputs: Sequence[Array]) -> tuple[list[Array], _Run]:
+    """Returns the outputs of a plain run, and what ran it: ONNX's evaluator where that can.
+
+    Raises:
+      BroughtError: it cannot be run.
+    """
+    try:
+        return onnx_float64.run(model, inputs), onnx_float64.run
+    except BroughtError:
+        raise
+    except Exception as error:
+        why = told(error)
+    try:
+        # It has operators of its own.
+        return _by_onnxruntime(model, inputs), _by_onnxruntime
+    except Exception as error:
+        forms = ", ".join(map(form_of, inputs))
+        raise BroughtError(
+            f"the program cannot be run on {forms}: {why}; nor by ONNX Runtime: {told(error)}"
+        ) from error
+
+
 def _inputs_of(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
     """Returns what is fed; old files name their weights among the inputs."""
     weights = {tensor.name for tensor in model.graph.initializer}
     return [value for value in model.graph.input if value.name not in weights]
 
 
-def _static(model: onnx.ModelProto, inputs: Sequence[Array], folder: Path) -> onnx.ModelProto:
+def _static(model: onnx.ModelProto, inputs: Sequence[Array], file: Path) -> onnx.ModelProto:
     """Returns the graph with the shapes that follow from those of the inputs."""
     for declared, value in zip(_inputs_of(model), inputs, strict=True):
         _fix(declared, value.shape)
@@ -159,7 +167,9 @@ def _static(model: onnx.ModelProto, inputs: Sequence[Array], folder: Path) -> on
     try:
         return onnx.shape_inference.infer_shapes(model, data_prop=True)
     except (ValueError, onnx.shape_inference.InferenceError) as error:
-        raise BroughtError(f"the shapes of {folder.name} do not fit together: {error}") from error
+        raise BroughtError(
+            f"the shapes of {file.name} do not fit together: {told(error)}"
+        ) from error
 
 
 def _is_fixed(value: onnx.ValueInfoProto) -> bool:
@@ -196,7 +206,3 @@ def _by_onnxruntime(model: onnx.ModelProto, inputs: Sequence[Array]) -> list[Arr
     found: list[Array] = session.run(None, dict(zip(names, inputs, strict=True)))
     return found
 
-
-def _as_truth(value: Array) -> Array:
-    is_float = value.dtype.kind == "f" or value.dtype.name == "bfloat16"
-    return value.astype(np.float64) if is_float else value

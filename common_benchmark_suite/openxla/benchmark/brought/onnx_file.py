@@ -95,7 +95,9 @@ def _read(path: Path, whole: memoryview) -> OnnxFile:
         elif number == _MODEL_OPSET:
             entry = dict(fields(view(value)))
             version = entry.get(2, 0)
-            opsets[text(entry[1]) if 1 in entry else ""] = version if isinstance(version, int) else 0
+            opsets[text(entry[1]) if 1 in entry else ""] = (
+                version if isinstance(version, int) else 0
+            )
         elif number == _MODEL_FUNCTION:
             _look_at_nodes(view(value), 7, seen)
     if not has_graph or not opsets:
@@ -181,8 +183,11 @@ def _argument(path: Path, item: memoryview, seen: _Seen) -> Argument:
     found = element_type_or_refuse(name, _TYPES.get(kind or 0), path.name)
     if sizes is None:
         raise BroughtError(f"{path.name}: its input {name!r} says nothing of its rank")
-    rows = [seen.rows[table] for table, index in seen.lookups if _origin(index, seen) == name
-            and seen.rows.get(table)]
+    rows = [
+        seen.rows[table]
+        for table, index in seen.lookups
+        if _origin(index, seen) == name and seen.rows.get(table)
+    ]
     return Argument(name=name, element_type=found, sizes=sizes, below=min(rows, default=None))
 
 

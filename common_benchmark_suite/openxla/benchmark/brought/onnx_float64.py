@@ -9,6 +9,7 @@ from onnx import TensorProto, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from openxla.benchmark.brought.inputs import Array
+from openxla.benchmark.brought.program_model import NotWidenedError
 from openxla.benchmark.brought.wanted import BroughtError
 
 _NARROW = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16})
@@ -27,10 +28,6 @@ _RANDOM = frozenset(
     }
 )
 _SEED = 7
-
-
-class NotWidenedError(Exception):
-    """A graph has no float64 run; the message says why."""
 
 
 def widened(model: onnx.ModelProto) -> onnx.ModelProto:

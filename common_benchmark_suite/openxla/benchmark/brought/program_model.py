@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from openxla.benchmark.brought.inputs import Array, BroughtModel
 from openxla.benchmark.brought.programs import KINDS, digest_of
 from openxla.benchmark.brought.signature import Signature
@@ -11,6 +13,10 @@ from openxla.benchmark.brought.specs import InputSpec
 from openxla.benchmark.brought.wanted import BroughtError
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models.preprocessing import element_type_of
+
+
+class NotWidenedError(Exception):
+    """A program has no float64 run; the message says why."""
 
 
 class ProgramModel(BroughtModel):
@@ -32,7 +38,7 @@ class ProgramModel(BroughtModel):
         self.model_parameters = parameters
         self.example = self.file = None
         self.path = Path(str(parameters["source"]))
-        (kind,) = (kind for kind in KINDS.values() if kind.name == parameters["program"])
+        kind = next(kind for kind in KINDS.values() if kind.name == parameters["program"])
         if digest_of(self.path, kind) != parameters["source_sha256"]:
             raise BroughtError(f"{self.path} has changed since this run was planned")
 
@@ -46,12 +52,19 @@ class ProgramModel(BroughtModel):
         Raises:
           BroughtError: the program takes others.
         """
+        return [spec.array(place) for place, spec in enumerate(self.inputs())]
+
+    def inputs(self) -> tuple[InputSpec, ...]:
+        """Returns the inputs that the case names, or those that the program asks for.
+
+        Raises:
+          BroughtError: the program takes others, or it cannot be told how large one is.
+        """
         written = list(filter(None, str(self.model_parameters.get("inputs", "")).split("; ")))
         sizes = (self.model_parameters.get(key) for key in ("batch_size", "seq_len"))
         # What is written has numbers for them already.
-        batch, seq = ((None, None) if written else map(_number, sizes))
-        found = self.signature().inputs(written, batch, seq)
-        return [spec.array(place) for place, spec in enumerate(found)]
+        batch, seq = (None, None) if written else map(_number, sizes)
+        return self.signature().inputs(written, batch, seq)
 
     def preprocess(self, raw_input: Any) -> tuple[Array, ...]:
         """Returns the arrays as they are: a program is not cast."""
@@ -77,6 +90,16 @@ class ProgramModel(BroughtModel):
         is judged by these agrees, and no more can be said; `without_float64` tells why.
         """
         raise NotImplementedError
+
+
+def in_place_of_truth(outputs: Sequence[Array]) -> list[Array]:
+    """Returns the outputs of a plain run as float64, where a truth is due."""
+    return [
+        value.astype(np.float64)
+        if value.dtype.kind == "f" or value.dtype.name == "bfloat16"
+        else value
+        for value in outputs
+    ]
 
 
 def _number(value: object) -> int | None:

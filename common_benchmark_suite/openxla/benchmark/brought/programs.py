@@ -41,7 +41,21 @@ class Kind:
 
 
 ONNX = Kind(name="ONNX", framework=ModelFrameworkType.ONNX, module=f"{_ROOM}.in_onnx")
-KINDS: Mapping[str, Kind] = {".onnx": ONNX}
+STABLEHLO = Kind(
+    name="StableHLO",
+    framework=ModelFrameworkType.STABLEHLO,
+    module=f"{_ROOM}.in_stablehlo",
+)
+JAX_EXPORT = Kind(
+    name="jax.export", framework=ModelFrameworkType.JAX, module=f"{_ROOM}.in_stablehlo"
+)
+# By the end of a file's name.
+KINDS: Mapping[str, Kind] = {
+    ".onnx": ONNX,
+    ".mlir": STABLEHLO,
+    ".mlirbc": STABLEHLO,
+    ".jax_export": JAX_EXPORT,
+}
 
 
 @attrs.frozen(kw_only=True)
@@ -151,9 +165,7 @@ def _case(
     return BenchmarkCase.build(model=model, input_data=_input_data(inputs, wanted, given))
 
 
-def _inputs(
-    signature: Signature | None, wanted: Wanted, variant: Variant
-) -> tuple[InputSpec, ...]:
+def _inputs(signature: Signature | None, wanted: Wanted, variant: Variant) -> tuple[InputSpec, ...]:
     """Returns the inputs, all sizes numbers; none where only a worker can tell them."""
     if signature is not None:
         return signature.inputs(wanted.inputs, variant.batch_size, variant.seq_len)
