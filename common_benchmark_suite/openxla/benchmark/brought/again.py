@@ -58,8 +58,10 @@ def command_words(
         return None
     model, wanted = found
     words = [model]
+    if wanted.framework or wanted.data_types != ("fp32",):
+        words += ["--dtype", wanted.data_types[0]]
     if wanted.framework:
-        words += ["--dtype", wanted.data_types[0], "--framework", wanted.framework]
+        words += ["--framework", wanted.framework]
     words += [word for text in wanted.inputs for word in ("--input", text)]
     for option, values in (("--batch", wanted.batch_sizes), ("--seq-len", wanted.seq_lens)):
         words += [word for value in values for word in (option, str(value))]
@@ -78,4 +80,7 @@ def _program_wanted(parameters: Parameters, inputs_dir: str | None) -> Wanted:
         inputs_dir=Path(inputs_dir) if inputs_dir else None,
         batch_sizes=(int(batch),) if batch is not None and not written else (),
         seq_lens=(int(seq),) if seq is not None and not written else (),
+        # Of what says its type by itself, that is it.
+        data_types=(str(parameters["data_type"]),),
+        allow_pickle=parameters.get("pickled") is True,
     )

@@ -17,6 +17,7 @@ from openxla.benchmark.brought.program_model import (
     NotWidenedError,
     ProgramModel,
     in_place_of_truth,
+    rounded,
 )
 from openxla.benchmark.brought.programs import JAX_EXPORT
 from openxla.benchmark.brought.signature import Argument, Signature, element_type_or_refuse
@@ -52,7 +53,8 @@ class StableHloModel(ProgramModel):
                 self._exported = _exported(stablehlo_float64.read(content))
         except Exception as error:
             kind = parameters["program"]
-            raise BroughtError(f"{self.path} is not a whole {kind} program: {told(error)}") from None
+            raise BroughtError(f"{self.path} cannot be taken as a {kind} program: {told(error)}") from None
+        self.check_types(aval.dtype for aval in self._exported.in_avals + self._exported.out_avals)
         self._taken = self.signature()
         if any(argument.element_type in _WIDE for argument in self._taken.arguments):
             jax.config.update("jax_enable_x64", True)
@@ -103,7 +105,7 @@ class StableHloModel(ProgramModel):
             wide = _widened(self._exported)
         except NotWidenedError as error:
             self.without_float64 = f"the program has no float64 run: {error}"
-            return in_place_of_truth(own), self._plain(_rounded(inputs))
+            return in_place_of_truth(own), self._plain(rounded(inputs))
         with jax.enable_x64(True):
             values = [_wide_array(value) for value in inputs]
             truth = [np.asarray(value) for value in as_tuple(_call(wide, values))]
@@ -233,16 +235,3 @@ def _wide_array(value: Array) -> Array:
     is_float = jax.numpy.issubdtype(value.dtype, jax.numpy.floating)
     return value.astype(np.float64) if is_float else value
 
-
-def _rounded(inputs: Sequence[Array]) -> list[Array]:
-    """Returns inputs that are off by a spacing: weights are constants of the program."""
-    random = np.random.Generator(np.random.Philox(7))
-    found = []
-    for value in inputs:
-        if jax.numpy.issubdtype(value.dtype, jax.numpy.floating):
-            spacing = float(jax.numpy.finfo(value.dtype).eps)
-            off = 1 + spacing * random.uniform(-1, 1, value.shape)
-            found.append((value.astype(np.float64) * off).astype(value.dtype))
-        else:
-            found.append(value)
-    return found

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import attrs
 
-from openxla.benchmark.brought.programs import KINDS, ProgramFile
+from openxla.benchmark.brought.programs import KINDS, SAVED_MODEL, ProgramFile
 from openxla.benchmark.brought.wanted import BroughtError
 
 _MODULE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
@@ -97,9 +97,9 @@ def place_of(text: str, folder: Path) -> OwnModule | ProgramFile | Path:
     raise BroughtError(f"no such file or directory: {text}{_near(path)} ({_FORMS})")
 
 
-def _directory(path: Path) -> Path:
+def _directory(path: Path) -> Path | ProgramFile:
     if (path / "saved_model.pb").is_file():
-        raise BroughtError(f"{path} is a SavedModel: exported programs are not measured yet")
+        return ProgramFile(path=path.resolve(), kind=SAVED_MODEL)
     return path.resolve()
 
 

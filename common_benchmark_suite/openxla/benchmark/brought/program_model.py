@@ -1,18 +1,23 @@
 """In a worker: what exported programs have in common, whatever runs them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from openxla.benchmark.brought.inputs import Array, BroughtModel
-from openxla.benchmark.brought.programs import KINDS, digest_of
+from openxla.benchmark.brought.programs import ALL_KINDS, digest_of
 from openxla.benchmark.brought.signature import Signature
 from openxla.benchmark.brought.specs import InputSpec
 from openxla.benchmark.brought.wanted import BroughtError
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models.preprocessing import element_type_of
+
+
+SEED = 7
+_DATA_TYPES = {"float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 
 class NotWidenedError(Exception):
@@ -38,9 +43,26 @@ class ProgramModel(BroughtModel):
         self.model_parameters = parameters
         self.example = self.file = None
         self.path = Path(str(parameters["source"]))
-        kind = next(kind for kind in KINDS.values() if kind.name == parameters["program"])
+        kind = next(kind for kind in ALL_KINDS if kind.name == parameters["program"])
         if digest_of(self.path, kind) != parameters["source_sha256"]:
             raise BroughtError(f"{self.path} has changed since this run was planned")
+
+    def check_types(self, dtypes: Iterable[Any]) -> None:
+        """Checks that a program computes in the type that the case says.
+
+        Args:
+          dtypes: of its weights or inputs, as its framework calls them.
+
+        Raises:
+          BroughtError: none is of that type, but some are of another.
+        """
+        names = (str(getattr(dtype, "__name__", dtype)).rpartition(".")[2] for dtype in dtypes)
+        found = {_DATA_TYPES[name] for name in names if name in _DATA_TYPES}
+        due = str(self.model_parameters["data_type"])
+        if found and due not in found:
+            known = sorted(found)[0]
+            hint = f": say --dtype {known}" if known != "fp64" else ""
+            raise BroughtError(f"{self.path.name} computes in {known}, not {due}{hint}")
 
     def signature(self) -> Signature:
         """Returns what it takes."""
@@ -100,6 +122,23 @@ def in_place_of_truth(outputs: Sequence[Array]) -> list[Array]:
         else value
         for value in outputs
     ]
+
+
+def rounded(inputs: Sequence[Array]) -> list[Array]:
+    """Returns inputs that are off by up to a spacing of their type."""
+    random = np.random.Generator(np.random.Philox(SEED))
+    found = []
+    for value in inputs:
+        if value.dtype.kind == "f" or value.dtype.name == "bfloat16":
+            off = 1 + _eps(value.dtype) * random.uniform(-1, 1, value.shape)
+            found.append((value.astype(np.float64) * off).astype(value.dtype))
+        else:
+            found.append(value)
+    return found
+
+
+def _eps(dtype: np.dtype[Any]) -> float:
+    return float(ml_dtypes.finfo(dtype).eps)
 
 
 def _number(value: object) -> int | None:

@@ -49,13 +49,25 @@ STABLEHLO = Kind(
 JAX_EXPORT = Kind(
     name="jax.export", framework=ModelFrameworkType.JAX, module=f"{_ROOM}.in_stablehlo"
 )
+TORCH_EXPORT = Kind(
+    name="torch.export",
+    framework=ModelFrameworkType.PYTORCH,
+    module=f"{_ROOM}.in_torch_export",
+)
+SAVED_MODEL = Kind(
+    name="SavedModel", framework=ModelFrameworkType.TF_V2, module=f"{_ROOM}.in_saved_model"
+)
+TFLITE = Kind(name="TFLite", framework=ModelFrameworkType.TFLITE, module=f"{_ROOM}.in_tflite")
 # By the end of a file's name.
 KINDS: Mapping[str, Kind] = {
     ".onnx": ONNX,
     ".mlir": STABLEHLO,
     ".mlirbc": STABLEHLO,
     ".jax_export": JAX_EXPORT,
+    ".pt2": TORCH_EXPORT,
+    ".tflite": TFLITE,
 }
+ALL_KINDS = (*KINDS.values(), SAVED_MODEL)
 
 
 @attrs.frozen(kw_only=True)
@@ -95,9 +107,10 @@ def cases(program: ProgramFile, wanted: Wanted, given: UserInputs | None) -> lis
     Raises:
       BroughtError: it is not whole, or takes other inputs.
     """
-    for option, value in (("--task", wanted.task), ("--allow-pickle", wanted.allow_pickle)):
-        if value:
-            raise BroughtError(f"{option} is for Hugging Face directories")
+    if wanted.task is not None:
+        raise BroughtError("--task is for Hugging Face directories")
+    if wanted.allow_pickle and program.kind is not TORCH_EXPORT:
+        raise BroughtError(f"--allow-pickle: {program.kind.name} holds no pickles")
     found = _outline(program.path, program.kind)
     own = found.data_type or "fp32"
     if other := [name for name in wanted.data_types if found.data_type not in (None, name)]:
@@ -134,12 +147,14 @@ def _case(
     variant: Variant,
 ) -> BenchmarkCase:
     path, kind = program.path, program.kind
-    parameters: dict[str, str | int] = {
+    parameters: dict[str, str | int | bool] = {
         "source": str(path),
         "program": kind.name,
         "source_sha256": found.digest,
         "data_type": variant.data_type,
     }
+    if wanted.allow_pickle:
+        parameters["pickled"] = True
     inputs = _inputs(found.signature, wanted, variant) if given is None else ()
     if given is not None and found.signature is not None:
         found.signature.check(
