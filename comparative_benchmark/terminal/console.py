@@ -143,6 +143,10 @@ class Console:
                 text = tables.problem(case.result, self._suites, expected)
                 self._out.print(text, soft_wrap=True)
 
+    def answer(self, line: str) -> None:
+        """Prints a sentence of `answers`."""
+        self._out.print(Text(line), soft_wrap=True)
+
     def comparison(self, comparisons: Sequence[Comparison], summary: Summary) -> None:
         """Prints a comparison of two results files."""
         self._out.print(tables.comparison_table(comparisons))

@@ -141,22 +141,12 @@ def _in_float64(function: Any) -> Callable[..., Any]:
         for argument in (*inner.signature.input_arg, *inner.signature.output_arg):
             if argument.type in _NARROW:
                 argument.type = types_pb2.DT_DOUBLE
-    # Shapes by type of handles are hints, of the narrow type.
-    takes = [tensor.name for tensor in frozen.inputs]
-    names = list(frozen.structured_input_signature[1]) or [n.partition(":")[0] for n in takes]
-    gives = [tensor.name for tensor in frozen.outputs]
-    wrapped = _wrapped(graph, takes, gives)
-    order = [name.partition(":")[0] for name in names]
+    wrapped = _wrapped(
+        graph, [tensor.name for tensor in frozen.inputs], [t.name for t in frozen.outputs]
+    )
 
-    def run(**arguments: Any) -> list[Any]:
-        given = {_plain_name(name): value for name, value in arguments.items()}
-        return list(wrapped(*(given[_plain_name(name)] for name in order)))
-
-    return run
-
-
-def _plain_name(name: str) -> str:
-    return name.removeprefix(f"{_USUAL}_").partition(":")[0]
+    # A graph takes what a signature calls by name in the order of these names.
+    return lambda **arguments: wrapped(*(value for _, value in sorted(arguments.items())))
 
 
 def _wrapped(graph: graph_pb2.GraphDef, takes: list[str], gives: list[str]) -> Any:
