@@ -27,7 +27,8 @@ def write(
 
     Args:
       model: a PyTorch model, exported first, or a TensorFlow one, traced to a graph first (phase
-        `trace`), or a file in ONNX or TFLite that was brought; the conversion itself is the phase `lower`.
+        `trace`), or a file in ONNX or TFLite that was brought; the conversion itself is the phase
+        `lower`.
       inputs: one array for each argument of the model.
       directory: where the files go (`load`).
       phase: times the phases.

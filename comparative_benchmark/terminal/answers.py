@@ -16,9 +16,7 @@ from comparative_benchmark.terminal.tables import digits
 _LONGEST_REASON = 160
 
 
-def answers(
-    cases: Sequence[Case], *, absent: str = "", command: Sequence[str] = ()
-) -> list[str]:
+def answers(cases: Sequence[Case], *, absent: str = "", command: Sequence[str] = ()) -> list[str]:
     """Returns sentences on the competitors of one workload; empty where there is no question.
 
     The fastest is the one with the lowest latency among those whose output is right and that
@@ -53,11 +51,7 @@ def _choice(ranked: Sequence[Case]) -> str:
     claim = "the only one whose output" if alone else "the lowest latency of those whose output"
     agreed = best.result.word == AGREED
     proof = "agrees with a plain run (there is no float64 proof)" if agreed else "is right"
-    costs = [
-        text
-        for text in (_compile_text(best), _memory_text(best))
-        if text
-    ]
+    costs = [text for text in (_compile_text(best), _memory_text(best)) if text]
     cost = f"; it {' and '.join(costs)}" if costs else ""
     return f"Take {_name(best)}: {_latency_text(best)}, {claim} {proof}{cost}."
 

@@ -27,8 +27,7 @@ def record(competitor, level="compiler_level", status="ok", **fields):
 def times(*medians, **metrics):
     """Processes that agree within themselves, by their medians in ms."""
     processes = [
-        {"blocks": [{"latencies_ms": [m * 0.999, m, m * 1.001]} for _ in range(2)]}
-        for m in medians
+        {"blocks": [{"latencies_ms": [m * 0.999, m, m * 1.001]} for _ in range(2)]} for m in medians
     ]
     return {"processes": processes, **metrics}
 

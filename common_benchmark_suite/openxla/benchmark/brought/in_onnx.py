@@ -205,4 +205,3 @@ def _by_onnxruntime(model: onnx.ModelProto, inputs: Sequence[Array]) -> list[Arr
     names = [node.name for node in session.get_inputs()]
     found: list[Array] = session.run(None, dict(zip(names, inputs, strict=True)))
     return found
-

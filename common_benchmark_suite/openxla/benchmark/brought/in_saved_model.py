@@ -21,8 +21,15 @@ from openxla.benchmark.brought.wanted import BroughtError
 from openxla.benchmark.def_types import Parameters
 
 _TYPES = {
-    **{tf.float64: "f64", tf.float32: "f32", tf.float16: "f16", tf.bfloat16: "bf16"},
-    **{tf.int8: "i8", tf.int32: "i32", tf.int64: "i64", tf.bool: "i1", tf.uint8: "u8"},
+    tf.float64: "f64",
+    tf.float32: "f32",
+    tf.float16: "f16",
+    tf.bfloat16: "bf16",
+    tf.int8: "i8",
+    tf.int32: "i32",
+    tf.int64: "i64",
+    tf.bool: "i1",
+    tf.uint8: "u8",
 }
 _NARROW = frozenset({types_pb2.DT_FLOAT, types_pb2.DT_HALF, types_pb2.DT_BFLOAT16})
 _USUAL = "serving_default"
@@ -41,9 +48,7 @@ class SavedModelProgram(ProgramModel):
             self.model = tf.saved_model.load(str(self.path))
             signatures = dict(self.model.signatures)
         except Exception as error:
-            raise BroughtError(
-                f"{self.path} is not a whole SavedModel: {told(error)}"
-            ) from None
+            raise BroughtError(f"{self.path} is not a whole SavedModel: {told(error)}") from None
         if _USUAL not in signatures and len(signatures) != 1:
             raise BroughtError(
                 f"{self.path} has {len(signatures)} signatures and none is {_USUAL}: save it with "
@@ -169,5 +174,3 @@ def _widen(value: Any) -> None:
     if value.HasField("tensor") and value.tensor.dtype in _NARROW:
         wide = tf.make_ndarray(value.tensor).astype(np.float64)
         value.tensor.CopyFrom(tf.make_tensor_proto(wide, shape=wide.shape))
-
-

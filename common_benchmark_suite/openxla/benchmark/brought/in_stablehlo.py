@@ -53,7 +53,9 @@ class StableHloModel(ProgramModel):
                 self._exported = _exported(stablehlo_float64.read(content))
         except Exception as error:
             kind = parameters["program"]
-            raise BroughtError(f"{self.path} cannot be taken as a {kind} program: {told(error)}") from None
+            raise BroughtError(
+                f"{self.path} cannot be taken as a {kind} program: {told(error)}"
+            ) from None
         self.check_types(aval.dtype for aval in self._exported.in_avals + self._exported.out_avals)
         self._taken = self.signature()
         if any(argument.element_type in _WIDE for argument in self._taken.arguments):
@@ -143,9 +145,7 @@ def _with_sizes(exported: export.Exported, inputs: Sequence[InputSpec]) -> expor
     """
     from jaxlib import _jax
 
-    forms = [
-        jax.ShapeDtypeStruct(spec.sizes, numpy_dtype(spec.element_type)) for spec in inputs
-    ]
+    forms = [jax.ShapeDtypeStruct(spec.sizes, numpy_dtype(spec.element_type)) for spec in inputs]
     lowered = jax.jit(lambda *values: _call(exported, values), keep_unused=True).lower(*forms)
     module = lowered.compiler_ir("stablehlo")
     refined = _jax.mlir.refine_polymorphic_shapes(
@@ -204,7 +204,7 @@ def _aval(kind: Any) -> Any:
         stem = name.rstrip("0123456789")
         if stem not in letters:
             raise ValueError(f"{kind} is of a type that NumPy does not have")
-        dtype = np.dtype(f"{letters[stem]}{name[len(stem):]}")
+        dtype = np.dtype(f"{letters[stem]}{name[len(stem) :]}")
     return jax.core.ShapedArray(tuple(kind.shape), dtype)
 
 
@@ -234,4 +234,3 @@ def _wide_aval(aval: Any) -> Any:
 def _wide_array(value: Array) -> Array:
     is_float = jax.numpy.issubdtype(value.dtype, jax.numpy.floating)
     return value.astype(np.float64) if is_float else value
-

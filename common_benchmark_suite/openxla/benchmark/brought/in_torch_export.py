@@ -29,9 +29,15 @@ from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 
 _TYPES = {
-    **{torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"},
-    **{torch.int8: "i8", torch.int32: "i32", torch.int64: "i64"},
-    **{torch.bool: "i1", torch.uint8: "u8"},
+    torch.float64: "f64",
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.int8: "i8",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.bool: "i1",
+    torch.uint8: "u8",
 }
 _NARROW = frozenset({torch.float32, torch.float16, torch.bfloat16})
 # With it `torch.load` runs no code of a file, whatever its caller says.
@@ -238,5 +244,3 @@ def _round(module: torch.nn.Module) -> None:
 
 def _is_float(value: Array) -> bool:
     return value.dtype.kind == "f" or value.dtype.name == "bfloat16"
-
-

@@ -18,8 +18,15 @@ from openxla.benchmark.brought.wanted import BroughtError
 from openxla.benchmark.files import sha256_of
 
 _TYPES = {
-    **{1: "f32", 2: "u8", 3: "i8", 6: "i32", 7: "i64", 9: "i1"},
-    **{10: "f16", 11: "f64", 16: "bf16"},
+    1: "f32",
+    2: "u8",
+    3: "i8",
+    6: "i32",
+    7: "i64",
+    9: "i1",
+    10: "f16",
+    11: "f64",
+    16: "bf16",
 }
 _FLOATS = {1: "fp32", 10: "fp16", 11: "fp64", 16: "bf16"}
 # Fields of the messages.
@@ -212,7 +219,7 @@ def _tensor_type(tensor: memoryview) -> tuple[int | None, tuple[int | str | None
 def _size(dimension: memoryview) -> int | str | None:
     for number, value in fields(dimension):
         if number == 1 and isinstance(value, int):
-            # A varint of a negative number is huge; some exporters write -1 for a size that changes.
+            # Some exporters write -1 for a size that changes, which is huge as a varint.
             return value if 0 < value < 1 << 62 else None
         if number == 2:
             return text(value) or None

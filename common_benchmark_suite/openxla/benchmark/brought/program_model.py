@@ -15,7 +15,6 @@ from openxla.benchmark.brought.wanted import BroughtError
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models.preprocessing import element_type_of
 
-
 SEED = 7
 _DATA_TYPES = {"float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
@@ -60,7 +59,7 @@ class ProgramModel(BroughtModel):
         found = {_DATA_TYPES[name] for name in names if name in _DATA_TYPES}
         due = str(self.model_parameters["data_type"])
         if found and due not in found:
-            known = sorted(found)[0]
+            known = min(found)
             hint = f": say --dtype {known}" if known != "fp64" else ""
             raise BroughtError(f"{self.path.name} computes in {known}, not {due}{hint}")
 

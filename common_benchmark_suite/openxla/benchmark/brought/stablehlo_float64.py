@@ -67,8 +67,12 @@ def main_of(module: Any) -> Any:
     if not functions:
         raise ValueError("it holds no function")
     named = [op for op in functions if op.name.value == "main"]
-    public = [op for op in functions if op.operation.attributes.get("sym_visibility") is None
-              or ir.StringAttr(op.operation.attributes["sym_visibility"]).value == "public"]
+    public = [
+        op
+        for op in functions
+        if op.operation.attributes.get("sym_visibility") is None
+        or ir.StringAttr(op.operation.attributes["sym_visibility"]).value == "public"
+    ]
     found = named or public
     if len(found) != 1:
         names = ", ".join(op.name.value for op in found)
@@ -88,8 +92,11 @@ def widen(module: Any) -> None:
       NotWidenedError: it looks at bits, or calls what has one type.
     """
     with module.context, ir.Location.unknown():
-        for operation in list(_operations(module.operation)):
+        operations = list(_operations(module.operation))
+        # All before any: operands have other types afterwards.
+        for operation in operations:
             _check(operation)
+        for operation in operations:
             _widen(operation)
         try:
             module.operation.verify()
@@ -132,7 +139,9 @@ def _widen(operation: Any) -> None:
         attribute = operation.attributes[key]
         if isinstance(attribute, ir.TypeAttr) and isinstance(attribute.value, ir.FunctionType):
             kind = attribute.value
-            wide = ir.FunctionType.get(list(map(_wide, kind.inputs)), list(map(_wide, kind.results)))
+            wide = ir.FunctionType.get(
+                list(map(_wide, kind.inputs)), list(map(_wide, kind.results))
+            )
             operation.attributes[key] = ir.TypeAttr.get(wide)
         elif key == "value" and operation.name == "stablehlo.constant":
             operation.attributes[key] = _wide_constant(attribute)
