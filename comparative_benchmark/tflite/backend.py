@@ -58,9 +58,6 @@ class TfLite(Backend):
             ((path,),) = context.exported.values()
             precision = BACKEND.compiler(context.compiler).precision or "fp32"
             return {**described(path, precision), "origin": "published", "versions": {}}
-        if self._definition.parameters.get("program") == "TFLite" and context.compiler == "native":
-            path = Path(self._definition.parameters["source"])
-            return {**described(path, "fp32"), "origin": "brought", "versions": {}}
         return export(
             self._definition,
             self._arrays,

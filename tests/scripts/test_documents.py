@@ -1,4 +1,4 @@
-"""The commands of README, CONTRIBUTING, the tutorial and the OpenXLA suite's guide work as written."""
+"""The commands of README, CONTRIBUTING, the tutorial and the OpenXLA suite's guide work."""
 
 import os
 import re

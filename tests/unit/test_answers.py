@@ -4,7 +4,9 @@ import pytest
 from results_support import completed
 
 from comparative_benchmark.results.case import cases_of
+from comparative_benchmark.results.mixtures import mixture_remarks
 from comparative_benchmark.terminal.answers import answers
+from comparative_benchmark.terminal.tables import results_table
 
 COMMAND = ("/somewhere/cbs", "run", "my net.onnx", "--backend", "a,b")
 
@@ -89,6 +91,16 @@ def test_what_is_agreed_is_not_called_right():
     (first, *_) = said(agreed, agreed | {"definition": SLOW["definition"]})
     assert "whose output agrees with a plain run (there is no float64 proof)" in first
     assert "right" not in first
+
+
+def test_what_is_agreed_says_so_in_table_and_remarks_beside_the_ranking():
+    agreed = record("tflite:native", metrics=times(1.0, 1.01, 1.02, without_float64="no kernels"))
+    cases = cases_of(completed({"benchmarks": [agreed, SLOW]}))
+    assert [case.result.word for case in cases] == ["agreed", "ok"]
+    table = results_table(cases, baseline="openvino:latency")
+    assert list(map(str, table.columns[-1].cells)) == ["agreed", "ok"]
+    (remark,) = [line for line in mixture_remarks(cases) if "Agreed" in line]
+    assert "no proof as a float64 run is: tflite:native (onnx) (no kernels)" in remark
 
 
 def test_fewer_bits_are_not_ranked():
