@@ -29,11 +29,11 @@ def answers(cases: Sequence[Case], *, absent: str = "", command: Sequence[str] =
       absent: line that names backends that are not installed.
       command: what the user typed, to be repeated.
     """
-    installed, lacking = not_installed.split(cases)
-    if len({(case.workload, case.device) for case in cases}) != 1 or len(cases) < 2:
+    if len(cases) < 2 or len({(case.workload, case.device) for case in cases}) != 1:
         return []
     if any(case.metrics.compile_only or case.metrics.throughput for case in cases):
         return []
+    installed, lacking = not_installed.split(cases)
     good = [case for case in installed if case.status is Status.OK]
     ranked = sorted(filter(_is_equal, good), key=_latency_ms)
     lines = [_choice(ranked), *_others(ranked)] if ranked else ["Nothing ran with a right output."]
