@@ -4,26 +4,37 @@ import argparse
 
 from comparative_benchmark.api.selection import Selection
 from comparative_benchmark.runs.settings import RunSettings
-from comparative_benchmark.runs.trial import Trial
+from comparative_benchmark.runs.trial import ALL_BACKENDS, Trial
 from comparative_benchmark.terminal.options import UsageError, find_device
 from comparative_benchmark.torchbench import cases, folders, installing
+from openxla.benchmark import devices
 
-# What runs a folder as its authors wrote it.
-_USUAL = {"backend": "pt_inductor:eager", "device": "host-cpu"}
+# What runs where a user does not say: a folder as its authors wrote it, a case wherever it can.
+_FOLDERS = {"backend": "pt_inductor:eager", "device": devices.HOST_CPU.name}
+_CASES = {"backend": ALL_BACKENDS, "device": devices.HOST_CPU.name}
+# What chooses among all that could run.
+_CHOOSING = ("name", "tag", "framework", "suite", "model", "torchbench")
 
 
-def complete(options: argparse.Namespace) -> None:
-    """Fills in how folders are usually run.
+def complete(options: argparse.Namespace, *, chosen: bool) -> None:
+    """Fills in what runs, and where, if the user did not say.
+
+    Args:
+      options: of `cbs run`, `run_benchmarks.py` or a command that measures as they do.
+      chosen: whether the cases are chosen by more than these options.
 
     Raises:
-      UsageError: cases of the catalogue are to be run, and it was left out how.
+      UsageError: they choose nothing at all: everything takes days, and nobody means that.
     """
-    lacking = [name for name in _USUAL if getattr(options, name) is None]
-    if lacking and not getattr(options, "torchbench", None):
-        spelt = ", ".join({"backend": "--backend", "device": "-device"}[name] for name in lacking)
-        raise UsageError(f"the following arguments are required: {spelt}")
-    for name in lacking:
-        setattr(options, name, _USUAL[name])
+    if not chosen and not any(getattr(options, name, None) for name in (*_CHOOSING, "backend")):
+        raise UsageError(
+            "what is to be run? Give -name REGEX (`cbs list` shows the names), --tag TAG, "
+            "or a model of your own"
+        )
+    usual = _FOLDERS if getattr(options, "torchbench", None) else _CASES
+    for name, value in usual.items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
 
 
 def selected(options: argparse.Namespace) -> Selection | None:

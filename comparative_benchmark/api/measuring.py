@@ -78,7 +78,7 @@ def measure(
       DefinitionError, NoMatchError: see `terminal.options.select`.
     """
     set_root(options)
-    foreign.complete(options)
+    foreign.complete(options, chosen=selection is not None)
     check_place(options.output, "-o")
     device = find_device(options.device)
     try:

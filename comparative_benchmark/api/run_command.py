@@ -67,6 +67,7 @@ def run(
     for complaint in judgement.complaints():
         console.say(f"expected failures: {complaint}", style="red")
     console.say(f"results: {options.output}")
+    console.say(f"next: cbs show {options.output}, cbs report {options.output} -o page.html")
     if options.profile:
         traces = options.output.with_suffix(".profiles")
         console.say(f"profiles: {traces} (open traces at https://ui.perfetto.dev)")

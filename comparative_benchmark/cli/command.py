@@ -1,6 +1,7 @@
 """The `cbs` command, and the `run_benchmarks.py` of each backend."""
 
 import argparse
+import errno
 import importlib
 import os
 import signal
@@ -19,6 +20,22 @@ from comparative_benchmark.terminal.options import (
 from comparative_benchmark.terminal.streams import hold_standard_streams, without_secrets
 
 _DISTRIBUTION = "common-benchmark-suite"
+# What a disk, a folder or a name can be, and no program can help.
+_OF_THE_WORLD = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES),
+    *(errno.ENAMETOOLONG, errno.ELOOP, errno.EMFILE),
+}
+_FIRST_STEPS = """\
+usage: cbs COMMAND ...
+
+Compares machine-learning compilers on the same verified workloads. To begin with:
+
+  cbs doctor                              is this machine fit for measuring?
+  cbs backends                            what is installed, and what more could be
+  cbs run -name "models/BERT_TINY.+"      race every installed backend on a small model
+  cbs run my_net.py                       the same for a model of your own
+  cbs list                                all models
+  cbs --help                              all commands"""
 
 
 class Command(NamedTuple):
@@ -166,6 +183,9 @@ COMMANDS = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `cbs`; returns the exit code."""
     hold_standard_streams()
+    if not (sys.argv[1:] if arguments is None else arguments):
+        print(_FIRST_STEPS, file=sys.stderr)
+        return EXIT_FAILED
     parser = Parser(
         prog="cbs",
         description="Compares machine-learning compilers on the same verified workloads.",
@@ -199,7 +219,10 @@ class _CommandParser(Parser):
         command, self._command = self._command, None
         if command is not None:
             command.add_options(self)
-        return super().parse_known_args(args, namespace)
+        parsed, unknown = super().parse_known_args(args, namespace)
+        # Here, where the command and its options are known; the parser above knows neither.
+        self.refuse_unknown(unknown)
+        return parsed, unknown
 
 
 class _Version(argparse.Action):
@@ -221,6 +244,8 @@ def _guarded(options: argparse.Namespace) -> int:
     try:
         set_root(options)
         code: int = _resolve(options.handler)(options)
+        # What cannot be written is told here, and not in a traceback at the exit.
+        sys.stdout.flush()
     except KeyboardInterrupt:
         print("interrupted; finished results are kept", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -229,6 +254,14 @@ def _guarded(options: argparse.Namespace) -> int:
         # whose reader died has not passed: the code is that of a program that the pipe ended.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_NO_READER
+    except OSError as error:
+        if error.errno not in _OF_THE_WORLD:
+            raise
+        # What standard output still holds may be what cannot be written: not once more at the exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        named = f"{error.filename}: " if error.filename else ""
+        print(f"cbs: {without_secrets(named)}{error.strerror}", file=sys.stderr)
+        return EXIT_FAILED
     except _mistakes() as error:
         print(f"cbs: {without_secrets(str(error))}", file=sys.stderr)
         return EXIT_FAILED

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Sequence
 
 import attrs
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -16,6 +15,7 @@ from comparative_benchmark.results import noise_floor as noise
 from comparative_benchmark.results.codec import ResultsFileError, read_document
 from comparative_benchmark.roofline import ceilings as roofs
 from comparative_benchmark.stats.sampling_rule import SamplingRule
+from comparative_benchmark.terminal.screen import Screen
 from openxla.benchmark.root import root_dir
 
 EXIT_OK, EXIT_FAILED, EXIT_UNFIT, EXIT_MISSING = 0, 1, 2, 3
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
       0, or 1 when the ceilings could not be measured or results not be read, 3 when these hold no
       unchanged program; with `strict` 2 on a warning or problem.
     """
-    errors = Console(stderr=True, highlight=False, soft_wrap=True)
+    errors = Screen(stderr=True, highlight=False, soft_wrap=True)
     threads = default_threads().number if options.threads is None else options.threads
     if not 1 <= threads <= usable_cpus():
         print(
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     return EXIT_UNFIT if options.strict and unfit else EXIT_OK
 
 
-def _measure(options: argparse.Namespace, threads: int, errors: Console) -> roofs.Ceilings | None:
+def _measure(options: argparse.Namespace, threads: int, errors: Screen) -> roofs.Ceilings | None:
     """Returns the ceilings, measured now and kept; None where that failed, which it says."""
     try:
         measured = roofs.measure_ceilings(
@@ -212,7 +212,7 @@ def _print_findings(findings: Sequence[Finding]) -> None:
         out.print(Text(f"    {finding.name + ':':<17} {finding.verify}"), soft_wrap=True)
 
 
-def _out() -> Console:
+def _out() -> Screen:
     """Returns the console on stdout; a pipe has no width, and gets long lines."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=160)
+    console = Screen(highlight=False)
+    return console if console.is_terminal else Screen(highlight=False, width=160)

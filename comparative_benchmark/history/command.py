@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from rich.console import Console
-
 from comparative_benchmark.history.filters import FILTERS
 from comparative_benchmark.terminal.options import (
     EXIT_FAILED,
@@ -18,6 +16,7 @@ from comparative_benchmark.terminal.options import (
     EXIT_WRONG,
     UsageError,
 )
+from comparative_benchmark.terminal.screen import Screen
 from openxla.benchmark.files import new_file
 
 try:
@@ -190,10 +189,10 @@ def _filter(options: argparse.Namespace, newest: int | None = None) -> queries.F
     )
 
 
-def _console(file: IO[str]) -> Console:
-    console = Console(file=file, highlight=False)
+def _console(file: IO[str]) -> Screen:
+    console = Screen(file=file, highlight=False)
     # A pipe has no width: never wrap what another program or a log will read.
-    return console if console.is_terminal else Console(file=file, highlight=False, width=220)
+    return console if console.is_terminal else Screen(file=file, highlight=False, width=220)
 
 
 def _write(path: Path, text: str) -> None:

@@ -36,6 +36,10 @@ _FLOOR_IN_EPSILONS = 2.0
 # square.
 _ELEMENT_FACTOR = 1.25
 _ELEMENTS_IN_RMSE = 8.0
+# Nor need it be nearer than so many spacings of numbers as large as itself: outputs such as
+# gradients have elements far outside the spread, whose rounding alone is more than the above (seen:
+# 1.5 spacings).
+_ELEMENT_IN_EPSILONS = 2.5
 # Errors go either way: the mean of all is at most this share of what the root mean square may be
 # (of right runs 0.1), more where there are few.
 _BIAS_SHARE = 0.25
@@ -48,13 +52,16 @@ class ErrorLimits:
 
     Attributes:
       rmse: root mean square of the error.
-      element: error of a single element.
+      element: error of a single element, of those that are no outliers.
+      relative_element: error of a single element, relative to what it is due to be; the larger of
+        the two counts.
       bias: mean of the error.
     """
 
     rmse: float
     element: float
     bias: float
+    relative_element: float = 0.0
 
 
 def factor_of(element_type: str, parameters: Mapping[str, float]) -> float:
@@ -91,5 +98,6 @@ def error_limits(
             _ELEMENT_FACTOR * scattered * max(largest, _ELEMENTS_IN_RMSE * rmse),
             _ELEMENTS_IN_RMSE * floor,
         ),
+        relative_element=_ELEMENT_IN_EPSILONS * EPSILONS.get(element_type, 0.0),
         bias=allowed * max(_BIAS_SHARE, _BIAS_SCATTER / math.sqrt(size)),
     )

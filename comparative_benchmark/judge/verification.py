@@ -195,8 +195,8 @@ def _judge(
         reason = f"SQNR {sqnr:.1f} dB is below {least:g} dB"
     elif not errors.rmse / scale <= allowed:
         reason = f"relative error {errors.rmse / scale:.2g} exceeds {allowed:.2g}"
-    elif errors.max_abs > limits.element:
-        reason = f"an element is off by {errors.max_abs:.2g}, more than {limits.element:.2g}"
+    elif errors.max_abs > limits.element and (stray := _stray_element(output, truth, limits)):
+        reason = stray
     elif abs(errors.bias) > limits.bias:
         reason = f"all are off by {errors.bias:.2g} on average, more than {limits.bias:.2g}"
     else:
@@ -235,6 +235,20 @@ def _limits(
         size=reference.size,
         parameters=parameters,
     )
+
+
+def _stray_element(
+    output: npt.NDArray[Any], truth: npt.NDArray[Any], limits: ErrorLimits
+) -> str | None:
+    """Returns by how much the worst element exceeds what is allowed; None if none does."""
+    off, allowed = 0.0, np.inf
+    for candidate, expected in _chunks(output, truth):
+        errors = np.abs(candidate - expected)
+        bounds = np.maximum(limits.element, limits.relative_element * np.abs(expected))
+        worst = int(np.argmax(errors / bounds))
+        if errors[worst] / bounds[worst] > off / allowed:
+            off, allowed = float(errors[worst]), float(bounds[worst])
+    return f"an element is off by {off:.2g}, more than {allowed:.2g}" if off > allowed else None
 
 
 def _beyond_tolerance(

@@ -16,9 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(listing, "json")
     run = actions.add_parser("run", help="race operators over shapes")
     _add_selection(run)
-    add_measuring_arguments(run, device="host-cpu")
-    # The guide's file says what is raced, and where.
-    run.set_defaults(backend=None, device=None)
+    # The guide's file may say what is raced, and where.
+    add_measuring_arguments(run)
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:

@@ -79,8 +79,6 @@ def run(options: argparse.Namespace) -> int:
         if options.backward:
             raise UsageError("--backward is for --op; a file says `benchmark_mode: training`")
         return _run_guide(options)
-    if options.backend is None:
-        raise UsageError("--op needs --backend, e.g. pt_inductor:eager,jax_xla, or `all`")
     options.device = options.device or devices.HOST_CPU.name
     if options.from_model is None:
         return _race(options, selected(options))[0]

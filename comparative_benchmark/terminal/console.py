@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from rich.console import Console as RichConsole
 from rich.control import Control
 from rich.segment import ControlType
 from rich.table import Table
@@ -26,6 +25,7 @@ from comparative_benchmark.terminal import not_installed, tables
 from comparative_benchmark.terminal.compare_views import summary_line
 from comparative_benchmark.terminal.generation_table import generation_remarks, generation_table
 from comparative_benchmark.terminal.narrow_table import narrow_table
+from comparative_benchmark.terminal.screen import Screen
 from comparative_benchmark.terminal.training_table import training_table
 
 _NO_LIMIT = 1000
@@ -37,13 +37,13 @@ class Console:
     def __init__(self, *, verbose: bool = False, suites: Sequence[str] = ()) -> None:
         self._verbose = verbose
         self._suites = suites
-        self._err = RichConsole(stderr=True, highlight=False)
-        self._out = RichConsole(highlight=False)
+        self._err = Screen(stderr=True, highlight=False)
+        self._out = Screen(highlight=False)
         if not self._out.is_terminal:
             # A pipe has no width: never wrap what another program or a log will read.
-            self._out = RichConsole(highlight=False, width=_NO_LIMIT)
+            self._out = Screen(highlight=False, width=_NO_LIMIT)
         if not self._err.is_terminal:
-            self._err = RichConsole(stderr=True, highlight=False, width=_NO_LIMIT)
+            self._err = Screen(stderr=True, highlight=False, width=_NO_LIMIT)
         self._live = False
 
     def say(self, message: str, style: str = "") -> None:

@@ -3,12 +3,11 @@
 import argparse
 import os
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     # A command that runs no case starts without the vocabulary of cases.
     from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
@@ -30,12 +29,38 @@ class UsageError(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """Exits with 1 where argparse would with 2: 2 says that an output was wrong."""
+    """Says what is wrong in a line, with the nearest that is right, and how to see what there is.
+
+    Exits with 1 where argparse would with 2: 2 says that an output was wrong.
+    """
 
     def error(self, message: str) -> NoReturn:
-        """Prints the usage and the message, and exits."""
-        self.print_usage(sys.stderr)
-        self.exit(EXIT_FAILED, f"{self.prog}: {message}\n")
+        """Prints the message, and exits."""
+        self.exit(EXIT_FAILED, f"{self.prog}: {message}\nusage: {self.prog} --help\n")
+
+    def refuse_unknown(self, words: "Sequence[str]") -> None:
+        """Exits if these words, which no option took, are any."""
+        if words:
+            option = words[0].partition("=")[0]
+            what = "unknown option" if option.startswith("-") else "unexpected argument"
+            near = did_you_mean(option, self._option_string_actions)
+            self.error(f"{what} {option}{near}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            choices = [str(choice) for choice in action.choices]
+            what = did_you_mean(str(value), choices) or f"; choices are {', '.join(choices)}"
+            name = str(action.metavar or action.dest).lower()
+            said = "/".join(action.option_strings) or name
+            raise argparse.ArgumentError(None, f"unknown {said} {value!r}{what}")
+
+
+def did_you_mean(word: str, known: "Iterable[str]") -> str:
+    """Returns the end of a message that suggests the nearest of these; empty if none is near."""
+    import difflib
+
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def spellings(*names: str) -> list[str]:
@@ -126,7 +151,8 @@ def find_device(name: str) -> "DeviceSpec":
         if device.name == name:
             return device
     known = ", ".join(map(str, devices.ALL_DEVICES))
-    raise UsageError(f"no device {name!r}; choices are {known}")
+    near = did_you_mean(name, map(str, devices.ALL_DEVICES))
+    raise UsageError(f"no device {name!r}; choices are {known}{near}")
 
 
 def count(minimum: int) -> Any:

@@ -1,7 +1,9 @@
 """Options of `cbs run`, `run_benchmarks.py` and `comparative_benchmark.run`."""
 
 import argparse
+import datetime
 from pathlib import Path
+from typing import Any
 
 from comparative_benchmark.terminal.brought_options import add_model_arguments
 from comparative_benchmark.terminal.options import (
@@ -15,22 +17,69 @@ from comparative_benchmark.terminal.options import (
 )
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
+_WHAT, _HOW, _WHERE, _LIMITS = "what to run", "how to measure", "where things go", "limits"
+_EXAMPLES = """\
+examples:
+  cbs run -name 'models/BERT_TINY.+FP32.+'           every installed backend, on this CPU
+  cbs run my_net.py --backend pt_inductor,openvino   a model of your own
+  cbs run -name 'models/.+TINY.+' --backend jax_xla -iter 20 -o quick.json
+  cbs show quick.json                                the table once more
+"""
+
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs run`."""
+    parser.usage = "cbs run [-name REGEX | MODEL | --torchbench PATH] [options]"
+    parser.epilog, parser.formatter_class = _EXAMPLES, argparse.RawDescriptionHelpFormatter
+    groups = _Groups(parser)
+    add_options(groups.get(_WHAT), "name", "test", "tag", "framework", "suite")
     add_model_arguments(parser)
-    add_options(parser, "name", "test", "tag", "framework", "suite")
     _add_folder_arguments(parser)
-    add_measuring_arguments(parser)
-    # Folders have usual ones; `api.foreign.complete` asks for them where cases are run.
-    for action in parser._actions:  # noqa: SLF001  # argparse offers no other way
-        if action.dest in ("backend", "device"):
-            action.required = False
+    _add_measuring_arguments(groups)
+
+
+def add_measuring_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of whatever races competitors, without those that select cases."""
+    _add_measuring_arguments(_Groups(parser))
+
+
+def add_run_benchmarks_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the `run_benchmarks.py` of a backend."""
+    groups = _Groups(parser)
+    what = groups.get(_WHAT)
+    add_options(what, "name", "test", "tag", "framework", "suite")
+    what.add_argument(
+        *spellings("-c", "--compiler"),
+        action="append",
+        help="compiler, with options as in name+option; may be repeated (default: all usual ones)",
+    )
+    _add_common_arguments(groups)
+    # Counts are fixed here, each compiler runs in this environment, and on all its CPUs.
+    parser.set_defaults(baseline=None, compile_only=False, cpus=None, env=None)
+
+
+class _Groups:
+    """The groups of options in a parser's help, by title, each made when first asked for."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self._parser = parser
+        self._made: dict[str, Any] = {}
+
+    def get(self, title: str) -> Any:
+        if title not in self._made:
+            self._made[title] = self._parser.add_argument_group(title)
+        return self._made[title]
+
+
+def usual_output() -> Path:
+    """Returns where results go that nobody gave a file for: a new one for each start."""
+    return Path("results", f"{datetime.datetime.now().astimezone():%Y-%m-%d-%H%M%S}.json")
 
 
 def _add_folder_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options that select folders of others in place of cases of the catalogue."""
-    parser.add_argument(
+    group = parser.add_argument_group("folders of TorchBench")
+    group.add_argument(
         "--torchbench",
         action="append",
         type=Path,
@@ -38,124 +87,92 @@ def _add_folder_arguments(parser: argparse.ArgumentParser) -> None:
         help="run model folders of TorchBench: a folder, or a directory of them; -name matches "
         "folders then; may be repeated",
     )
-    parser.add_argument(
+    group.add_argument(
         *spellings("--batch-size"),
         type=count(1),
         help="make folders with this batch size (default: their own)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--install",
         action="store_true",
         help="first run the folders' install.py, each in an environment of its own",
     )
 
 
-def add_measuring_arguments(parser: argparse.ArgumentParser, device: str | None = None) -> None:
-    """Adds the options of whatever races competitors, without those that select cases.
-
-    Args:
-      parser: to add to.
-      device: where to run if the user does not say; None if they must.
-    """
-    parser.add_argument(
+def _add_measuring_arguments(groups: _Groups) -> None:
+    groups.get(_WHAT).add_argument(
         "--backend",
-        required=device is None,
-        help="backends, e.g. jax_xla,pt_inductor:inductor+freezing,iree; `all` that are installed",
+        help="backends, e.g. jax_xla,pt_inductor:inductor+freezing,iree (default: `all` that are "
+        "installed)",
     )
-    _add_common_run_arguments(parser, device)
-    _add_sampling_arguments(parser)
+    _add_common_arguments(groups)
+    _add_sampling_arguments(groups)
 
 
-def add_run_benchmarks_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the `run_benchmarks.py` of a backend."""
-    parser.add_argument(
-        *spellings("-c", "--compiler"),
-        action="append",
-        help="compiler, with options as in name+option; may be repeated (default: all usual ones)",
-    )
-    add_options(parser, "name", "test", "tag", "framework", "suite")
-    _add_common_run_arguments(parser)
-    # Counts are fixed here, each compiler runs in this environment, and on all its CPUs.
-    parser.set_defaults(baseline=None, compile_only=False, cpus=None, env=None)
-
-
-def _add_common_run_arguments(parser: argparse.ArgumentParser, device: str | None = None) -> None:
+def _add_common_arguments(groups: _Groups) -> None:
     """Adds the options that every way to run has; the OpenXLA suite's flags among them."""
     from openxla.benchmark import devices
 
-    add = parser.add_argument
+    what, how = groups.get(_WHAT), groups.get(_HOW)
     add_options(
-        parser,
+        what,
         "device",
-        default=device,
-        required=device is None,
-        help="device to run on: " + ", ".join(map(str, devices.ALL_DEVICES)),
+        default=None,
+        help="device to run on: "
+        + ", ".join(map(str, devices.ALL_DEVICES))
+        + f" (default: {devices.HOST_CPU})",
     )
-    add_options(parser, "output", required=True, help="results file; an existing one is added to")
-    add(
+    what.add_argument(
+        "--inputs",
+        type=Path,
+        metavar="DIR",
+        help="run the selected models on input_0.npy, input_1.npy ... of this directory",
+    )
+    how.add_argument(
         *spellings("-w", "--warmup-iterations"),
         type=count(0),
         help="fixed number of iterations before the measured ones (5 with -iter)",
     )
-    add(
+    how.add_argument(
         *("-iter", "--iterations"),
         dest="iterations",
         type=count(1),
         help="fixed number of measured iterations in one process (100 with -w)",
     )
-    add(
+    how.add_argument(
         *spellings("--run-in-process"),
         action="store_true",
         help="no worker processes: for debuggers, not for numbers",
     )
-    add(
+    how.add_argument(
         *spellings("--inherit-environment"),
         action="store_true",
         help="give workers every variable of this environment (default: what programs need, and "
         "what changes speed or numbers, which is recorded)",
     )
-    add(
+    how.add_argument(
         "--outputs",
         choices=("bound", "allocated"),
         help="where each run writes its outputs: to the same memory, or to new memory that it gets "
         "inside the timed region; who cannot is `unsupported` (default: as each stack's users have "
         "it, which the result tells)",
     )
-    add_options(
-        parser,
-        "root_dir",
-        help=f"where checkpoints and artifacts are kept (default ${ROOT_DIR_VARIABLE}, or "
-        "artifacts/root in the checkout)",
-    )
-    add(
-        *spellings("--generate-artifacts"),
-        action="store_true",
-        help="make inputs and expected outputs anew",
-    )
-    add(
-        *spellings("--no-download"),
-        action="store_true",
-        help="use only artifacts that are under the root directory",
-    )
-    add(
+    how.add_argument(
         *spellings("--exported-programs"),
         action="store_true",
         help="start compiler-level backends from locked programs; their compile time then holds no "
         "tracing and lowering",
     )
-    add(
-        "--inputs",
-        type=Path,
-        metavar="DIR",
-        help="run the selected models on input_0.npy, input_1.npy ... of this directory",
-    )
-    add(
-        "--resume",
+    add_options(how, "threads")
+    how.add_argument(
+        "--profile",
         action="store_true",
-        help="skip trials that are ok in the results file, and go on from interrupted ones",
+        help="when a trial has been measured, run its stack's profiler and keep the traces",
     )
-    add_options(parser, "threads", "timeout")
-    add(
+    _add_places(groups.get(_WHERE))
+    limits = groups.get(_LIMITS)
+    add_options(limits, "timeout")
+    limits.add_argument(
         "--deadline",
         action="append",
         default=[],
@@ -163,18 +180,44 @@ def _add_common_run_arguments(parser: argparse.ArgumentParser, device: str | Non
         metavar="PHASE=S",
         help="seconds for a phase, e.g. compile=600; may be repeated",
     )
-    add_options(parser, "memory_limit")
-    add(
-        "--profile",
-        action="store_true",
-        help="when a trial has been measured, run its stack's profiler and keep the traces",
+    add_options(limits, "memory_limit")
+
+
+def _add_places(where: Any) -> None:
+    add_options(
+        where,
+        "output",
+        default=usual_output(),
+        help="results file; an existing one is added to (default: results/DATE-TIME.json)",
     )
-    add_options(parser, "expected_failures", "verbose")
+    where.add_argument(
+        "--resume",
+        action="store_true",
+        help="skip trials that are ok in the results file, and go on from interrupted ones",
+    )
+    add_options(
+        where,
+        "root_dir",
+        help=f"where checkpoints and artifacts are kept (default ${ROOT_DIR_VARIABLE}, or "
+        "artifacts/root in the checkout)",
+    )
+    where.add_argument(
+        *spellings("--generate-artifacts"),
+        action="store_true",
+        help="make inputs and expected outputs anew",
+    )
+    where.add_argument(
+        *spellings("--no-download"),
+        action="store_true",
+        help="use only artifacts that are under the root directory",
+    )
+    add_options(where, "expected_failures", "verbose")
 
 
-def _add_sampling_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_sampling_arguments(groups: _Groups) -> None:
     """Adds what decides how long to sample when neither -w nor -iter is given."""
-    add = parser.add_argument
+    how, limits = groups.get(_HOW), groups.get(_LIMITS)
+    add = how.add_argument
     add(
         "--baseline",
         help="competitor to take ratios against (default: pt_inductor:eager, or the first one)",
@@ -186,7 +229,7 @@ def _add_sampling_arguments(parser: argparse.ArgumentParser) -> None:
         help="relative half-width of the 95 %% interval to reach (default 0.01)",
     )
     add_options(
-        parser,
+        how,
         "effect",
         help="relative difference to be found with a probability of 90 %% (default 0.03)",
     )
@@ -196,11 +239,11 @@ def _add_sampling_arguments(parser: argparse.ArgumentParser) -> None:
         help="fresh processes for each trial (default: 3, and up to 10 as their spread demands)",
     )
     add_options(
-        parser,
+        limits,
         "trial_budget",
         help="seconds after which a trial gets no more than 3 processes (default 30)",
     )
-    add(
+    limits.add_argument(
         "--budget",
         type=seconds,
         metavar="S",
@@ -218,4 +261,4 @@ def _add_sampling_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=PATH,...",
         help="race environments: each competitor once in each, e.g. old=venv-1,new=venv-2",
     )
-    add_options(parser, "seed")
+    add_options(how, "seed")

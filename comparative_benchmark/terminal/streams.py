@@ -1,8 +1,21 @@
-"""The ends of the command line: streams that are there, and messages that hold no secret."""
+"""The ends of the command line: streams that take what is written, messages without secrets."""
 
+import codecs
 import os
 import re
 import sys
+
+# What tables and help are written with, for streams that have no such character.
+_PLAIN = str.maketrans(
+    dict(
+        zip(
+            "\u00b1\u00d7\u221a\u2248\u00b5\u00b7\u2019", ("+-", *"x", "sqrt", *"~u.'"), strict=True
+        )
+    )
+    | dict.fromkeys("\u2013\u2014\u2212", "-")
+    | {"\u2026": "...", "\u2192": "->", "\u2264": "<=", "\u2265": ">="}
+)
+_PLAIN_HANDLER = "cbs_plain"
 
 # A name and a password before the host, and the values of a query.
 _USER = re.compile(r"(\w+://)[^/@\s]+@")
@@ -24,6 +37,19 @@ def hold_standard_streams() -> None:
             os.set_inheritable(descriptor, True)
             mode = "w" if descriptor else "r"
             setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8", closefd=False))
+    codecs.register_error(_PLAIN_HANDLER, _plain)
+    for stream in (sys.stdout, sys.stderr):
+        # Tests and notebooks put other objects in their place.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors=_PLAIN_HANDLER)
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """Stands in for characters that a stream's encoding does not have."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end].translate(_PLAIN)
+    return text.encode("ascii", "backslashreplace").decode("ascii"), error.end
 
 
 def without_secrets(message: str) -> str:

@@ -139,7 +139,7 @@ def test_a_deadline_for_a_phase_that_does_not_exist_is_refused(cbs_run):
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["run"], ["run", "--backend", "iree"], ["nope"], ["list", "--nope"], ["show"]],
+    [[], ["nope"], ["list", "--nope"], ["show"]],
     ids=" ".join,
 )
 def test_an_incomplete_or_unknown_command_exits_with_1_and_not_with_the_code_of_wrong_output(
@@ -148,6 +148,50 @@ def test_an_incomplete_or_unknown_command_exits_with_1_and_not_with_the_code_of_
     code, said = cbs(*arguments)
     assert code == 1
     assert "usage: cbs" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said_of_it"),
+    [
+        (["rnu"], "cbs: unknown command 'rnu'; did you mean run?"),
+        (["run", "--bakend", "iree"], "cbs run: unknown option --bakend; did you mean --backend?"),
+        (["run", "-t", "trian"], "cbs run: unknown -t/--test 'trian'; did you mean train?"),
+        (["micro", "lits"], "cbs micro: unknown action 'lits'; did you mean list?"),
+        (["list", "bert"], "cbs list: unexpected argument bert"),
+    ],
+)
+def test_a_usage_error_is_two_lines_with_what_was_meant(cbs, arguments, said_of_it):
+    code, said = cbs(*arguments)
+    assert code == 1
+    assert said.splitlines()[0] == said_of_it
+    assert said.splitlines()[1:] == [f"usage: {said_of_it.partition(':')[0]} --help"]
+
+
+def test_a_run_of_nothing_in_particular_asks_what_is_to_be_run(cbs, tmp_path):
+    code, said = cbs("run")
+    assert code == 1
+    assert "-name REGEX" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_needs_a_name_and_nothing_else(cbs, tmp_path, monkeypatch):
+    """Every installed backend, on this CPU, into a new file."""
+    asked = []
+    monkeypatch.setattr(
+        runner,
+        "plan",
+        lambda cases, competitors, device: (
+            asked.append((cases, competitors, device)) or runner.Plan(trials=[], idle=[])
+        ),
+    )
+    code, said = cbs("run", "-name", NAME)
+    ((cases, competitors, device),) = asked
+    assert [case.name for case in cases] == [NAME]
+    assert len({competitor.backend.name for competitor in competitors}) > 1
+    assert device.name == "host-cpu"
+    assert "nothing to run" in said
+    assert code == 1
+    assert (tmp_path / "results").is_dir()
 
 
 def test_an_output_below_a_file_is_refused_before_anything_runs(cbs_run, tmp_path):

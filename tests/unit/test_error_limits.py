@@ -86,6 +86,19 @@ def test_few_wrong_elements_of_two_million_are_found(judge):
     assert "an element is off by 0.3" in verdict.reason
 
 
+def test_an_outlier_may_be_off_by_the_rounding_of_its_own_size(judge):
+    truth, size = noise(200_000, 0), REFERENCES["bf16"] / 4
+    truth[7] = 40.0
+    reference, output = truth + size * noise(truth.size, 1), truth + size * noise(truth.size, 2)
+    output[7] = 40.5  # two spacings of bfloat16 there
+    assert judge("bf16", truth, reference, output).passed
+    output[7] = 41.0
+    verdict = judge("bf16", truth, reference, output)
+    assert "an element is off by 1, more than 0.78" in verdict.reason
+    output[7], output[8] = 40.0, truth[8] + 0.3
+    assert "an element is off by 0.3, more than" in judge("bf16", truth, reference, output).reason
+
+
 @pytest.mark.parametrize("offset", [0.0, 50.0])
 def test_a_constant_is_wrong_however_small_the_spread_beside_the_scale(judge, offset):
     truth = offset + noise(4000, 0)

@@ -207,7 +207,7 @@ def test_the_table_is_for_people_and_says_what_it_leaves_out(cbs, history):  # n
         (["--since", "yesterday"], "not a time such as"),
         (["--package", "jax"], "not NAME=VERSION"),
         (["--limit", "0"], "not a number from 1 on"),
-        (["--format", "xml"], "invalid choice"),
+        (["--format", "xml"], "unknown --format 'xml'; choices are "),
         (["-o", "nowhere/o.csv", "--format", "csv"], "nowhere/o.csv cannot be written"),
     ],
 )
