@@ -5,10 +5,15 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from comparative_benchmark.results.case import Case
-from comparative_benchmark.results.compare import compare_to_baseline
+from comparative_benchmark.results.compare_pair import compared
 from comparative_benchmark.results.comparison import Comparison
 from comparative_benchmark.results.record import AGREED, Status
-from comparative_benchmark.stats.analysis import MIN_PROCESSES, Verdict, latency_interval
+from comparative_benchmark.stats.analysis import (
+    MIN_PROCESSES,
+    NOISE_THRESHOLD,
+    Verdict,
+    latency_interval,
+)
 from comparative_benchmark.terminal import not_installed
 from comparative_benchmark.terminal.compare_views import latency_text, ratio_text
 from comparative_benchmark.terminal.tables import digits
@@ -60,14 +65,10 @@ def _others(ranked: Sequence[Case]) -> list[str]:
     """Returns how far the others are behind, and of which that is not certain."""
     best, *rest = ranked
     slower, open_ones, few = [], [], False
-    against = {
-        (item.competitor, item.framework): item
-        for item in compare_to_baseline(ranked, best.competitor)
-    }
     for case in rest:
-        found = against.get((case.competitor, case.framework))
+        found = compared(best, case, threshold=NOISE_THRESHOLD)
         text = f"{_name(case)}{_ratio_text(found)}"
-        if found is not None and found.verdict is Verdict.SLOWER:
+        if found.verdict is Verdict.SLOWER:
             slower.append(text)
         else:
             open_ones.append(text)
@@ -123,8 +124,8 @@ def _memory_text(case: Case) -> str:
     return "" if peak is None else f"takes {peak * 1e6 / 2**20:.0f} MiB at most"
 
 
-def _ratio_text(found: Comparison | None) -> str:
-    return f" ({ratio_text(found.ratio)} times as long)" if found and found.ratio else ""
+def _ratio_text(found: Comparison) -> str:
+    return f" ({ratio_text(found.ratio)} times as long)" if found.ratio else ""
 
 
 def _name(case: Case) -> str:

@@ -56,6 +56,19 @@ def test_the_fastest_is_named_with_its_interval_and_what_it_costs():
     assert last == "Again: cbs run 'my net.onnx' --backend a,b"
 
 
+def test_a_stack_in_several_frameworks_is_held_against_the_best_alone():
+    def of(framework, *medians):
+        return record(
+            "iree:llvm-cpu",
+            metrics=times(*medians),
+            definition={"framework": f"ModelFrameworkType.{framework}"},
+        )
+
+    lines = said(of("JAX", 1.0, 1.01, 1.02), of("PYTORCH", 2.0, 2.01, 2.02))
+    assert lines[0].startswith("Take iree:llvm-cpu (jax)")
+    assert lines[1].startswith("Slower for certain: iree:llvm-cpu (pytorch) (1.99")
+
+
 def test_what_is_not_certain_is_said():
     lines = said(FAST, CLOSE, SLOW)
     assert any(

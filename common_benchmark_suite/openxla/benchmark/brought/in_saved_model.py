@@ -76,6 +76,11 @@ class SavedModelProgram(ProgramModel):
             ),
         )
 
+    @property
+    def variables(self) -> tuple[Any, ...]:
+        """What the signature reads besides its inputs; exporters have to know."""
+        return tuple(self._function.variables)
+
     def forward(self, *inputs: Any) -> Any:
         """Runs the signature."""
         return _call(self._function, self._specs, inputs)

@@ -10,6 +10,7 @@ import attrs
 
 from openxla.benchmark.brought.programs import KINDS, SAVED_MODEL, ProgramFile
 from openxla.benchmark.brought.wanted import BroughtError
+from openxla.benchmark.models.architectures.directories import CONFIG_FILE
 
 _MODULE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
 # Exported programs that are not taken.
@@ -99,7 +100,12 @@ def place_of(text: str, folder: Path) -> OwnModule | ProgramFile | Path:
 
 def _directory(path: Path) -> Path | ProgramFile:
     if (path / "saved_model.pb").is_file():
-        return ProgramFile(path=path.resolve(), kind=SAVED_MODEL)
+        return ProgramFile(path=path.absolute(), kind=SAVED_MODEL)
+    if not (path / CONFIG_FILE).is_file():
+        raise BroughtError(
+            f"{path} has no {CONFIG_FILE}, as Hugging Face's directories have, and no "
+            f"saved_model.pb: {_FORMS}"
+        )
     return path.resolve()
 
 
@@ -112,7 +118,7 @@ def _file(path: Path, name: str) -> OwnModule:
 def _program(path: Path) -> ProgramFile:
     if not path.is_file():
         raise BroughtError(f"no such file: {path}{_near(path)}")
-    return ProgramFile(path=path.resolve(), kind=KINDS[path.suffix])
+    return ProgramFile(path=path.absolute(), kind=KINDS[path.suffix])
 
 
 def _refuse(text: str, path: Path) -> None:
