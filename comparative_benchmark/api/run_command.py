@@ -59,8 +59,15 @@ def run(
     judgement = _judge(known, results)
     expected = _expected(results, judgement)
     shown = [Case(result=result) for result in results]
-    console.results(shown, baseline=measured.baseline, ceilings=ceilings, expected=expected)
-    for line in answers(shown, absent=measured.absent, command=sys.argv):
+    told = answers(shown, absent=measured.absent, command=sys.argv)
+    console.results(
+        shown,
+        baseline=measured.baseline,
+        ceilings=ceilings,
+        expected=expected,
+        with_absent=not told,
+    )
+    for line in told:
         console.answer(line)
     for line in after(measured):
         console.say(line)

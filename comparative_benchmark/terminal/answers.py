@@ -44,7 +44,9 @@ def answers(cases: Sequence[Case], *, absent: str = "", command: Sequence[str] =
     lines = [_choice(ranked), *_others(ranked)] if ranked else ["Nothing ran with a right output."]
     if apart := [case for case in good if not _is_equal(case)]:
         lines.append(f"Not ranked, since in fewer bits: {_names(apart)}.")
-    lines += [f"{_name(case)}: {_shortened(case.why)}." for case in installed if case not in good]
+    if ranked:  # else all of them, and they are listed above
+        failed = [case for case in installed if case not in good]
+        lines += [f"{_name(case)}: {_shortened(case.why)}." for case in failed]
     lines += [f"To try more: {line}." for line in filter(None, (lacking, absent))]
     return lines + ([f"Again: {_typed(command)}"] if command else [])
 
