@@ -4,12 +4,10 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 from jax.interpreters import mlir
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from openxla.benchmark.brought.inputs import Array
 from openxla.benchmark.brought.program_model import NotWidenedError
 
 _RANDOM = "stablehlo.rng"
@@ -97,7 +95,10 @@ def widen(module: Any) -> None:
         for operation in operations:
             _check(operation)
         for operation in operations:
-            _widen(operation)
+            if operation.name == "stablehlo.constant":
+                _convert(operation)
+            else:
+                _widen(operation)
         try:
             module.operation.verify()
         except ir.MLIRError as error:
@@ -143,8 +144,17 @@ def _widen(operation: Any) -> None:
                 list(map(_wide, kind.inputs)), list(map(_wide, kind.results))
             )
             operation.attributes[key] = ir.TypeAttr.get(wide)
-        elif key == "value" and operation.name == "stablehlo.constant":
-            operation.attributes[key] = _wide_constant(attribute)
+
+
+def _convert(constant: Any) -> None:
+    """Has a constant, which may be of any type and large, converted behind it."""
+    narrow = constant.results[0]
+    wide = _wide(narrow.type)
+    if wide == narrow.type:
+        return
+    with ir.InsertionPoint.after(constant):
+        converted = stablehlo.ConvertOp(wide, narrow)
+    narrow.replace_all_uses_except(converted.result, converted.operation)
 
 
 def _wide(kind: Any) -> Any:
@@ -166,21 +176,3 @@ def _is_float(kind: Any) -> bool:
     if isinstance(element, ir.ComplexType):
         element = element.element_type
     return isinstance(element, ir.F32Type | ir.F16Type | ir.BF16Type)
-
-
-def _wide_constant(attribute: Any) -> Any:
-    kind = attribute.type
-    if not _is_float(kind):
-        return attribute
-    if not isinstance(attribute, ir.DenseFPElementsAttr):
-        raise NotWidenedError(f"a constant is a {type(attribute).__name__}")
-    if attribute.is_splat:
-        number = ir.FloatAttr.get(ir.F64Type.get(), attribute.get_splat_value().value)
-        return ir.DenseElementsAttr.get_splat(_wide(kind), number)
-    try:
-        value: Array = np.asarray(attribute).astype(np.float64)
-    except (TypeError, ValueError) as error:
-        value = np.array(list(attribute), np.float64).reshape(kind.shape)
-        if not value.size:
-            raise NotWidenedError("a constant cannot be read") from error
-    return ir.DenseElementsAttr.get(np.ascontiguousarray(value), type=_wide(kind))
