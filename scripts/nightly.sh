@@ -12,6 +12,8 @@
 #   --device NAME     default host-cpu
 #   --backend LIST    as in `cbs run`
 #   --name REGEX      as in `cbs run -name`
+#   --torchbench PATH folders of TorchBench, to run beside the cases (or CBS_TORCHBENCH)
+#   --bench FILE      a milabench configuration, to run beside the cases (or CBS_BENCH)
 #   further options go to `cbs run`, after --
 #
 # CBS_VENV names the environment to use, CBS_HISTORY the database of the history. Exit code: 2 for a
@@ -28,6 +30,8 @@ while (($#)); do
     --device) DEVICE="$2"; shift 2 ;;
     --backend) BACKENDS="$2"; shift 2 ;;
     --name) NAME="$2"; shift 2 ;;
+    --torchbench) export CBS_TORCHBENCH="$2"; shift 2 ;;
+    --bench) export CBS_BENCH="$2"; shift 2 ;;
     --) shift; break ;;
     *) echo "no option $1; see the head of $0" >&2; exit 1 ;;
   esac

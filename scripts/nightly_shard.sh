@@ -5,7 +5,9 @@
 #
 # BACKENDS as in `cbs run --backend`, NAME as in `cbs run -name`; an empty one stands for the cases of
 # nightly_cases.sh. Before anything is timed `cbs run` fetches what is locked (artifacts/locks, or
-# CBS_LOCKS_DIR), and makes what is not. Exit code: that of `cbs run`.
+# CBS_LOCKS_DIR), and makes what is not. Then other people's benchmarks run, into the same file:
+# CBS_TORCHBENCH names TorchBench's folders (as `cbs run --torchbench`), CBS_BENCH a milabench
+# configuration (as `cbs bench --config`). Exit code: the one that matters most.
 set -euo pipefail
 source "$(dirname "$0")/nightly_environment.sh"
 
@@ -20,4 +22,21 @@ NAME="${NAME:-${NIGHTLY_CASES}}"
 IFS=',' read -ra NAMED <<< "${BACKENDS}"
 use_environment "${NAMED[@]}"
 
-exec cbs run --backend "${BACKENDS}" -device "${DEVICE}" -name "${NAME}" -o "${RESULTS}" "$@"
+code=0
+# A step that fails costs no other step its results.
+step() {
+  local own=0
+  "$@" || own=$?
+  code="$(worse "${code}" "${own}")"
+}
+step cbs run --backend "${BACKENDS}" -device "${DEVICE}" -name "${NAME}" -o "${RESULTS}" "$@"
+if [[ -n "${CBS_TORCHBENCH:-}" ]]; then
+  step cbs run --torchbench "${CBS_TORCHBENCH}" -t eval --backend pt_inductor -device "${DEVICE}" -o "${RESULTS}"
+fi
+if [[ -n "${CBS_BENCH:-}" ]]; then
+  step cbs bench install --config "${CBS_BENCH}"
+  step cbs bench prepare --config "${CBS_BENCH}"
+  # Three replicates: fewer give no verdict.
+  step cbs bench run --config "${CBS_BENCH}" -o "${RESULTS}" --repeat 3
+fi
+exit "${code}"

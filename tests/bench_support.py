@@ -1,13 +1,21 @@
 """Benchmark folders as milabench has them, with scripts that need nothing but Python."""
 
 import argparse
+import contextlib
+import json
+import os
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 from comparative_benchmark.packages.milabench import config, running, venvs
+from comparative_benchmark.packages.milabench.command_lines import Ended
+from comparative_benchmark.packages.milabench.measuring import Replicate, to_result
+from comparative_benchmark.packages.milabench.observed import Observed
+from comparative_benchmark.packages.milabench.phase_records import PhaseOutcome
 from comparative_benchmark.packages.milabench.placement import Placement
+from comparative_benchmark.results.store import ResultsFile
 
 # Runs main.py by plain Python: voir is not installed where these tests run.
 BENCHFILE = """
@@ -77,7 +85,24 @@ def run(path, base, **how):
 def options(**fields):
     """Returns parsed options of `cbs bench`."""
     fallback = {"select": [], "exclude": [], "config": None, "base": None}
+    fallback |= {"override": [], "system": None, "use_current_env": False}
     return argparse.Namespace(**{**fallback, **fields})
+
+
+@contextlib.contextmanager
+def nothing_outside(place, base):
+    """Asserts that what is done meanwhile changes no file outside of the base."""
+
+    def files():
+        found = {}
+        for folder, names, inside in os.walk(place):
+            names[:] = [name for name in names if Path(folder, name) != place / base]
+            found |= {Path(folder, name): Path(folder, name).read_bytes() for name in inside}
+        return found
+
+    before = files()
+    yield
+    assert files() == before
 
 
 def processes_with(text):
@@ -90,3 +115,63 @@ def processes_with(text):
         except OSError:
             continue
     return found
+
+
+# Results with known rates, of scripts that never ran.
+NOISE = (0.0, 1.0, -1.0, 0.5, -0.5, 0.25, 1.0, -0.75, 0.0, 0.5, -1.0, 0.0)
+
+
+def _ended(tmp_path, rates, *, tag, code):
+    seen = Observed()
+    for loss in (2.5, 1.5):
+        seen.take({"task": "train", "loss": loss})
+    for rate in rates:
+        seen.take({"task": "train", "rate": rate, "units": "items/s"})
+    return Ended(
+        tag=tag,
+        observed=seen,
+        log_file=tmp_path / "b.log",
+        code=code,
+        wall_s=2.0,
+        cpu_s=1.0,
+        peak_memory_bytes=50_000_000,
+        isolated=True,
+    )
+
+
+def noisy(rate):
+    """Rates about one."""
+    return [rate * (1 + value / 100) for value in NOISE]
+
+
+def made(tmp_path, bench, replicates, **fields):
+    """A result of replicates, each a list of (rates, exit code) of its processes."""
+    found = [
+        Replicate(
+            outcome=PhaseOutcome(
+                ended=[
+                    _ended(tmp_path, rates, tag=f"{bench.name}.{i}", code=code)
+                    for i, (rates, code) in enumerate(processes)
+                ]
+            ),
+            wall_s=2.0,
+        )
+        for processes in replicates
+    ]
+    return to_result(
+        bench, found, device="host-cpu", versions={}, config=dict(bench.config), **fields
+    )
+
+
+def keep(path, results_of, *, time=None):
+    """Adds the results that a function makes of a new run; returns them."""
+    file = ResultsFile(path)
+    run_id = file.start_run(execution_environment=running.execution_environment(), command=["cbs"])
+    results = results_of(run_id)
+    file.append(*results)
+    if time is not None:
+        document = json.loads(path.read_text())
+        document["runs"][-1]["trigger"]["timestamp"] = time
+        document["runs"][-1]["execution_environment"]["git_revision"] = f"as of {time}"
+        path.write_text(json.dumps(document))
+    return results

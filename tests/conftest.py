@@ -25,6 +25,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in _LONGEST)
 
 
+@pytest.fixture
+def planted(record_property: Callable[[str, object], None]) -> Callable[..., None]:
+    """Says which faults of other people's benchmarks a test plants; `pytest` counts them."""
+
+    def say(*names: str) -> None:
+        for name in names:
+            record_property("planted", name)
+
+    return say
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says how many faults were planted, and how many of them cost but themselves."""
+    ends: dict[str, bool] = {}
+    for report in (r for kind in ("passed", "failed") for r in terminalreporter.getreports(kind)):
+        for name, fault in report.user_properties:
+            if name == "planted":
+                ends[fault] = ends.get(fault, True) and report.passed
+    if ends:
+        text = f"other people's benchmarks: {len(ends)} planted, {sum(ends.values())} caught"
+        terminalreporter.write_line(text)
+
+
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Variables of a `cbs` process."""

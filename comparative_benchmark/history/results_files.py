@@ -96,6 +96,9 @@ def _result(case: Case, identity: str) -> PortableResult:
         host={name: told[name] for name in _HOST_FIELDS if name in told},
         machine=host.cpu_model or host.architecture or None,
         threads=host.threads,
+        metrics={"throughput": metrics.throughput.rate}
+        if metrics.throughput and metrics.throughput.rate
+        else {},
         extra=_extra(case),
         identity=identity,
     )
@@ -120,6 +123,8 @@ def _extra(case: Case) -> dict[str, Any]:
         found["sqnr_db"] = check.sqnr_db
     # What a recipe changed, and the bytes that it left.
     found["recipe"] = metrics.program.notes.get("recipe")
+    if told := metrics.throughput:
+        found["throughput"] = {"rate": told.rate, "units": told.units}
     if generation := metrics.generation:
         names = ("tokens_per_s", "prefill_ms", "decode_ms_per_token")
         found["generation"] = {name: getattr(generation, name) for name in names}

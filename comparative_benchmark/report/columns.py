@@ -23,6 +23,7 @@ from comparative_benchmark.results.record import Phase, Status
 from comparative_benchmark.results.roofs import Cost
 from comparative_benchmark.results.unchanged import program_digest
 from comparative_benchmark.stats.analysis import Interval
+from comparative_benchmark.terminal import again
 from comparative_benchmark.worker.phase_names import PHASES
 
 _SIGNIFICANT = 5
@@ -84,6 +85,7 @@ def columns_of(
         **_identity(case, tables),
         "workload": _workload(case, cost, tables),
         **_latency(item, dots),
+        **_rate(case, tables),
         **_comparison(item.comparison, tables),
         **_metrics(case, tables),
         **_failure(case, tables),
@@ -106,7 +108,16 @@ def _identity(case: ReportCase, tables: Tables) -> Json:
         "status": tables.text(case.result.word),
         "run": tables.runs.position(_run(case)),
         "versions": tables.versions.position(case.result.versions),
+        "again": tables.text(_again(case)),
     }
+
+
+def _again(case: ReportCase) -> str | None:
+    """Returns the command that runs a case again where its name in the suite is not enough."""
+    definition = case.result.definition
+    usual = f"-name '{definition.benchmark_name}'"
+    found = again.command(case.result)
+    return None if selection_of(case.result) or usual in found else found
 
 
 def _workload(case: ReportCase, cost: Cost | None, tables: Tables) -> int:
@@ -174,6 +185,23 @@ def _latency(item: Judged, most_dots: int) -> Json:
             name: short(getattr(item.case.metrics, f"{name}_latency_ms"))
             for name in ("median", "mad", "p90", "p95", "p99")
         },
+    }
+
+
+def _rate(case: ReportCase, tables: Tables) -> Json:
+    found = case.metrics.throughput
+    if not found:
+        return {}
+    limits = found.rate_interval
+    low, high = (limits.low, limits.high) if limits else (None, None)
+    return {
+        "units": tables.text(found.units),
+        "rate": found.rate and [short(value) for value in (found.rate, low, high)],
+        "losses": next(([short(v) for v in p.losses] for p in found.processes if p.losses), None),
+        "jobs": [
+            [tables.text(p.tag), p.replicate, len(p.rates), p.warmup, len(p.cpus)]
+            for p in found.processes
+        ],
     }
 
 

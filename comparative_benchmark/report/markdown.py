@@ -6,6 +6,7 @@ from typing import TypeVar
 from comparative_benchmark.report import wording
 from comparative_benchmark.report.changes import Change
 from comparative_benchmark.report.inputs import ReportCase
+from comparative_benchmark.report.scripts import script_rows
 from comparative_benchmark.report.standings import Contest, Standing
 from comparative_benchmark.report.summary import Summary
 from comparative_benchmark.terminal.markdown_text import escaped
@@ -23,6 +24,7 @@ def as_markdown(summary: Summary, *, title: str) -> str:
     for contest in summary.contests:
         lines += [*_standings(contest, summary.baseline), ""]
     lines += [f"- {escaped(remark)}" for remark in summary.remarks]
+    lines += _scripts(summary)
     lines += ["", *_broken(summary), "", *_changes(summary), "", *_machine(summary)]
     text = "\n".join(lines).rstrip() + "\n"
     if len(text) <= MOST_CHARACTERS:
@@ -85,6 +87,20 @@ def _standing_row(standing: Standing) -> str:
         ", ".join(counts),
     )
     return f"| {name} | {' | '.join(cells)} |"
+
+
+def _scripts(summary: Summary) -> list[str]:
+    rows = script_rows(summary.inputs.cases)
+    if not rows:
+        return []
+    lines = ["", "| script | status | rate | loss | peak memory |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {_code(row.name)} | {row.status.value} | {escaped(row.rate)} | {row.loss} "
+        f"| {row.memory} |"
+        for row in rows[:_MOST_ROWS]
+    ]
+    more = len(rows) - _MOST_ROWS
+    return [*lines, "", f"and {more} more scripts"] if more > 0 else lines
 
 
 def _broken(summary: Summary) -> list[str]:

@@ -15,6 +15,7 @@ import jinja2
 from markupsafe import Markup
 
 from comparative_benchmark.report import payload, wording
+from comparative_benchmark.report.scripts import script_rows
 from comparative_benchmark.report.standings import Contest
 from comparative_benchmark.report.summary import Summary
 
@@ -75,6 +76,7 @@ def render(
         dots=data["dots_per_case"],
         sweeps=bool(data["sweeps"]),
         bits=bool(data["bits"]),
+        scripts=script_rows(summary.inputs.cases),
     )
 
 

@@ -43,7 +43,8 @@ def choose_baseline(cases: Iterable[Case]) -> str:
     """Returns the competitor to compare with where none is named."""
     counts: Counter[str] = Counter()
     for case in cases:
-        counts[case.competitor] += case.status is Status.OK
+        # A script is compared with its own past alone.
+        counts[case.competitor] += case.status is Status.OK and not case.metrics.throughput
     if DEFAULT_BASELINE in counts:
         return DEFAULT_BASELINE
     return max(sorted(counts), key=lambda name: counts[name])

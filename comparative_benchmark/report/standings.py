@@ -138,8 +138,10 @@ class Contest:
 def contests(judged: Sequence[Judged]) -> list[Contest]:
     """Returns the standings on each device and machine, the one with most cases first.
 
-    Who supports none of the cases stands nowhere; a table of cases says why.
+    Who supports none of the cases stands nowhere; a table of cases says why. Nor do scripts that
+    told rates: nothing else does what they do.
     """
+    judged = [item for item in judged if not item.case.metrics.throughput]
     groups: defaultdict[tuple[str, str, str], list[Judged]] = defaultdict(list)
     able = {(item.case.contest, item.case.runner) for item in judged if not _is_unsupported(item)}
     for item in judged:

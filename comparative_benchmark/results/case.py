@@ -34,7 +34,7 @@ class Case:
         """What it computed in: its precision where a program is quantised."""
         definition = self.result.definition
         found = definition.precision or definition.data_type or definition.workload.data_type
-        return str(found)
+        return found or UNKNOWN
 
     @property
     def competitor(self) -> str:
@@ -43,7 +43,7 @@ class Case:
 
     @property
     def framework(self) -> str:
-        """Data type of the model, in lower case."""
+        """Framework of the model, in lower case."""
         return self.result.definition.framework_name
 
     @property

@@ -98,6 +98,8 @@ class Panel:
 def is_recipe(case: Case) -> bool:
     """Tells whether a result is of fewer bits, or fewer weights, than its workload has."""
     definition = case.result.definition
+    if not (definition.precision or definition.data_type):
+        return False
     return case.data_type != (definition.data_type or definition.workload.data_type)
 
 

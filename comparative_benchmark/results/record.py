@@ -351,6 +351,22 @@ class ThroughputProcess:
 
 
 @attrs.frozen(kw_only=True)
+class OneAlone:
+    """One of several processes alone, on the CPUs that it has beside the others.
+
+    Attributes:
+      rate: mean over replicates.
+      share: of that rate which a process keeps while all run at once, with its interval over
+        replicates: what they take from each other.
+    """
+
+    rate: Positive
+    share: Positive
+    share_interval: IntervalRecord | None = None
+    processes: tuple[ThroughputProcess, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
 class Throughput:
     """A script that measured itself and told rates, as milabench's benchmarks do.
 
@@ -362,6 +378,7 @@ class Throughput:
       units: of the rates, e.g. `items/s`.
       rate: of all processes of a replicate together, mean over replicates; None unless ok.
       weight: in a score over many benchmarks.
+      alone: None unless it was asked for, and one process ran alone as it should.
     """
 
     units: Text
@@ -369,6 +386,7 @@ class Throughput:
     rate_interval: IntervalRecord | None = None
     weight: NonNegative = 1.0
     processes: tuple[ThroughputProcess, ...] = ()
+    alone: OneAlone | None = None
 
 
 _Optional = NonNegative | UnsetType

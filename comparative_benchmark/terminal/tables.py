@@ -11,10 +11,10 @@ from rich.text import Text
 
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.compare import Comparison, Fate, compare_to_baseline
-from comparative_benchmark.results.over_shapes import selection_of
 from comparative_benchmark.results.record import (
     AGREED,
     Compile,
+    IntervalRecord,
     Metrics,
     Program,
     Result,
@@ -25,15 +25,13 @@ from comparative_benchmark.results.record import (
 from comparative_benchmark.results.roofs import shares_of_roof
 from comparative_benchmark.roofline.ceilings import Ceilings
 from comparative_benchmark.stats.analysis import Interval, latency_interval
+from comparative_benchmark.terminal import again
 from comparative_benchmark.terminal.compare_views import (
     HEADINGS,
     latency_text,
     ratio_text,
     table_rows,
 )
-from openxla.benchmark.artifacts.user_inputs import PREFIX
-from openxla.benchmark.brought import command_words
-from openxla.benchmark.testdata import INPUT_DATA_MODEL_DEFAULT
 
 EXPECTED = "expected"
 _STYLES = {
@@ -186,30 +184,7 @@ def problem(
         return text
     if result.log_file:
         text.append(f"\n    log:   {result.log_file}")
-    if result.measured.throughput:
-        text.append(f"\n    again: cbs bench run --fulltrace --select {definition.model}")
-        return text
-    name = definition.benchmark_name
-    # A user's own inputs are in no catalogue: the model's usual ones are replaced by them.
-    is_given = definition.input_data.startswith(PREFIX)
-    if is_given:
-        name = f"models/{definition.model}/inputs/{INPUT_DATA_MODEL_DEFAULT}"
-    environment = definition.environment
-    given = definition.input_source if is_given else None
-    brought = command_words(definition.model_parameters, definition.framework_name, given)
-    operator = selection_of(result)
-    trains = "-t train " if result.measured.training else ""
-    which = brought or operator or f"{trains}-name '{name}'"
-    if folder := definition.model_parameters.get("folder"):
-        which = f"--torchbench {folder} -t {definition.model_parameters['test']}"
-    text.append(
-        f"\n    again: cbs {'micro run' if operator else 'run'} "
-        f"--backend {definition.backend}:{definition.compiler} {which} "
-        f"-device {definition.device} -o again.json --verbose"
-        + (f" --inputs {given}" if given else "")
-        + "".join(f" --suite {suite}" for suite in suites)
-        + (f" --env {environment.name}={environment.python}" if environment else "")
-    )
+    text.append(f"\n    again: {again.command(result, '--verbose', suites=suites)}")
     return text
 
 
@@ -231,14 +206,23 @@ def latency_cell(case: Case) -> str:
 
 def rate_text(throughput: Throughput) -> str:
     """Returns e.g. `637.1 (636.0-638.2)`; without the interval where there is one replicate."""
-    rate, interval = throughput.rate, throughput.rate_interval
-    if rate is None:
+    return _figure_text(throughput.rate, throughput.rate_interval)
+
+
+def share_text(throughput: Throughput) -> str:
+    """Returns e.g. `0.93 (0.91-0.95)`: what a process keeps of its rate alone beside the others."""
+    alone = throughput.alone
+    return _figure_text(alone.share, alone.share_interval) if alone else "-"
+
+
+def _figure_text(figure: float | None, interval: IntervalRecord | None) -> str:
+    if figure is None:
         return "-"
-    if interval is None or interval.high - interval.low < _NO_WIDTH * rate:
-        return f"{rate:.4g}"
+    if interval is None or interval.high - interval.low < _NO_WIDTH * figure:
+        return f"{figure:.4g}"
     return latency_text(
         Interval(
-            estimate=min(max(rate, interval.low), interval.high),
+            estimate=min(max(figure, interval.low), interval.high),
             low=interval.low,
             high=interval.high,
             level=interval.level,

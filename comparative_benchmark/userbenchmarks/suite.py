@@ -1,15 +1,16 @@
 """What the userbenchmarks of this suite share: run cases, and leave their metrics."""
 
 import argparse
+import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from comparative_benchmark.backends.api import backends
 from comparative_benchmark.formats.torchbench import document_of
 from comparative_benchmark.history import results_files
-from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_INTERRUPTED
+from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_MISSING
 from comparative_benchmark.userbenchmarks.authoring import (
     get_default_debug_output_dir,
     get_default_output_json_path,
@@ -39,17 +40,35 @@ def run(name: str, arguments: Sequence[str], *fixed: str) -> int:
     if not backend:
         print("no backend is installed here (cbs backends)", file=sys.stderr)
         return EXIT_FAILED
+    cases = ["-name", chosen.name, "--backend", backend, "-device", chosen.device]
+    return _measured(name, ["run", *cases, *fixed, *rest], os.environ)
+
+
+def run_scripts(name: str, arguments: Sequence[str]) -> int:
+    """Runs `cbs bench run` with the arguments, and writes the metrics of what the scripts told.
+
+    Scripts with `--use-current-env` run in the environment of this process, so that a bisection of
+    one of its packages is about them.
+    """
+    environment = {**os.environ, "VIRTUAL_ENV": sys.prefix}
+    environment.pop("CONDA_PREFIX", None)
+    # One that failed has its status among the metrics.
+    return _measured(name, ["bench", "run", *arguments], environment, some_fail=True)
+
+
+def _measured(
+    name: str, command: Sequence[str], environment: Mapping[str, str], *, some_fail: bool = False
+) -> int:
     metrics = Path(get_default_output_json_path(name))
     # A file of its own: what an older one holds is not of this run.
     results = get_default_debug_output_dir(str(metrics)) / "results.json"
-    cases = ["-name", chosen.name, "--backend", backend, "-device", chosen.device]
     code = subprocess.run(
-        [
-            *(sys.executable, "-P", "-m", "comparative_benchmark", "run"),
-            *(*cases, "-o", str(results), *fixed, *rest),
-        ],
+        [sys.executable, "-P", "-m", "comparative_benchmark", *command, "-o", str(results)],
         check=False,
+        env=environment,
     ).returncode
+    if some_fail and code == EXIT_FAILED:
+        code = EXIT_MISSING
     if code in (EXIT_FAILED, EXIT_INTERRUPTED) or code < 0 or not results.exists():
         return EXIT_FAILED
     found = results_files.read(results)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from bench_support import nothing_outside, processes_with
 from framework_process import run_script
 
 pytestmark = pytest.mark.frameworks
@@ -139,7 +140,8 @@ def test_what_the_folder_calls_is_exported_where_that_is_one_call(cbs_run):
     assert "calls the module of get_module() 3 times" in run.out
 
 
-def test_a_bad_folder_costs_its_own_trial_alone(cbs_run, tmp_path):
+def test_a_bad_folder_costs_its_own_trial_alone(cbs_run, tmp_path, planted):
+    planted(*FAULTS, "links_out")
     place = tmp_path / "bad"
     place.mkdir()
     for name, (ctor, evaluated, _, _) in FAULTS.items():
@@ -147,7 +149,8 @@ def test_a_bad_folder_costs_its_own_trial_alone(cbs_run, tmp_path):
     write(place, "links_out", "", None)
     (place / "links_out" / "x").symlink_to("/etc/passwd")
     write(place, "zz_good", "", None)
-    run = cbs_run("--torchbench", str(place), *QUICK)
+    with nothing_outside(place, "none"):
+        run = cbs_run("--torchbench", str(place), *QUICK)
     found = {name.partition("_EVAL")[0]: record for name, record in records(run).items()}
     expected = {name: status for name, (_, _, status, _) in FAULTS.items()}
     got = {name: record["status"] for name, record in found.items()}
@@ -156,7 +159,7 @@ def test_a_bad_folder_costs_its_own_trial_alone(cbs_run, tmp_path):
         if reason:
             assert re.search(reason, found[name]["reason"]), found[name]["reason"]
     assert not (tmp_path / "dropped").exists()
-    print(f"{len(FAULTS) + 1} faulty folders")
+    assert processes_with(str(tmp_path)) == []
 
 
 PLANTED = """
@@ -210,7 +213,8 @@ for plant in (rate, decay, momentum, skipped, loss, target):
 """
 
 
-def test_planted_faults_of_training_are_wrong_outputs(tmp_path, environment):
+def test_planted_faults_of_training_are_wrong_outputs(tmp_path, environment, planted):
+    planted("rate", "decay", "momentum", "skipped", "loss", "target")
     run_script(PLANTED, [str(DATA / "staged_net"), str(tmp_path)], environment, framework="folder")
 
 

@@ -6,7 +6,7 @@ import bench_support as support
 import pytest
 
 from comparative_benchmark.backends.cpus import usable_cpus
-from comparative_benchmark.packages.milabench import config, doing
+from comparative_benchmark.packages.milabench import config, doing, table
 from comparative_benchmark.results.record import Status
 
 pytestmark = pytest.mark.slow
@@ -59,6 +59,59 @@ def test_jobs_run_at_once_on_cpus_of_their_own(tmp_path, monkeypatch):
     assert "MY_TOKEN" not in variables
     assert "MY_OWN" not in variables
     assert found[0]["arguments"] == f"['--data', '{base / 'data'}', '--on'] {tmp_path / 'a'}"
+
+
+def test_what_jobs_take_from_each_other_is_measured(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    # One of two tells three quarters of what it tells alone.
+    main = """
+import pathlib
+here = pathlib.Path(os.environ["MILABENCH_DIR_EXTRA"], str(os.getpid()))
+here.touch(); time.sleep(1)
+others = len(list(here.parent.glob("[0-9]*"))) - 1
+print("cpus", len(os.sched_getaffinity(0)))
+rates([(75.0 if others else 100.0) + i % 2 for i in range(12)])
+time.sleep(1); here.unlink()
+"""
+    support.write(tmp_path / "pair", main)
+    lines = ["plan: {method: njobs, n: 2}"]
+    path = support.configured(tmp_path / "c.yaml", pair=lines)
+    code, results = support.run(path, tmp_path / "base", repeat=2, alone=True)
+    assert code == 0, results["pair"].reason
+    throughput = results["pair"].measured.throughput
+    assert throughput.rate == pytest.approx(151, abs=1)
+    alone = throughput.alone
+    assert (alone.rate, alone.share) == pytest.approx((100.5, 75.5 / 100.5), rel=1e-4)
+    assert alone.share_interval.processes == 2
+    assert [process.replicate for process in alone.processes] == [0, 1]
+    # The same CPUs as beside the others: what differs is the others.
+    assert alone.processes[0].cpus == throughput.processes[0].cpus
+    [remark] = [text for text in table.remarks([results["pair"]]) if "alone" in text]
+    assert remark == "pair: each of 2 processes at once keeps 0.7512 of the rate of one alone"
+    _, results = support.run(path, tmp_path / "base")
+    assert results["pair"].measured.throughput.alone is None
+
+
+def test_the_best_batch_size_is_found_by_running(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    # Larger is better, until there is no more memory.
+    main = """
+size = int(sys.argv[-1])
+if size > 64:
+    sys.exit("out of memory")
+rates([size * 10.0 + i % 2 for i in range(12)])
+"""
+    support.write(tmp_path / "net", main)
+    support.write(tmp_path / "fixed")
+    lines = {"net": ["argv: {--bs: auto_batch(16)}"], "fixed": []}
+    path = support.configured(tmp_path / "c.yaml", **lines)
+    code, results = support.run(path, tmp_path / "base", auto_batch=True)
+    assert code == 0
+    assert results["net"].definition.model_parameters["--bs"] == "64"
+    assert results["net"].measured.throughput.rate == pytest.approx(640.5)
+    told = [line for line in capsys.readouterr().err.splitlines() if "batch size" in line]
+    assert [line.partition(" x ")[0] for line in told] == ["net: 1", "net: 2", "net: 4", "net: 8"]
+    assert "out of memory" in told[-1]
 
 
 def test_one_process_for_each_gpu_and_one_without(tmp_path, monkeypatch):

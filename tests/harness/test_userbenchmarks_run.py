@@ -7,6 +7,7 @@ import sysconfig
 import textwrap
 from pathlib import Path
 
+import bench_support
 import pytest
 from tests_support import processes_of
 
@@ -278,6 +279,21 @@ def test_bisect_goes_by_the_metrics_of_a_userbenchmark(make, tmp_path, monkeypat
     assert cli.main([*command, "stepping"]) == 0
     assert sorted((tmp_path / "state" / "runs").iterdir()) == before
     assert parsed == ["used", "used"]
+
+
+def test_bisect_finds_what_made_a_script_slower(tmp_path, monkeypatch, capsys):
+    main = "import stepper\nrates([100.0 / stepper.TIME + i % 3 for i in range(12)])"
+    bench_support.write(tmp_path / "script", main)
+    config = bench_support.configured(tmp_path / "c.yaml", script=[])
+    shipped = ("--directory", str(Path(cli.__file__).parents[2] / "userbenchmark"))
+    monkeypatch.setattr(from_options, "PipInstaller", Wheels)
+    monkeypatch.setattr(Wheels, "slow_from", "1.1")
+    which = ["--package", "stepper", "--good", "1.0", "--bad", "1.1", "--metric", "throughput$"]
+    command = ["userbenchmark", "bisect", *shipped, *which, "-o", str(tmp_path / "state"), "--json"]
+    scripts = ["--config", str(config), "--base", str(tmp_path / "base"), "--use-current-env"]
+    assert cli.main([*command, "milabench", *scripts]) == 0, capsys.readouterr()
+    found = json.loads(capsys.readouterr().out)
+    assert (found["last_good"], found["first_bad"], found["found"]) == ("1.0", "1.1", True)
 
 
 def test_bisect_of_what_did_not_change_says_so(make, tmp_path, monkeypatch, capsys):

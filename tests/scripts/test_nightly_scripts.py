@@ -11,9 +11,13 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import bench_support
 import pytest
 from gcs_emulator import BUCKET, ProxyFault, gcs_emulator
 from report_support import document, record
+
+from comparative_benchmark.packages.milabench import config
+from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "scripts"
@@ -357,9 +361,14 @@ def _published(folder):
 
 
 @pytest.mark.alone
-def test_nights_are_published_and_the_second_one_shows_trends(nightly):
+def test_nights_are_published_and_the_second_one_shows_trends(nightly, environment, tmp_path):
+    bench_support.write(tmp_path / "script")
+    script = bench_support.configured(tmp_path / "bench.yaml", script=[])
+    base = Path(environment[ROOT_DIR_VARIABLE]) / "milabench"
+    bench_support.installed(config.read(script), base)
+    where = ("--store", nightly.folder / "store", "--bench", script)
     for night in ("1", "2"):
-        done = nightly("--store", nightly.folder / "store", *TOY, *TOY_RUN, NIGHT=night)
+        done = nightly(*where, *TOY, *TOY_RUN, NIGHT=night)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
         assert "nightly: regressions: all is well" in done.stderr
     published = _published(nightly.folder)
@@ -370,9 +379,10 @@ def test_nights_are_published_and_the_second_one_shows_trends(nightly):
         *(Path(sys.prefix) / "bin" / "cbs", "history", "query", "--format", "json"),
         *("--db", f"sqlite:///{nightly.folder}/history.sqlite"),
     )
-    assert len(json.loads(queried.stdout)) == 4
+    assert len(json.loads(queried.stdout)) == 6
     page = (nightly.folder / "night" / "report.html").read_text()
     assert "Night 2" in page
+    assert "script, time per item" in page
     trends = json.loads(re.search(r'"trends":(\{.*?\]\]\})', page)[1])
     assert {len(points) for points in trends.values()} == {2}
 

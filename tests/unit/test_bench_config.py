@@ -2,9 +2,12 @@
 
 import bench_support as support
 import pytest
+from fault_list import WRONG
 
-from comparative_benchmark.packages.milabench import config
-from comparative_benchmark.packages.milabench.arguments import ArgumentsError, assemble, filled
+from comparative_benchmark.packages.milabench import command, config, overrides, placement
+from comparative_benchmark.packages.milabench.arguments import assemble, filled
+from comparative_benchmark.packages.milabench.arithmetic import ArgumentsError
+from comparative_benchmark.packages.milabench.batches import best_factor
 from comparative_benchmark.packages.milabench.config import Plan
 from comparative_benchmark.packages.milabench.placement import Placement
 from comparative_benchmark.terminal.options import UsageError
@@ -72,47 +75,9 @@ def test_plans(tmp_path):
     assert plans == [Plan(per_gpu=True), Plan(per_gpu=True), Plan(per_gpu=False, jobs=3)]
 
 
-WRONG = {
-    "a typo": (
-        "b: {inherits: _defaults, definitoin: x}",
-        ":1:26: unknown key 'definitoin'; did you",
-    ),
-    "a circle": (
-        "a: {inherits: b, definition: x}\nb: {inherits: c}\nc: {inherits: b}",
-        "inherits goes in a circle: b -> c -> b",
-    ),
-    "itself": ("a: {inherits: a}", ":1:5: inherits goes in a circle: a -> a"),
-    "nobody": (
-        "a: {inherits: _defualts}",
-        "nothing is called '_defualts'; did you mean _defaults?",
-    ),
-    "a tag that builds": ("a: !!python/object/apply:os.system ['true']", "the tag"),
-    "an anchor": ("a: &x {b: 1}\nc: *x", "anchors and aliases are not read"),
-    "two of one name": ("a: {definition: x}\na: {definition: y}", ":2:1: 'a' stands twice"),
-    "twice by a hyphen": (
-        "a: {install_variant: x, install-variant: y, definition: z}",
-        "'install_variant' stands twice",
-    ),
-    "no folder": ("a: {inherits: _defaults}", "the benchmark a has no definition"),
-    "nothing to run": ("_a: {definition: x}", "has no benchmark: all names begin with _"),
-    "a plan": ("a: {definition: x, plan: {method: per_gpus}}", "did you mean per_gpu?"),
-    "no jobs": ("a: {definition: x, plan: {method: njobs, n: 0}}", "from 1 on, not 0"),
-    "a time": ("a: {definition: x, max_duration: soon}", "max_duration must be a number"),
-    "false": ("a: {definition: x, argv: {--flag: false}}", "`null` drops an option"),
-    "no mapping": ("a: 3", ":1:4: the benchmark a must be a mapping"),
-    "a file of itself": ("include: c.yaml", "c.yaml includes itself"),
-    "a path for a name": ("../a: {definition: x}", "'../a' cannot be the name"),
-    "a path for a group": (
-        "a: {definition: x, install_group: ../../b}",
-        "'../../b' cannot be the install_group",
-    ),
-    "not YAML": ("a: [1", "not YAML"),
-    "empty": ("", "is empty"),
-}
-
-
 @pytest.mark.parametrize("name", WRONG)
-def test_what_cannot_be_is_told_with_its_place(tmp_path, name):
+def test_what_cannot_be_is_told_with_its_place(tmp_path, planted, name):
+    planted(name)
     text, said = WRONG[name]
     with pytest.raises(UsageError) as caught:
         read(tmp_path, text)
@@ -155,7 +120,8 @@ a:
     assert found["argv"] == {"--data": data, "--gpus": "2", "--n": "3", "--x": "{y}"}
 
 
-def test_selection_by_name_group_tag_and_folder(tmp_path):
+def test_selection_by_name_group_tag_and_folder(tmp_path, planted):
+    planted("an unknown tag")
     benches = read(
         tmp_path,
         """
@@ -187,10 +153,103 @@ def test_arguments():
     assert filled("{unknown}", {}) == "{unknown}"
     assert filled("auto({n_worker}, 8)", {"n_worker": "3"}) == "3"
     assert filled("auto_batch(128)", {}) == "128"
+    assert filled("expr({cpu_count} // 2 + min(3, 1))", {"cpu_count": "9"}) == "5"
+    assert filled("workers=auto({n_worker}, 8)", {"n_worker": "3"}) == "workers=3"
+    assert filled("n=expr(-2 * {x})", {"x": "4"}) == "n=-8"
+    with pytest.raises(ArgumentsError, match="by zero"):
+        filled("expr(4 // {gpu_count})", {"gpu_count": "0"})
     with pytest.raises(ArgumentsError):
         assemble({"--a": {"b": 1}})
+
+
+def test_a_batch_size_is_doubled_while_that_gains():
+    tried = []
+
+    def rate(factor):
+        tried.append(factor)
+        return {1: 100.0, 2: 150.0, 4: 151.0}.get(factor)
+
+    assert best_factor(rate) == 2
+    assert tried == [1, 2, 4]
+    assert best_factor(lambda _: None) == 1
+    assert best_factor(float) == 256
+    assert filled("auto_batch(16)", {"batch_factor": "4"}) == "64"
+    assert filled("auto({n}, 8)", {"batch_factor": "4", "n": "3"}) == "3"
 
 
 def test_support_writes_what_reads(tmp_path):
     path = support.configured(tmp_path / "c.yaml", a=["weight: 3"], b=[])
     assert [bench.weight for bench in config.read(path)] == [3.0, 1.0]
+
+
+def test_overrides_go_over_everything(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text(
+        """
+_t: {inherits: _defaults, definition: x, argv: {--lr: 0.1}}
+a: {inherits: _t, max_duration: 5}
+b: {inherits: _t}
+"""
+    )
+
+    def read_with(*texts):
+        return by_name(config.read(path, overrides.of_command_line(texts)))
+
+    found = read_with("a.argv.--lr=0.5", "*.voir.options.stop=7", "_t.max-duration=9")
+    assert [found[name].config["argv"]["--lr"] for name in "ab"] == [0.5, 0.1]
+    assert {bench.config["voir"]["options"]["stop"] for bench in found.values()} == {7}
+    assert [found[name].max_duration_s for name in "ab"] == [5.0, 9.0]
+    assert read_with("a.install-variant=cuda")["a"].install_variant == "cuda"
+
+
+def test_overrides_and_systems_that_cannot_be(tmp_path, planted):
+    planted("an override of nobody", "a system that is not one")
+    path = tmp_path / "c.yaml"
+    path.write_text("net: {inherits: _defaults, definition: x}\n")
+    for text, said in {
+        "nett.weight=3": "did you mean net?",
+        "net.wieght=3": "unknown key 'wieght'; did you mean weight?",
+        "weight": "NAME.KEY=VALUE is due",
+        "net.tags=[a]": "NAME.KEY=VALUE is due",
+        "net.weight=heavy": "weight must be a number",
+    }.items():
+        with pytest.raises(UsageError) as caught:
+            config.read(path, overrides.of_command_line([text]))
+        assert said in str(caught.value)
+    system = tmp_path / "c.yaml.system"
+    for text, said in {
+        "system: {arhc: cuda}": ":1:10: unknown key 'arhc'; did you mean arch?",
+        "arch: cuda": "must have one key, system",
+        "system: {nodes: 3}": "nodes must be a list",
+    }.items():
+        system.write_text(text)
+        with pytest.raises(UsageError) as caught:
+            overrides.of_system(system)
+        assert said in str(caught.value)
+
+
+def test_the_description_of_a_system_says_what_computes(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.delenv("MILABENCH_SYSTEM", raising=False)
+    path = tmp_path / "c.yaml"
+    argv = "argv: {--d: '{device_name}-{ccl}'}"
+    path.write_text(f"net: {{inherits: _defaults, definition: x, {argv}}}\n")
+
+    def said(**options):
+        [bench] = command.benches(support.options(**{"config": path, **options}))
+        return Placement(base=tmp_path, bench=bench, run_name="r").config()
+
+    assert said()["argv"] == {"--d": "cpu-gloo"}
+    (tmp_path / "c.yaml.system").write_text("system: {arch: rocm, sshkey: key}\n")
+    found = said()
+    assert found["argv"] == {"--d": "cuda-rccl"}
+    assert (found["install_variant"], found["system"]["sshkey"]) == ("rocm", "key")
+    assert found["system"]["nodes"][0]["ip"] == "127.0.0.1"
+    other = tmp_path / "other.yaml"
+    other.write_text("system: {arch: xpu}\n")
+    assert said(system=other)["argv"] == {"--d": "xpu-ccl"}
+    assert said(system=other, override=["*.system.arch=hpu"])["argv"] == {"--d": "hpu-hccl"}
+    with pytest.raises(UsageError, match=r"c\.yaml:1:1: expr\(1 // 0\).*by zero"):
+        said(override=["net.argv.--n=expr(1 // {gpu_count})"])
+    [bench] = command.benches(support.options(config=path, use_current_env=True))
+    assert bench.venv == placement.current_venv()

@@ -9,63 +9,8 @@ import pytest
 
 from comparative_benchmark.cli import main
 from comparative_benchmark.packages.milabench import config, guard, scores, table
-from comparative_benchmark.packages.milabench.execution import Ended
-from comparative_benchmark.packages.milabench.measuring import Replicate, to_result
-from comparative_benchmark.packages.milabench.observed import Observed
-from comparative_benchmark.packages.milabench.phases import PhaseOutcome
-from comparative_benchmark.packages.milabench.running import execution_environment
 from comparative_benchmark.results.codec import read_document
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.results.store import ResultsFile
-
-NOISE = (0.0, 1.0, -1.0, 0.5, -0.5, 0.25, 1.0, -0.75, 0.0, 0.5, -1.0, 0.0)
-
-
-def ended(tmp_path, rates, *, tag="b.D0", code=0):
-    seen = Observed()
-    for rate in rates:
-        seen.take({"task": "train", "rate": rate, "units": "items/s"})
-    return Ended(
-        tag=tag,
-        observed=seen,
-        log_file=tmp_path / "b.log",
-        code=code,
-        wall_s=2.0,
-        cpu_s=1.0,
-        peak_memory_bytes=50_000_000,
-        isolated=True,
-    )
-
-
-def noisy(rate):
-    return [rate * (1 + value / 100) for value in NOISE]
-
-
-def make(tmp_path, bench, replicates, **fields):
-    """A result of replicates, each a list of (rates, exit code) of its processes."""
-    found = [
-        Replicate(
-            outcome=PhaseOutcome(
-                ended=[
-                    ended(tmp_path, rates, tag=f"{bench.name}.{i}", code=code)
-                    for i, (rates, code) in enumerate(processes)
-                ]
-            ),
-            wall_s=2.0,
-        )
-        for processes in replicates
-    ]
-    return to_result(
-        bench, found, device="host-cpu", versions={}, config=dict(bench.config), **fields
-    )
-
-
-def write(path, results_of):
-    file = ResultsFile(path)
-    run_id = file.start_run(execution_environment=execution_environment(), command=["cbs"])
-    results = results_of(run_id)
-    file.append(*results)
-    return results
 
 
 @pytest.fixture
@@ -79,22 +24,25 @@ def benches(tmp_path):
 
 def results_with(tmp_path, benches, factor=1.0):
     def results(run_id):
-        warm = [[25.0 * factor, 50.0 * factor, *noisy(100 * factor * f)] for f in (0.99, 1, 1.01)]
-        both = [(noisy(200 * factor), 0), (noisy(300 * factor), 0)]
+        warm = [
+            [25.0 * factor, 50.0 * factor, *support.noisy(100 * factor * f)]
+            for f in (0.99, 1, 1.01)
+        ]
+        both = [(support.noisy(200 * factor), 0), (support.noisy(300 * factor), 0)]
         return [
-            make(tmp_path, benches["one"], [[(rates, 0)] for rates in warm], run_id=run_id),
-            make(tmp_path, benches["two"], [both], run_id=run_id),
-            make(tmp_path, benches["bad"], [[(noisy(7), 1)]], run_id=run_id),
+            support.made(tmp_path, benches["one"], [[(rates, 0)] for rates in warm], run_id=run_id),
+            support.made(tmp_path, benches["two"], [both], run_id=run_id),
+            support.made(tmp_path, benches["bad"], [[(support.noisy(7), 1)]], run_id=run_id),
         ]
 
     return results
 
 
 def test_the_table_is_right(tmp_path, benches):
-    results = write(tmp_path / "r.json", results_with(tmp_path, benches))
+    results = support.keep(tmp_path / "r.json", results_with(tmp_path, benches))
     rows = {row.name: row for row in table.rows(list(benches.values()), results)}
     one, two, bad, gone = (rows[name] for name in ("one", "two", "bad", "gone"))
-    medians = [statistics.median(noisy(100 * f)) for f in (0.99, 1, 1.01)]
+    medians = [statistics.median(support.noisy(100 * f)) for f in (0.99, 1, 1.01)]
     # Two rates of warm-up, a quarter and half of the speed, count for nothing.
     assert one.perf == pytest.approx(statistics.fmean(medians))
     assert one.sem == pytest.approx(statistics.stdev(medians) / math.sqrt(3) / one.perf)
@@ -116,8 +64,8 @@ def test_the_table_is_right(tmp_path, benches):
 def test_commands_on_results(tmp_path, benches, capsys, monkeypatch):
     monkeypatch.delenv("MILABENCH_CONFIG", raising=False)
     old, new = tmp_path / "old.json", tmp_path / "new.json"
-    write(old, results_with(tmp_path, benches))
-    write(new, results_with(tmp_path, benches, factor=1.25))
+    support.keep(old, results_with(tmp_path, benches))
+    support.keep(new, results_with(tmp_path, benches, factor=1.25))
     configured = ["--config", str(tmp_path / "c.yaml")]
     assert main(["bench", "report", str(new), *configured]) == 1
     printed = capsys.readouterr().out
@@ -132,20 +80,26 @@ def test_commands_on_results(tmp_path, benches, capsys, monkeypatch):
     shown = capsys.readouterr().out
     assert "one, time per item" in shown
     assert "items/s" in shown
-    assert "again: cbs bench run --fulltrace --select bad" in shown
+    assert f"again: cbs bench run --fulltrace --config {tmp_path}/c.yaml --select bad" in shown
     assert main(["bench", "compare", str(old), str(new)]) == 3  # one failed in both
     compared = capsys.readouterr().out
     assert "1.25" in compared
     assert "faster" in compared
-    assert main(["report", str(new), "-o", str(tmp_path / "page.html")]) == 0
-    page = (tmp_path / "page.html").read_text()
-    assert "one, time per item" in page
+    page, markdown = tmp_path / "page.html", tmp_path / "page.md"
+    command = ["report", str(new), "-o", str(page), "--markdown", str(markdown)]
+    assert main([*command, "--baseline", str(old)]) == 0
+    assert "one, time per item" in page.read_text()
+    text = markdown.read_text()
+    assert (
+        "| `one` | ok | 125 (122-128) items/s | 2.5 \N{RIGHTWARDS ARROW} 1.5 | 50 MB host |" in text
+    )
+    assert "faster \N{MINUS SIGN}20 %: `one, time per item`" in text
 
 
 def test_a_score_relative_to_a_baseline_has_its_interval(tmp_path, benches):
     old, new = tmp_path / "old.json", tmp_path / "new.json"
-    write(old, results_with(tmp_path, benches))
-    write(new, results_with(tmp_path, benches, factor=1.25))
+    support.keep(old, results_with(tmp_path, benches))
+    support.keep(new, results_with(tmp_path, benches, factor=1.25))
     found = scores.compare(read_document(old), read_document(new), threshold=0.01)
     by_name = {item.name: item for item in found.benches}
     one = by_name["one"]
@@ -159,7 +113,7 @@ def test_a_score_relative_to_a_baseline_has_its_interval(tmp_path, benches):
 
 def test_a_results_file_that_a_script_has_damaged_is_restored(tmp_path, benches):
     path = tmp_path / "r.json"
-    write(path, results_with(tmp_path, benches))
+    support.keep(path, results_with(tmp_path, benches))
     before = path.read_bytes()
     assert not guard.restored(path, before)
     for damage in (b"", b"{}", before[: len(before) // 2], before.replace(b"200.0", b"900.0")):
@@ -169,16 +123,23 @@ def test_a_results_file_that_a_script_has_damaged_is_restored(tmp_path, benches)
     path.unlink()
     assert guard.restored(path, before)
     # Another command's results are no damage.
-    write(path, lambda run_id: [make(tmp_path, benches["gone"], [[(noisy(1), 0)]], run_id=run_id)])
+    support.keep(
+        path,
+        lambda run_id: [
+            support.made(tmp_path, benches["gone"], [[(support.noisy(1), 0)]], run_id=run_id)
+        ],
+    )
     assert not guard.restored(path, before)
     assert len(read_document(path).benchmarks) == 4
 
 
 def test_a_failed_process_of_several_makes_no_speed(tmp_path, benches):
-    [result] = write(
+    [result] = support.keep(
         tmp_path / "r.json",
         lambda run_id: [
-            make(tmp_path, benches["two"], [[(noisy(200), 0), ([], -9)]], run_id=run_id)
+            support.made(
+                tmp_path, benches["two"], [[(support.noisy(200), 0), ([], -9)]], run_id=run_id
+            )
         ],
     )
     assert result.status is Status.CRASHED
@@ -187,3 +148,27 @@ def test_a_failed_process_of_several_makes_no_speed(tmp_path, benches):
     [row] = table.rows([benches["two"]], [result])
     assert (row.fail, row.n) == (1, 2)
     assert row.score == pytest.approx(200, rel=0.01)
+
+
+def test_a_slower_script_is_a_regression_of_its_history(tmp_path, benches, capsys):
+    files = []
+    for night in range(24):
+        files.append(tmp_path / f"{night}.json")
+        wobble = 1 + 0.002 * (-1) ** night
+
+        def results(run_id, speed=wobble * (0.9 if night > 17 else 1.0)):
+            rates = [[(support.noisy(100 * speed * f), 0)] for f in (0.99, 1, 1.01)]
+            return [support.made(tmp_path, benches["one"], rates, run_id=run_id)]
+
+        support.keep(files[-1], results, time=f"2026-10-{night + 1:02}T02:00:00+00:00")
+    database = ["--db", str(tmp_path / "history.sqlite")]
+    assert main(["history", "import", *map(str, files), *database]) == 0
+    assert main(["history", "regressions", *database]) == 2
+    found = capsys.readouterr().out
+    assert "step  one, time per item milabench:script" in found
+    assert "latency_ms x 1.11" in found
+    assert "first bad: 2026-10-19" in found
+    assert main(["history", "query", "--workload", "one*", "--format", "json", *database]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert rows[-1]["extra"]["throughput"]["units"] == "items/s"
+    assert rows[-1]["extra"]["throughput"]["rate"] == pytest.approx(90, rel=0.01)

@@ -65,8 +65,11 @@ def test_those_of_the_suite_are_listed(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["userbenchmark", "list", "--json"]) == 0
     found = {item["name"]: item for item in json.loads(capsys.readouterr().out)}
-    assert set(found) == {"comparative_suite", "compile_latency"}
-    assert all(item["has_detector"] and item["schedule"] == "nightly" for item in found.values())
+    assert set(found) == {"comparative_suite", "compile_latency", "milabench"}
+    assert all(item["has_detector"] for item in found.values())
+    # Which scripts it runs is the user's choice, and so is when.
+    assert found.pop("milabench")["schedule"] is None
+    assert all(item["schedule"] == "nightly" for item in found.values())
 
 
 def test_list_names_an_invalid_ci_file_and_lists_the_others(folder, capsys):

@@ -4,17 +4,27 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from comparative_benchmark.packages.milabench.arithmetic import ArgumentsError, value_of
+
 # `{milabench_data}` of milabench, and `${system.arch}`, `${..num_machines}` of OmegaConf.
 _PLACEHOLDER = re.compile(r"\$\{\.*([a-z_][a-z_.]*)\}|\{([a-z_]+)\}")
-
-
 # `auto(8, 4)` and `auto_batch(32)` of milabench's sizer: what it would choose for a device, and the
-# default, which is all there is here.
-_AUTO = re.compile(r"auto(_batch)?\(\s*([^,(){}]+?)\s*(?:,\s*([^,(){}]+?)\s*)?\)")
+# default, which a search for the best size multiplies. `expr(2 * 4)` is arithmetic. Any may stand
+# behind `name=`.
+_NAMED = re.compile(r"[\w.-]+=(auto|expr)")
+_AUTO = re.compile(r"auto(_batch)?\(\s*([^,(){}]+?)\s*(?:,\s*[^,(){}]+?\s*)?\)")
+_EXPRESSION = re.compile(r"expr\((.*)\)", re.DOTALL)
 
 
-class ArgumentsError(ValueError):
-    """An `argv` cannot be a command line."""
+BATCH_FACTOR = "batch_factor"
+
+
+class AnyNumber(dict[str, str]):
+    """Names that all stand for 1: to check a text before the machine is known."""
+
+    def get(self, *_: Any) -> str:
+        """Returns 1."""
+        return "1"
 
 
 def assemble(argv: Any) -> list[str]:
@@ -51,17 +61,29 @@ def assemble(argv: Any) -> list[str]:
 def filled(value: Any, names: Mapping[str, str]) -> Any:
     """Returns a value with each `{name}` and `${name}` that is known, in texts at any depth.
 
-    `auto({n_worker}, 8)` is the number of workers, and `auto_batch(32)` is 32.
+    `auto({n_worker}, 8)` is the number of workers, `auto_batch(32)` is 32, and
+    `expr({cpu_count} // 2)` half the CPUs.
+
+    Raises:
+      ArgumentsError: an expression is not arithmetic.
     """
     if isinstance(value, str):
         text = _PLACEHOLDER.sub(lambda match: names.get(match[1] or match[2], match[0]), value)
-        automatic = _AUTO.fullmatch(text)
-        return automatic[2] if automatic else text
+        name, equals, rest = text.rpartition("=") if _NAMED.match(text) else ("", "", text)
+        return f"{name}{equals}{_computed(rest, int(names.get(BATCH_FACTOR, '1')))}"
     if isinstance(value, Mapping):
         return {key: filled(item, names) for key, item in value.items()}
     if isinstance(value, list):
         return [filled(item, names) for item in value]
     return value
+
+
+def _computed(text: str, batch_factor: int) -> str:
+    if automatic := _AUTO.fullmatch(text):
+        found = automatic[2]
+        return str(int(found) * batch_factor) if automatic[1] and found.isdecimal() else found
+    expression = _EXPRESSION.fullmatch(text)
+    return str(value_of(expression[1])) if expression else text
 
 
 def _text(name: str, value: Any) -> str:

@@ -1,6 +1,7 @@
 """`cbs bench`: milabench's benchmarks by milabench's commands."""
 
 import argparse
+import glob
 import json
 import os
 import shutil
@@ -8,7 +9,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from comparative_benchmark.packages.milabench import config, placement, table
+import attrs
+
+from comparative_benchmark.packages.milabench import config, overrides, placement, table
+from comparative_benchmark.packages.milabench.arithmetic import ArgumentsError
 from comparative_benchmark.packages.milabench.config import Bench
 from comparative_benchmark.results.codec import ResultsFileError, read_document
 from comparative_benchmark.results.record import Result
@@ -53,8 +57,31 @@ def benches(options: argparse.Namespace) -> list[Bench]:
     path = options.config or os.environ.get(placement.CONFIG_VARIABLE)
     if not path:
         raise UsageError("no configuration: give --config FILE, or set MILABENCH_CONFIG")
-    found = config.read(Path(path).expanduser())
-    return config.select(found, _names(options.select), _names(options.exclude))
+    file = Path(path).expanduser()
+    over = overrides.of_command_line(options.override)
+    if system := _system(options.system, file):
+        over.insert(0, overrides.of_system(system))
+    found = config.read(file, over)
+    found = config.select(found, _names(options.select), _names(options.exclude))
+    if options.use_current_env:
+        venv = placement.current_venv()
+        found = [attrs.evolve(bench, venv=venv) for bench in found]
+    for bench in found:
+        try:
+            placement.Placement(base=Path(), bench=bench, run_name="").config()
+        except ArgumentsError as error:
+            raise UsageError(f"{bench.place}: {error}") from error
+    return found
+
+
+def _system(given: Path | None, config_file: Path) -> Path | None:
+    """Returns the description of the system, where milabench looks for one."""
+    if given is not None:
+        return given
+    if configured := os.environ.get(placement.SYSTEM_VARIABLE):
+        return Path(configured).expanduser()
+    # A name that is too long for a file is told of where the configuration is read.
+    return next(config_file.parent.glob(f"{glob.escape(config_file.name)}.system"), None)
 
 
 def _names(given: Sequence[str]) -> list[str]:
@@ -111,6 +138,8 @@ def _run(options: argparse.Namespace) -> int:
             repeat=options.repeat,
             dash=options.dash,
             echo=options.fulltrace,
+            alone=options.alone,
+            auto_batch=options.auto_batch,
         ),
     )
     if not options.no_report:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from comparative_benchmark.packages.milabench.config import Bench
 from comparative_benchmark.packages.milabench.doing import not_installed
-from comparative_benchmark.packages.milabench.phases import shell_environment
 from comparative_benchmark.packages.milabench.placement import Placement
 from comparative_benchmark.terminal.options import UsageError
 
@@ -26,7 +25,7 @@ def shell(benches: Sequence[Bench], base: Path, command: str | None) -> int:
     if problem := not_installed(placement):
         raise UsageError(problem)
     placement.make_folders()
-    env = shell_environment(placement)
+    env = placement.shell_environment()
     program = os.environ.get("SHELL") or "/bin/sh"
     if sys.stdin.isatty() and command is None:
         print(f"environment of {benches[0].name}; `exit` leaves it. Try: voir --dash main.py")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from comparative_benchmark.packages.milabench import phases, venvs
 from comparative_benchmark.packages.milabench.config import Bench
-from comparative_benchmark.packages.milabench.phases import INSTALL, PIN, PREPARE, Wishes
+from comparative_benchmark.packages.milabench.phase_records import INSTALL, PIN, PREPARE, Wishes
 from comparative_benchmark.packages.milabench.placement import Placement
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_OK, UsageError
@@ -17,7 +17,15 @@ _FINE: Outcome = (Status.OK, None)
 
 
 def install(benches: Sequence[Bench], base: Path, *, variant: str | None, force: bool) -> int:
-    """Makes the environments and installs what was not; returns 0, or 1 if something failed."""
+    """Makes the environments and installs what was not; returns 0, or 1 if something failed.
+
+    Raises:
+      UsageError: the environment is one that is used as it is.
+    """
+    if venv := next((bench.venv for bench in benches if bench.venv), None):
+        raise UsageError(
+            f"{venv} is used as it is: install what the benchmarks need there yourself"
+        )
     places = [Placement(base=base, bench=bench, run_name=INSTALL) for bench in benches]
     if force:
         for place in places:
@@ -98,7 +106,7 @@ def pin(
 
 def not_installed(place: Placement) -> str | None:
     """Returns what to do before a benchmark can run; None if it can."""
-    if venvs.was_installed(place):
+    if place.bench.venv or venvs.was_installed(place):
         return None
     return f"it is not installed: cbs bench install --select {place.bench.name}"
 

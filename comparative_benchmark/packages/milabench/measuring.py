@@ -1,7 +1,5 @@
 """A benchmark's replicates as a result of the suite's results file."""
 
-import hashlib
-import json
 import signal
 import statistics
 from collections.abc import Mapping, Sequence
@@ -10,29 +8,28 @@ from typing import Any
 import attrs
 from msgspec import UNSET
 
+from comparative_benchmark.packages.milabench.command_lines import Ended
 from comparative_benchmark.packages.milabench.config import Bench
-from comparative_benchmark.packages.milabench.execution import Ended
-from comparative_benchmark.packages.milabench.phases import PhaseOutcome
+from comparative_benchmark.packages.milabench.definition import definition
+from comparative_benchmark.packages.milabench.phase_records import PhaseOutcome
 from comparative_benchmark.packages.milabench.rates import TOO_FEW, Steady, together, without_warmup
 from comparative_benchmark.results.contention import contention_of
 from comparative_benchmark.results.record import (
     Block,
-    Definition,
     IntervalRecord,
     Levels,
     Metrics,
+    OneAlone,
     Process,
     Program,
     Result,
     Status,
     Throughput,
     ThroughputProcess,
-    WorkloadRecord,
 )
 from comparative_benchmark.results.summary import outlier_counts, summarize
-from comparative_benchmark.stats.analysis import latency_interval
+from comparative_benchmark.stats.analysis import SampleError, latency_interval, unpaired_ratio
 
-BACKEND, COMPILER = "milabench", "script"
 _NETWORK = "it tried to reach the network {} times, which `run` has not: fetch in prepare.py"
 
 
@@ -42,6 +39,7 @@ class Replicate:
 
     outcome: PhaseOutcome
     wall_s: float
+    alone: PhaseOutcome | None = None
     foreign_cpu_share: float | None = None
 
 
@@ -87,7 +85,7 @@ def to_result(
     log = replicates[-1].outcome.ended
     return Result(
         run_id=run_id,
-        definition=_definition(bench, device, config, units),
+        definition=definition(bench, device, config, units),
         status=status,
         metrics=Levels(
             framework_level=Metrics(
@@ -110,6 +108,7 @@ def to_result(
                     rate_interval=interval,
                     weight=bench.weight,
                     processes=tuple(processes),
+                    alone=_one_alone(replicates, sums) if status is Status.OK else None,
                 ),
             )
         ),
@@ -220,6 +219,38 @@ def _rate_interval(samples_ms: Sequence[Sequence[float]]) -> IntervalRecord | No
     )
 
 
+def _one_alone(replicates: Sequence[Replicate], sums: Sequence[Sequence[float]]) -> OneAlone | None:
+    """Returns what one process did alone; None if it did not, or did not as it should."""
+    if any(replicate.alone is None for replicate in replicates):
+        return None
+    alone, together_ms, processes = [], [], []
+    for number, (replicate, sum_of_all) in enumerate(zip(replicates, sums, strict=True)):
+        assert replicate.alone is not None
+        found = [_process(number, ended, replicate) for ended in replicate.alone.ended]
+        if len(found) != 1 or found[0][0].status is not Status.OK:
+            return None
+        [(process, steady)] = found
+        processes.append(process)
+        alone.append(list(steady.rates))
+        count = len(replicate.outcome.ended)
+        together_ms.append([1000 * count / rate for rate in sum_of_all])
+    alone_ms = [[1000 / rate for rate in rates] for rates in alone]
+    try:
+        share = unpaired_ratio(alone_ms, together_ms).interval()
+    except SampleError:
+        return None
+    return OneAlone(
+        rate=statistics.fmean(statistics.median(rates) for rates in alone),
+        share=share.estimate,
+        share_interval=IntervalRecord(
+            low=share.low, high=share.high, level=share.level, processes=share.processes
+        )
+        if share.processes > 1
+        else None,
+        processes=tuple(processes),
+    )
+
+
 def _measured(
     samples_ms: Sequence[Sequence[float]],
     warmups: Sequence[Sequence[float]],
@@ -251,64 +282,6 @@ def _measured(
             for block, warmup in zip(blocks, warmups, strict=True)
         ),
     }
-
-
-def _definition(bench: Bench, device: str, config: Mapping[str, Any], units: str) -> Definition:
-    # What decides how much work an item is; not the code, whose speed is the question.
-    asked = {name: config.get(name) for name in ("argv", "plan", "client", "server")}
-    digest = _digest([bench.name, asked, units, device])
-    return Definition(
-        benchmark_name=f"milabench/{bench.name}",
-        framework="ModelFrameworkType.SCRIPT",
-        data_type=None,
-        batch_size=None,
-        compiler=COMPILER,
-        device=device,
-        tags=bench.tags,
-        backend=BACKEND,
-        level="framework_level",
-        options=(),
-        model=bench.name,
-        model_parameters={"source_sha256": _source_digest(bench), **_scalars(config.get("argv"))},
-        verify_parameters={},
-        input_data="its own",
-        workload=WorkloadRecord(
-            id=f"milabench/{bench.name}",
-            digest=digest,
-            # Times of such a result are of one unit of work, in all tables.
-            label=f"{bench.name}, time per {_unit(units)}",
-            architecture=f"milabench/{bench.name}",
-            config_digest=_digest(asked),
-            checkpoint="its own",
-            data_type=None,
-            inputs=(),
-            input_digest=_digest("its own"),
-        ),
-    )
-
-
-def _unit(units: str) -> str:
-    """Returns what a rate counts, e.g. `item` of `items/s`."""
-    counted = units.removesuffix("/s").removesuffix("s")
-    return counted or units
-
-
-def _scalars(argv: Any) -> dict[str, Any]:
-    if not isinstance(argv, dict):
-        return {}
-    return {n: v for n, v in argv.items() if v is None or isinstance(v, str | int | float | bool)}
-
-
-def _source_digest(bench: Bench) -> str:
-    digest = hashlib.sha256()
-    for path in sorted(bench.folder.rglob("*.py")):
-        if path.is_file() and not path.is_symlink():
-            digest.update(f"{path.relative_to(bench.folder)}\0".encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _largest(values: Any) -> float | None:

@@ -23,7 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     report = actions.add_parser("report", help="print the table of the last results")
     _add_selection(report)
     _add_results(report)
-    report.add_argument("--compare", type=Path, metavar="FILE", help="results to compare with")
+    report.add_argument(
+        "--compare", "--baseline", type=Path, metavar="FILE", help="results to compare with"
+    )
     summary = actions.add_parser("summary", help="write the numbers of the table as JSON")
     _add_selection(summary)
     _add_results(summary)
@@ -49,6 +51,24 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="DIR",
         help="environments, data and runs (or $MILABENCH_BASE; default: in the artifact root)",
+    )
+    add(
+        "--use-current-env",
+        action="store_true",
+        help="run in the environment that is active, as it is; nothing is installed into it",
+    )
+    add(
+        "--override",
+        action="append",
+        default=[],
+        metavar="NAME.KEY=VALUE",
+        help="say this over the configuration; NAME may be * for all, KEY have dots; repeatable",
+    )
+    add(
+        "--system",
+        type=Path,
+        metavar="FILE",
+        help="what milabench's YAML says of the machine (or $MILABENCH_SYSTEM, or CONFIG.system)",
     )
     for name, what in (("select", "only these"), ("exclude", "not these")):
         add(
@@ -89,6 +109,17 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         default="no",
         choices=("short", "long", "no"),
         help="show losses, rates and progress while it runs",
+    )
+    add(
+        "--alone",
+        action="store_true",
+        help="where several processes run at once, run one alone as well: what they take from "
+        "each other",
+    )
+    add(
+        "--auto-batch",
+        action="store_true",
+        help="where a benchmark says auto_batch(N), first try N, 2 N, 4 N ... for what gives most",
     )
     add("--fulltrace", action="store_true", help="show the output of the scripts")
     add("--no-report", action="store_true", help="leave out the table")

@@ -12,12 +12,17 @@ import attrs
 
 from comparative_benchmark.backends import cpus
 from comparative_benchmark.machine import nvml, variables
-from comparative_benchmark.packages.milabench.arguments import filled
+from comparative_benchmark.packages.milabench.arguments import BATCH_FACTOR, filled
 from comparative_benchmark.packages.milabench.config import Bench, scalars
 from openxla.benchmark.root import root_dir
 
 BASE_VARIABLE = "MILABENCH_BASE"
 CONFIG_VARIABLE = "MILABENCH_CONFIG"
+SYSTEM_VARIABLE = "MILABENCH_SYSTEM"
+# How processes on devices talk to each other, and what PyTorch calls them.
+_COLLECTIVES = {"cuda": "nccl", "rocm": "rccl", "xpu": "ccl", "hpu": "hccl"}
+_DEVICES = {"rocm": "cuda"}
+_MOST_WORKERS = 16
 _PROVIDED = Path(__file__).parent / "provided"
 HOST_PATH = _PROVIDED / "host"
 SCRIPT_PATH = _PROVIDED / "script"
@@ -51,6 +56,14 @@ def base_dir(given: Path | None) -> Path:
     return given.expanduser().absolute() if given is not None else root_dir() / "milabench"
 
 
+def current_venv() -> Path:
+    """Returns the environment that is active, as milabench finds it, or else our own."""
+    for name in ("CONDA_PREFIX", "VIRTUAL_ENV"):
+        if given := os.environ.get(name):
+            return Path(given)
+    return Path(sys.prefix)
+
+
 def arch() -> str:
     """Returns milabench's word for what computes here: `cuda`, or `cpu`."""
     return "cuda" if gpus() else "cpu"
@@ -71,7 +84,7 @@ class Placement:
         return {
             "base": self.base,
             "code": self.bench.folder,
-            "venv": self.base / "venv" / group,
+            "venv": self.bench.venv or self.base / "venv" / group,
             "data": self.base / "data",
             "runs": self.base / "runs",
             "extra": self.base / "extra" / name,
@@ -97,10 +110,10 @@ class Placement:
             "tag": [bench.name],
             "dirs": {name: str(path) for name, path in self.dirs.items()},
             "run_name": self.run_name,
-            "install_variant": variant or bench.install_variant or arch(),
+            "install_variant": variant or bench.install_variant or self.arch,
             "num_machines": 1,
             "system": {
-                "arch": arch(),
+                "arch": self.arch,
                 "sshkey": None,
                 "docker_image": None,
                 "self": {"hostname": socket.gethostname()},
@@ -114,20 +127,32 @@ class Placement:
                         "hostname": socket.gethostname(),
                     }
                 ],
+                **bench.config.get("system", {}),
             },
         }
         return dict(filled(found, {**scalars(bench.config), **self._names()}))
 
+    @property
+    def arch(self) -> str:
+        """What computes here: as the description of the system says, or what there is."""
+        told = self.bench.config.get("system") or {}
+        return str(told.get("arch") or arch())
+
     def _names(self) -> dict[str, str]:
         count, processors = len(gpus()), len(cpus.usable_cpus())
+        share = processors // max(1, count)
         names = {
-            "arch": arch(),
-            "system.arch": arch(),
+            "arch": self.arch,
+            "system.arch": self.arch,
+            "device_name": _DEVICES.get(self.arch, self.arch),
+            "ccl": _COLLECTIVES.get(self.arch, "gloo"),
             "cpu_count": str(processors),
-            "cpu_per_gpu": str(processors // max(1, count)),
+            "cpu_per_gpu": str(share),
             "gpu_count": str(count),
-            "n_worker": str(max(1, processors // max(1, count))),
+            "n_worker": str(min(max(1, share), _MOST_WORKERS)),
             "milabench_name": self.bench.name,
+            "benchmark_folder": str(self.bench.folder),
+            BATCH_FACTOR: str(self.bench.batch_factor),
         }
         return names | {f"milabench_{name}": str(path) for name, path in self.dirs.items()}
 
@@ -145,10 +170,25 @@ class Placement:
             found["PYTHONPATH"] = os.pathsep.join([str(SCRIPT_PATH), str(HOST_PATH)])
         return found | {name: str(value) for name, value in more.items()}
 
+    def shell_environment(self) -> dict[str, str]:
+        """Returns the variables of a shell in the benchmark's environment."""
+        dirs = {f"MILABENCH_DIR_{n.upper()}": str(path) for n, path in self.dirs.items()}
+        return self.environment(
+            {
+                **dirs,
+                "MILABENCH_DATA_DIR": str(self.dirs["data"]),
+                "MILABENCH_BASE": str(self.base),
+                "XDG_CACHE_HOME": str(self.dirs["cache"]),
+            }
+        )
+
 
 def clean_environment() -> dict[str, str]:
     """Returns what programs need of our own variables: no secret, no path of our own modules."""
-    dropped = ("PYTHONPATH", "PYTHONHOME", "PYTHONSAFEPATH", "VIRTUAL_ENV", CONFIG_VARIABLE)
+    dropped = (
+        *("PYTHONPATH", "PYTHONHOME", "PYTHONSAFEPATH", "VIRTUAL_ENV"),
+        *(CONFIG_VARIABLE, SYSTEM_VARIABLE),
+    )
     found = {n: v for n, v in variables.for_worker(os.environ).items() if n not in dropped}
     # Nothing of ours is left in the folders of benchmarks.
     return {**found, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}

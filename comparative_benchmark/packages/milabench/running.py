@@ -9,14 +9,15 @@ from pathlib import Path
 import attrs
 
 from comparative_benchmark.machine import host
-from comparative_benchmark.packages.milabench import guard, phases
+from comparative_benchmark.packages.milabench import batches, guard, phases
 from comparative_benchmark.packages.milabench.config import Bench
 from comparative_benchmark.packages.milabench.dash import Dash
 from comparative_benchmark.packages.milabench.doing import not_installed
 from comparative_benchmark.packages.milabench.foreign import ForeignCpu
 from comparative_benchmark.packages.milabench.measuring import Replicate, to_result
-from comparative_benchmark.packages.milabench.phases import RUN, PhaseOutcome, Wishes
+from comparative_benchmark.packages.milabench.phase_records import RUN, PhaseOutcome, Wishes
 from comparative_benchmark.packages.milabench.placement import Placement, gpus
+from comparative_benchmark.packages.milabench.talk import planned
 from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.record import ExecutionEnvironment, Result, Status
 from comparative_benchmark.results.store import ResultsFile
@@ -39,6 +40,8 @@ class How:
       repeat: replicates of each benchmark.
       dash: `short`, `long` or `no`.
       echo: whether the output of scripts is shown.
+      alone: whether one of several processes runs alone as well, in each replicate.
+      auto_batch: whether the best batch size is looked for where a benchmark leaves it open.
     """
 
     results: Path
@@ -46,6 +49,8 @@ class How:
     repeat: int = 1
     dash: str = "no"
     echo: bool = False
+    alone: bool = False
+    auto_batch: bool = False
 
 
 def run(benches: Sequence[Bench], base: Path, how: How) -> tuple[int, list[Result]]:
@@ -63,7 +68,10 @@ def run(benches: Sequence[Bench], base: Path, how: How) -> tuple[int, list[Resul
     found = []
     for bench in benches:
         before = file.path.read_bytes()
-        result = _one(Placement(base=base, bench=bench, run_name=name), how, run_id)
+        place = Placement(base=base, bench=bench, run_name=name)
+        if how.auto_batch and batches.is_automatic(bench):
+            place = _with_best_batch(place, how, run_id)
+        result = _one(place, how, run_id)
         if guard.restored(file.path, before):
             print(f"{bench.name}: it had changed {file.path}, which was restored", file=sys.stderr)
         file.append(result)
@@ -71,6 +79,25 @@ def run(benches: Sequence[Bench], base: Path, how: How) -> tuple[int, list[Resul
         reason = f": {result.reason}" if result.reason else ""
         print(f"{bench.name}: {result.status.value}{reason}", file=sys.stderr)
     return _exit_code(found), found
+
+
+def _with_best_batch(placement: Placement, how: How, run_id: str) -> Placement:
+    """Returns a benchmark with the batch size that gives most, after a run with each."""
+    once = attrs.evolve(how, repeat=1, alone=False, auto_batch=False)
+
+    def rate(factor: int) -> float | None:
+        bench = attrs.evolve(placement.bench, batch_factor=factor)
+        run_name = f"{placement.run_name}.batch{factor}"
+        tried = attrs.evolve(placement, bench=bench, run_name=run_name)
+        result = _one(tried, once, run_id)
+        throughput = result.measured.throughput
+        found = throughput.rate if throughput and result.status is Status.OK else None
+        told = f"{found:.5g} {throughput.units}" if throughput and found else result.reason
+        print(f"{bench.name}: {factor} x its batch size: {told}", file=sys.stderr)
+        return found
+
+    best = batches.best_factor(rate)
+    return attrs.evolve(placement, bench=attrs.evolve(placement.bench, batch_factor=best))
 
 
 def _one(placement: Placement, how: How, run_id: str) -> Result:
@@ -97,22 +124,32 @@ def _replicate(placement: Placement, how: How, number: int) -> Replicate:
         outcome = PhaseOutcome()
         outcome.fail(Status.FAILED, problem)
         return Replicate(outcome=outcome, wall_s=0.0)
-    own = attrs.evolve(
-        placement, run_name=f"{placement.run_name}.{number}" if number else placement.run_name
-    )
+    name = f"{placement.run_name}.{number}" if number else placement.run_name
+    runs = [(name, False)]
+    if how.alone and planned(placement.bench.plan) > 1:
+        # In turns, so that what drifts with time is in neither.
+        runs.insert(number % 2, (f"{name}.alone", True))
+    outcomes: dict[bool, PhaseOutcome] = {}
+    foreign_cpu_share = None
     with Dash(how.dash, placement.bench.name) as dash:
-        foreign = ForeignCpu()
-        wishes = Wishes(
-            listen=dash.listen,
-            echo=how.echo,
-            say=dash.say,
-            protect=(str(how.results.absolute()),),
-        )
-        outcome = phases.do(RUN, own, wishes)
+        for name, alone in runs:
+            foreign = ForeignCpu()
+            wishes = Wishes(
+                listen=dash.listen,
+                echo=how.echo,
+                say=dash.say,
+                protect=(str(how.results.absolute()),),
+                alone=alone,
+            )
+            outcomes[alone] = phases.do(RUN, attrs.evolve(placement, run_name=name), wishes)
+            if not alone:
+                ended = outcomes[alone].ended
+                foreign_cpu_share = foreign.share(sum(command.cpu_s for command in ended))
     return Replicate(
-        outcome=outcome,
+        outcome=outcomes[False],
+        alone=outcomes.get(True),
         wall_s=time.monotonic() - started,
-        foreign_cpu_share=foreign.share(sum(ended.cpu_s for ended in outcome.ended)),
+        foreign_cpu_share=foreign_cpu_share,
     )
 
 

@@ -13,7 +13,7 @@ from rich.text import Text
 from comparative_benchmark.packages.milabench.config import Bench
 from comparative_benchmark.packages.milabench.rates import together
 from comparative_benchmark.results.record import Result, Status, Throughput, ThroughputProcess
-from comparative_benchmark.terminal.tables import ruled_table, style_of
+from comparative_benchmark.terminal.tables import ruled_table, share_text, style_of
 
 MISSING = "missing"
 # Over processes, as milabench computes it.
@@ -155,7 +155,16 @@ def remarks(results: Sequence[Result]) -> list[str]:
                     f"{process.tag}: others took {process.foreign_cpu_share:.0%} of the CPUs"
                 )
         found += _shared_cpus(throughput.processes if throughput else ())
+        if throughput and throughput.alone:
+            found.append(
+                f"{result.definition.model}: each of {_at_once(throughput)} processes at once "
+                f"keeps {share_text(throughput)} of the rate of one alone"
+            )
     return list(dict.fromkeys(found))
+
+
+def _at_once(throughput: Throughput) -> int:
+    return sum(process.replicate == 0 for process in throughput.processes)
 
 
 def _shared_cpus(processes: Sequence[ThroughputProcess]) -> list[str]:

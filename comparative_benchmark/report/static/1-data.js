@@ -42,6 +42,10 @@ const CASES = Array.from({ length: DATA.count }, (_, index) => {
     replicates: value(index, "replicates"),
     spread: value(index, "spread"),
     ms: value(index, "ms"),
+    // Of a script that told its speed itself; it has no rival here.
+    rate: value(index, "rate"),
+    units: textOf(index, "units"),
+    quantity: textOf(index, "units") ? "time per unit of work" : workload.quantity,
   };
 });
 const BY_ID = new Map(CASES.map((item) => [item.id, item]));
@@ -155,5 +159,5 @@ function large(count) {
 
 /** Returns the name of a workload's inputs where they are not the usual ones: else it has none. */
 function inputName({ input }) {
-  return !input || input === "INPUT_DATA_MODEL_DEFAULT" ? "" : input.replace(/^INPUT_DATA_/, "").toLowerCase().replaceAll("_", " ");
+  return !input || ["INPUT_DATA_MODEL_DEFAULT", "its own"].includes(input) ? "" : input.replace(/^INPUT_DATA_/, "").toLowerCase().replaceAll("_", " ");
 }

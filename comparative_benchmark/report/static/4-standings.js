@@ -45,7 +45,7 @@ function studentQuantile(probability, degrees) {
 
 /** Returns the standings of each device, machine and quantity, with most cases first. */
 function contests(cases) {
-  const groups = Map.groupBy(cases, ({ workload: w }) => `${w.device}, ${w.machine}${w.quantity === "latency" ? "" : `, ${w.quantity}`}`);
+  const groups = Map.groupBy(cases.filter((item) => !item.units), ({ workload: w }) => `${w.device}, ${w.machine}${w.quantity === "latency" ? "" : `, ${w.quantity}`}`);
   return [...groups].map(([name, group]) => {
     const runners = [...Map.groupBy(group, (item) => item.runnerName)].map(([runner, items]) => ({
       name: runner,

@@ -29,18 +29,19 @@ function shade(item) {
 
 function cellOf(item) {
   const failed = !isGood(item);
-  const glyph = GLYPHS[failed ? item.status : item.verdict] ?? "✖";
+  const glyph = item.rate ? "" : GLYPHS[failed ? item.status : item.verdict] ?? "✖";
   const classes = ["cell", failed ? `st-${item.status}` : `v-${item.verdict}`, shade(item)];
   if (!passing.has(item)) classes.push("faint");
-  const first = failed ? words(item.status) : item.speedup ? brief(item.speedup[0]) : words(item.verdict);
+  const rate = item.rate ? `${digits(item.rate[0], 4)} ${item.units}` : null;
+  const first = rate ? digits(item.rate[0], 4) : failed ? words(item.status) : item.speedup ? brief(item.speedup[0]) : words(item.verdict);
   const change = textOf(item.index, "change_verdict");
   const changed = change === "slower" || change === "faster" ? `${GLYPHS[change]} ${percent(value(item.index, "change")[0])}` : "";
   return h("a", {
     class: classes.join(" ").trim(), href: linkTo({ case: item.id }), "data-id": item.id,
-    "aria-label": `${[item.workload.label, inputName(item.workload), item.runnerName].filter(Boolean).join(", ")}: ${failed ? words(item.status) : `${item.verdict} ${item.speedup ? first : ""} ${item.ms ? `${digits(item.ms[0])} ms` : ""}`}${changed ? `, ${changed} since the baseline results` : ""}`,
+    "aria-label": `${[item.workload.label, inputName(item.workload), item.runnerName].filter(Boolean).join(", ")}: ${rate ?? (failed ? words(item.status) : `${item.verdict} ${item.speedup ? first : ""} ${item.ms ? `${digits(item.ms[0])} ms` : ""}`)}${changed ? `, ${changed} since the baseline results` : ""}`,
   },
   h("span", { class: "first" }, h("span", { class: "glyph", "aria-hidden": "true" }, glyph), " ", first),
-  h("span", { class: "ms" }, item.ms ? duration(item.ms[0]) : failed ? "" : "-", item.status === "agreed" ? " agreed" : "", changed ? h("span", { class: `delta d-${change}` }, ` ${changed}`) : null));
+  h("span", { class: "ms" }, rate ? item.units : item.ms ? duration(item.ms[0]) : failed ? "" : "-", item.status === "agreed" ? " agreed" : "", changed ? h("span", { class: `delta d-${change}` }, ` ${changed}`) : null));
 }
 
 function rowOf(row, position) {

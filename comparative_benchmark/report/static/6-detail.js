@@ -31,6 +31,7 @@ function verdictPart(item) {
       traceback ? h("details", {}, h("summary", {}, "Traceback"), h("pre", {}, traceback)) : null,
       facts([["log file", textOf(item.index, "log")]]));
   }
+  if (item.units) return ratePart(item);
   const agreed = item.status === "agreed"
     ? h("p", { class: "quiet" }, "Agreed: judged by a plain run in the program's own type, which is no proof as a float64 run is.")
     : null;
@@ -43,11 +44,22 @@ function verdictPart(item) {
     h("p", { class: "quiet" }, `Of its latency / the baseline's: ${why || ""}${value(item.index, "paired") ? "; from paired rounds of one race." : "; from samples taken at different times."}`));
 }
 
+/** What a script told of its own speed: it is compared with its own past alone. */
+function ratePart(item) {
+  const losses = value(item.index, "losses");
+  return part("Rate, as the script told it",
+    h("p", { class: "verdict" }, h("b", {}, `${withInterval(item.rate)} ${item.units}`), item.rate[1] === null ? ", of one replicate" : ", 95 % interval over replicates"),
+    facts([
+      ["loss, first and last", losses && losses.map((loss) => digits(loss)).join(" and ")],
+      ...value(item.index, "jobs").map(([tag, replicate, told, warmup, cpus]) => [`${text(tag)}, replicate ${replicate + 1}`, `${told} rates, ${warmup} of warm-up${cpus ? `, on ${cpus} CPU${cpus === 1 ? "" : "s"} of its own` : ""}`]),
+    ]));
+}
+
 function samplesPart(item, width) {
   if (!item.ms || !value(item.index, "dots")) return null;
   const base = baselineOf(item);
   const items = [item, base !== item && base?.ms && value(base.index, "dots") ? base : null].filter(Boolean);
-  const unit = item.workload.quantity;
+  const unit = item.quantity;
   const [low, high] = value(item.index, "range");
   const [count, dots] = [value(item.index, "samples"), value(item.index, "shown")];
   const thinned = dots < count
@@ -77,6 +89,7 @@ const median = (numbers) => {
 const manyTimes = (numbers) => (numbers ? `${duration(median(numbers))}${numbers.length > 1 ? ` (${numbers.length} processes, ${duration(Math.min(...numbers))} to ${duration(Math.max(...numbers))})` : ""}` : null);
 
 function compilePart(item) {
+  if (item.units) return null;
   const phases = value(item.index, "phase_ms");
   const eager = /:eager(@|$)/.test(item.runner.competitor);
   const longest = Math.max(1e-9, ...(phases || []).filter((ms) => typeof ms === "number"));
@@ -142,7 +155,7 @@ function trendPart(item, width) {
   const points = DATA.trends[item.id];
   if (!points) return null;
   const changes = points.map((point, position) => (position && point[4] !== points[position - 1][4] ? [when(DATA.times[point[0]]), versionChange(points[position - 1][4], point[4])] : null)).filter((change) => change && change[1]);
-  return part("Trend", figure(trendPlot(width, points, item.workload.quantity), `${points.length} runs${points.length === DATA.trend_points ? ", the latest" : ""}; bars are 95 % intervals, dashed lines changed versions.`),
+  return part("Trend", figure(trendPlot(width, points, item.quantity), `${points.length} runs${points.length === DATA.trend_points ? ", the latest" : ""}; bars are 95 % intervals, dashed lines changed versions.`),
     changes.length ? h("details", {}, h("summary", {}, `Versions changed ${changes.length === 1 ? "once" : `${changes.length} times`}`), facts(changes)) : null);
 }
 
@@ -162,14 +175,14 @@ function changePart(item) {
   if (!verdict) return null;
   const old = value(item.index, "old_ms");
   return part("Since the baseline results",
-    h("p", { class: `verdict v-${verdict}` }, h("b", {}, `${GLYPHS[verdict] || ""} ${words(verdict)}`), change ? ` ${percent(change[0])} latency, 98 % interval ${percent(change[1])} to ${percent(change[2])}${within(value(item.index, "change_replicates"))}` : ""),
+    h("p", { class: `verdict v-${verdict}` }, h("b", {}, `${GLYPHS[verdict] || ""} ${words(verdict)}`), change ? ` ${percent(change[0])} ${item.quantity}, 98 % interval ${percent(change[1])} to ${percent(change[2])}${within(value(item.index, "change_replicates"))}` : ""),
     facts([["then", old && `${withInterval(old)} ms`], ["now", old && item.ms && `${withInterval(item.ms)} ms`], ["why", textOf(item.index, "change_why")]]));
 }
 
 function ranPart(item) {
   const run = DATA.runs[value(item.index, "run")], versions = DATA.versions[value(item.index, "versions")];
   const which = item.workload.micro ?? `-name '${textOf(item.index, "benchmark")}'`;
-  const again = `cbs ${item.workload.micro ? "micro run" : "run"} --backend ${item.runner.competitor.replace(/@.*/, "")} ${which} -device ${item.workload.device} -o again.json`;
+  const again = textOf(item.index, "again") ?? `cbs ${item.workload.micro ? "micro run" : "run"} --backend ${item.runner.competitor.replace(/@.*/, "")} ${which} -device ${item.workload.device} -o again.json`;
   return part("What ran",
     facts([
       ["case", textOf(item.index, "benchmark")],

@@ -1,0 +1,214 @@
+"""Entries of milabench's YAML by name, with what they inherit.
+
+`inherits` is a chain: what a benchmark says goes over what it inherits, mapping by mapping, and
+tags unite. Names that begin with `_` are there to be inherited from. `matrix` makes a benchmark of
+each combination of values. Where the template says `install-variant` milabench reads
+`install_variant`: both are the same here.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import yaml
+
+from comparative_benchmark.packages.milabench.overrides import Override
+from comparative_benchmark.terminal.options import UsageError
+from comparative_benchmark.terminal.yaml_file import YamlFile, hint, near
+
+# What milabench's own configuration has under this name, which the template inherits from.
+DEFAULTS: Mapping[str, Any] = {
+    "max_duration": 600,
+    "voir": {"options": {"stop": 60, "interval": "1s"}},
+    "validation": {"usage": {"gpu_load_threshold": 0.5, "gpu_mem_threshold": 0.5}},
+}
+_LISTS = ("include", "includes")
+_KEYS = (
+    *("inherits", "definition", "group", "install_group", "install_variant", "enabled"),
+    *("weight", "tags", "url", "plan", "argv", "voir", "max_duration", "num_machines"),
+    *("requires_capabilities", "validation", "env", "dirs", "pip", "venv", "use_deepspeed"),
+    *("gradient_accumulation_steps", "matrix", "job", "docker_image", "client", "server"),
+    *("name", "tag", "system", "extra", "description"),
+)
+# An unknown key that is so like a known one is misspelt; others are the benchfile's own.
+_LIKE = 0.72
+
+
+@attrs.frozen(kw_only=True)
+class Entry:
+    """What stands under a name, and where."""
+
+    file: YamlFile
+    node: yaml.Node | None
+    fields: Mapping[str, Any]
+    folder: Path
+    places: Mapping[str, yaml.Node] = attrs.field(factory=dict)
+
+    def fail(self, key: str, text: str) -> Any:
+        """Raises a UsageError with the place of a key."""
+        where = self.places.get(key, self.node)
+        if where is None:
+            raise UsageError(f"{self.file.path}: {text}")
+        self.file.fail(where, text)
+
+
+def entries_of(
+    path: Path, overrides: Sequence[Override] = ()
+) -> Iterator[tuple[str, Entry, dict[str, Any]]]:
+    """Yields the benchmarks of a file: name, entry, and all fields that it has or inherits.
+
+    Args:
+      path: of the file.
+      overrides: what goes over its entries.
+
+    Raises:
+      UsageError: the file cannot be read, or says what cannot be; with file, line and column.
+    """
+    entries: dict[str, Entry] = {
+        "_defaults": Entry(file=YamlFile(path), node=None, fields=DEFAULTS, folder=path.parent)
+    }
+    _load(path.absolute(), entries, ())
+    benchmarks = _expanded(entries)
+    known = {**entries, **benchmarks}
+    for override in overrides:
+        if override.name != "*" and override.name not in known:
+            raise UsageError(f"{override.place}: {hint(override.name, benchmarks)}")
+        entry = known.get(override.name) or attrs.evolve(entries["_defaults"], fields={})
+        fields = {_known(key): value for key, value in override.fields.items()}
+        for key in fields:
+            if key not in _KEYS and (close := near(key, _KEYS, cutoff=_LIKE)):
+                raise UsageError(f"{override.place}: unknown key {key!r}; did you mean {close}?")
+        known[override.name] = attrs.evolve(entry, fields=_over(entry.fields, fields))
+    for name in benchmarks:
+        if not name.startswith("_") and name != "*":
+            yield name, known[name], _merged(name, known[name], known)
+
+
+def _load(path: Path, entries: dict[str, Entry], above: tuple[Path, ...]) -> None:
+    file = YamlFile(path)
+    items = file.items(file.document(), "the file")
+    for name in _LISTS:
+        if name in items:
+            key, value = items.pop(name)
+            for other in _texts(file, value):
+                included = (path.parent / other).resolve()
+                if included in (*above, path):
+                    file.fail(key, f"{other} includes itself")
+                _load(included, entries, (*above, path))
+    for name, (key, value) in items.items():
+        if not isinstance(value, yaml.MappingNode):
+            file.fail(value, f"the benchmark {name} must be a mapping")
+        fields, places = {}, {}
+        for given, (given_key, given_value) in file.items(value, f"the benchmark {name}").items():
+            known = _known(given)
+            if known not in _KEYS and (close := near(known, _KEYS, cutoff=_LIKE)):
+                file.fail(given_key, f"unknown key {given!r}; did you mean {close}?")
+            if known in fields:
+                file.fail(given_key, f"{known!r} stands twice in the benchmark {name}")
+            fields[known], places[known] = file.plain(given_value), given_key
+        entries[name] = Entry(file=file, node=key, fields=fields, folder=path.parent, places=places)
+
+
+def _known(key: str) -> str:
+    found = key.replace("-", "_")
+    return found if found in _KEYS else key
+
+
+def _texts(file: YamlFile, node: yaml.Node) -> list[str]:
+    value = file.plain(node)
+    values = value if isinstance(value, list) else [value]
+    if not all(isinstance(item, str) for item in values):
+        file.fail(node, "names of files are due")
+    return [str(item) for item in values]
+
+
+def _expanded(entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Returns the entries with one for each combination of a `matrix` in the place of that."""
+    found: dict[str, Entry] = {}
+    for name, entry in entries.items():
+        matrix = entry.fields.get("matrix")
+        if matrix is None:
+            found[name] = entry
+            continue
+        if not isinstance(matrix, dict) or not all(isinstance(v, list) for v in matrix.values()):
+            entry.fail("matrix", "matrix must be a mapping of lists")
+        job = entry.fields.get("job")
+        if not isinstance(job, dict) or not isinstance(job.get("name"), str):
+            entry.fail("matrix", "a matrix needs a job with a name, e.g. bench-{batch-size}")
+        for values in itertools.product(*matrix.values()):
+            texts = {key: str(value) for key, value in zip(matrix, values, strict=True)}
+            fields = {
+                **{k: v for k, v in entry.fields.items() if k not in ("matrix", "job")},
+                **_substituted(job, texts),
+            }
+            title = str(fields.pop("name"))
+            if title in found:
+                entry.fail("matrix", f"two combinations are called {title!r}")
+            found[title] = attrs.evolve(entry, fields=fields)
+    return found
+
+
+def _substituted(value: Any, texts: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        for name, text in texts.items():
+            value = value.replace(f"{{{name}}}", text)
+        return value
+    if isinstance(value, dict):
+        return {key: _substituted(item, texts) for key, item in value.items()}
+    return [_substituted(item, texts) for item in value] if isinstance(value, list) else value
+
+
+def _merged(name: str, entry: Entry, entries: Mapping[str, Entry]) -> dict[str, Any]:
+    """Returns what an entry says over what it inherits."""
+    chain, names = [entry], [name]
+    while (parent := chain[-1].fields.get("inherits")) is not None:
+        if not isinstance(parent, str):
+            chain[-1].fail("inherits", "inherits must be the name of one benchmark")
+        if parent in names:
+            cycle = " -> ".join([*names[names.index(parent) :], parent])
+            chain[-1].fail("inherits", f"inherits goes in a circle: {cycle}")
+        if parent not in entries:
+            chain[-1].fail("inherits", f"nothing is called {parent!r}; {hint(parent, entries)}")
+        names.append(parent)
+        chain.append(entries[parent])
+    merged: dict[str, Any] = {}
+    tags: set[str] = set()
+    for link in reversed(chain):
+        tags |= _tags(link)
+        fields = dict(link.fields)
+        if "definition" in fields:
+            fields["definition"] = _definition(link)
+        merged = _over(merged, fields)
+    if "*" in entries:
+        merged = _over(merged, entries["*"].fields)
+    merged["tags"] = sorted(tags)
+    merged.pop("inherits", None)
+    return merged
+
+
+def _tags(entry: Entry) -> set[str]:
+    tags = entry.fields.get("tags") or []
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        entry.fail("tags", "tags must be a list of texts")
+    return set(tags)
+
+
+def _definition(entry: Entry) -> str:
+    given = entry.fields["definition"]
+    if not isinstance(given, str):
+        entry.fail("definition", "definition must be the path of a folder")
+    folder = (entry.folder / given).resolve()
+    # The guide says that it may be the benchfile's own path.
+    return str(folder.parent if folder.name == "benchfile.py" else folder)
+
+
+def _over(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in update.items():
+        old = merged.get(key)
+        if isinstance(old, dict) and isinstance(value, dict):
+            value = _over(old, value)  # noqa: PLW2901
+        merged[key] = value
+    return merged

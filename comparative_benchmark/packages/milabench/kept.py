@@ -1,0 +1,197 @@
+"""A command of foreign code, its keeper, and what comes from both.
+
+The keeper (see there) ends all that the command started when a pipe that the parent holds is
+closed. Three other pipes bring events, output and, at the end, how it came out.
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from comparative_benchmark.machine import memory
+from comparative_benchmark.machine.gpu_users import SESSION_VARIABLE
+from comparative_benchmark.packages.milabench import keeper
+from comparative_benchmark.packages.milabench.command_lines import CommandLine, Ended, Limits
+from comparative_benchmark.packages.milabench.events import EventLines, SmuggledEvents
+from comparative_benchmark.packages.milabench.observed import Observed
+
+# More output is dropped; the log says so.
+LOG_LIMIT_BYTES = 16 * 2**20
+# Where no namespace is allowed, programs that honour proxies find none.
+_NO_PROXIES = {
+    spelt: value
+    for value, names in (
+        ("http://127.0.0.1:9", ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")),
+        ("localhost,127.0.0.1,::1", ("NO_PROXY",)),
+    )
+    for name in names
+    for spelt in (name, name.lower())
+}
+
+
+class KeptCommand:
+    """It runs from its making on; as a context, it is ended where that ends."""
+
+    def __init__(
+        self,
+        command: CommandLine,
+        *,
+        mark: str,
+        limits: Limits,
+        log_dir: Path,
+        echo: bool,
+        pass_fds: Sequence[int],
+    ) -> None:
+        self.ended = Ended(
+            tag=command.tag,
+            observed=Observed(),
+            log_file=log_dir / f"{command.tag}.log",
+            devices=command.devices,
+            cpus=command.cpus,
+        )
+        self.over = False
+        self._echo = echo
+        self._lines, self._smuggled = EventLines(), SmuggledEvents()
+        self._status = b""
+        self._logged = 0
+        self._tail = b""
+        self._log = self.ended.log_file.open("wb")
+        life_read, self._life = os.pipe()
+        report, report_write = os.pipe()
+        data, data_write = os.pipe()
+        out, out_write = os.pipe()
+        err, err_write = os.pipe()
+        self.pipes: dict[int, Callable[[bytes], None]] = {
+            data: self._take_data,
+            out: self._take_output,
+            err: self._take_text,
+            report: self._take_status,
+        }
+        env = {**command.env, SESSION_VARIABLE: mark, "DATA_FD": str(data_write)}
+        if not limits.network:
+            env |= _NO_PROXIES
+        spec = {
+            "argv": command.argv,
+            "cwd": command.cwd,
+            "env": env,
+            "cpus": command.cpus,
+            "network": limits.network,
+            "protect": limits.protect,
+            "life": life_read,
+            "report": report_write,
+        }
+        theirs = (life_read, report_write, data_write, out_write, err_write)
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-I", "-S", keeper.__file__, json.dumps(spec)],
+                stdin=subprocess.DEVNULL,
+                stdout=out_write,
+                stderr=err_write,
+                pass_fds=(life_read, report_write, data_write, *pass_fds),
+                env={SESSION_VARIABLE: mark, "PATH": os.defpath},
+                start_new_session=True,  # Ctrl-C reaches the parent alone, which then ends it
+            )
+        finally:
+            for number in theirs:
+                os.close(number)
+        self._life_open = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # The end of this pipe is the end of everything that the keeper started.
+        self._let_go()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=10)
+        self.process.kill()
+        self.process.wait()
+        for number in self.pipes:
+            os.close(number)
+        self._log.close()
+
+    def end(self, reason: str | None) -> None:
+        """Asks the keeper to end the command, gently at first."""
+        self.ended.reason = self.ended.reason or reason
+        if self._life_open:
+            with contextlib.suppress(BrokenPipeError):
+                os.write(self._life, b"t")
+
+    def _let_go(self) -> None:
+        if self._life_open:
+            self._life_open = False
+            os.close(self._life)
+
+    def look_at_memory(self) -> None:
+        """Notes the memory of the command and all its children."""
+        now = sum(map(memory.resident_bytes, _children(self.process.pid)))
+        self.ended.peak_memory_bytes = max(self.ended.peak_memory_bytes, now)
+
+    def finish(self) -> None:
+        """Notes how it ended, when all that it said has been read."""
+        self.over = True
+        self._lines.close()
+        self._write(self._smuggled.close())
+        ended = self.ended
+        if garbage := self._lines.garbage + self._smuggled.garbage:
+            ended.observed.oddities["data that is not an event"] += garbage
+        ended.last_words = _last_words(self._tail)
+        if not self._status:
+            ended.reason = ended.reason or "its keeper was killed"
+            return
+        told: dict[str, Any] = json.loads(self._status)
+        ended.code = told["code"]
+        ended.wall_s, ended.cpu_s = told["wall_s"], told["cpu_s"]
+        ended.involuntary_switches = told["switches"]
+        ended.peak_memory_bytes = max(ended.peak_memory_bytes, told["max_rss_bytes"])
+        ended.left, ended.isolated = told["left"], told["isolated"]
+        ended.network_tries = told["network_tries"]
+        self._log.flush()
+
+    def _take_data(self, piece: bytes) -> None:
+        for event in self._lines.feed(piece):
+            self.ended.observed.take(event)
+
+    def _take_output(self, piece: bytes) -> None:
+        text, events = self._smuggled.feed(piece)
+        for event in events:
+            self.ended.observed.take(event)
+        self._write(text)
+
+    def _take_text(self, piece: bytes) -> None:
+        self._write(piece)
+
+    def _take_status(self, piece: bytes) -> None:
+        self._status += piece
+
+    def _write(self, text: bytes) -> None:
+        if not text:
+            return
+        self._tail = (self._tail + text)[-4000:]
+        if self._logged < LOG_LIMIT_BYTES:
+            self._logged += len(text)
+            self._log.write(text)
+            if self._logged >= LOG_LIMIT_BYTES:
+                self._log.write(b"\n[more than 16 MiB: the rest is left out]\n")
+        if self._echo:
+            sys.stdout.write(text.decode(errors="replace"))
+            sys.stdout.flush()
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
+    except OSError:
+        return []
+    return list(map(int, text.split()))
+
+
+def _last_words(tail: bytes) -> str:
+    lines = [line.strip() for line in tail.decode(errors="replace").splitlines() if line.strip()]
+    # A traceback ends with the exception.
+    return lines[-1][:300] if lines else ""

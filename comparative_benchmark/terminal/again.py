@@ -1,0 +1,55 @@
+"""The command that runs one result again."""
+
+import shlex
+from collections.abc import Sequence
+
+from comparative_benchmark.results.over_shapes import selection_of
+from comparative_benchmark.results.record import Result
+from openxla.benchmark.artifacts.user_inputs import PREFIX
+from openxla.benchmark.brought import command_words
+from openxla.benchmark.testdata import INPUT_DATA_MODEL_DEFAULT
+
+
+def command(result: Result, *more: str, suites: Sequence[str] = ()) -> str:
+    """Returns a line for a shell.
+
+    Args:
+      result: how it came out does not matter.
+      more: further options of `cbs run`.
+      suites: that the user named, where cases are looked for besides.
+    """
+    definition = result.definition
+    if result.measured.throughput:
+        config = definition.model_parameters.get("config")
+        where = f"--config {shlex.quote(str(config))} " if config else ""
+        return f"cbs bench run --fulltrace {where}--select {definition.model}"
+    operator = selection_of(result)
+    given = definition.input_source if definition.input_data.startswith(PREFIX) else None
+    environment = definition.environment
+    return " ".join(
+        [
+            f"cbs {'micro run' if operator else 'run'}",
+            f"--backend {definition.backend}:{definition.compiler}",
+            operator or _which(result, given),
+            f"-device {definition.device} -o again.json",
+            *more,
+            *([f"--inputs {given}"] if given else []),
+            *(f"--suite {suite}" for suite in suites),
+            *([f"--env {environment.name}={environment.python}"] if environment else []),
+        ]
+    )
+
+
+def _which(result: Result, given: str | None) -> str:
+    """Returns the options that name the case; `given`: a user's own inputs, if any."""
+    definition = result.definition
+    parameters = definition.model_parameters
+    if folder := parameters.get("folder"):
+        return f"--torchbench {folder} -t {parameters['test']}"
+    if brought := command_words(parameters, definition.framework_name, given):
+        return brought
+    name = definition.benchmark_name
+    if definition.input_data.startswith(PREFIX):
+        # A user's own inputs are in no catalogue: the model's usual ones are replaced by them.
+        name = f"models/{definition.model}/inputs/{INPUT_DATA_MODEL_DEFAULT}"
+    return f"{'-t train ' if result.measured.training else ''}-name '{name}'"

@@ -1,0 +1,235 @@
+"""What is planted into other people's benchmarks: scripts, benchfiles, configurations, folders.
+
+Each fault must cost itself alone: no other benchmark its result, no process that stays, no file
+outside of the base. Tests say which they planted by the fixture `planted`; pytest prints at its end
+how many there were.
+"""
+
+from bench_support import GOOD
+
+from comparative_benchmark.results.record import Status
+
+# What a script does besides, how it ends, and what is said of it.
+RUNS = {
+    "garbage": (
+        f"""os.write(int(os.environ["DATA_FD"]), b'{{"rate": \\xff\\n[1]\\nnull\\n7\\n')
+{GOOD}""",
+        (Status.OK, "4 x data that is not an event"),
+    ),
+    "endless_line": (
+        f"""os.write(int(os.environ["DATA_FD"]), b"x" * 3_000_000 + b"\\n")
+{GOOD}""",
+        (Status.OK, "1 x data that is not an event"),
+    ),
+    "flood": (
+        f"""for _ in range(300): sys.stdout.write("y" * 100_000 + "\\n")
+{GOOD}""",
+        (Status.OK, ""),
+    ),
+    "flood_of_events": (
+        f"""for i in range(50_000): tell(task="train", loss=1 / (i + 1))
+{GOOD}""",
+        (Status.OK, ""),
+    ),
+    "half_escape": (
+        f"""{GOOD}
+sys.stdout.write("\\x1b[7:226") ; sys.stdout.flush()""",
+        (Status.OK, "1 x data that is not an event"),
+    ),
+    "odd_escape": (
+        f"""{GOOD}
+sys.stdout.write("\\x1b[7:2z")""",
+        (Status.OK, "1 x data that is not an event"),
+    ),
+    "bad_rates": (
+        f"""rates([-1, 0, float("nan"), float("inf"), "fast", None, True])
+{GOOD}""",
+        (Status.OK, "7 x a rate that is not a positive number"),
+    ),
+    "backwards": (
+        f"""for done in (1, 5, 3, -1, 200): tell(task="train", progress=[done, 100])
+{GOOD}""",
+        (Status.OK, "2 x progress outside of its bounds"),
+    ),
+    "nan_loss": (
+        f"""tell(task="train", loss=1.0); tell(task="train", loss=float("nan"))
+{GOOD}""",
+        (Status.WRONG_OUTPUT, "loss 2 was not a finite number"),
+    ),
+    "no_rate": ("print('done')", (Status.FAILED, "it told no rate")),
+    "exit_3": (
+        f"""{GOOD}
+sys.exit("out of luck")""",
+        (Status.FAILED, "exit code 1; its last words: out of luck"),
+    ),
+    "segfault": ("os.kill(os.getpid(), 11)", (Status.CRASHED, "killed by SIGSEGV")),
+    "unsteady": (
+        "rates([float(2 ** i) for i in range(16)])",
+        (Status.UNSTEADY, "no end of the rates is steady"),
+    ),
+    "daemon": (
+        f"""if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        import signal
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.execve(sys.executable, [sys.executable, "-c", "import time; time.sleep(987)"], {{}})
+    os._exit(0)
+time.sleep(0.2)
+{GOOD}""",
+        (Status.OK, "1 processes that it left behind were killed"),
+    ),
+    "network": (
+        f"""import socket
+try:
+    socket.create_connection(("192.0.2.1", 80), timeout=2)
+except OSError as error:
+    print(error)
+{GOOD}""",
+        (Status.OK, "it tried to reach the network"),
+    ),
+    "kills_keeper": (
+        f"""{GOOD}
+os.kill(os.getppid(), 9); time.sleep(30)""",
+        (Status.FAILED, "its keeper was killed"),
+    ),
+    "closes_its_pipe": (
+        f"""{GOOD}
+os.close(int(os.environ["DATA_FD"]))""",
+        (Status.OK, ""),
+    ),
+    "sets_the_clock": (
+        f"""try:
+    time.clock_settime(time.CLOCK_REALTIME, 1e9)
+except PermissionError:
+    {GOOD}""",
+        (Status.OK, ""),
+    ),
+    "writes_results": (
+        f"""try:
+    open(os.environ["MILABENCH_BASE"] + "/results.json", "w").close()
+except OSError as error:
+    print(error)
+{GOOD}""",
+        (Status.OK, ""),
+    ),
+    "stops_late": (
+        f"""import signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+{GOOD}
+os.write(int(os.environ["DATA_FD"]), b'{{"$event": "stop"}}\\n')
+time.sleep(60)""",
+        (Status.OK, ""),
+    ),
+    "hangs": (f"{GOOD}\ntime.sleep(60)", (Status.TIMEOUT, "it took longer than 1 s")),
+    "hangs_on": (
+        f"""import signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+{GOOD}
+time.sleep(60)""",
+        (Status.TIMEOUT, "it took longer than 1 s"),
+    ),
+    "reads_secrets": (
+        f"""if "CBS_PLANTED_TOKEN" in os.environ: sys.exit("there it is")
+{GOOD}""",
+        (Status.OK, ""),
+    ),
+    "good": (GOOD, (Status.OK, "")),
+}
+BENCHFILES = {
+    "raises": ("raise KeyError('x')", "KeyError: 'x'"),
+    "no_pack": ("x = 1", "does not set __pack__"),
+    "not_python": ("def", "SyntaxError"),
+    "exits": ("import sys; sys.exit(9)", "SystemExit: 9"),
+    "dies": ("import os; os._exit(7)", "benchfile.py ended with exit code 7"),
+    "runs_nothing": (
+        """
+from milabench.pack import Package
+class Idle(Package):
+    async def run(self):
+        pass
+__pack__ = Idle""",
+        "its benchfile ran nothing",
+    ),
+}
+
+# A configuration, and what is said of it.
+WRONG = {
+    "a typo": (
+        "b: {inherits: _defaults, definitoin: x}",
+        ":1:26: unknown key 'definitoin'; did you",
+    ),
+    "a circle": (
+        "a: {inherits: b, definition: x}\nb: {inherits: c}\nc: {inherits: b}",
+        "inherits goes in a circle: b -> c -> b",
+    ),
+    "itself": ("a: {inherits: a}", ":1:5: inherits goes in a circle: a -> a"),
+    "nobody": (
+        "a: {inherits: _defualts}",
+        "nothing is called '_defualts'; did you mean _defaults?",
+    ),
+    "a tag that builds": ("a: !!python/object/apply:os.system ['true']", "the tag"),
+    "an anchor": ("a: &x {b: 1}\nc: *x", "anchors and aliases are not read"),
+    "two of one name": ("a: {definition: x}\na: {definition: y}", ":2:1: 'a' stands twice"),
+    "twice by a hyphen": (
+        "a: {install_variant: x, install-variant: y, definition: z}",
+        "'install_variant' stands twice",
+    ),
+    "no folder": ("a: {inherits: _defaults}", "the benchmark a has no definition"),
+    "nothing to run": ("_a: {definition: x}", "has no benchmark: all names begin with _"),
+    "a plan": ("a: {definition: x, plan: {method: per_gpus}}", "did you mean per_gpu?"),
+    "no jobs": ("a: {definition: x, plan: {method: njobs, n: 0}}", "from 1 on, not 0"),
+    "a time": ("a: {definition: x, max_duration: soon}", "max_duration must be a number"),
+    "false": ("a: {definition: x, argv: {--flag: false}}", "`null` drops an option"),
+    "no mapping": ("a: 3", ":1:4: the benchmark a must be a mapping"),
+    "a file of itself": ("include: c.yaml", "c.yaml includes itself"),
+    "a path for a name": ("../a: {definition: x}", "'../a' cannot be the name"),
+    "a path for a group": (
+        "a: {definition: x, install_group: ../../b}",
+        "'../../b' cannot be the install_group",
+    ),
+    "an expression that calls": (
+        "a: {definition: x, argv: {--n: \"expr(__import__('os').abort())\"}}",
+        "only arithmetic on numbers is read",
+    ),
+    "an expression that never ends": (
+        "a: {definition: x, argv: {--n: 'expr(9**9**9**9)'}}",
+        "only arithmetic on numbers is read",
+    ),
+    "a system that is none": ("a: {definition: x, system: 3}", "system must be a mapping"),
+    "not YAML": ("a: [1", "not YAML"),
+    "empty": ("", "is empty"),
+}
+
+# Planted by tests of their own.
+OTHERS = (
+    *("a prepare that fills the disk", "a link out of the collection", "two machines"),
+    *("a requirement that cannot be installed", "a parent that is killed", "Ctrl-C", "SIGTERM"),
+    *("two folders of one name", "more processes than the machine can take", "an unknown tag"),
+    *("an override of nobody", "a system that is not one"),
+)
+
+# What issue 18 names, and what is planted of it.
+NAMED = {
+    "a misspelt key": ["a typo"],
+    "a cycle in inherits": ["a circle", "itself", "a file of itself"],
+    "an unknown tag": ["an unknown tag"],
+    "a plan for more devices than there are": ["more processes than the machine can take"],
+    "garbage on the data channel": ["garbage", "odd_escape"],
+    "a flood on the data channel": ["flood", "endless_line", "flood_of_events"],
+    "half an escape sequence": ["half_escape"],
+    "a NaN loss": ["nan_loss"],
+    "a rate that never comes": ["no_rate", "hangs"],
+    "negative or decreasing progress": ["backwards"],
+    "a requirement that cannot be installed": ["a requirement that cannot be installed"],
+    "a prepare that fills the disk": ["a prepare that fills the disk"],
+    "a benchfile.py that raises": ["raises", "not_python", "exits", "dies", "no_pack"],
+    "two folders of one name": ["two folders of one name", "two of one name"],
+    "a symlink out of the folder": ["a link out of the collection"],
+    "a script that forks daemons": ["daemon"],
+    "a script that ignores SIGTERM": ["stops_late", "hangs_on"],
+    "a script that changes the clock": ["sets_the_clock"],
+    "a script that writes into our results": ["writes_results"],
+    "YAML never evaluates code": ["a tag that builds", "an anchor", "an expression that calls"],
+    "a clean environment": ["reads_secrets"],
+}
