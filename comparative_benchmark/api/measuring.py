@@ -45,6 +45,7 @@ class Measured:
 
     Attributes:
       results: of all selected trials, also of those that an earlier run had measured.
+      absent: line that names the backends that `all` does not stand for; empty for none.
       left_out: how many selected trials have none, as the budget was too short.
       settings: of the run.
       baseline: competitor that ratios are taken against; None for no ratios.
@@ -54,6 +55,7 @@ class Measured:
     settings: RunSettings
     baseline: str | None
     left_out: int = 0
+    absent: str = ""
 
 
 def measure(
@@ -89,7 +91,8 @@ def measure(
     settings = attrs.evolve(
         _settings(options, device, baseline), share_workers=chosen.share_workers
     )
-    if absent := _left_out(options, device):
+    absent = _left_out(options, device)
+    if absent:
         observer.say(absent)
     for competitor in plan.idle:
         observer.say(f"{competitor} takes none of the selected cases")
@@ -122,6 +125,7 @@ def measure(
         settings=settings,
         baseline=baseline,
         left_out=len(trials) - len(results),
+        absent=absent,
     )
 
 

@@ -12,6 +12,7 @@ from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Result, ResultKey, Status
 from comparative_benchmark.results.roofs import ceilings_for
 from comparative_benchmark.stats.sampling_rule import SamplingRule
+from comparative_benchmark.terminal.answers import answers
 from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.options import (
     EXIT_FAILED,
@@ -58,7 +59,16 @@ def run(
     judgement = _judge(known, results)
     expected = _expected(results, judgement)
     shown = [Case(result=result) for result in results]
-    console.results(shown, baseline=measured.baseline, ceilings=ceilings, expected=expected)
+    told = answers(shown, absent=measured.absent, command=sys.argv)
+    console.results(
+        shown,
+        baseline=measured.baseline,
+        ceilings=ceilings,
+        expected=expected,
+        with_absent=not told,
+    )
+    for line in told:
+        console.answer(line)
     for line in after(measured):
         console.say(line)
     for complaint in judgement.complaints():

@@ -93,6 +93,8 @@ class BackendInfo:
       install: the command that installs them.
       compilers: the ways to compile.
       reference: `module:function` that computes truth and reference (see `Reference`), if offered.
+      files_only: frameworks of which it takes files that users bring, and not the suite's cases.
+      judges: frameworks whose models it computes these of; empty for all of `modules`.
       environment: variables of the worker; `{work_dir}`, `{cache_dir}`, `{threads}`,
         `{accelerator}` and `{jax_platforms}` are filled in. Compile caches point into `cache_dir`,
         which is empty for the first process of a trial (cold) and kept for the others (warm).
@@ -118,6 +120,8 @@ class BackendInfo:
     install: str
     compilers: tuple[CompilerInfo, ...]
     reference: str | None = None
+    files_only: tuple[ModelFrameworkType, ...] = ()
+    judges: tuple[ModelFrameworkType, ...] = ()
     environment: Mapping[str, str] = attrs.field(factory=dict)
     starts_from: Mapping[str, tuple[tuple[str, ...], ...]] = attrs.field(factory=dict)
     program_modules: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
@@ -137,6 +141,16 @@ class BackendInfo:
                 return compiler
         known = ", ".join(compiler.name for compiler in self.compilers)
         raise UnknownBackendError(f"{self.name} has no compiler {name!r}; choices are {known}")
+
+    def takes(self, model: Model) -> bool:
+        """Tells whether it takes models of that framework, or of that form."""
+        framework = model.model_impl.framework_type
+        is_file = "program" in model.model_parameters
+        return framework in self.modules and (is_file or framework not in self.files_only)
+
+    def computes_truth_of(self, framework: ModelFrameworkType) -> bool:
+        """Tells whether it offers truth and reference of a framework's models."""
+        return self.reference is not None and framework in (self.judges or self.modules)
 
     def needed_modules(
         self, framework: ModelFrameworkType, *, program_compiler: str | None = None

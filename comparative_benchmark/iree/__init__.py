@@ -1,4 +1,4 @@
-"""IREE, from JAX and TensorFlow through StableHLO, from PyTorch through torch-mlir."""
+"""IREE, from JAX and TensorFlow by StableHLO, from PyTorch and ONNX files by torch-mlir."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
 from openxla.benchmark.def_types import ModelFrameworkType
@@ -14,6 +14,8 @@ BACKEND = BackendInfo(
         ModelFrameworkType.JAX: (*_IREE, "jax", "flax"),
         ModelFrameworkType.PYTORCH: (*_IREE, "torch"),
         ModelFrameworkType.TF_V2: (*_IREE, "tensorflow", "keras"),
+        ModelFrameworkType.ONNX: (*_IREE, "onnx"),
+        ModelFrameworkType.STABLEHLO: (*_IREE, "jax"),
     },
     install="./comparative_benchmark/iree/setup_venv.sh, or pip install -e '.[all]'",
     compilers=(
@@ -33,6 +35,8 @@ BACKEND = BackendInfo(
         "cuda": (("vmfb_cuda", "irpa"),),
     },
     program_modules={**dict.fromkeys(_ON_CPU, _IREE), "cuda": ("iree.runtime",)},
+    reference="comparative_benchmark.backends.program_reference:compute",
+    judges=(ModelFrameworkType.ONNX, ModelFrameworkType.STABLEHLO),
     environment={
         "JAX_PLATFORMS": "cpu",  # JAX only exports here
         "KERAS_BACKEND": "tensorflow",

@@ -17,12 +17,25 @@ from comparative_benchmark.iree import program, tensorflow_export
 def import_model(
     model: Any, inputs: Sequence[Array], context: BackendContext
 ) -> program.ImportedProgram:
-    """Returns the program of a model in JAX, TensorFlow or PyTorch; phases `trace` and `lower`."""
+    """Returns the program of a model or an ONNX file; phases `trace` and `lower`."""
+    if hasattr(model, "write_onnx"):
+        return _from_onnx(model, inputs, context)
     if hasattr(model, "apply") and hasattr(model, "params"):
         return _from_jax(model, inputs, context)
     if tensorflow_export.is_model(model):
         return tensorflow_export.export(model, inputs, context)
     return _from_torch(model, inputs, context)
+
+
+def _from_onnx(
+    model: Any, inputs: Sequence[Array], context: BackendContext
+) -> program.ImportedProgram:
+    from comparative_benchmark.iree import onnx_import
+
+    with context.phase("load"):
+        path, *_ = model.write_onnx(context.work_dir, inputs)
+    with context.phase("lower"):
+        return onnx_import.from_onnx(path)
 
 
 def _from_jax(

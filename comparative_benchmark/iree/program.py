@@ -89,7 +89,7 @@ def from_stablehlo(
         parsed = ir.Module.parse(module)
         _wrap_main(parsed, weight_names, weights, first)
         return ImportedProgram(
-            mlir=_bytecode(parsed.operation),
+            mlir=bytecode(parsed.operation),
             input_type="stablehlo",
             parameters=dict(zip(weight_names, weights, strict=True)),
         )
@@ -118,7 +118,7 @@ def from_torch(exported: torch.export.ExportedProgram) -> ImportedProgram:
         importer = FxImporter(context=context, hooks=weights)
         importer.import_program(exported, func_name=ENTRY)
         return ImportedProgram(
-            mlir=_bytecode(importer.module_op), input_type="torch", parameters=weights.parameters
+            mlir=bytecode(importer.module_op), input_type="torch", parameters=weights.parameters
         )
 
 
@@ -291,7 +291,7 @@ def _tensor_type(weight: Weight) -> Any:
     return ir.Type.parse(f"tensor<{type_of(weight)}>")
 
 
-def _bytecode(module: Any) -> bytes:
+def bytecode(module: Any) -> bytes:
     """Verifies and serialises a module."""
     module.verify()
     buffer = io.BytesIO()

@@ -157,7 +157,7 @@ def _backend(case: BenchmarkCase) -> BackendInfo | str:
     framework = case.model.model_impl.framework_type
     reason = f"no backend computes the truth of {framework.value} models"
     for backend in backends().values():
-        if backend.reference and framework in backend.modules:
+        if backend.computes_truth_of(framework):
             missing = backend.missing_modules(framework)
             if not missing:
                 return backend

@@ -1,4 +1,4 @@
-"""ONNX Runtime, from PyTorch through ONNX files."""
+"""ONNX Runtime, from ONNX files, those that users bring or that PyTorch exports."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
 from openxla.benchmark.def_types import ModelFrameworkType
@@ -22,7 +22,12 @@ BACKEND = BackendInfo(
     name="onnxruntime",
     implementation="comparative_benchmark.onnxruntime.backend:OnnxRuntime",
     level="compiler_level",
-    modules={ModelFrameworkType.PYTORCH: ("onnxruntime", "onnx", "onnxscript", "torch")},
+    modules={
+        ModelFrameworkType.PYTORCH: ("onnxruntime", "onnx", "onnxscript", "torch"),
+        ModelFrameworkType.ONNX: ("onnxruntime", "onnx"),
+    },
+    reference="comparative_benchmark.backends.program_reference:compute",
+    judges=(ModelFrameworkType.ONNX,),
     install="./comparative_benchmark/onnxruntime/setup_venv.sh, or pip install -e '.[all]'",
     compilers=(
         _compiler("default", "all graph optimizations", default=True),

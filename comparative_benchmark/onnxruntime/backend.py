@@ -31,6 +31,7 @@ class OnnxRuntime(ResidentBackend):
         super().__init__(context)
         self._device = _device(context)
         self._types: frozenset[str] = frozenset()
+        self._data_files: Sequence[Path] = ()
         self._sessions: list[ort.InferenceSession] = []
         self._graphs: list[optimized.OptimizedGraph] = []
         self._recipe = chosen_among(context.options)
@@ -115,7 +116,8 @@ class OnnxRuntime(ResidentBackend):
         """The ONNX file and its weights; nothing of a model that generates, which is two."""
         # On a GPU the types of the model are needed, see `facts`; of a recipe, what it did.
         if self._recipe is None and self._paths and len(self._paths) == 1 and self._device == "cpu":
-            return {"onnx": [*self._paths, self._paths[0].with_suffix(".onnx.data")]}
+            beside = self._data_files or [self._paths[0].with_suffix(".onnx.data")]
+            return {"onnx": [*self._paths, *(path for path in beside if path.is_file())]}
         return {}
 
     def profile(self, directory: Path, iterations: int) -> list[Path]:
@@ -140,6 +142,9 @@ class OnnxRuntime(ResidentBackend):
             # The weights are in a file beside it.
             self._paths = [p for p in self.context.exported["onnx"] if p.suffix == ".onnx"]
             return None
+        if hasattr(self._model, "write_onnx"):
+            self._take_file()
+            return None
         # It imports PyTorch, which nothing else here needs.
         from comparative_benchmark.backends import torch_modules as modules
 
@@ -153,6 +158,15 @@ class OnnxRuntime(ResidentBackend):
                 self._paths, self._recipe, self.context.phase
             )
         return plan
+
+    def _take_file(self) -> None:
+        """Takes an ONNX file that a user brought, with shapes for the inputs."""
+        with self.context.phase("load"):
+            written = self._take_model().write_onnx(self.context.work_dir, self._arrays)
+            self._paths, self._data_files = written[:1], written[1:]
+            self._types = frozenset(value.dtype.name for value in self._arrays)
+            if self._recipe is not None:
+                raise UnsupportedError("recipes are for models, not for a file that is brought")
 
     def _options(self) -> ort.SessionOptions:
         return session.options(self.context.compiler, self.context.threads)

@@ -1,5 +1,8 @@
 """ONNX Runtime: ONNX files, with the weights beside them."""
 
+import shutil
+from typing import Any
+
 from comparative_benchmark.backends import onnx_export, reproducing
 from comparative_benchmark.backends.reproducing import Exported, ExportTask
 from comparative_benchmark.onnxruntime import session
@@ -13,11 +16,17 @@ _NOTE = (
 def export(task: ExportTask) -> Exported:
     """Writes `model.onnx`; of a model that generates, `prefill.onnx` and `decode.onnx`."""
     context = task.context
-    paths, plan = onnx_export.write(task.model(), task.inputs, task.directory, context.phase)
-    names = [path.name for path in paths]
+    model = task.model()
+    if hasattr(model, "write_onnx"):
+        names, plan = ["model.onnx"], None
+        beside = _copy(model, task)
+    else:
+        paths, plan = onnx_export.write(model, task.inputs, task.directory, context.phase)
+        names = [path.name for path in paths]
+        beside = [f"{name}.data" for name in names]
     level = session.options(context.compiler, context.threads).graph_optimization_level
     files = dict.fromkeys(names, "what is run")
-    files |= {f"{name}.data": f"weights of {name}" for name in names}
+    files |= dict.fromkeys(beside, "its weights")
     return Exported(
         settings={
             "level": level.name,
@@ -30,3 +39,14 @@ def export(task: ExportTask) -> Exported:
         modules=reproducing.modules(plan),
         notes=(_NOTE,),
     )
+
+
+def _copy(model: Any, task: ExportTask) -> list[str]:
+    """Copies a file that was brought; returns the names of the files with its weights."""
+    path, *beside = model.write_onnx(task.context.work_dir, task.inputs)
+    shutil.copyfile(path, task.directory / "model.onnx")
+    names = [str(file.relative_to(path.parent)) for file in beside]
+    for file, name in zip(beside, names, strict=True):
+        (task.directory / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, task.directory / name)
+    return names

@@ -1,4 +1,4 @@
-"""OpenVINO, from PyTorch and TensorFlow through its own front ends."""
+"""OpenVINO, from PyTorch, TensorFlow and ONNX files through its own front ends."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
 from openxla.benchmark.def_types import ModelFrameworkType
@@ -17,7 +17,12 @@ BACKEND = BackendInfo(
     modules={
         ModelFrameworkType.PYTORCH: ("openvino", "torch"),
         ModelFrameworkType.TF_V2: ("openvino", "tensorflow", "keras"),
+        ModelFrameworkType.ONNX: ("openvino", "onnx"),
+        ModelFrameworkType.TFLITE: ("openvino", "ai_edge_litert"),
     },
+    files_only=(ModelFrameworkType.TFLITE,),
+    reference="comparative_benchmark.backends.program_reference:compute",
+    judges=(ModelFrameworkType.ONNX,),
     recipe_modules=("nncf",),
     install="./comparative_benchmark/openvino/setup_venv.sh, or pip install -e '.[all]'",
     compilers=(

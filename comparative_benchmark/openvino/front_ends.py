@@ -27,7 +27,8 @@ def write(
 
     Args:
       model: a PyTorch model, exported first, or a TensorFlow one, traced to a graph first (phase
-        `trace`); the conversion itself is the phase `lower`.
+        `trace`), or a file in ONNX or TFLite that was brought; the conversion itself is the phase
+        `lower`.
       inputs: one array for each argument of the model.
       directory: where the files go (`load`).
       phase: times the phases.
@@ -40,7 +41,12 @@ def write(
       UnsupportedError: there is no front end for the model, or it cannot convert it.
     """
     plan: GenerationPlan | None = None
-    if "torch" in sys.modules and _holds_torch_modules(model):
+    if hasattr(model, "write_onnx"):
+        converted = [_from_onnx(model, inputs, directory, phase)]
+    elif hasattr(model, "tflite_file"):
+        with phase("lower"), torch_export.refusing("OpenVINO's front end for TFLite"):
+            converted = [_from_tflite(model, inputs)]
+    elif "torch" in sys.modules and _holds_torch_modules(model):
         converted, plan = _from_torch(model, inputs, phase)
     elif "tensorflow" in sys.modules and hasattr(model, "forward"):
         converted = [_from_tensorflow(model, inputs, phase)]
@@ -58,6 +64,27 @@ def write(
         del model, converted, item
         gc.collect()
     return paths, precision, plan
+
+
+def _from_onnx(model: Any, inputs: Sequence[Array], directory: Path, phase: PhaseTimer) -> Any:
+    with phase("load"):
+        path, *_ = model.write_onnx(directory, inputs)
+    with phase("lower"), torch_export.refusing("OpenVINO's front end for ONNX"):
+        return _name_ports(ov.convert_model(path))
+
+
+def _from_tflite(model: Any, inputs: Sequence[Array]) -> Any:
+    """Converts a file; its inputs and outputs are found by the names of the file's tensors."""
+    converted = ov.convert_model(model.tflite_file)
+    for names, ports, pattern in (
+        (model.input_names, converted.inputs, INPUT),
+        (model.output_names, converted.outputs, OUTPUT),
+    ):
+        for port in ports:
+            place = next(i for i, name in enumerate(names) if name in port.get_names())
+            port.get_tensor().set_names({pattern.format(place)})
+    converted.reshape({INPUT.format(i): list(v.shape) for i, v in enumerate(inputs)})
+    return converted
 
 
 def _holds_torch_modules(model: Any) -> bool:
@@ -90,6 +117,10 @@ def _convert_exported(exported: Any) -> Any:
         for name in names
     ]
     converted = ov.convert_model(exported, input=signature)
+    return _name_ports(converted)
+
+
+def _name_ports(converted: Any) -> Any:
     for ports, pattern in ((converted.inputs, INPUT), (converted.outputs, OUTPUT)):
         for index, port in enumerate(ports):
             port.get_tensor().set_names({pattern.format(index)})

@@ -49,7 +49,8 @@ class Column:
     @property
     def possible(self) -> bool:
         """Whether the backend takes models of that framework at all."""
-        return self.framework in self.competitor.backend.modules
+        backend = self.competitor.backend
+        return self.framework in backend.modules and self.framework not in backend.files_only
 
     def __str__(self) -> str:
         return f"{self.framework.value} {self.competitor}"

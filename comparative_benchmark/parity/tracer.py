@@ -83,7 +83,7 @@ class Tracer:
             (
                 info
                 for info in backends().values()
-                if info.reference and framework in info.modules
+                if info.computes_truth_of(framework)
                 if not info.missing_modules(framework)
             ),
             None,

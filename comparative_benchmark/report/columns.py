@@ -105,7 +105,7 @@ def _identity(case: ReportCase, tables: Tables) -> Json:
             }
         ),
         "benchmark": tables.text(case.result.definition.benchmark_name),
-        "status": tables.text(case.status.value),
+        "status": tables.text(case.result.word),
         "run": tables.runs.position(_run(case)),
         "versions": tables.versions.position(case.result.versions),
         "again": tables.text(_again(case)),

@@ -89,7 +89,7 @@ def summarize(
         baseline=baseline,
         judged=judged,
         contests=found,
-        statuses=dict(Counter(case.status.value for case in cases).most_common()),
+        statuses=dict(Counter(case.result.word for case in cases).most_common()),
         broken=sorted(broken, key=lambda case: _BROKEN.index(case.status)),
         changes=changes,
         fitness=judge_machine(inputs, changes.remarks.drift if changes else None),

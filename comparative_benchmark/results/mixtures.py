@@ -33,7 +33,10 @@ def mixture_remarks(cases: Iterable[Case]) -> list[str]:
         )
     for what, field in (
         ("Verified on one input only", "without_second"),
-        ("Verified against a run in its own type, not in float64", "without_float64"),
+        (
+            "Agreed with a plain run in its own type, which is no proof as a float64 run is",
+            "without_float64",
+        ),
     ):
         reasons: dict[str, list[Case]] = {}
         for case in good:

@@ -27,6 +27,8 @@ from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 
 SCHEMA_VERSION = 1
 NOT_MEASURABLE: Literal["not_measurable"] = "not_measurable"
+# What people read in place of `ok` where there is no float64 truth; see `Result.word`.
+AGREED = "agreed"
 # What `stop_reason` says of a result without latencies.
 COMPILE_ONLY = "compile_only"
 
@@ -656,6 +658,17 @@ class Result:
         found = self.metrics.framework_level or self.metrics.compiler_level
         assert isinstance(found, Metrics)
         return found
+
+    @property
+    def word(self) -> str:
+        """How it ended, in a word for people: its status, or `AGREED`.
+
+        Agreed is what is ok, and was judged by a plain run in the program's own type: that the two
+        agree is all that is known.
+        """
+        if self.status is Status.OK and self.measured.without_float64 is not UNSET:
+            return AGREED
+        return self.status.value
 
     @property
     def key(self) -> ResultKey:

@@ -232,7 +232,9 @@ def _by_reference(trials: Sequence[Trial]) -> list[Trial]:
         trials,
         key=lambda trial: (
             _rank(trial.case.model.model_impl.framework_type),
-            trial.competitor.backend.reference is None,
+            not trial.competitor.backend.computes_truth_of(
+                trial.case.model.model_impl.framework_type
+            ),
         ),
     )
 
@@ -246,7 +248,7 @@ def _reference_backend(trial: Trial) -> tuple[BackendInfo, Environment | None]:
     framework = trial.case.model.model_impl.framework_type
     own = trial.competitor.backend
     for backend in (own, *backends().values()):
-        if backend.reference and framework in backend.modules:
+        if backend.computes_truth_of(framework):
             missing = backend.missing_modules(framework)
             if missing and not trial.competitor.missing_modules(framework):
                 return backend, trial.competitor.environment

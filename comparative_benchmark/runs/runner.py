@@ -72,7 +72,7 @@ def plan(
         )
         for case in cases
         for competitor in competitors
-        if case.model.model_impl.framework_type in competitor.backend.modules
+        if competitor.backend.takes(case.model)
     ]
     order = list(dict.fromkeys(trial.workload.digest for trial in trials))
     trials.sort(key=lambda trial: order.index(trial.workload.digest))

@@ -21,8 +21,9 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         "model",
         nargs="?",
         metavar="MODEL",
-        help="PATH.py, PATH.py:CALLABLE, PACKAGE.MODULE:CALLABLE or a Hugging Face directory, in "
-        "place of -name",
+        help="PATH.py, PATH.py:CALLABLE, PACKAGE.MODULE:CALLABLE, a Hugging Face directory or an "
+        "exported program (.onnx, .mlir, .pt2, .tflite, .jax_export, a SavedModel), in place of "
+        "-name",
     )
     add(
         "--input",
@@ -30,7 +31,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="SPEC",
         help="an input of it, e.g. 'f32[1,3,224,224]', 'i32[batch,seq]<1000', 'i32[4,32]=1'; one "
-        "for each argument (default: example_inputs() of the file)",
+        "for each argument (default: example_inputs() of the file, or what a program asks for)",
     )
     add("--dtype", type=_names, default=(), metavar="TYPE,...", help="e.g. fp32,bf16")
     add("--batch", type=_numbers, default=(), metavar="N,...", help="batch sizes, e.g. 1,8")

@@ -69,7 +69,7 @@ class Console:
         self.close()
         definition = result.definition
         line = Text(f"[{position:>{len(str(total))}}/{total}] ")
-        line.append(f"{result.status.value:<13}", style=tables.style_of(result.status.value))
+        line.append(f"{result.word:<13}", style=tables.style_of(result.word))
         line.append(f" {definition.model}  {definition.competitor}")
         median_ms = result.measured.median_ms
         if median_ms is not None:
@@ -96,6 +96,7 @@ class Console:
         baseline: str | None = None,
         ceilings: Sequence[Ceilings] = (),
         expected: Mapping[ResultKey, str] = MappingProxyType({}),
+        with_absent: bool = True,
     ) -> None:
         """Prints results, workload x backend, and what is to be known of those that failed.
 
@@ -106,6 +107,7 @@ class Console:
           baseline: competitor to take ratios against; None for no ratios.
           ceilings: what the devices can do at best; none for no shares of the roof.
           expected: why a failure was to be expected, of each that was.
+          with_absent: whether to name what is not installed.
         """
         cases, absent = not_installed.split(cases)
         compiled = [case.metrics.compile_only for case in cases]
@@ -131,7 +133,7 @@ class Console:
         differences = tables.package_differences(case.result for case in cases)
         for line in (*accuracies.remarks_on(cases), *differences, *mixture_remarks(cases)):
             self._out.print(Text(line), soft_wrap=True)
-        if absent:
+        if absent and with_absent:
             self._out.print(Text(absent), soft_wrap=True)
         if baseline is not None and cases:
             comparisons = compare_to_baseline(cases, baseline)
@@ -142,6 +144,10 @@ class Console:
             if case.status is not Status.OK:
                 text = tables.problem(case.result, self._suites, expected)
                 self._out.print(text, soft_wrap=True)
+
+    def answer(self, line: str) -> None:
+        """Prints a sentence of `answers`."""
+        self._out.print(Text(line), soft_wrap=True)
 
     def comparison(self, comparisons: Sequence[Comparison], summary: Summary) -> None:
         """Prints a comparison of two results files."""

@@ -12,6 +12,7 @@ from rich.text import Text
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.compare import Comparison, Fate, compare_to_baseline
 from comparative_benchmark.results.record import (
+    AGREED,
     Compile,
     IntervalRecord,
     Metrics,
@@ -33,7 +34,13 @@ from comparative_benchmark.terminal.compare_views import (
 )
 
 EXPECTED = "expected"
-_STYLES = {"ok": "green", "unsupported": "yellow", "unsteady": "yellow", EXPECTED: "yellow"}
+_STYLES = {
+    "ok": "green",
+    AGREED: "green",
+    "unsupported": "yellow",
+    "unsteady": "yellow",
+    EXPECTED: "yellow",
+}
 _FAILED_STYLE = "red"
 # Narrowest interval shown, as a share: below it there are more digits than anybody reads.
 _NO_WIDTH = 1e-4
@@ -46,7 +53,7 @@ def style_of(status: str) -> str:
 
 def status_text(result: Result, expected: Mapping[ResultKey, str] = MappingProxyType({})) -> Text:
     """Returns how a trial ended, in its colour; a failure that is known is `expected`."""
-    status = EXPECTED if result.key in expected else result.status.value
+    status = EXPECTED if result.key in expected else result.word
     return Text(status, style=style_of(status))
 
 

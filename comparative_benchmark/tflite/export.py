@@ -56,6 +56,13 @@ def export(
       MemoryError: the process was killed, as the kernel does where memory runs out.
       RuntimeError: the conversion failed; the message is the child's.
     """
+    if definition.parameters.get("program") == "TFLite":
+        if compiler != "native":
+            raise UnsupportedError(
+                f"{compiler} converts models; a file that is brought has a precision: take native"
+            )
+        path = Path(definition.parameters["source"])
+        return {**described(path, "fp32"), "origin": "brought", "versions": {}}
     specs = specs_of(inputs)
     arguments = {
         "definition": attrs.asdict(definition),

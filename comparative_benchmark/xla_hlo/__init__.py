@@ -13,7 +13,10 @@ BACKEND = BackendInfo(
     modules={
         ModelFrameworkType.JAX: ("jaxlib", "jax", "flax"),
         ModelFrameworkType.TF_V2: ("jaxlib", "tensorflow", "keras"),
+        ModelFrameworkType.STABLEHLO: ("jaxlib", "jax"),
     },
+    reference="comparative_benchmark.backends.program_reference:compute",
+    judges=(ModelFrameworkType.STABLEHLO,),
     install="./comparative_benchmark/xla_hlo/setup_venv.sh, or pip install -e '.[all]'",
     compilers=(
         CompilerInfo(name="stablehlo", description="from a portable StableHLO artifact"),

@@ -86,8 +86,10 @@ def test_the_quickstart_races_and_says_what_took_how_long(environment, tmp_path)
             assert metrics["race"]["interleaved"]
     assert "x pt_inductor:eager (98 %)" in run.out
     assert re.search(r"jax_xla:xla +[\d.]+ \([\d.]+-[\d.]+\)", run.out)
-    assert run.out.count("test_absent") == 1
-    assert "\nnot installed: test_absent (pip install a-module-that-nobody-has)\n" in run.out
+    # A sentence, and the command that repeats the run; no row.
+    assert run.out.count("test_absent") == 2
+    absent = "not installed: test_absent (pip install a-module-that-nobody-has)"
+    assert f"\nTo try more: {absent}.\n" in run.out
     assert re.search(r"^environment: \d+ s, race: \d+ s$", run.err, re.MULTILINE)
 
 

@@ -162,5 +162,5 @@ def test_the_usual_baseline_is_one_that_is_installed(cbs_run):
     backends = "test_absent,test_numpy:direct,test_numpy:direct+gambles"
     run = cbs_run(*TOYS, "--backend", backends, "-name", "models/TOY_BUSY/.+", unsteady=0)
     assert "x test_numpy:direct (98 %)" in run.out
-    assert "\nnot installed: test_absent (pip install a-module-that-nobody-has)\n" in run.out
+    assert ": not installed: test_absent (pip install a-module-that-nobody-has).\n" in run.out
     assert run.code in (0, 1), run.out + run.err

@@ -1,4 +1,4 @@
-"""The commands of README, CONTRIBUTING and the OpenXLA suite's guide work, as they are written."""
+"""The commands of README, CONTRIBUTING, the tutorial and the OpenXLA suite's guide work."""
 
 import os
 import re
@@ -69,7 +69,9 @@ def own_checkout(checkout, tmp_path, environment) -> tuple[Path, dict[str, str]]
     return target, {**environment, "PYTHONPATH": path}
 
 
-@pytest.mark.parametrize("block", _blocks("README.md") + _blocks("CONTRIBUTING.md"))
+@pytest.mark.parametrize(
+    "block", _blocks("README.md") + _blocks("CONTRIBUTING.md") + _blocks("docs/own-model.md")
+)
 def test_shell_blocks_run(block, environment, request):
     # What makes an environment, or a model, does so in a copy; all else in the one that is there.
     cwd = ROOT

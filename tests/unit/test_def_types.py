@@ -128,6 +128,9 @@ def test_enumerations_have_the_seeds_names_and_values():
         "PYTORCH": "pytorch",
         "JAX": "jax",
         "GGML": "ggml",
+        # Forms of exported programs, which the seed has no models in.
+        "ONNX": "onnx",
+        "STABLEHLO": "stablehlo",
     }
     expected = [
         "TF_SAVEDMODEL_V1",

@@ -33,7 +33,7 @@ class DefinitionError(ValueError):
 
 
 class ModelFrameworkType(enum.Enum):
-    """The framework that a model implementation is written in."""
+    """The framework that a model implementation is written in, or the form of an exported one."""
 
     TF_V1 = "tensorflow_v1"
     TF_V2 = "tensorflow_v2"
@@ -41,6 +41,8 @@ class ModelFrameworkType(enum.Enum):
     PYTORCH = "pytorch"
     JAX = "jax"
     GGML = "ggml"
+    ONNX = "onnx"
+    STABLEHLO = "stablehlo"
 
 
 class ModelArtifactType(enum.Enum):

@@ -9,6 +9,7 @@ from typing import Literal
 import attrs
 
 from comparative_benchmark import iree, onnxruntime, tflite, xla_hlo
+from comparative_benchmark.backends.api import BackendInfo
 from openxla.benchmark.def_types import Model, ModelArtifactType, ModelFrameworkType
 
 _HERE = "comparative_benchmark.artifacts.exporters"
@@ -92,6 +93,11 @@ def _arrays(name: str, judged_by: JudgedBy, of: str, stem: str) -> Kind:
     return _file_kind(name, file, judged_by, "arrays", {"file": file, "of": of, "stem": stem})
 
 
+def _of_the_suite(backend: BackendInfo) -> Mapping[ModelFrameworkType, tuple[str, ...]]:
+    """Returns what a backend needs for models of the suite, not for files that users bring."""
+    return {kind: names for kind, names in backend.modules.items() if kind in _ALL}
+
+
 def _xla(
     name: str, file: str, form: str, *, companions: tuple[str, ...] = ("xla_weights",)
 ) -> Kind:
@@ -101,7 +107,7 @@ def _xla(
         exporter=f"{_HERE}.from_xla:export_{name}",
         consumer=f"{_HERE}.from_xla:run_program",
         options={"file": file, "form": form},
-        modules=xla_hlo.BACKEND.modules,
+        modules=_of_the_suite(xla_hlo.BACKEND),
         backend="xla_hlo",
         companions=companions,
         producers=_JAX_AND_TENSORFLOW,
@@ -118,7 +124,7 @@ def _iree(
     needs_weights: bool = True,
     accelerator: Literal["cpu", "gpu"] = "cpu",
 ) -> Kind:
-    every = iree.BACKEND.modules
+    every = _of_the_suite(iree.BACKEND)
     return Kind(
         name=name,
         files=(file,),
@@ -146,7 +152,7 @@ def _tflite(name: str, compiler: str, precision: str | None) -> Kind:
         exporter=f"{_HERE}.from_tensorflow:export_tflite",
         consumer=f"{_HERE}.from_tensorflow:run_tflite",
         options={"file": file, "compiler": compiler},
-        modules=tflite.BACKEND.modules,
+        modules=_of_the_suite(tflite.BACKEND),
         backend="tflite",
         precision=precision,
         producers=(*_JAX_AND_TENSORFLOW, "ai-edge-litert"),
@@ -167,7 +173,7 @@ KINDS: tuple[Kind, ...] = (
         exporter=f"{_HERE}.from_xla:export_weights",
         consumer=f"{_HERE}.from_xla:run_program",
         options={"form": "stablehlo"},
-        modules=xla_hlo.BACKEND.modules,
+        modules=_of_the_suite(xla_hlo.BACKEND),
         backend="xla_hlo",
         producers=_JAX_AND_TENSORFLOW,
     ),
@@ -197,7 +203,7 @@ KINDS: tuple[Kind, ...] = (
         files=("model.onnx", "model.onnx.data"),
         exporter=f"{_HERE}.from_torch:export_onnx",
         consumer=f"{_HERE}.from_torch:run_onnx",
-        modules=onnxruntime.BACKEND.modules,
+        modules=_of_the_suite(onnxruntime.BACKEND),
         backend="onnxruntime",
         producers=("torch", "transformers", "onnx", "onnxscript", "onnxruntime", "numpy"),
     ),

@@ -126,5 +126,5 @@ def subjects(
 def _reference_of(case: BenchmarkCase) -> BackendInfo | None:
     """Returns the backend that computes truths of the framework, best one that is installed."""
     kind = case.model.model_impl.framework_type
-    able = [info for info in backends().values() if info.reference and kind in info.modules]
+    able = [info for info in backends().values() if info.computes_truth_of(kind)]
     return min(able, key=lambda info: bool(info.missing_modules(kind)), default=None)

@@ -5,6 +5,8 @@
 const DATA = JSON.parse(document.getElementById("data").textContent);
 
 const NON_OK = new Set(["wrong_output", "failed", "crashed", "timeout", "out_of_memory", "unsteady"]);
+// Agreed: ok, and judged by a plain run in the program's own type for want of a float64 run.
+const isGood = (item) => item.status === "ok" || item.status === "agreed";
 const GLYPHS = {
   faster: "▲", slower: "▼", same: "=", unclear: "?", incomparable: "≠", missing: "∅",
   baseline: "●", wrong_output: "✖", unsupported: "–", unsteady: "~",

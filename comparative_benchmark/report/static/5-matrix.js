@@ -28,7 +28,7 @@ function shade(item) {
 }
 
 function cellOf(item) {
-  const failed = item.status !== "ok";
+  const failed = !isGood(item);
   const glyph = item.rate ? "" : GLYPHS[failed ? item.status : item.verdict] ?? "✖";
   const classes = ["cell", failed ? `st-${item.status}` : `v-${item.verdict}`, shade(item)];
   if (!passing.has(item)) classes.push("faint");
@@ -41,7 +41,7 @@ function cellOf(item) {
     "aria-label": `${[item.workload.label, inputName(item.workload), item.runnerName].filter(Boolean).join(", ")}: ${rate ?? (failed ? words(item.status) : `${item.verdict} ${item.speedup ? first : ""} ${item.ms ? `${digits(item.ms[0])} ms` : ""}`)}${changed ? `, ${changed} since the baseline results` : ""}`,
   },
   h("span", { class: "first" }, h("span", { class: "glyph", "aria-hidden": "true" }, glyph), " ", first),
-  h("span", { class: "ms" }, rate ? item.units : item.ms ? duration(item.ms[0]) : failed ? "" : "-", changed ? h("span", { class: `delta d-${change}` }, ` ${changed}`) : null));
+  h("span", { class: "ms" }, rate ? item.units : item.ms ? duration(item.ms[0]) : failed ? "" : "-", item.status === "agreed" ? " agreed" : "", changed ? h("span", { class: `delta d-${change}` }, ` ${changed}`) : null));
 }
 
 function rowOf(row, position) {

@@ -23,7 +23,7 @@ function baselineOf(item) {
 
 function verdictPart(item) {
   const why = textOf(item.index, "why");
-  if (item.status !== "ok") {
+  if (!isGood(item)) {
     const traceback = textOf(item.index, "traceback");
     return part("What happened",
       h("p", { class: `verdict st-${item.status}` }, h("b", {}, words(item.status)), textOf(item.index, "phase") ? ` in ${textOf(item.index, "phase")}` : ""),
@@ -32,9 +32,13 @@ function verdictPart(item) {
       facts([["log file", textOf(item.index, "log")]]));
   }
   if (item.units) return ratePart(item);
-  if (isBaseline(item)) return part("Verdict", h("p", { class: "verdict" }, "This is the baseline: speed-ups are against it."));
-  if (!item.speedup) return part("Verdict", h("p", { class: "verdict" }, h("b", {}, words(item.verdict)), why ? `: ${why}` : ""));
+  const agreed = item.status === "agreed"
+    ? h("p", { class: "quiet" }, "Agreed: judged by a plain run in the program's own type, which is no proof as a float64 run is.")
+    : null;
+  if (isBaseline(item)) return part("Verdict", agreed, h("p", { class: "verdict" }, "This is the baseline: speed-ups are against it."));
+  if (!item.speedup) return part("Verdict", agreed, h("p", { class: "verdict" }, h("b", {}, words(item.verdict)), why ? `: ${why}` : ""));
   return part("Verdict",
+    agreed,
     h("p", { class: `verdict v-${item.verdict}` },
       h("b", {}, `${GLYPHS[item.verdict]} ${item.verdict}`), ` ${times(item.speedup)} as fast as ${DATA.baseline}, 98 % interval ${limits(item.speedup, item.replicates)}`),
     h("p", { class: "quiet" }, `Of its latency / the baseline's: ${why || ""}${value(item.index, "paired") ? "; from paired rounds of one race." : "; from samples taken at different times."}`));

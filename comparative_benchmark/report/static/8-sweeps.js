@@ -49,7 +49,7 @@ function sweepPlot(width, panel, off, shown) {
 }
 
 function whyNot(item) {
-  if (item.status !== "ok") return `${words(item.status)}: ${textOf(item.index, "reason")}`;
+  if (!isGood(item)) return `${words(item.status)}: ${textOf(item.index, "reason")}`;
   return `${textOf(item.index, "why")}${applied(item.index) ? ", see Fewer bits" : ""}`;
 }
 

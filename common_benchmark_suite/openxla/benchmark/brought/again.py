@@ -22,6 +22,8 @@ def named_again(
     if "source_sha256" not in parameters:
         return None
     is_file = "callable" in parameters
+    if "program" in parameters:
+        return str(parameters["source"]), _program_wanted(parameters, inputs_dir)
     is_covered = parameters.get("checkpoint") == checkpoints.DIRECTORY
     batch, seq = (parameters.get(key) for key in ("batch_size", "seq_len"))
     wanted = Wanted(
@@ -55,10 +57,30 @@ def command_words(
     if found is None:
         return None
     model, wanted = found
-    words = [model, *("--dtype", wanted.data_types[0]), *("--framework", str(wanted.framework))]
+    words = [model]
+    if wanted.framework or wanted.data_types != ("fp32",):
+        words += ["--dtype", wanted.data_types[0]]
+    if wanted.framework:
+        words += ["--framework", wanted.framework]
     words += [word for text in wanted.inputs for word in ("--input", text)]
     for option, values in (("--batch", wanted.batch_sizes), ("--seq-len", wanted.seq_lens)):
         words += [word for value in values for word in (option, str(value))]
     if wanted.task:
         words += ["--task", wanted.task]
     return shlex.join(words + ["--allow-pickle"] * wanted.allow_pickle)
+
+
+def _program_wanted(parameters: Parameters, inputs_dir: str | None) -> Wanted:
+    """Returns how a program was wanted, which has one type and one framework."""
+    written = tuple(filter(None, str(parameters.get("inputs", "")).split("; ")))
+    batch, seq = (parameters.get(key) for key in ("batch_size", "seq_len"))
+    # Of inputs that are written, they are in these already.
+    return Wanted(
+        inputs=written,
+        inputs_dir=Path(inputs_dir) if inputs_dir else None,
+        batch_sizes=(int(batch),) if batch is not None and not written else (),
+        seq_lens=(int(seq),) if seq is not None and not written else (),
+        # Of what says its type by itself, that is it.
+        data_types=(str(parameters["data_type"]),),
+        allow_pickle=parameters.get("pickled") is True,
+    )

@@ -3,8 +3,9 @@
 import attrs
 
 from openxla.benchmark.artifacts import user_inputs
-from openxla.benchmark.brought import hugging_face, own_modules
+from openxla.benchmark.brought import hugging_face, own_modules, programs
 from openxla.benchmark.brought.places import OwnModule, place_of
+from openxla.benchmark.brought.programs import ProgramFile
 from openxla.benchmark.brought.variants import framework_of
 from openxla.benchmark.brought.wanted import BroughtError, Found, Wanted
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
@@ -16,8 +17,8 @@ def found(text: str, wanted: Wanted) -> Found:
     Nothing of what was brought is executed.
 
     Args:
-      text: `path/to/file.py`, `path/to/file.py:callable`, `package.module:callable`, or a directory
-        in Hugging Face's format.
+      text: `path/to/file.py`, `path/to/file.py:callable`, `package.module:callable`, a directory in
+        Hugging Face's format, or an exported program.
       wanted: how it is to be run.
 
     Raises:
@@ -27,6 +28,8 @@ def found(text: str, wanted: Wanted) -> Found:
     given = _given_inputs(wanted)
     if isinstance(place, OwnModule):
         every = Found(cases=own_modules.cases(place, wanted, given))
+    elif isinstance(place, ProgramFile):
+        every = Found(cases=programs.cases(place, wanted, given))
     else:
         every = hugging_face.found(place, wanted, given)
     if wanted.framework is None:

@@ -32,14 +32,7 @@ class TorchModel(torch.nn.Module, BroughtModel):
 
     def as_array(self, value: Any) -> Array:
         """Returns a tensor as an array; bfloat16 through its bits."""
-        if isinstance(value, torch.Tensor):
-            host = value.detach().cpu().contiguous()
-            if host.dtype == torch.bfloat16:
-                bits: Array = host.view(torch.int16).numpy()
-                return bits.view(ml_dtypes.bfloat16)
-            array: Array = host.numpy()
-            return array
-        return super().as_array(value)
+        return as_array(value) if isinstance(value, torch.Tensor) else super().as_array(value)
 
     def outputs_of(self, inputs: Sequence[Array], *, seed: int) -> list[Array]:
         """Returns the outputs of an eager run."""
@@ -47,6 +40,16 @@ class TorchModel(torch.nn.Module, BroughtModel):
         with torch.no_grad():
             outputs = as_tuple(self.forward(*inputs))
         return [self.as_array(value) for value in outputs]
+
+
+def as_array(value: torch.Tensor) -> Array:
+    """Returns a tensor as an array; bfloat16 through its bits."""
+    host = value.detach().cpu().contiguous()
+    if host.dtype == torch.bfloat16:
+        bits: Array = host.view(torch.int16).numpy()
+        return bits.view(ml_dtypes.bfloat16)
+    array: Array = host.numpy()
+    return array
 
 
 def plain(output: Any) -> Any:

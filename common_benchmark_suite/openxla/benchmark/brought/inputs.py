@@ -69,6 +69,10 @@ class BroughtModel(InferenceModel):
           BroughtError: it raises, changes its inputs, gives nothing, or gives something else when
             it is run again.
         """
+        self.run_twice(inputs)
+
+    def run_twice(self, inputs: Sequence[Array]) -> None:
+        """Runs the model twice on its inputs; see `try_out`."""
         forms = ", ".join(form_of(value) for value in inputs)
         kept = [value.copy() for value in inputs]
         try:

@@ -8,13 +8,19 @@ from pathlib import Path
 
 import attrs
 
+from openxla.benchmark.brought.programs import KINDS, SAVED_MODEL, ProgramFile
 from openxla.benchmark.brought.wanted import BroughtError
+from openxla.benchmark.models.architectures.directories import CONFIG_FILE
 
 _MODULE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
-_PROGRAMS = (".onnx", ".mlir", ".mlirbc", ".tflite", ".pt2", ".pb", ".hlo", ".vmfb")
+# Exported programs that are not taken.
+_PROGRAMS = (".pb", ".hlo", ".vmfb", ".xml")
 _PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle")
 _WEIGHTS = (".safetensors", ".h5", ".npz", ".gguf", ".keras", ".msgpack")
-_FORMS = "PATH.py, PATH.py:CALLABLE, PACKAGE.MODULE:CALLABLE or a Hugging Face directory"
+_FORMS = (
+    "PATH.py, PATH.py:CALLABLE, PACKAGE.MODULE:CALLABLE, a Hugging Face directory or an exported "
+    f"program ({', '.join(KINDS)})"
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -50,14 +56,14 @@ def is_model(text: str, folder: Path | None = None) -> bool:
       folder: where relative paths start; None for the current one.
     """
     path, _, name = text.rpartition(":")
-    looks_so = text.endswith((".py", *_PROGRAMS, *_PICKLES, *_WEIGHTS)) or (
+    looks_so = text.endswith((".py", *KINDS, *_PROGRAMS, *_PICKLES, *_WEIGHTS)) or (
         bool(path.endswith(".py")) and bool(name)
     )
     return looks_so or bool(_MODULE.fullmatch(text)) or (folder or Path()).joinpath(text).is_dir()
 
 
-def place_of(text: str, folder: Path) -> OwnModule | Path:
-    """Returns the file, or the directory, that a text names.
+def place_of(text: str, folder: Path) -> OwnModule | ProgramFile | Path:
+    """Returns the Python file, the exported program, or the directory, that a text names.
 
     Args:
       text: as the user typed it.
@@ -80,6 +86,8 @@ def place_of(text: str, folder: Path) -> OwnModule | Path:
         return _file(path, "")
     if found := _MODULE.fullmatch(text):
         return OwnModule(file=_module_file(found[1], folder), module=found[1], callable=found[2])
+    if path.suffix in KINDS:
+        return _program(path)
     _refuse(text, path)
     if text.startswith("models/"):
         raise BroughtError(
@@ -90,9 +98,14 @@ def place_of(text: str, folder: Path) -> OwnModule | Path:
     raise BroughtError(f"no such file or directory: {text}{_near(path)} ({_FORMS})")
 
 
-def _directory(path: Path) -> Path:
+def _directory(path: Path) -> Path | ProgramFile:
     if (path / "saved_model.pb").is_file():
-        raise BroughtError(f"{path} is a SavedModel: exported programs are not measured yet")
+        return ProgramFile(path=path.absolute(), kind=SAVED_MODEL)
+    if not (path / CONFIG_FILE).is_file():
+        raise BroughtError(
+            f"{path} has no {CONFIG_FILE}, as Hugging Face's directories have, and no "
+            f"saved_model.pb: {_FORMS}"
+        )
     return path.resolve()
 
 
@@ -102,9 +115,17 @@ def _file(path: Path, name: str) -> OwnModule:
     return OwnModule(file=path.resolve(), module="", callable=name)
 
 
+def _program(path: Path) -> ProgramFile:
+    if not path.is_file():
+        raise BroughtError(f"no such file: {path}{_near(path)}")
+    return ProgramFile(path=path.absolute(), kind=KINDS[path.suffix])
+
+
 def _refuse(text: str, path: Path) -> None:
     if path.suffix in _PROGRAMS:
-        raise BroughtError(f"{text}: exported programs ({path.suffix}) are not measured yet")
+        raise BroughtError(
+            f"{text}: exported programs of this form are not measured, but {', '.join(KINDS)} are"
+        )
     if path.suffix in _PICKLES:
         raise BroughtError(
             f"{text} is a pickle, which holds code or no network at all: name the file that makes "

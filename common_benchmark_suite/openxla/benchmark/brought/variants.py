@@ -25,6 +25,12 @@ SHORT = {
     ModelFrameworkType.JAX: "JAX",
     ModelFrameworkType.TF_V2: "TF",
 }
+_IN_NAMES = {
+    **SHORT,
+    ModelFrameworkType.ONNX: "ONNX",
+    ModelFrameworkType.STABLEHLO: "STABLEHLO",
+    ModelFrameworkType.TFLITE: "TFLITE",
+}
 
 
 def framework_of(text: str, where: str) -> ModelFrameworkType:
@@ -71,4 +77,4 @@ def model_name(parts: Iterable[str], framework: ModelFrameworkType, variant: Var
         for word, size in (("SEQLEN", variant.seq_len), ("BATCH", variant.batch_size))
         if size is not None
     ]
-    return "_".join([stem or "MODEL", variant.data_type.upper(), SHORT[framework], *sizes])
+    return "_".join([stem or "MODEL", variant.data_type.upper(), _IN_NAMES[framework], *sizes])

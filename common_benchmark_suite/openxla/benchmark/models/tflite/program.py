@@ -22,13 +22,21 @@ class Program:
       path: of the file, which is mapped into memory: it must stay as it is.
       threads: of the kernels.
       xnnpack: whether XNNPACK takes the operations that it knows, as is LiteRT's default.
+      resolver: which kernels are taken; None for what `xnnpack` says.
 
     Raises:
       ValueError: the file is none of TFLite's.
     """
 
-    def __init__(self, path: Path, *, threads: int, xnnpack: bool = True) -> None:
-        resolver = (
+    def __init__(
+        self,
+        path: Path,
+        *,
+        threads: int,
+        xnnpack: bool = True,
+        resolver: OpResolverType | None = None,
+    ) -> None:
+        resolver = resolver or (
             OpResolverType.AUTO if xnnpack else OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
         )
         self._interpreter = Interpreter(
@@ -53,6 +61,17 @@ class Program:
                     f"{value.shape}"
                 )
             self._interpreter.set_tensor(detail["index"], _quantized(value, detail))
+
+    def input_forms(self) -> list[tuple[str, tuple[int, ...], np.dtype[Any]]]:
+        """Returns name, shape and type of each input."""
+        return [
+            (detail["name"], tuple(map(int, detail["shape"])), np.dtype(detail["dtype"]))
+            for detail in self._inputs
+        ]
+
+    def output_names(self) -> list[str]:
+        """Returns the name of each output."""
+        return [str(detail["name"]) for detail in self._outputs]
 
     def fill_outputs(self, content: Callable[[Sequence[int], np.dtype[Any]], Array]) -> None:
         """Overwrites the memory of the outputs by what a function gives for shape and type.

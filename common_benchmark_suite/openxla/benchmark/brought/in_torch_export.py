@@ -1,0 +1,246 @@
+"""In a worker: a `.pt2` file that `torch.export.save` has written."""
+
+import copy
+import os
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx.node import map_aggregate
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_unflatten
+
+from openxla.benchmark.brought.in_torch import as_array, plain
+from openxla.benchmark.brought.inputs import Array
+from openxla.benchmark.brought.loading import told
+from openxla.benchmark.brought.program_model import (
+    SEED,
+    NotWidenedError,
+    ProgramModel,
+    in_place_of_truth,
+)
+from openxla.benchmark.brought.signature import Argument, Signature, element_type_or_refuse
+from openxla.benchmark.brought.wanted import BroughtError
+from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.models.pt.tensors import as_tensor
+from openxla.benchmark.models.shared_model import as_tuple
+
+_TYPES = {
+    torch.float64: "f64",
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.int8: "i8",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.bool: "i1",
+    torch.uint8: "u8",
+}
+_NARROW = frozenset({torch.float32, torch.float16, torch.bfloat16})
+# With it `torch.load` runs no code of a file, whatever its caller says.
+_NO_PICKLES = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+# Constants in an archive that are objects, not tensors.
+_OBJECTS = ("custom_obj_", "opaque_obj_")
+
+
+class TorchProgram(torch.nn.Module, ProgramModel):
+    """An exported program; its outputs are the tensors in what it returns."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        torch.nn.Module.__init__(self)
+        ProgramModel.__init__(self, parameters)
+        self._check_archive()
+        try:
+            with _no_pickles(unless=parameters.get("pickled") is True):
+                exported = torch.export.load(self.path)
+        except Exception as error:
+            raise BroughtError(
+                f"{self.path} is not a whole torch.export program: {told(error)}"
+            ) from None
+        self._taken = _signature(exported, self.path.name)
+        self._spec, self._leaves = exported.call_spec.in_spec, _leaves_of(exported)
+        # It checks its inputs by guards, which exporters would meet as operations of the program.
+        self.module = exported.module(check_guards=False)
+        self.check_types(tensor.dtype for tensor in exported.state_dict.values())
+
+    def signature(self) -> Signature:
+        """Returns what it takes."""
+        return self._taken
+
+    def forward(self, *inputs: Any) -> Any:
+        """Runs the program."""
+        return plain(self._run(self.module, inputs))
+
+    def try_out(self, *inputs: Array) -> None:
+        """Checks the inputs, and that nothing is drawn, changed or kept.
+
+        Raises:
+          BroughtError: the program takes others, or cannot be judged.
+        """
+        super().try_out(*inputs)
+        self.run_twice(inputs)
+
+    def outputs_of(self, inputs: Sequence[Array], *, seed: int) -> list[Array]:
+        """Returns the outputs of an eager run."""
+        torch.manual_seed(seed)
+        return self._arrays(self.module, inputs)
+
+    def truth_and_reference(self, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
+        """See `ProgramModel`; by PyTorch, operator by operator."""
+        own = self._arrays(self.module, inputs)
+        try:
+            truth = self._in_float64(inputs)
+        except NotWidenedError as error:
+            self.without_float64 = f"the program has no float64 run: {error}"
+            rough = copy.deepcopy(self.module)
+            _round(rough)
+            return in_place_of_truth(own), self._arrays(rough, inputs)
+        self.without_float64 = None
+        return truth, own
+
+    def _in_float64(self, inputs: Sequence[Array]) -> list[Array]:
+        wide = copy.deepcopy(self.module)
+        try:
+            _widen(wide)
+            with _Watch() as watch:
+                outputs = self._arrays(
+                    wide, [v.astype(np.float64) if _is_float(v) else v for v in inputs]
+                )
+        except Exception as error:
+            raise NotWidenedError(told(error)) from error
+        if watch.narrow:
+            raise NotWidenedError(f"{watch.narrow[0]} gives a narrower type")
+        return outputs
+
+    def _arrays(self, module: Any, inputs: Sequence[Array]) -> list[Array]:
+        with torch.no_grad():
+            return [as_array(value) for value in as_tuple(plain(self._run(module, inputs)))]
+
+    def _run(self, module: Any, inputs: Sequence[Any]) -> Any:
+        given = iter(map(as_tensor, inputs))
+        leaves = [next(given) if is_tensor else value for is_tensor, value in self._leaves]
+        arguments, keywords = tree_unflatten(leaves, self._spec)
+        return module(*arguments, **keywords)
+
+    def _check_archive(self) -> None:
+        """Raises BroughtError for a file that is no archive, or that holds objects."""
+        try:
+            with zipfile.ZipFile(self.path) as archive:
+                names = archive.namelist()
+        except (zipfile.BadZipFile, OSError) as error:
+            raise BroughtError(
+                f"{self.path} is not a whole torch.export program: {error}"
+            ) from None
+        objects = [n for n in names if n.rpartition("/")[2].startswith(_OBJECTS)]
+        if objects and self.model_parameters.get("pickled") is not True:
+            raise BroughtError(
+                f"{self.path} holds an object that is pickled ({objects[0]}), which runs code when "
+                "it is read: say --allow-pickle if you trust it"
+            )
+
+
+def create_model(**parameters: Any) -> TorchProgram:
+    """Returns the program of a file.
+
+    Raises:
+      BroughtError: it is not whole, or holds what would run code.
+    """
+    return TorchProgram(parameters)
+
+
+@contextmanager
+def _no_pickles(*, unless: bool) -> Iterator[None]:
+    before = os.environ.get(_NO_PICKLES)
+    if not unless:
+        os.environ[_NO_PICKLES] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(_NO_PICKLES, None)
+        if before is not None:
+            os.environ[_NO_PICKLES] = before
+
+
+def _leaves_of(exported: Any) -> list[tuple[bool, Any]]:
+    """Returns of each input whether it is a tensor, and its value if it is not."""
+    count = exported.call_spec.in_spec.num_leaves
+    if exported.example_inputs is None:
+        return [(True, None)] * count
+    leaves = tree_leaves(exported.example_inputs)
+    return [
+        (isinstance(leaf, torch.Tensor), None if isinstance(leaf, torch.Tensor) else leaf)
+        for leaf in leaves
+    ]
+
+
+def _signature(exported: Any, where: str) -> Signature:
+    values = {n.name: n.meta["val"] for n in exported.graph.nodes if n.op == "placeholder"}
+    tensors = [
+        (name, values[name])
+        for name in exported.graph_signature.user_inputs
+        if isinstance(name, str) and isinstance(values.get(name), torch.Tensor)
+    ]
+    return Signature(
+        where=where,
+        arguments=tuple(
+            Argument(
+                name=name,
+                element_type=element_type_or_refuse(name, _TYPES.get(value.dtype), where),
+                sizes=tuple(s if isinstance(s, int) else str(s) for s in value.shape),
+            )
+            for name, value in tensors
+        ),
+    )
+
+
+class _Watch(TorchDispatchMode):
+    """Notes operators that give floating-point numbers of less than 64 bits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.narrow: list[str] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        found = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        if any(tensor.dtype in _NARROW for tensor in found):
+            self.narrow.append(str(func))
+        return result
+
+
+def _widen(module: torch.nn.Module) -> None:
+    """Makes a program compute in float64, in place: weights, constants, and types in its graph."""
+    module.double()
+    for part in module.modules():
+        for name, value in list(vars(part).items()):
+            if isinstance(value, torch.Tensor) and value.dtype in _NARROW:
+                setattr(part, name, value.double())
+        if isinstance(part, torch.fx.GraphModule):
+            for node in part.graph.nodes:
+                node.args = map_aggregate(node.args, _wide)
+                node.kwargs = map_aggregate(node.kwargs, _wide)
+            part.recompile()
+
+
+def _wide(value: Any) -> Any:
+    return torch.float64 if isinstance(value, torch.dtype) and value in _NARROW else value
+
+
+def _round(module: torch.nn.Module) -> None:
+    """Puts each weight off by up to a spacing."""
+    random = torch.Generator().manual_seed(SEED)
+    with torch.no_grad():
+        for tensor in module.parameters():
+            if tensor.dtype in _NARROW:
+                off = torch.rand(tensor.shape, generator=random, dtype=torch.float64) * 2 - 1
+                spacing = torch.finfo(tensor.dtype).eps
+                tensor.copy_((tensor.double() * (1 + spacing * off)).to(tensor.dtype))
+
+
+def _is_float(value: Array) -> bool:
+    return value.dtype.kind == "f" or value.dtype.name == "bfloat16"

@@ -1,0 +1,129 @@
+"""What an exported program takes, by its own word, and the inputs that it is given."""
+
+from collections.abc import Sequence
+
+import attrs
+
+from openxla.benchmark.brought.specs import BATCH, SEQ, InputSpec, parse
+from openxla.benchmark.brought.wanted import BroughtError
+
+# How exporters call sizes that may change.
+_BATCH_NAMES = ("n", "b", "bs", "bsz")
+_SEQ_NAMES = ("s", "t", "tokens")
+_FEW = 2
+
+
+@attrs.frozen(kw_only=True)
+class Argument:
+    """One input of a program.
+
+    Attributes:
+      name: as the program calls it.
+      element_type: e.g. `f32`.
+      sizes: numbers; names of sizes that may change, None for one without a name.
+      below: integers in it are to be smaller, as they look up rows of a table; None if not known.
+    """
+
+    name: str
+    element_type: str
+    sizes: tuple[int | str | None, ...]
+    below: int | None = None
+
+    def __str__(self) -> str:
+        sizes = ",".join("?" if size is None else str(size) for size in self.sizes)
+        return f"{self.name} {self.element_type}[{sizes}]"
+
+
+@attrs.frozen(kw_only=True)
+class Signature:
+    """The inputs of a program, in order.
+
+    Attributes:
+      where: names the program in messages.
+      arguments: its inputs.
+    """
+
+    where: str
+    arguments: tuple[Argument, ...]
+
+    def inputs(
+        self, written: Sequence[str], batch: int | None, seq: int | None
+    ) -> tuple[InputSpec, ...]:
+        """Returns what the program is run on, all sizes numbers.
+
+        Args:
+          written: by the user, one for each argument; empty for what the program says.
+          batch: size of dimensions of that name; None for 1.
+          seq: size of those; None where nobody says.
+
+        Raises:
+          BroughtError: the program takes others, or it cannot be told how large an input is.
+        """
+        if written:
+            given = [parse(text) for text in written]
+            self.check(given)
+        else:
+            given = [self._usual(argument) for argument in self.arguments]
+        used = {size for spec in given for size in spec.sizes}
+        for option, name, value in (("--batch", BATCH, batch), ("--seq-len", SEQ, seq)):
+            if value is not None and name not in used:
+                raise BroughtError(f"{option}: no input has the size {name!r}: {self}")
+        filled = tuple(spec.filled(batch or 1, seq) for spec in given)
+        self.check(filled)
+        return filled
+
+    def __str__(self) -> str:
+        return f"{self.where} takes {', '.join(map(str, self.arguments)) or 'nothing'}"
+
+    def check(self, given: Sequence[InputSpec]) -> None:
+        """Raises BroughtError where inputs are not those of the program; names fit any size."""
+        if len(given) != len(self.arguments):
+            raise BroughtError(f"{self}: say --input once for each, {len(given)} given")
+        sizes: dict[str, int] = {}
+        for spec, argument in zip(given, self.arguments, strict=True):
+            if spec.element_type != argument.element_type:
+                raise BroughtError(f"--input {spec} is of another type: {self}")
+            if len(spec.sizes) != len(argument.sizes):
+                raise BroughtError(f"--input {spec} has {len(spec.sizes)} sizes: {self}")
+            for size, due in zip(spec.sizes, argument.sizes, strict=True):
+                if not isinstance(size, int) or due is None:
+                    continue
+                known = sizes.setdefault(due, size) if isinstance(due, str) else due
+                if size != known:
+                    raise BroughtError(f"--input {spec}: {size} where {due} is {known}: {self}")
+
+    def _usual(self, argument: Argument) -> InputSpec:
+        """Returns the input that an argument gets where nobody says more."""
+        sizes = tuple(
+            size if isinstance(size, int) else self._role(argument, size, axis)
+            for axis, size in enumerate(argument.sizes)
+        )
+        spec = InputSpec(element_type=argument.element_type, sizes=sizes)
+        if argument.element_type[0] not in "iu" or argument.element_type == "i1":
+            return spec
+        if "mask" in argument.name.lower():
+            return attrs.evolve(spec, value="1")
+        # Without a range 0 and 1: these are rows of any table.
+        return attrs.evolve(spec, below=argument.below or _FEW)
+
+    def _role(self, argument: Argument, size: str | None, axis: int) -> str:
+        """Returns which of the sizes that users can set a size is."""
+        name = (size or "").lower()
+        if "batch" in name or name in _BATCH_NAMES:
+            return BATCH
+        if "seq" in name or "len" in name or name in _SEQ_NAMES:
+            return SEQ
+        if axis == 0:
+            return BATCH
+        written = ",".join("..." if not isinstance(s, int) else str(s) for s in argument.sizes)
+        raise BroughtError(
+            f"{self}: say how large {argument.name} is, by --input "
+            f"'{argument.element_type}[{written}]'"
+        )
+
+
+def element_type_or_refuse(name: str, element_type: str | None, where: str) -> str:
+    """Returns the type of an input; raises BroughtError where the suite has no such numbers."""
+    if element_type is None:
+        raise BroughtError(f"{where}: its input {name!r} is of a type that cannot be fed here")
+    return element_type

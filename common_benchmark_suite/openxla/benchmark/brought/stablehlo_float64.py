@@ -1,0 +1,178 @@
+"""In a worker: StableHLO modules, read, written, and in float64."""
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+from jax.interpreters import mlir
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
+
+from openxla.benchmark.brought.program_model import NotWidenedError
+
+_RANDOM = "stablehlo.rng"
+# What looks at the bits of a number, or rounds it by intent.
+_BY_BITS = ("stablehlo.bitcast_convert", "stablehlo.reduce_precision")
+# Custom calls that XLA computes in any type.
+_ANY_TYPE = ("mhlo.", "stablehlo.", "Sharding", "shape_assertion", "annotate")
+_MAGIC = b"ML\xefR"
+
+
+def read(content: bytes) -> Any:
+    """Returns the module of a file, which is its context's: text, bytecode or portable artifact.
+
+    Raises:
+      ValueError: it is none, or holds another dialect than StableHLO.
+    """
+    context = mlir.make_ir_context()
+    with context, ir.Location.unknown():
+        try:
+            if content.startswith(_MAGIC):
+                try:
+                    return stablehlo.deserialize_portable_artifact(context, content)
+                except (ValueError, RuntimeError, ir.MLIRError):
+                    return ir.Module.parse(content)
+            return ir.Module.parse(content.decode())
+        except (ir.MLIRError, UnicodeDecodeError) as error:
+            lines = [line for line in str(error).splitlines() if "error:" in line]
+            said = lines[0].partition("error:")[2] if lines else str(error)
+            raise ValueError(said.strip().strip('"')) from error
+
+
+def portable(module: Any) -> bytes:
+    """Returns a module as a portable artifact."""
+    with module.context:
+        content: bytes = stablehlo.serialize_portable_artifact(
+            module, stablehlo.get_current_version()
+        )
+        return content
+
+
+def bytecode(module: Any) -> bytes:
+    """Returns a module as MLIR bytecode."""
+    stream = io.BytesIO()
+    module.operation.write_bytecode(file=stream)
+    return stream.getvalue()
+
+
+def main_of(module: Any) -> Any:
+    """Returns the function that a module is run by: `main`, or its only public one.
+
+    Raises:
+      ValueError: it has none, or several.
+    """
+    functions = [op for op in module.body if op.operation.name == "func.func"]
+    if not functions:
+        raise ValueError("it holds no function")
+    named = [op for op in functions if op.name.value == "main"]
+    public = [
+        op
+        for op in functions
+        if op.operation.attributes.get("sym_visibility") is None
+        or ir.StringAttr(op.operation.attributes["sym_visibility"]).value == "public"
+    ]
+    found = named or public
+    if len(found) != 1:
+        names = ", ".join(op.name.value for op in found)
+        raise ValueError(f"it has no function main, and {len(found)} public ones ({names})")
+    return found[0]
+
+
+def random_operators(module: Any) -> list[str]:
+    """Returns the operators that draw random numbers."""
+    return sorted({op.name for op in _operations(module.operation)} & {_RANDOM})
+
+
+def widen(module: Any) -> None:
+    """Makes all floating-point numbers of a module float64, in place.
+
+    Raises:
+      NotWidenedError: it looks at bits, or calls what has one type.
+    """
+    with module.context, ir.Location.unknown():
+        operations = list(_operations(module.operation))
+        # All before any: operands have other types afterwards.
+        for operation in operations:
+            _check(operation)
+        for operation in operations:
+            if operation.name == "stablehlo.constant":
+                _convert(operation)
+            else:
+                _widen(operation)
+        try:
+            module.operation.verify()
+        except ir.MLIRError as error:
+            raise NotWidenedError(f"not valid in float64: {str(error).splitlines()[-1]}") from error
+
+
+def _operations(operation: Any) -> Iterator[Any]:
+    yield operation
+    for region in operation.regions:
+        for block in region:
+            for inner in block:
+                yield from _operations(inner.operation)
+
+
+def _check(operation: Any) -> None:
+    types = [str(value.type) for value in (*operation.operands, *operation.results)]
+    if any("!quant" in kind for kind in types):
+        raise NotWidenedError("it rounds to integers by intent")
+    if not any(_is_float(value.type) for value in (*operation.operands, *operation.results)):
+        return
+    if operation.name in _BY_BITS:
+        raise NotWidenedError(f"{operation.name} looks at the bits of a number")
+    if operation.name == "stablehlo.custom_call":
+        target = ir.StringAttr(operation.attributes["call_target_name"]).value
+        if not target.startswith(_ANY_TYPE):
+            raise NotWidenedError(f"it calls {target}, which is of one type")
+
+
+def _widen(operation: Any) -> None:
+    for value in operation.results:
+        value.set_type(_wide(value.type))
+    for region in operation.regions:
+        for block in region:
+            for argument in block.arguments:
+                argument.set_type(_wide(argument.type))
+    for name in list(operation.attributes):
+        # By name: iterating gives names, or named attributes, by version.
+        key = name if isinstance(name, str) else name.name
+        attribute = operation.attributes[key]
+        if isinstance(attribute, ir.TypeAttr) and isinstance(attribute.value, ir.FunctionType):
+            kind = attribute.value
+            wide = ir.FunctionType.get(
+                list(map(_wide, kind.inputs)), list(map(_wide, kind.results))
+            )
+            operation.attributes[key] = ir.TypeAttr.get(wide)
+
+
+def _convert(constant: Any) -> None:
+    """Has a constant, which may be of any type and large, converted behind it."""
+    narrow = constant.results[0]
+    wide = _wide(narrow.type)
+    if wide == narrow.type:
+        return
+    with ir.InsertionPoint.after(constant):
+        converted = stablehlo.ConvertOp(wide, narrow)
+    narrow.replace_all_uses_except(converted.result, converted.operation)
+
+
+def _wide(kind: Any) -> Any:
+    if not isinstance(kind, ir.RankedTensorType):
+        return kind
+    element = kind.element_type
+    if isinstance(element, ir.ComplexType) and isinstance(element.element_type, ir.F32Type):
+        return ir.RankedTensorType.get(kind.shape, ir.ComplexType.get(ir.F64Type.get()))
+    if not _is_float(kind):
+        return kind
+    return ir.RankedTensorType.get(kind.shape, ir.F64Type.get(), kind.encoding)
+
+
+def _is_float(kind: Any) -> bool:
+    """Tells whether a type is of floating-point numbers that are to be widened."""
+    if not isinstance(kind, ir.RankedTensorType):
+        return False
+    element = kind.element_type
+    if isinstance(element, ir.ComplexType):
+        element = element.element_type
+    return isinstance(element, ir.F32Type | ir.F16Type | ir.BF16Type)

@@ -1,0 +1,326 @@
+"""Exported programs run on what takes them, proved or agreed; what cannot be judged says why."""
+
+import json
+
+import pytest
+from agreement_support import need
+from framework_process import run_script
+from tests_support import run_cbs
+
+pytestmark = pytest.mark.frameworks
+
+COUNTS = ("-w", "1", "-iter", "2")
+ONNX = """
+import sys
+import numpy as np, onnx
+from onnx import TensorProto as T, helper as h, numpy_helper as n
+
+random = np.random.RandomState(0)
+folder = sys.argv[1]
+
+def weight(name, *sizes):
+    return n.from_array((random.randn(*sizes) / 4).astype("float32"), name)
+
+def save(name, nodes, output, weights=(), opset=20, domain=None):
+    ins = [h.make_tensor_value_info("x", T.FLOAT, ["batch", 16])]
+    outs = [h.make_tensor_value_info("y", *output)]
+    opsets = [h.make_opsetid("", opset), *([h.make_opsetid(domain, 1)] if domain else [])]
+    graph = h.make_graph(nodes, "g", ins, outs, list(weights))
+    onnx.save(h.make_model(graph, opset_imports=opsets, ir_version=10), f"{folder}/{name}.onnx")
+
+row = (T.FLOAT, ["batch", 16])
+ones = n.from_array(np.ones(32, "float32"), "s")
+save("net", [
+    h.make_node("MatMul", ["x", "w"], ["a"]),
+    h.make_node("Gelu", ["a"], ["b"]),
+    h.make_node("LayerNormalization", ["b", "s"], ["c"], axis=-1),
+    h.make_node("MatMul", ["c", "u"], ["y"]),
+], (T.FLOAT, ["batch", 4]), [weight("w", 16, 32), weight("u", 32, 4), ones])
+save("contrib", [
+    h.make_node("MatMul", ["x", "w"], ["a"]),
+    h.make_node("FastGelu", ["a"], ["y"], domain="com.microsoft"),
+], (T.FLOAT, ["batch", 32]), [weight("w", 16, 32)], domain="com.microsoft")
+save("dynamic", [h.make_node("NonZero", ["x"], ["y"])], (T.INT64, [2, "found"]))
+save("draws", [h.make_node("RandomNormalLike", ["x"], ["y"])], row)
+save("newer", [h.make_node("Relu", ["x"], ["y"])], row, opset=99)
+save("foreign", [h.make_node("Foo", ["x"], ["y"], domain="my.own")], row, domain="my.own")
+"""
+# Prepares a program as a worker does, and says what came of it.
+PREPARE = """
+import json, pathlib, sys
+from comparative_benchmark.worker.executor import Executor
+from openxla.benchmark import brought
+text, inputs, target = sys.argv[1:]
+(case,) = brought.found(text, brought.Wanted(inputs=tuple(filter(None, inputs.split("; "))))).cases
+answer = Executor(lambda _: None).handle({"command": "prepare", "arguments": dict(
+    module_path=case.model.model_impl.module_path, parameters=dict(case.model.model_parameters),
+    reference="comparative_benchmark.backends.program_reference:compute", directory=target)})
+pathlib.Path(target, "answer.json").write_text(json.dumps(answer))
+"""
+
+
+@pytest.fixture
+def prepared(tmp_path, environment):
+    """Has a process of a framework make the truth of a program; returns its answer."""
+
+    def prepare(name, inputs="", *, framework):
+        arguments = [str(tmp_path / name), inputs, str(tmp_path)]
+        run_script(PREPARE, arguments, environment, framework=framework)
+        return json.loads((tmp_path / "answer.json").read_text())
+
+    return prepare
+
+
+@pytest.fixture
+def program_run(tmp_path, environment):
+    """Runs `cbs run PROGRAM` in the test's folder."""
+
+    def run(*arguments, backend):
+        return run_cbs(
+            *arguments,
+            *("--backend", backend, *COUNTS),
+            directory=tmp_path,
+            environment=environment,
+        )
+
+    return run
+
+
+@pytest.fixture
+def onnx_files(tmp_path, environment):
+    need("onnx")
+    run_script(ONNX, [str(tmp_path)], environment, framework="onnx")
+    return tmp_path
+
+
+def measured(run):
+    """Metrics by competitor, of those that are ok."""
+    return {
+        f"{d['backend']}:{d['compiler']}": metrics
+        for record in run.document["benchmarks"]
+        for d in (record["definition"],)
+        for metrics in record["metrics"].values()
+        if record["status"] == "ok"
+    }
+
+
+def assert_proved(run, *competitors):
+    assert run.code == 0, run.out + run.err
+    found = measured(run)
+    assert set(found) == set(competitors), run.statuses
+    for metrics in found.values():
+        assert metrics["verification"]["passed"]
+        assert metrics["second_verification"]["passed"]
+        assert "without_float64" not in metrics
+    assert "agreed" not in run.out
+
+
+@pytest.mark.usefixtures("onnx_files")
+def test_an_onnx_file_runs_on_three_runtimes_against_a_float64_run(program_run):
+    for package in ("onnxruntime", "openvino", "iree.compiler"):
+        need(package)
+    run = program_run("net.onnx", "--batch", "3", backend="onnxruntime,openvino,iree:llvm-cpu")
+    assert_proved(run, "onnxruntime:default", "openvino:latency", "iree:llvm-cpu")
+
+
+@pytest.mark.usefixtures("onnx_files")
+def test_what_has_no_float64_run_is_agreed_and_says_so(program_run):
+    need("onnxruntime")
+    run = program_run("contrib.onnx", "--batch", "3", backend="onnxruntime")
+    assert run.code == 0, run.out + run.err
+    assert " agreed " in run.err
+    assert "no proof" in run.out
+    (metrics,) = measured(run).values()
+    why = "com.microsoft.FastGelu is not an operator of ONNX"
+    assert metrics["without_float64"] == f"the program has no float64 run: {why}"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("dynamic", "the shape of the output 'y' depends on values (NonZero)"),
+        ("draws", "the program draws random numbers (RandomNormalLike)"),
+        ("newer", "newer.onnx is of opset 99; ONNX "),
+        ("foreign", "the program cannot be run on f32[2,16]: NotImplementedError: Node type 'Foo'"),
+    ],
+)
+@pytest.mark.usefixtures("onnx_files")
+def test_an_onnx_file_that_cannot_be_judged_says_why(prepared, name, words):
+    answer = prepared(f"{name}.onnx", "f32[2,16]", framework="onnx")
+    assert answer["type"] == "error"
+    assert words in answer["message"]
+
+
+JAX = """
+import sys
+import jax, jax.numpy as jnp, numpy as np
+from jax import export
+
+folder = sys.argv[1]
+w = np.random.RandomState(0).randn(16, 32).astype("float32")
+
+@jax.jit
+def f(x, ids):
+    return jax.nn.softmax(jax.nn.gelu(x @ w)), jnp.take(w, ids, axis=0).sum(-1)
+
+def forms(batch):
+    return jax.ShapeDtypeStruct((batch, 16), "float32"), jax.ShapeDtypeStruct((batch, 3), "int32")
+
+fixed = export.export(f)(*forms(4))
+(batch,) = export.symbolic_shape("batch")
+files = {
+    "net.jax_export": export.export(f)(*forms(batch)).serialize(),
+    "net.mlirbc": fixed.mlir_module_serialized,
+    "net.mlir": f.lower(*forms(4)).as_text().encode(),
+    "cut.mlirbc": bytes(fixed.mlir_module_serialized)[:2000],
+    "cut.jax_export": bytes(fixed.serialize())[:1000],
+    "sizes.mlir": f.lower(*forms(4)).as_text().replace("4x16xf32", "?x16xf32").encode(),
+    "bits.mlir": jax.jit(
+        lambda x: x * jax.lax.bitcast_convert_type(x, jnp.int32).astype("float32")
+    ).lower(forms(4)[0]).as_text().encode(),
+}
+for name, content in files.items():
+    with open(f"{folder}/{name}", "wb") as file:
+        file.write(content)
+"""
+TORCH = """
+import sys
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Embedding(50, 16)
+        self.down = torch.nn.Linear(16, 4)
+
+    def forward(self, ids, x, mask):
+        hidden = (1 - mask.to(torch.float32))[..., None] * -3.0
+        return {"y": self.down(torch.nn.functional.gelu(self.table(ids) + x) + hidden)}
+
+class Draws(torch.nn.Module):
+    def forward(self, x):
+        return x + torch.rand_like(x)
+
+folder = sys.argv[1]
+torch.manual_seed(0)
+batch = {0: torch.export.Dim("batch")}
+ids, x = torch.zeros(2, 8, dtype=torch.int64), torch.randn(2, 8, 16)
+net = torch.export.export(
+    Net().eval(), (ids, x), {"mask": torch.ones_like(ids)}, dynamic_shapes=(batch, batch, batch)
+)
+torch.export.save(net, f"{folder}/net.pt2")
+torch.export.save(torch.export.export(Draws(), (x,)), f"{folder}/draws.pt2")
+whole = open(f"{folder}/net.pt2", "rb").read()
+open(f"{folder}/cut.pt2", "wb").write(whole[: len(whole) // 2])
+"""
+TENSORFLOW = """
+import pathlib, sys
+import keras, tensorflow as tf
+
+folder = sys.argv[1]
+keras.utils.set_random_seed(0)
+layers = [
+    keras.layers.Conv2D(4, 3, activation="relu"),
+    keras.layers.GlobalAveragePooling2D(),
+    keras.layers.Dense(5, activation="gelu"),
+]
+keras.Sequential([keras.Input((8, 8, 3)), *layers]).export(f"{folder}/saved", verbose=False)
+content = tf.lite.TFLiteConverter.from_saved_model(f"{folder}/saved").convert()
+pathlib.Path(folder, "net.tflite").write_bytes(content)
+pathlib.Path(folder, "cut.tflite").write_bytes(content[:200])
+"""
+
+
+@pytest.fixture
+def files_of(tmp_path, environment):
+    """Has a framework write its exported programs."""
+
+    def write(script, framework):
+        need(framework)
+        run_script(script, [str(tmp_path)], environment, framework=framework)
+        return tmp_path
+
+    return write
+
+
+def test_jax_programs_are_widened_and_what_is_none_says_why(files_of, prepared):
+    files_of(JAX, "jax")
+    for name, inputs in (
+        ("net.mlir", ""),
+        ("net.mlirbc", "f32[4,16]; i32[4,3]<9"),
+        ("net.jax_export", ""),
+    ):
+        answer = prepared(name, inputs, framework="jax")
+        assert answer["type"] == "answer", answer
+        assert answer["without_float64"] is None
+        assert [file["dtype"] for file in answer["files"]["truth"]] == ["f64", "f64"]
+    agreed = prepared("bits.mlir", framework="jax")
+    assert "bitcast_convert looks at the bits" in agreed["without_float64"]
+    for name, inputs, words in (
+        ("cut.mlirbc", "", "cannot be taken as a StableHLO program: "),
+        ("cut.jax_export", "", "cannot be taken as a jax.export program: "),
+        ("sizes.mlir", "", "has a size that may change: export it with fixed ones"),
+        ("net.mlir", "f32[4,16]", "net.mlir takes argument 0 f32[4,16], argument 1 i32[4,3]: say"),
+    ):
+        answer = prepared(name, inputs, framework="jax")
+        assert answer["type"] == "error", name
+        assert words in answer["message"]
+
+
+def test_torch_programs_are_widened_and_what_is_none_says_why(files_of, prepared):
+    files_of(TORCH, "torch")
+    inputs = "i64[3,8]<50; f32[3,8,16]; i64[3,8]<2"
+    answer = prepared("net.pt2", inputs, framework="torch")
+    assert answer["type"] == "answer", answer
+    assert answer["without_float64"] is None
+    for name, given, words in (
+        ("cut.pt2", inputs, "is not a whole torch.export program"),
+        ("draws.pt2", "f32[2,8,16]", "it draws random numbers"),
+        ("net.pt2", "f32[3,8]", "net.pt2 takes ids i64[s"),
+    ):
+        answer = prepared(name, given, framework="torch")
+        assert answer["type"] == "error", name
+        assert words in answer["message"]
+
+
+def test_tensorflow_programs_are_widened_or_agreed(files_of, prepared):
+    need("ai_edge_litert")
+    folder = files_of(TENSORFLOW, "tensorflow")
+    answer = prepared("saved", framework="tensorflow")
+    assert answer["type"] == "answer", answer
+    assert answer["without_float64"] is None
+    agreed = prepared("net.tflite", framework="tensorflow")
+    assert "TFLite has no float64 kernels" in agreed["without_float64"]
+    assert "is not a whole TFLite file" in prepared("cut.tflite", framework="tensorflow")["message"]
+    for file in (folder / "saved" / "variables").iterdir():
+        file.unlink()
+    broken = prepared("saved", framework="tensorflow")
+    assert "is not a whole SavedModel" in broken["message"]
+
+
+@pytest.mark.parametrize(
+    ("script", "framework", "name", "backends"),
+    [
+        (JAX, "jax", "net.mlir", ("xla_hlo:stablehlo", "iree:llvm-cpu")),
+        (TENSORFLOW, "tensorflow", "saved", ("tf_xla:xla", "openvino:latency")),
+    ],
+)
+def test_programs_run_without_the_source(files_of, program_run, script, framework, name, backends):
+    for backend in backends:
+        need(
+            {"iree": "iree.compiler", "xla_hlo": "jaxlib", "tf_xla": "keras"}.get(
+                backend.partition(":")[0], "openvino"
+            )
+        )
+    files_of(script, framework)
+    assert_proved(program_run(name, backend=",".join(backends)), *backends)
+
+
+def test_a_tflite_file_is_agreed_on_two_runtimes(files_of, program_run):
+    for package in ("ai_edge_litert", "openvino"):
+        need(package)
+    files_of(TENSORFLOW, "tensorflow")
+    run = program_run("net.tflite", backend="tflite,openvino")
+    assert run.code == 0, run.out + run.err
+    assert set(measured(run)) == {"tflite:native", "openvino:latency"}
+    assert "whose output agrees with a plain run (there is no float64 proof)" in run.out

@@ -1,0 +1,156 @@
+"""The last lines of a run: which competitor to take, how sure that is, and what failed."""
+
+import pytest
+from results_support import completed
+
+from comparative_benchmark.results.case import cases_of
+from comparative_benchmark.results.mixtures import mixture_remarks
+from comparative_benchmark.terminal.answers import answers
+from comparative_benchmark.terminal.tables import results_table
+
+COMMAND = ("/somewhere/cbs", "run", "my net.onnx", "--backend", "a,b")
+
+
+def record(competitor, level="compiler_level", status="ok", **fields):
+    backend, _, compiler = competitor.partition(":")
+    definition = {
+        "backend": backend,
+        "compiler": compiler,
+        "level": level,
+        "workload": {"digest": fields.pop("workload", "net"), "label": "NET"},
+        "benchmark_name": f"models/NET/inputs/{competitor}",
+        "framework": "ModelFrameworkType.ONNX",
+        **fields.pop("definition", {}),
+    }
+    own = fields.pop("metrics", {})
+    return {"definition": definition, "status": status, "metrics": {level: own}, **fields}
+
+
+def times(*medians, **metrics):
+    """Processes that agree within themselves, by their medians in ms."""
+    processes = [
+        {"blocks": [{"latencies_ms": [m * 0.999, m, m * 1.001]} for _ in range(2)]} for m in medians
+    ]
+    return {"processes": processes, **metrics}
+
+
+def said(*records, **how):
+    return answers(cases_of(completed({"benchmarks": list(records)})), **how)
+
+
+FAST = record(
+    "onnxruntime:default",
+    metrics=times(1.0, 1.01, 1.02, compile_time_ms=30.0, host_memory_peak_mb=104.8576),
+)
+SLOW = record("openvino:latency", metrics=times(2.0, 2.01, 2.02))
+CLOSE = record("iree:llvm-cpu", metrics=times(1.0, 1.03, 1.02))
+
+
+def test_the_fastest_is_named_with_its_interval_and_what_it_costs():
+    first, second, *_, last = said(FAST, SLOW, command=COMMAND)
+    assert first.startswith("Take onnxruntime:default (onnx): 1.01 (0.9")
+    assert " ms (95 %), the lowest latency of those whose output is right; it compiles in" in first
+    assert "compiles in 0.03 s" in first
+    assert first.endswith("takes 100 MiB at most.")
+    assert second.startswith("Slower for certain: openvino:latency (onnx) (1.99")
+    assert last == "Again: cbs run 'my net.onnx' --backend a,b"
+
+
+def test_a_stack_in_several_frameworks_is_held_against_the_best_alone():
+    def of(framework, *medians):
+        return record(
+            "iree:llvm-cpu",
+            metrics=times(*medians),
+            definition={"framework": f"ModelFrameworkType.{framework}"},
+        )
+
+    lines = said(of("JAX", 1.0, 1.01, 1.02), of("PYTORCH", 2.0, 2.01, 2.02))
+    assert lines[0].startswith("Take iree:llvm-cpu (jax)")
+    assert lines[1].startswith("Slower for certain: iree:llvm-cpu (pytorch) (1.99")
+
+
+def test_what_is_not_certain_is_said():
+    lines = said(FAST, CLOSE, SLOW)
+    assert any(
+        line.startswith("It is not for certain faster than iree:llvm-cpu (onnx)") for line in lines
+    )
+    assert any(line.startswith("Slower for certain: openvino:latency") for line in lines)
+
+
+def test_one_process_supports_no_verdict_and_the_way_to_one_is_told():
+    lines = said(
+        record("onnxruntime:default", metrics=times(1.0)),
+        record("openvino:latency", metrics=times(9.0)),
+    )
+    assert "1 ms in one process" in lines[0]
+    assert not any("Slower for certain" in line for line in lines)
+    assert lines[1].endswith("; leave -w and -iter out to race them.")
+
+
+def test_a_wrong_output_is_never_taken_however_fast():
+    wrong = record(
+        "iree:llvm-cpu", status="wrong_output", phase="verify_first_run", reason="output 0: off."
+    )
+    lines = said(wrong, SLOW)
+    assert lines[0].startswith("Take openvino:latency (onnx)")
+    assert "the only one whose output is right" in lines[0]
+    assert "iree:llvm-cpu (onnx): wrong_output in verify_first_run: output 0: off." in lines
+    crashed = record("openvino:latency", status="crashed", phase="compile", reason="signal 11")
+    assert said(wrong, crashed)[0] == "Nothing ran with a right output."
+
+
+def test_what_is_agreed_is_not_called_right():
+    agreed = record("tflite:native", metrics=times(1.0, 1.01, 1.02, without_float64="no kernels"))
+    (first, *_) = said(agreed, agreed | {"definition": SLOW["definition"]})
+    assert "whose output agrees with a plain run (there is no float64 proof)" in first
+    assert "right" not in first
+
+
+def test_what_is_agreed_says_so_in_table_and_remarks_beside_the_ranking():
+    agreed = record("tflite:native", metrics=times(1.0, 1.01, 1.02, without_float64="no kernels"))
+    cases = cases_of(completed({"benchmarks": [agreed, SLOW]}))
+    assert [case.result.word for case in cases] == ["agreed", "ok"]
+    table = results_table(cases, baseline="openvino:latency")
+    assert list(map(str, table.columns[-1].cells)) == ["agreed", "ok"]
+    (remark,) = [line for line in mixture_remarks(cases) if "Agreed" in line]
+    assert "no proof as a float64 run is: tflite:native (onnx) (no kernels)" in remark
+
+
+def test_fewer_bits_are_not_ranked():
+    int8 = record(
+        "openvino:latency",
+        metrics=times(0.1, 0.1, 0.1),
+        definition={"data_type": "fp32", "precision": "int8"},
+    )
+    lines = said(FAST, int8)
+    assert lines[0].startswith("Take onnxruntime:default")
+    assert "Not ranked, since in fewer bits: openvino:latency (onnx)." in lines
+
+
+def test_a_framework_beside_exported_programs_is_said():
+    eager = record("pt_inductor:eager", "framework_level", metrics=times(2.0, 2.01, 2.02))
+    assert any("have a framework around it" in line for line in said(FAST, eager))
+
+
+def test_what_is_not_installed_is_what_to_try():
+    lacking = record(
+        "iree:llvm-cpu",
+        status="unsupported",
+        phase="import",
+        reason="iree.compiler not installed; run ./setup_venv.sh, or pip install -e '.[iree]'",
+    )
+    lines = said(FAST, lacking, absent="not installed: tflite (pip install x)")
+    assert "To try more: not installed: iree (pip install -e '.[iree]')." in lines
+    assert "To try more: not installed: tflite (pip install x)." in lines
+    assert lines[0].startswith("Take onnxruntime:default")
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        (FAST,),
+        (FAST, record("openvino:latency", workload="another", metrics=times(2.0))),
+    ],
+)
+def test_nothing_is_said_where_there_is_no_question(records):
+    assert said(*records) == []
