@@ -11,13 +11,14 @@ from .... import DATA_PATH
 from ....tasks import GNN
 from ...model import BenchmarkModel
 from ..needs import module
+from ..stages import Stages
 
 _CLASSES = {"gat": "GAT", "gcn": "GCN", "edgecnn": "EdgeCNN", "gin": "GIN", "sage": "GraphSAGE"}
 _CLASSES_OF_REDDIT = 41
 _NODES, _EDGES, _WIDTH = 10_000, 200_000, 64
 
 
-class GNNModel(BenchmarkModel):
+class GNNModel(Stages, BenchmarkModel):
     """A network of one layer by its short name, on a part of Reddit that install.py fetches."""
 
     GNN_MODEL = True
@@ -64,14 +65,6 @@ class GNNModel(BenchmarkModel):
             self.model(**self.example_inputs[0]), self.example_outputs[0]
         )
         return loss
-
-    def backward(self, losses: torch.Tensor) -> None:
-        """Computes gradients."""
-        losses.backward()
-
-    def optimizer_step(self) -> None:
-        """Updates the weights."""
-        self.optimizer.step()
 
     def eval(self, niter: int = 1) -> tuple[torch.Tensor]:
         """Returns scores f32[nodes, classes] of all batches."""

@@ -10,6 +10,7 @@ import torch
 from ....tasks import NLP
 from ...model import BenchmarkModel
 from ..needs import module
+from ..stages import Stages
 from .networks import NETWORKS, PAIRS
 
 _TOKEN = "HUGGING_FACE_HUB_TOKEN"  # noqa: S105  # the name of a variable
@@ -18,7 +19,7 @@ _GENERATE = "_generate"
 _WITH_SGD = ("llama_v2_7b_16h",)
 
 
-class HuggingFaceModel(BenchmarkModel):
+class HuggingFaceModel(Stages, BenchmarkModel):
     """A model by the folder's name; with `_generate` at its end, one that generates text."""
 
     HF_MODEL = True
@@ -76,14 +77,6 @@ class HuggingFaceModel(BenchmarkModel):
         with self.amp_context():
             loss: torch.Tensor = self.model(**self.example_inputs).loss
         return loss
-
-    def backward(self, losses: torch.Tensor) -> None:
-        """Computes gradients."""
-        losses.backward()
-
-    def optimizer_step(self) -> None:
-        """Updates the weights."""
-        self.optimizer.step()
 
     def eval(self, niter: int = 1) -> tuple[torch.Tensor]:
         """Returns scores: f32[batch, tokens, vocab] of a language model."""

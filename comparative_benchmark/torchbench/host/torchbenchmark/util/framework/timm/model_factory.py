@@ -8,9 +8,10 @@ import torch
 
 from ...model import BenchmarkModel
 from ..needs import module
+from ..stages import Stages
 
 
-class TimmModel(BenchmarkModel):
+class TimmModel(Stages, BenchmarkModel):
     """A picture classifier by its name in timm, with weights from the seed."""
 
     TIMM_MODEL = True
@@ -53,14 +54,6 @@ class TimmModel(BenchmarkModel):
         scores = scores[0] if isinstance(scores, tuple) else scores
         loss: torch.Tensor = self.loss_fn(scores, self.target)
         return loss
-
-    def backward(self, losses: torch.Tensor) -> None:
-        """Computes gradients."""
-        losses.backward()
-
-    def optimizer_step(self) -> None:
-        """Updates the weights."""
-        self.optimizer.step()
 
     def eval(self, niter: int = 1) -> tuple[torch.Tensor]:
         """Returns scores f32[batch, classes]."""

@@ -8,9 +8,10 @@ import torch
 
 from ...model import BenchmarkModel
 from ..needs import module
+from ..stages import Stages
 
 
-class TorchVisionModel(BenchmarkModel):
+class TorchVisionModel(Stages, BenchmarkModel):
     """A picture classifier by its name in torchvision.
 
     Its weights are from the seed whatever `weights` says: those would have to be fetched, and no
@@ -56,14 +57,6 @@ class TorchVisionModel(BenchmarkModel):
             scores = self.model(*self.example_inputs)
         loss: torch.Tensor = self.loss_fn(scores, self.example_outputs)
         return loss
-
-    def backward(self, losses: torch.Tensor) -> None:
-        """Computes gradients."""
-        losses.backward()
-
-    def optimizer_step(self) -> None:
-        """Updates the weights."""
-        self.optimizer.step()
 
     def eval(self, niter: int = 1) -> tuple[torch.Tensor]:
         """Returns scores f32[batch, classes]."""
