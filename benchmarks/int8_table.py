@@ -99,10 +99,15 @@ def _section(model: str, folder: Path, seconds: float) -> Iterator[str]:
     for base in STACKS:
         found = {(v.framework, v.competitor): v for v in results.verdicts(baseline=base)}
         for (framework, competitor), whole in cases.items():
-            if competitor == base and whole.status is Status.OK:
-                for name in _quantized(base):
-                    key = (framework, name)
-                    yield _row(whole, cases[key], found.get(key))
+            if competitor != base or whole.status is Status.UNSUPPORTED:
+                continue
+            if whole.status is not Status.OK:
+                why = " ".join(whole.why.split())[:160]
+                yield f"| {' | '.join([f'`{base}`', framework, '-', '-', why, '', '', '', ''])} |"
+                continue
+            for name in _quantized(base):
+                key = (framework, name)
+                yield _row(whole, cases[key], found.get(key))
 
 
 def _quantized(base: str) -> list[str]:
