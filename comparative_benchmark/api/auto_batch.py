@@ -1,14 +1,12 @@
 """`--auto-batch`: the largest batch size that a model folder runs with here, by doubling."""
 
 import argparse
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from comparative_benchmark.backends.api import get_backend
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.runs.session import Session, SessionEnded
+from comparative_benchmark.runs.one_call import call_once
+from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.terminal.options import find_device
 from comparative_benchmark.terminal.run_settings import settings_of
 from comparative_benchmark.torchbench.folders import Folder
@@ -55,25 +53,10 @@ def of_folder(
         "packages": str(packages) if packages else None,
     }
 
+    settings = settings_of(options, find_device(options.device))
+
     def try_out(size: int) -> int:
-        return int(_in_worker(options, {**arguments, "batch_size": size})["elements"])
+        answer = call_once(settings, _PROBE, {**arguments, "batch_size": size})
+        return int(answer["elements"])
 
     return largest(try_out)
-
-
-def _in_worker(options: argparse.Namespace, arguments: dict[str, Any]) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="cbs-batch-") as scratch:
-        place = Path(scratch)
-        settings = settings_of(options, find_device(options.device), log_dir=place)
-        session = settings.open_session(
-            get_backend("pt_inductor"),
-            None,
-            work_dir=place,
-            cache_dir=place / "cache",
-            log_file=place / "probe.log",
-            kind=Session,
-        )
-        with session:
-            answer = session.call("call", function=_PROBE, arguments=arguments)
-            value: dict[str, Any] = answer["value"]
-            return value

@@ -1,16 +1,14 @@
 """The products that a model really runs, and how much of its time they explain."""
 
 import statistics
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import attrs
 
-from comparative_benchmark.backends.api import get_backend
 from comparative_benchmark.micro.shapes import Shape
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Result, Status
+from comparative_benchmark.runs.one_call import call_once
 from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.terminal.options import UsageError
@@ -67,25 +65,16 @@ def products_of(name: str, suites: Sequence[str] = ()) -> Products:
 
 
 def _counted(case: BenchmarkCase) -> list[list[int]]:
-    with tempfile.TemporaryDirectory(prefix="cbs-products-") as folder:
-        directory = Path(folder)
-        try:
-            session = RunSettings(device=devices.HOST_CPU).open_session(
-                get_backend("pt_inductor"),
-                None,
-                work_dir=directory,
-                cache_dir=directory / "cache",
-                log_file=directory / "log",
-            )
-            with session:
-                arguments = {
-                    "module_path": case.model.model_impl.module_path,
-                    "parameters": dict(case.model.model_parameters),
-                }
-                answer = session.call("call", function=_PRODUCTS, arguments=arguments)
-        except SessionEnded as ended:
-            raise UsageError(f"the products of {case.model.name}: {ended.reason}") from ended
-    found: list[list[int]] = answer["value"]
+    arguments = {
+        "module_path": case.model.model_impl.module_path,
+        "parameters": dict(case.model.model_parameters),
+    }
+    try:
+        found: list[list[int]] = call_once(
+            RunSettings(device=devices.HOST_CPU), _PRODUCTS, arguments
+        )
+    except SessionEnded as ended:
+        raise UsageError(f"the products of {case.model.name}: {ended.reason}") from ended
     return found
 
 

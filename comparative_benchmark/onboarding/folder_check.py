@@ -1,7 +1,6 @@
 """`cbs check-model --torchbench`: does a folder keep the guide's promises?"""
 
 import argparse
-import tempfile
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -9,11 +8,11 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from comparative_benchmark.backends.api import get_backend
 from comparative_benchmark.onboarding.findings import Finding
 from comparative_benchmark.onboarding.printing import print_findings
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.runs.session import Limits, Session, SessionEnded
+from comparative_benchmark.runs.one_call import call_once
+from comparative_benchmark.runs.session import Limits, SessionEnded
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.terminal.options import EXIT_OK, EXIT_WRONG, UsageError, set_root
 from comparative_benchmark.torchbench import cases, folders, installing
@@ -104,24 +103,9 @@ def _of_folder(folder: Folder, options: argparse.Namespace, packages: Path | Non
 
 
 def _in_worker(options: argparse.Namespace, arguments: dict[str, Any]) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="cbs-check-") as scratch:
-        place = Path(scratch)
-        settings = RunSettings(
-            device=devices.HOST_CPU, limits=Limits(deadline_s=options.timeout), log_dir=place
-        )
-        session = settings.open_session(
-            get_backend("pt_inductor"),
-            None,
-            work_dir=place,
-            cache_dir=place / "cache",
-            log_file=place / "check.log",
-            kind=Session,
-        )
-        with session:
-            value: dict[str, Any] = session.call("call", function=_CHECK, arguments=arguments)[
-                "value"
-            ]
-            return value
+    settings = RunSettings(device=devices.HOST_CPU, limits=Limits(deadline_s=options.timeout))
+    value: dict[str, Any] = call_once(settings, _CHECK, arguments)
+    return value
 
 
 def _not_run(ended: SessionEnded, test: str) -> list[Finding]:

@@ -74,13 +74,13 @@ def _program_wanted(parameters: Parameters, inputs_dir: str | None) -> Wanted:
     """Returns how a program was wanted, which has one type and one framework."""
     written = tuple(filter(None, str(parameters.get("inputs", "")).split("; ")))
     batch, seq = (parameters.get(key) for key in ("batch_size", "seq_len"))
-    # Of inputs that are written, they are in these already.
+    # Inputs that are written out hold batch and length already.
     return Wanted(
         inputs=written,
         inputs_dir=Path(inputs_dir) if inputs_dir else None,
         batch_sizes=(int(batch),) if batch is not None and not written else (),
         seq_lens=(int(seq),) if seq is not None and not written else (),
-        # Of what says its type by itself, that is it.
+        # A program that says its type by itself has this one.
         data_types=(str(parameters["data_type"]),),
         allow_pickle=parameters.get("pickled") is True,
     )

@@ -44,8 +44,8 @@ def _arrays_of_weights(parameters: Parameters) -> int:
 def _activations(parameters: Parameters) -> int:
     """Returns how many numbers a forward pass leaves for the backward pass, about.
 
-    Of a transformer's layer by Korthikanti et al. 2022 (arXiv:2205.05198, equation 1, without
-    dropout), and logits with their softmax and its gradient.
+    A transformer's layer is counted as by Korthikanti et al. 2022 (arXiv:2205.05198, equation 1,
+    without dropout), and logits with their softmax and its gradient.
     """
     network = network_of(parameters)
     config = network.config_of(parameters)
@@ -64,7 +64,7 @@ def _activations(parameters: Parameters) -> int:
 
 
 def _of_convolutions(config: Mapping[str, Any]) -> int:
-    """Of each convolution its output, that of its norm, and that of the activation."""
+    """Counts each convolution's output, its norm's and its activation's."""
     side = config["image_size"] // 2
     found = side**2 * config["embedding_size"]
     side //= 2
