@@ -2,11 +2,11 @@
 
 import time
 
-from rich.console import Console as RichConsole
 from rich.control import Control
 from rich.segment import ControlType
 from rich.text import Text
 
+from comparative_benchmark.terminal.screen import Screen as Paper
 from openxla.benchmark.artifacts.progress import Progress
 
 # Where no line can be written over, a log must not fill with them.
@@ -17,8 +17,8 @@ class Screen:
     """A line that is written over in a terminal; elsewhere, one every few seconds."""
 
     def __init__(self) -> None:
-        self._out = RichConsole(highlight=False, soft_wrap=True)
-        self._err = RichConsole(stderr=True, highlight=False, soft_wrap=True)
+        self._out = Paper(soft_wrap=True)
+        self._err = Paper(stderr=True, soft_wrap=True)
         self._live = False
         self._told_at = time.monotonic()
 

@@ -17,7 +17,7 @@ from comparative_benchmark.terminal.options import (
     UsageError,
     set_root,
 )
-from comparative_benchmark.terminal.streams import hold_standard_streams, without_secrets
+from comparative_benchmark.terminal.streams import hold_standard_streams, printable, without_secrets
 
 _DISTRIBUTION = "common-benchmark-suite"
 # What a disk, a folder or a name can be, and no program can help.
@@ -260,12 +260,16 @@ def _guarded(options: argparse.Namespace) -> int:
         # What standard output still holds may be what cannot be written: not once more at the exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         named = f"{error.filename}: " if error.filename else ""
-        print(f"cbs: {without_secrets(named)}{error.strerror}", file=sys.stderr)
+        print(f"cbs: {_shown(named)}{error.strerror}", file=sys.stderr)
         return EXIT_FAILED
     except _mistakes() as error:
-        print(f"cbs: {without_secrets(str(error))}", file=sys.stderr)
+        print(f"cbs: {_shown(str(error))}", file=sys.stderr)
         return EXIT_FAILED
     return code
+
+
+def _shown(message: str) -> str:
+    return printable(without_secrets(message))
 
 
 def _mistakes() -> tuple[type[Exception], ...]:

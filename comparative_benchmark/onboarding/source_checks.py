@@ -85,8 +85,8 @@ def install(framework: str, folder: Path) -> Finding:
     with tempfile.TemporaryDirectory(prefix="cbs-install-") as environment:
         python = os.path.join(environment, "bin", "python")  # noqa: PTH118  # for commands
         commands = (
-            [sys.executable, "-m", "venv", environment],
-            [python, "-m", "pip", "install", "--quiet", "-r", str(path)],
+            [sys.executable, "-P", "-m", "venv", environment],
+            [python, "-P", "-m", "pip", "install", "--quiet", "-r", str(path)],
         )
         for command in commands:
             try:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-from rich.console import Console as RichConsole
 from rich.text import Text
 
 from comparative_benchmark.parity import matrix
@@ -10,6 +9,7 @@ from comparative_benchmark.parity.cell_result import CellResult
 from comparative_benchmark.parity.drift import Drift
 from comparative_benchmark.parity.grid import CellKey
 from comparative_benchmark.results.record import Status
+from comparative_benchmark.terminal.screen import Screen as Paper
 
 # What a pipe has no width for: never wrap what another program or a log will read.
 _WIDTH_OF_A_PIPE = 220
@@ -21,10 +21,10 @@ class Screen:
     def __init__(self, *, verbose: bool, keeps_logs: bool) -> None:
         self._verbose = verbose
         self._keeps_logs = keeps_logs
-        self._out = RichConsole(highlight=False)
+        self._out = Paper()
         if not self._out.is_terminal:
-            self._out = RichConsole(highlight=False, width=_WIDTH_OF_A_PIPE)
-        self._err = RichConsole(stderr=True, highlight=False, soft_wrap=True)
+            self._out = Paper(width=_WIDTH_OF_A_PIPE)
+        self._err = Paper(stderr=True, soft_wrap=True)
 
     def say(self, message: str, style: str = "") -> None:
         """Prints a line of progress."""

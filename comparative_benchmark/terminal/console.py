@@ -37,13 +37,13 @@ class Console:
     def __init__(self, *, verbose: bool = False, suites: Sequence[str] = ()) -> None:
         self._verbose = verbose
         self._suites = suites
-        self._err = Screen(stderr=True, highlight=False)
-        self._out = Screen(highlight=False)
+        self._err = Screen(stderr=True)
+        self._out = Screen()
         if not self._out.is_terminal:
             # A pipe has no width: never wrap what another program or a log will read.
-            self._out = Screen(highlight=False, width=_NO_LIMIT)
+            self._out = Screen(width=_NO_LIMIT)
         if not self._err.is_terminal:
-            self._err = Screen(stderr=True, highlight=False, width=_NO_LIMIT)
+            self._err = Screen(stderr=True, width=_NO_LIMIT)
         self._live = False
 
     def say(self, message: str, style: str = "") -> None:
@@ -61,7 +61,7 @@ class Console:
             what = str(trials[0])
             if len(trials) > 1:
                 what = f"{trials[0].workload.label}, {len(trials)} competitors"
-            self._err.print(f"[{position}/{total}] {what} ...", end="\r", markup=False)
+            self._err.print(f"[{position}/{total}] {what} ...", end="\r")
             self._live = True
 
     def trial_finished(self, result: Result, position: int, total: int) -> None:

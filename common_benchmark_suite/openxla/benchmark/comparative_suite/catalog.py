@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from openxla.benchmark import comparative_suite
+from openxla.benchmark.comparative_suite.expressions import Expression
 from openxla.benchmark.def_types import BenchmarkCase, DefinitionError
 
 SUITES_GROUP = "openxla.benchmark.suites"
@@ -67,9 +68,9 @@ def select(
 
     Raises:
       NoMatchError: nothing matches.
-      re.error: the expression is malformed.
+      re.error: the expression is malformed, or takes too long.
     """
-    pattern = re.compile(name) if name is not None else None
+    pattern = Expression(name) if name is not None else None
     selected = [
         case
         for case in cases
