@@ -43,7 +43,7 @@ def run(
     """
     known = _known_failures(options)
     console = Console(verbose=options.verbose, suites=options.suite)
-    try:
+    with console.following():
         measured = measure(options, console, command=sys.argv, selection=selection)
         ceilings = ceilings_for(
             measured.results,
@@ -53,8 +53,6 @@ def run(
             and measured.settings.budget_s is None,
             say=console.say,
         )
-    finally:
-        console.close()
     results = measured.results
     judgement = _judge(known, results)
     expected = _expected(results, judgement)

@@ -52,7 +52,10 @@ def run(options: argparse.Namespace) -> int:
         return EXIT_MISSING
     meant, cases = cases, _left(cases, root, resume=options.resume)
     types = [item.strip() for item in (options.types or "").split(",") if item.strip()]
-    with tempfile.TemporaryDirectory(prefix="cbs-generate-") as spare:
+    with (
+        screen.following(),
+        tempfile.TemporaryDirectory(prefix="cbs-generate-") as spare,
+    ):
         logs = root / "logs" if options.verbose else Path(spare)
         run_settings = settings_of(
             options,

@@ -177,6 +177,12 @@ COMMANDS = (
         "report.options:add_arguments",
         "report.command:run",
     ),
+    Command(
+        "completion",
+        "print a script that completes cbs in a shell",
+        "cli.completion:add_arguments",
+        "cli.completion:run",
+    ),
 )
 
 
@@ -247,7 +253,7 @@ def _guarded(options: argparse.Namespace) -> int:
         # What cannot be written is told here, and not in a traceback at the exit.
         sys.stdout.flush()
     except KeyboardInterrupt:
-        print("interrupted; finished results are kept", file=sys.stderr)
+        print(_interrupted(options), file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # `cbs list | head`: the reader has enough. Python would complain again at its exit. A gate
@@ -266,6 +272,18 @@ def _guarded(options: argparse.Namespace) -> int:
         print(f"cbs: {_shown(str(error))}", file=sys.stderr)
         return EXIT_FAILED
     return code
+
+
+def _interrupted(options: argparse.Namespace) -> str:
+    """Returns what is kept of an interrupted command, and how to go on."""
+    output = getattr(options, "output", None)
+    if not hasattr(options, "resume") or output is None:
+        return "interrupted; finished results are kept"
+    from comparative_benchmark.runs.run_budget import going_on
+
+    named = any(word.startswith(("-o", "--output")) for word in sys.argv)
+    again = going_on(sys.argv if named else [*sys.argv, "-o", str(output)])
+    return _shown(f"interrupted; what was finished is kept for {output}: go on by\n  {again}")
 
 
 def _shown(message: str) -> str:

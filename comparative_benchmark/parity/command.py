@@ -95,19 +95,22 @@ def _run(
 ) -> int:
     device = settings.device.name
     jobs = options.jobs or default_jobs(settings.device.accelerator_type, options.memory_limit)
-    with ParityFile(
-        options.output,
-        command=sys.argv,
-        execution_environment={
-            "python_environment": python_environment(),
-            "host": describe(
-                threads=settings.threads, cpus=settings.cpus, threads_from=settings.threads_from
-            ),
-            "git_revision": git_revision(),
-            "jobs": jobs,
-        },
-        resume=options.resume,
-    ) as file:
+    with (
+        screen.following(),
+        ParityFile(
+            options.output,
+            command=sys.argv,
+            execution_environment={
+                "python_environment": python_environment(),
+                "host": describe(
+                    threads=settings.threads, cpus=settings.cpus, threads_from=settings.threads_from
+                ),
+                "git_revision": git_revision(),
+                "jobs": jobs,
+            },
+            resume=options.resume,
+        ) as file,
+    ):
         settled = file.settled(device)
         pending = [cell for cell in cells if cell.trial is None or cell.key not in settled]
         runner = Runner(settings, screen, file.put, jobs=jobs, memory_bytes=options.memory_limit)

@@ -59,7 +59,11 @@ def run(options: argparse.Namespace) -> int:
     trial = selection.trial_of(recorded, options.suite, run_recorded_python=options.recorded_python)
     target = _target(options.output, trial)
     console = Console()
-    with _built(target) as directory, tempfile.TemporaryDirectory(prefix="cbs-repro-") as scratch:
+    with (
+        console.following(),
+        _built(target) as directory,
+        tempfile.TemporaryDirectory(prefix="cbs-repro-") as scratch,
+    ):
         settings = settings_of(
             options,
             trial.device,

