@@ -2,7 +2,6 @@
 
 import argparse
 import difflib
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from comparative_benchmark.terminal.screen import Screen
 from openxla.benchmark import devices
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase
+from openxla.benchmark.temporary import temporary_folder
 from openxla.benchmark.workloads import workload_of
 
 _MODELS = Path(str(openxla.benchmark.__file__)).parent / "models"
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
         found.append(source_checks.requirements(framework, folder))
         if options.install:
             found.append(source_checks.install(framework, folder))
-        with tempfile.TemporaryDirectory(prefix="cbs-check-") as scratch:
+        with temporary_folder("check") as scratch:
             more, truth = _run_model(framework, chosen[framework], options, Path(scratch))
         found += more
         if truth is not None:

@@ -5,7 +5,6 @@ import datetime
 import math
 import re
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -48,6 +47,7 @@ from comparative_benchmark.terminal.run_settings import settings_of
 from openxla.benchmark.artifacts import locked_cases, workload_store
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec, ModelFrameworkType
+from openxla.benchmark.temporary import temporary_folder
 
 
 def run(options: argparse.Namespace) -> int:
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
         entries = expected_failures.load(
             options.expected_failures or expected_failures.EXPECTED_FAILURES_FILE
         )
-        with tempfile.TemporaryDirectory(prefix="cbs-parity-logs-") as spare:
+        with temporary_folder("parity-logs") as spare:
             settings = _settings(options, device, Path(spare))
             return _run(options, cells, entries, settings, screen)
     except (expected_failures.ExpectedFailuresError, ParityFileError) as error:

@@ -20,7 +20,6 @@ the processes of one that was interrupted.
 """
 
 import random
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,6 +47,7 @@ from comparative_benchmark.runs.trace import Timeline
 from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
+from openxla.benchmark.temporary import temporary_folder
 
 # A worker may grow by so much while it is measured.
 _MEMORY_MARGIN = 1.3
@@ -115,7 +115,7 @@ class Race:
     def run(self) -> None:
         """Runs replicates until the sampling rule is content."""
         rule = self._settings.sampling
-        with tempfile.TemporaryDirectory(prefix="cbs-race-", ignore_cleanup_errors=True) as folder:
+        with temporary_folder("race") as folder:
             if isinstance(rule, FixedCounts):
                 self._run_fixed(rule, Path(folder))
             elif isinstance(rule, CompileOnly):

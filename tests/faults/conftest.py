@@ -1,5 +1,6 @@
 """What the tests of faults share: each test injects one, and pytest counts them at its end."""
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -40,16 +41,13 @@ def cbs(capsys, tmp_path, monkeypatch):
 @pytest.fixture
 def hostile(tmp_path):
     """A results file with `HOSTILE` for every name that a stranger may choose."""
-    import json
-
     document = plain_document()
     for run in document["runs"]:
         run["execution_environment"]["host"]["hostname"] = HOSTILE
     for record in document["benchmarks"]:
         record["definition"]["workload"]["label"] = HOSTILE
         record["definition"]["tags"] = [HOSTILE]
-    failed = document["benchmarks"][-1]
-    failed |= {"status": "failed", "phase": "compile", "reason": HOSTILE}
+        record["log_file"] = f"/home/someone/{HOSTILE}.log"
     path = tmp_path / "hostile.json"
     path.write_text(json.dumps(document))
     return path

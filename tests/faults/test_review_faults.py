@@ -94,7 +94,7 @@ def test_names_cannot_steer_the_terminal(cbs, hostile, line):
         code, _, err = cbs("history", "import", hostile, "--db", "h.sqlite")
         assert code == 0, err
     code, out, err = cbs(*line.split())
-    assert code in (0, 1, 2, 3), err
+    assert code == 1 if line.startswith("repro") else code in (0, 2), err
     assert "\x1b" not in out + err
     assert "\x07" not in out + err
     if "arkdown" in line:
@@ -120,11 +120,9 @@ def test_an_issue_has_no_raw_names(cbs, tmp_path):
         document = {"name": "x", "environ": {"pytorch_git_version": "0"}, "metrics": metrics}
         (tmp_path / f"{name}.json").write_text(json.dumps(document))
     issue = tmp_path / "issue.md"
-    code, _, err = cbs(
-        *("userbenchmark", "compare", "--control", "control.json"),
-        *("--treatment", "treatment.json", "--issue", issue),
-    )
-    assert code in (0, 2), err
+    files = ("control.json", "treatment.json")
+    code, _, err = cbs("userbenchmark", "compare", *files, "--issue", issue)
+    assert code in (0, 2, 3), err
     text = issue.read_text()
     assert "@everyone" not in text
     assert "](javascript" not in text
@@ -289,17 +287,15 @@ def test_no_python_of_ours_imports_from_the_current_directory():
             if not isinstance(node, (ast.List, ast.Tuple)):
                 continue
             for first, second in zip(node.elts, node.elts[1:], strict=False):
-                program = ast.unparse(first)
-                option = second.value if isinstance(second, ast.Constant) else ""
-                if re.search(r"\bpython\b|sys\.executable", program) and str(option) in (
-                    "-m",
-                    "-c",
-                ):
+                if isinstance(first, ast.Constant):
+                    continue  # a text that a person is told
+                runs = re.search(r"\bpython\b|sys\.executable", ast.unparse(first))
+                if runs and ast.unparse(second) in ("'-m'", "'-c'"):
                     lacking.append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert lacking == []
 
 
-@pytest.mark.parametrize("line", ["list -name", "list --workload", "artifacts fetch -name"])
+@pytest.mark.parametrize("line", ["list -name", "list --workload", "parity -name"])
 def test_an_expression_that_never_ends_is_ended(cbs, monkeypatch, line):
     monkeypatch.undo()  # the timer needs the real `signal`
     monkeypatch.setattr(expressions, "PATIENCE_S", 0.05)
