@@ -33,7 +33,8 @@ LINES = {
     "cbs run -t t": ["train"],
     "cbs run --backend pt_inductor:ea": ["eager"],
     "cbs run --backend jax_xla,pt_inductor:ea": ["eager"],
-    "cbs run --backend jax_xla,onnxr": ["jax_xla,onnxruntime"],
+    "cbs run --backend jax_xla,al": ["jax_xla,all"],
+    "cbs run --backend=onnxruntime:bas": ["basic", "basic+widened"],
     "cbs run -device host-c": ["host-cpu"],
     "cbs run -name models/BERT_TINY_FP32_JAX_32XI32_BATCH1/": [
         "models/BERT_TINY_FP32_JAX_32XI32_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"
