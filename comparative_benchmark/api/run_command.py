@@ -22,6 +22,7 @@ from comparative_benchmark.terminal.options import (
     EXIT_WRONG,
     UsageError,
 )
+from comparative_benchmark.terminal.streams import without_secrets
 
 
 def run(
@@ -44,7 +45,12 @@ def run(
     known = _known_failures(options)
     console = Console(verbose=options.verbose, suites=options.suite)
     with console.following():
-        measured = measure(options, console, command=sys.argv, selection=selection)
+        measured = measure(
+            options,
+            console,
+            command=[without_secrets(word) for word in sys.argv],
+            selection=selection,
+        )
         ceilings = ceilings_for(
             measured.results,
             measured.settings.threads,

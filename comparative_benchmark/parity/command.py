@@ -44,6 +44,7 @@ from comparative_benchmark.terminal.options import (
     find_device,
 )
 from comparative_benchmark.terminal.run_settings import settings_of
+from comparative_benchmark.terminal.streams import without_secrets
 from openxla.benchmark.artifacts import locked_cases, workload_store
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec, ModelFrameworkType
@@ -99,7 +100,7 @@ def _run(
         screen.following(),
         ParityFile(
             options.output,
-            command=sys.argv,
+            command=[without_secrets(word) for word in sys.argv],
             execution_environment={
                 "python_environment": python_environment(),
                 "host": describe(
