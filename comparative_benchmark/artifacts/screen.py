@@ -27,7 +27,7 @@ class Screen:
 
     def progress(self, progress: Progress) -> None:
         """Shows how far a transfer is, its rate, and how long it will take."""
-        self._err.status(str(progress))
+        self._err.show_status(str(progress))
 
     def following(self) -> AbstractContextManager[None]:
         """Shows what workers do while the block lasts."""

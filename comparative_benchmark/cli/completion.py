@@ -72,7 +72,8 @@ def _walk(
     path: str, parser: argparse.ArgumentParser
 ) -> Iterator[tuple[str, list[str], dict[str, str]]]:
     """Yields a command and those below it: words that may follow, and what options take."""
-    words, taken = [], {}
+    words: list[str] = []
+    taken: dict[str, str] = {}
     for action in parser._actions:  # noqa: SLF001  # argparse offers no other way
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for name, below in action.choices.items():

@@ -7,6 +7,7 @@ tells one machine from another stays: its CPU, and a digest for its name.
 import hashlib
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 
@@ -58,7 +59,7 @@ def _words(command: Sequence[str]) -> tuple[str, ...]:
 
 
 def _result(result: Result) -> Result:
-    changes = {
+    changes: dict[str, Any] = {
         name: without_folders(value)
         for name in ("log_file", "timeline", "reason", "traceback")
         if isinstance(value := getattr(result, name), str)

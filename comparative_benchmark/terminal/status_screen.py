@@ -65,9 +65,9 @@ class StatusScreen(Screen):
     def beat(self, whom: str, phase: str) -> None:
         """Shows what a worker does; see `pulse`."""
         parts = [self._position(), whom, phase, f"{_duration(self._clock() - self._began_at)}"]
-        self.status("  ".join(filter(None, [*parts, self._left()])), key=f"{whom} {phase}")
+        self.show_status("  ".join(filter(None, [*parts, self._left()])), key=f"{whom} {phase}")
 
-    def status(self, line: str, key: str | None = None) -> None:
+    def show_status(self, line: str, key: str | None = None) -> None:
         """Shows a line until the next one.
 
         Args:
