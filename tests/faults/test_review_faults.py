@@ -6,8 +6,10 @@ beside the part that they are about.
 
 import ast
 import contextlib
+import csv
 import http.server
 import importlib.util
+import io
 import json
 import re
 import shlex
@@ -111,7 +113,8 @@ def test_csv_has_no_formulas(cbs, hostile, line):
     code, out, _ = cbs(*line.split())
     assert code == 0
     assert "'=cmd|" in out
-    assert not re.search(r"(^|[,\"])=", out, re.MULTILINE)
+    cells = [cell for row in csv.reader(io.StringIO(out)) for cell in row]
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "@", "-"))]
 
 
 def test_an_issue_has_no_raw_names(cbs, tmp_path):
@@ -125,7 +128,7 @@ def test_an_issue_has_no_raw_names(cbs, tmp_path):
     assert code in (0, 2, 3), err
     text = issue.read_text()
     assert "@everyone" not in text
-    assert "](javascript" not in text
+    assert not re.search(r"(?<!\\)\]\(", text)
     assert "<b>" not in text
 
 
