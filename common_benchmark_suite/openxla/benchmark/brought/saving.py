@@ -1,0 +1,178 @@
+"""A brought model as definitions in a folder, which `--suite-dir` runs again."""
+
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+
+from openxla.benchmark.artifacts import user_inputs
+from openxla.benchmark.brought.places import OwnModule, place_of
+from openxla.benchmark.brought.programs import ProgramFile
+from openxla.benchmark.brought.wanted import BroughtError, Wanted
+from openxla.benchmark.def_types import BenchmarkCase
+from openxla.benchmark.files import new_directory, new_file
+
+_INPUTS = "inputs"
+_TEXT = '''\
+"""Cases that `cbs run MODEL --save-as` wrote; `cbs run --suite-dir` with this folder runs them."""
+
+from pathlib import Path
+
+from openxla.benchmark.brought import Wanted, found
+
+HERE = Path(__file__).resolve().parent
+
+ALL_BENCHMARKS = found(
+    {text},
+    Wanted(
+{fields}
+    ),
+).cases
+'''
+
+
+@attrs.frozen(kw_only=True)
+class Definitions:
+    """Definitions that can be written: nothing else has their names.
+
+    Attributes:
+      file: of the definitions.
+      content: of that file.
+      remark: what keeps the folder from being used elsewhere; None if nothing does.
+    """
+
+    file: Path
+    content: str
+    remark: str | None
+    _inputs: user_inputs.UserInputs | None
+    _inputs_copy: Path
+
+    def write(self) -> None:
+        """Writes what is not there yet, the definitions last.
+
+        Raises:
+          BroughtError: a file of another content has come in between.
+          OSError: the folder cannot be written.
+        """
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        if self._inputs is not None and not self._inputs_copy.exists():
+            with new_directory(self._inputs_copy) as directory:
+                for file in user_inputs.files_of(self._inputs.directory):
+                    shutil.copyfile(file, directory / file.name)
+        if self.file.exists():
+            self.check()
+            return
+        with new_file(self.file, overwrite=False) as temporary:
+            temporary.write_text(self.content, encoding="ascii")
+
+    def check(self) -> None:
+        """Raises BroughtError where something else has the name of what is to be written."""
+        folder = self.file.parent
+        if folder.exists() and not folder.is_dir():
+            raise BroughtError(f"--save-as {folder} is a file")
+        if self.file.exists() and self.file.read_bytes() != self.content.encode("ascii"):
+            raise BroughtError(
+                f"--save-as: {self.file} is there already and says something else; remove it, or "
+                "name another folder"
+            )
+        if self._inputs is None or not self._inputs_copy.exists():
+            return
+        try:
+            is_same = user_inputs.read(self._inputs_copy).sha256 == self._inputs.sha256
+        except user_inputs.UserInputError:
+            is_same = False
+        if not is_same:
+            raise BroughtError(f"--save-as: {self._inputs_copy} is there and holds other inputs")
+
+
+def definitions(
+    text: str, wanted: Wanted, cases: Sequence[BenchmarkCase], folder: Path
+) -> Definitions:
+    """Returns the definitions of a model's cases.
+
+    The model is named by a path from the folder if both lie in one checkout, in the current
+    directory or in the folder above; else by its absolute path. Its inputs, if they are arrays, are
+    copied into the folder.
+
+    Args:
+      text: that names the model, see `found`.
+      wanted: how it is run.
+      cases: that `found` gave.
+      folder: where the definitions are to be.
+
+    Raises:
+      BroughtError: another file has the name of one that is to be written.
+    """
+    folder = folder.absolute()
+    path, name, start, outside = _named(text, wanted, cases, folder)
+    given = wanted.inputs_dir
+    inputs = None if given is None else user_inputs.read(wanted.folder / given)
+    copy = folder / _INPUTS / (inputs.data.name if inputs else "")
+    fields = {
+        key: ascii(value)
+        for key, value in attrs.asdict(wanted).items()
+        if key not in ("inputs_dir", "folder") and value
+    }
+    fields["folder"] = start
+    if inputs is not None:
+        fields["inputs_dir"] = f"HERE / {_INPUTS!r} / {copy.name!r}"
+    lines = [f"        {key}={value}," for key, value in fields.items()]
+    result = Definitions(
+        file=folder / f"{name}_definitions.py",
+        content=_TEXT.format(text=path, fields="\n".join(lines)),
+        remark=f"{outside} lies outside of what {folder.name} is in, and is named by its absolute "
+        "path: elsewhere it will not be found"
+        if outside
+        else None,
+        inputs=inputs,
+        inputs_copy=copy,
+    )
+    result.check()
+    return result
+
+
+def _named(
+    text: str, wanted: Wanted, cases: Sequence[BenchmarkCase], folder: Path
+) -> tuple[str, str, str, Path | None]:
+    """Returns how code names the model, the file's name, where paths start, and what is outside."""
+    place = place_of(text, wanted.folder)
+    here = "HERE"
+    if not isinstance(place, OwnModule):
+        path = place.path if isinstance(place, ProgramFile) else place
+        written, outside = _written(path, folder)
+        stem = path.name.replace(".", "_") if isinstance(place, ProgramFile) else path.name
+        return ascii(written), _file_stem(stem), here, outside
+    callable_ = str(cases[0].model.model_parameters["callable"])
+    if not place.module:
+        written, outside = _written(place.file, folder)
+        stem = f"{place.file.stem}_{place.callable}"
+        return ascii(f"{written}:{callable_}"), _file_stem(stem), here, outside
+    # A module that is not in the checkout is installed, here and elsewhere.
+    root, outside = _written(place.root, folder)
+    is_installed = outside or "site-packages" in place.root.parts
+    start = here if is_installed else f"HERE / {ascii(root)}"
+    stem = _file_stem(f"{place.module}_{place.callable}")
+    return ascii(f"{place.module}:{callable_}"), stem, start, None
+
+
+def _written(path: Path, folder: Path) -> tuple[str, Path | None]:
+    """Returns a path as the definitions name it, and the path again if it is outside."""
+    # Of a symbolic link the name is kept: a program is called by it.
+    path = path.parent.resolve() / path.name
+    start = folder.resolve()
+    checkouts = [above for above in (start, *start.parents) if (above / ".git").exists()]
+    around = [
+        start.parent,
+        *checkouts[:1],
+        *([here] if (here := Path.cwd()) in start.parents else ()),
+    ]
+    if any(path.is_relative_to(above) for above in around):
+        return os.path.relpath(path, start), None
+    return str(path), path
+
+
+def _file_stem(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_") or "model"
