@@ -38,7 +38,7 @@ from comparative_benchmark.terminal.options import (
 from comparative_benchmark.terminal.run_settings import settings_of
 from openxla.benchmark.artifacts import user_inputs
 from openxla.benchmark.brought import BroughtError, Definitions
-from openxla.benchmark.def_types import DeviceSpec
+from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
 
 
 @attrs.frozen(kw_only=True)
@@ -95,7 +95,7 @@ def measure(
     settings = attrs.evolve(
         _settings(options, device, baseline), share_workers=chosen.share_workers
     )
-    absent = _left_out(options, device)
+    absent = _left_out(options, device, chosen.cases)
     if absent:
         observer.say(absent)
     for competitor in plan.idle:
@@ -199,11 +199,14 @@ def _competitors(options: argparse.Namespace, device: DeviceSpec) -> list[Compet
     return in_environments(parse_competitors(options.backend, accelerator), environments)
 
 
-def _left_out(options: argparse.Namespace, device: DeviceSpec) -> str:
-    """Returns which backends `all` does not stand for, in a line; empty if for every one."""
+def _left_out(
+    options: argparse.Namespace, device: DeviceSpec, cases: Sequence[BenchmarkCase]
+) -> str:
+    """Returns which backends that take a case `all` does not stand for, in a line; or nothing."""
     if ALL_BACKENDS not in options.backend.split(","):
         return ""
-    _, absent = installed_competitors(device.accelerator_type)
+    models = [case.model for case in cases]
+    _, absent = installed_competitors(device.accelerator_type, models=models)
     return not_installed.line(absent)
 
 

@@ -22,9 +22,9 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         "model",
         nargs="?",
         metavar="MODEL",
-        help="PATH.py, PATH.py:CALLABLE, PACKAGE.MODULE:CALLABLE, a Hugging Face directory or an "
-        "exported program (.onnx, .mlir, .pt2, .tflite, .jax_export, a SavedModel), in place of "
-        "-name",
+        help="PATH.py, PATH.py:CALLABLE, PACKAGE.MODULE:CALLABLE, a Hugging Face directory, "
+        "hub:OWNER/NAME@REVISION or an exported program (.onnx, .mlir, .pt2, .tflite, .jax_export, "
+        "a SavedModel), in place of -name",
     )
     add(
         "--input",

@@ -2,13 +2,13 @@
 
 import shutil
 
-import attrs
 import numpy as np
 import pytest
+from report_support import record
+from results_support import completed
 
-from comparative_benchmark.api.run_command import run
 from comparative_benchmark.cli.command import main
-from comparative_benchmark.results.record import Status
+from comparative_benchmark.results.case import cases_of
 from comparative_benchmark.terminal.again import command
 from openxla.benchmark.brought import BroughtError, Wanted, definitions, found
 from openxla.benchmark.comparative_suite import catalog
@@ -17,7 +17,7 @@ from openxla.benchmark.models import architectures, checkpoints
 from openxla.benchmark.workloads import workload_of
 
 NET = "import torch\nclass Net(torch.nn.Module): ...\ndef example_inputs(): ...\n"
-HOSTILE = "a'b\"\"\"\\n{x} $(touch owned) é.py"
+HOSTILE = 'a\'b"""\\n{x} $(touch owned) é.py'
 
 
 @pytest.fixture
@@ -85,9 +85,9 @@ def test_what_lies_elsewhere_is_named_by_its_path_and_told(project, tmp_path):
     assert f"{outside} lies outside" in planned.remark
     # In one checkout a file of any other folder goes along.
     (tmp_path / ".git").mkdir()
-    assert definitions(
-        str(outside), Wanted(folder=project), cases, project / "suites" / "other"
-    ).content.count("../../../elsewhere.py:Net") == 1
+    other = definitions(str(outside), Wanted(folder=project), cases, project / "suites" / "other")
+    assert "(HERE / '../../..').resolve()" in other.content
+    assert "'elsewhere.py:Net'" in other.content
 
 
 def test_inputs_are_copied_into_the_folder(project, tmp_path):
@@ -151,22 +151,21 @@ def test_the_command_line_lists_the_folder_in_place_of_the_suite(project, capsys
     assert main(["list", "--suite-dir", "suite"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("models/NET_FP32_PT/")
-    assert main(["run", "--save-as", "x"]) == 1
+    assert main(["run", "-name", "models/.+", "--save-as", "x"]) == 1
     assert "--save-as is for a model of your own" in capsys.readouterr().err
 
 
-def test_a_failure_is_repeated_by_the_folder(project, make_trial, finished):
-    assert run  # the handler that says so
-    result = finished(make_trial())
-    assert result.status is Status.OK
-    given = attrs.evolve(
-        result.definition,
-        model_parameters={**result.definition.model_parameters, "source_sha256": "0" * 64},
-        input_data="USER_12345678",
+def test_a_failure_is_repeated_by_the_folder(project):
+    suite = str(project / "suite")
+    plain = record(
+        competitor="pt_inductor:eager",
         benchmark_name="models/NET/inputs/USER_12345678",
-        input_source=str(project / "suite" / "inputs" / "USER_12345678"),
+        input_data="USER_12345678",
+        input_source=f"{suite}/inputs/USER_12345678",
+        model_parameters={"source": "net.py", "source_sha256": "0" * 64, "data_type": "fp32"},
     )
-    text = command(attrs.evolve(result, definition=given), suites=[str(project / "suite")])
+    (case,) = cases_of(completed({"benchmarks": [plain]}))
+    text = command(case.result, suites=[suite])
     assert "-name 'models/NET/inputs/USER_12345678'" in text
-    assert text.endswith(f"--suite-dir {project / 'suite'}")
+    assert text.endswith(f"--suite-dir {suite}")
     assert "--inputs" not in text

@@ -9,6 +9,7 @@ from pathlib import Path
 import attrs
 
 from openxla.benchmark.artifacts import user_inputs
+from openxla.benchmark.brought import hub
 from openxla.benchmark.brought.places import OwnModule, place_of
 from openxla.benchmark.brought.programs import ProgramFile
 from openxla.benchmark.brought.wanted import BroughtError, Wanted
@@ -138,40 +139,41 @@ def _named(
     text: str, wanted: Wanted, cases: Sequence[BenchmarkCase], folder: Path
 ) -> tuple[str, str, str, Path | None]:
     """Returns how code names the model, the file's name, where paths start, and what is outside."""
+    if text.startswith(hub.PREFIX):
+        name = str(cases[0].model.model_parameters["hub"])
+        return ascii(f"{hub.PREFIX}{name}"), _file_stem(name.partition("@")[0]), "HERE", None
     place = place_of(text, wanted.folder)
-    here = "HERE"
     if not isinstance(place, OwnModule):
         path = place.path if isinstance(place, ProgramFile) else place
-        written, outside = _written(path, folder)
+        start, written, outside = _written(path, folder)
         stem = path.name.replace(".", "_") if isinstance(place, ProgramFile) else path.name
-        return ascii(written), _file_stem(stem), here, outside
-    callable_ = str(cases[0].model.model_parameters["callable"])
+        return ascii(written), _file_stem(stem), start, outside
+    made_by = cases[0].model.model_parameters["callable"]
     if not place.module:
-        written, outside = _written(place.file, folder)
+        start, written, outside = _written(place.file, folder)
         stem = f"{place.file.stem}_{place.callable}"
-        return ascii(f"{written}:{callable_}"), _file_stem(stem), here, outside
+        return ascii(f"{written}:{made_by}"), _file_stem(stem), start, outside
     # A module that is not in the checkout is installed, here and elsewhere.
-    root, outside = _written(place.root, folder)
-    is_installed = outside or "site-packages" in place.root.parts
-    start = here if is_installed else f"HERE / {ascii(root)}"
+    start, _, outside = _written(place.root / "_", folder)
+    start = "HERE" if outside or "site-packages" in place.root.parts else start
     stem = _file_stem(f"{place.module}_{place.callable}")
-    return ascii(f"{place.module}:{callable_}"), stem, start, None
+    return ascii(f"{place.module}:{made_by}"), stem, start, None
 
 
-def _written(path: Path, folder: Path) -> tuple[str, Path | None]:
-    """Returns a path as the definitions name it, and the path again if it is outside."""
+def _written(path: Path, folder: Path) -> tuple[str, str, Path | None]:
+    """Returns where a path starts, as code; the rest of it; and the path again if it is outside."""
     # Of a symbolic link the name is kept: a program is called by it.
-    path = path.parent.resolve() / path.name
-    start = folder.resolve()
-    checkouts = [above for above in (start, *start.parents) if (above / ".git").exists()]
-    around = [
-        start.parent,
-        *checkouts[:1],
-        *([here] if (here := Path.cwd()) in start.parents else ()),
-    ]
-    if any(path.is_relative_to(above) for above in around):
-        return os.path.relpath(path, start), None
-    return str(path), path
+    path, here = path.parent.resolve() / path.name, folder.resolve()
+    checkouts = [above for above in (here, *here.parents) if (above / ".git").exists()]
+    around = [here.parent, *checkouts[:1]]
+    if Path.cwd() in here.parents:
+        around.append(Path.cwd())
+    if not any(path.is_relative_to(above) for above in around):
+        return "HERE", str(path), path
+    if path.is_relative_to(here):
+        return "HERE", str(path.relative_to(here)), None
+    up = os.path.relpath(path.parent, here)
+    return f"(HERE / {up!a}).resolve()", path.name, None
 
 
 def _file_stem(text: str) -> str:
