@@ -10,7 +10,7 @@ if TYPE_CHECKING:  # help is printed without the vocabulary of cases
     from openxla.benchmark.brought import Definitions, Found, Wanted
 
 # What only a model that is brought has, by the name in the parsed options.
-_OWN = ("input", "task", "batch", "seq_len", "dtype", "allow_pickle", "save_as")
+_OWN = ("input", "task", "batch", "seq_len", "dtype", "allow_pickle", "text", "save_as")
 _CATALOGUE = {"name": "-name", "tag": "--tag", "suite": "--suite"}
 
 
@@ -38,6 +38,12 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     add("--batch", type=_numbers, default=(), metavar="N,...", help="batch sizes, e.g. 1,8")
     add(*spellings("--seq-len"), type=_numbers, default=(), metavar="N,...", help="lengths")
     add("--task", help="of a Hugging Face directory, e.g. text-classification")
+    add(
+        "--text",
+        type=Path,
+        metavar="FILE",
+        help="a text that a Hugging Face directory gets as input, by the tokenizer in it",
+    )
     add(
         *spellings("--allow-pickle"),
         action="store_true",
@@ -98,6 +104,7 @@ def _wanted(options: argparse.Namespace) -> "Wanted":
     return Wanted(
         inputs=tuple(options.input),
         inputs_dir=options.inputs,
+        text=options.text,
         data_types=options.dtype,
         batch_sizes=options.batch,
         seq_lens=options.seq_len,

@@ -101,7 +101,7 @@ def test_inputs_are_copied_into_the_folder(project, tmp_path):
     assert again[0].input_data.source_url == str(directory)
     np.save(directory / "input_0.npy", np.zeros((2, 3), np.float32))
     np.save(tmp_path / "input_0.npy", np.ones((2, 3), np.float32))
-    with pytest.raises(BroughtError, match="holds other inputs"):
+    with pytest.raises(BroughtError, match=r"input_0.npy is there already and says something else"):
         saved(project, "net.py", inputs_dir=tmp_path)
 
 

@@ -1,5 +1,7 @@
 """From what was brought to benchmark cases: the one door."""
 
+from pathlib import Path
+
 import attrs
 
 from openxla.benchmark.artifacts import user_inputs
@@ -30,6 +32,8 @@ def found(text: str, wanted: Wanted) -> Found:
         every = hugging_face.found(got.directory, wanted, given, hub_name=got.name)
         return _in_framework(text, every, wanted)
     place = place_of(text, wanted.folder)
+    if wanted.text is not None and not isinstance(place, Path):
+        raise BroughtError(f"--text is for Hugging Face directories, which {text} is not")
     if isinstance(place, OwnModule):
         every = Found(cases=own_modules.cases(place, wanted, given))
     elif isinstance(place, ProgramFile):
@@ -59,6 +63,8 @@ def _framework(case: BenchmarkCase) -> ModelFrameworkType:
 def _given_inputs(wanted: Wanted) -> user_inputs.UserInputs | None:
     if wanted.inputs_dir is None:
         return None
+    if wanted.text is not None:
+        raise BroughtError("--text and --inputs exclude each other")
     if wanted.inputs:
         raise BroughtError("--input and --inputs exclude each other")
     try:

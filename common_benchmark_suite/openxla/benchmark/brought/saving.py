@@ -1,5 +1,6 @@
 """A brought model as definitions in a folder, which `--suite-dir` runs again."""
 
+import filecmp
 import os
 import re
 import shutil
@@ -14,7 +15,7 @@ from openxla.benchmark.brought.places import OwnModule, place_of
 from openxla.benchmark.brought.programs import ProgramFile
 from openxla.benchmark.brought.wanted import BroughtError, Wanted
 from openxla.benchmark.def_types import BenchmarkCase
-from openxla.benchmark.files import new_directory, new_file
+from openxla.benchmark.files import new_file
 
 _INPUTS = "inputs"
 _TEXT = '''\
@@ -48,8 +49,7 @@ class Definitions:
     file: Path
     content: str
     remark: str | None
-    _inputs: user_inputs.UserInputs | None
-    _inputs_copy: Path
+    _copies: Sequence[tuple[Path, Path]]
 
     def write(self) -> None:
         """Writes what is not there yet, the definitions last.
@@ -58,35 +58,30 @@ class Definitions:
           BroughtError: a file of another content has come in between.
           OSError: the folder cannot be written.
         """
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        if self._inputs is not None and not self._inputs_copy.exists():
-            with new_directory(self._inputs_copy) as directory:
-                for file in user_inputs.files_of(self._inputs.directory):
-                    shutil.copyfile(file, directory / file.name)
-        if self.file.exists():
-            self.check()
-            return
-        with new_file(self.file, overwrite=False) as temporary:
-            temporary.write_text(self.content, encoding="ascii")
+        self.check()
+        for source, target in self._copies:
+            if not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with new_file(target, overwrite=False) as temporary:
+                    shutil.copyfile(source, temporary)
+        if not self.file.exists():
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            with new_file(self.file, overwrite=False) as temporary:
+                temporary.write_text(self.content, encoding="ascii")
 
     def check(self) -> None:
         """Raises BroughtError where something else has the name of what is to be written."""
         folder = self.file.parent
         if folder.exists() and not folder.is_dir():
             raise BroughtError(f"--save-as {folder} is a file")
+        others = [t for s, t in self._copies if t.exists() and not filecmp.cmp(s, t, shallow=False)]
         if self.file.exists() and self.file.read_bytes() != self.content.encode("ascii"):
+            others.append(self.file)
+        if others:
             raise BroughtError(
-                f"--save-as: {self.file} is there already and says something else; remove it, or "
+                f"--save-as: {others[0]} is there already and says something else; remove it, or "
                 "name another folder"
             )
-        if self._inputs is None or not self._inputs_copy.exists():
-            return
-        try:
-            is_same = user_inputs.read(self._inputs_copy).sha256 == self._inputs.sha256
-        except user_inputs.UserInputError:
-            is_same = False
-        if not is_same:
-            raise BroughtError(f"--save-as: {self._inputs_copy} is there and holds other inputs")
 
 
 def definitions(
@@ -109,17 +104,22 @@ def definitions(
     """
     folder = folder.absolute()
     path, name, start, outside = _named(text, wanted, cases, folder)
-    given = wanted.inputs_dir
-    inputs = None if given is None else user_inputs.read(wanted.folder / given)
-    copy = folder / _INPUTS / (inputs.data.name if inputs else "")
     fields = {
         key: ascii(value)
         for key, value in attrs.asdict(wanted).items()
-        if key not in ("inputs_dir", "folder") and value
+        if key not in ("inputs_dir", "text", "folder") and value
     }
     fields["folder"] = start
-    if inputs is not None:
-        fields["inputs_dir"] = f"HERE / {_INPUTS!r} / {copy.name!r}"
+    copies: list[tuple[Path, Path]] = []
+    if wanted.inputs_dir is not None:
+        given = user_inputs.read(wanted.folder / wanted.inputs_dir)
+        target = folder / _INPUTS / given.data.name
+        copies = [(file, target / file.name) for file in user_inputs.files_of(given.directory)]
+        fields["inputs_dir"] = f"HERE / {_INPUTS!r} / {target.name!r}"
+    if wanted.text is not None:
+        target = folder / _INPUTS / wanted.text.name
+        copies = [(wanted.folder / wanted.text, target)]
+        fields["text"] = f"HERE / {_INPUTS!r} / {target.name!a}"
     lines = [f"        {key}={value}," for key, value in fields.items()]
     result = Definitions(
         file=folder / f"{name}_definitions.py",
@@ -128,8 +128,7 @@ def definitions(
         "path: elsewhere it will not be found"
         if outside
         else None,
-        inputs=inputs,
-        inputs_copy=copy,
+        copies=copies,
     )
     result.check()
     return result
