@@ -7,8 +7,9 @@ import pytest
 from report_support import record
 from results_support import completed
 
-from comparative_benchmark.cli.command import main
+from comparative_benchmark.cli import command as cli
 from comparative_benchmark.results.case import cases_of
+from comparative_benchmark.runs import runner
 from comparative_benchmark.terminal.again import command
 from openxla.benchmark.brought import BroughtError, Wanted, definitions, found
 from openxla.benchmark.comparative_suite import catalog
@@ -148,10 +149,10 @@ def test_a_model_that_is_gone_is_told_with_the_definitions_that_name_it(project)
 
 def test_the_command_line_lists_the_folder_in_place_of_the_suite(project, capsys):
     saved(project, "net.py")
-    assert main(["list", "--suite-dir", "suite"]) == 0
+    assert cli.main(["list", "--suite-dir", "suite"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("models/NET_FP32_PT/")
-    assert main(["run", "-name", "models/.+", "--save-as", "x"]) == 1
+    assert cli.main(["run", "-name", "models/.+", "--save-as", "x"]) == 1
     assert "--save-as is for a model of your own" in capsys.readouterr().err
 
 
@@ -169,3 +170,20 @@ def test_a_failure_is_repeated_by_the_folder(project):
     assert "-name 'models/NET/inputs/USER_12345678'" in text
     assert text.endswith(f"--suite-dir {suite}")
     assert "--inputs" not in text
+
+
+@pytest.mark.parametrize(
+    ("status", "words"), [("ok", "saved: "), ("failed", "not saved as ")], ids=["ok", "failed"]
+)
+def test_a_run_saves_what_has_a_right_output(project, monkeypatch, capsys, status, words):
+    plain = record(competitor="pt_inductor:eager", status=status)
+    (case,) = cases_of(completed({"benchmarks": [plain]}))
+    monkeypatch.setattr(runner, "execute", lambda *_, **__: [case.result])
+    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+    options = ["--backend", "pt_inductor:eager", "-w", "1", "-iter", "1", "-o", "r.json"]
+    assert cli.main(["run", "net.py", *options, "--save-as", "suite"]) == (status == "failed")
+    out = capsys.readouterr().out
+    file = project / "suite" / "net_definitions.py"
+    assert words in " ".join(out.split())
+    assert file.exists() == (status == "ok")
+    assert ("cbs run --suite-dir suite" in out) == (status == "ok")
