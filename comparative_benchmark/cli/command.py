@@ -112,6 +112,12 @@ COMMANDS = (
         "onboarding.new_model:run",
     ),
     Command(
+        "ci-template",
+        "write a GitHub workflow that races a model on every pull request",
+        "onboarding.options:add_ci_template_arguments",
+        "onboarding.ci_template:run",
+    ),
+    Command(
         "check-model",
         "does a model keep to the contract?",
         "onboarding.options:add_check_model_arguments",

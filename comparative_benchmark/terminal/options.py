@@ -76,6 +76,8 @@ def spellings(*names: str) -> list[str]:
 def add_options(parser: argparse.ArgumentParser, *names: str, **changes: Any) -> None:
     """Adds options that several commands share, with what is special to this command."""
     for name in names:
+        if name == "suite":
+            add_options(parser, "suite_dir")
         flags, keywords = _SHARED[name]
         parser.add_argument(*spellings(*flags), **{**keywords, **changes})
 
@@ -225,6 +227,11 @@ def size(text: str) -> int:
     return size_bytes
 
 
+def _folder(text: str) -> str:
+    """Returns a folder by its absolute path, which no dotted path of a module can be."""
+    return str(Path(text).expanduser().absolute())
+
+
 # How options that several commands have are spelt, and what they take where a command changes
 # nothing. Values that are the same everywhere are the same option.
 _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
@@ -254,6 +261,18 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
             "metavar": "MODULE",
             "help": "a further module with ALL_BENCHMARKS (PYTHONPATH=. finds one in this "
             "directory)",
+        },
+    ),
+    "suite_dir": (
+        ("--suite-dir",),
+        {
+            "dest": "suite",
+            "action": "append",
+            "default": [],
+            "type": _folder,
+            "metavar": "DIR",
+            "help": "a folder with *_definitions.py, in place of the suite's own cases; "
+            "`cbs run MODEL --save-as DIR` writes one",
         },
     ),
     "device": (

@@ -34,6 +34,7 @@ _TESTED_ELSEWHERE = {
     "doctor": "measures this machine: test_doctor_*",
     "parity": "starts workers: test_parity_*",
     "new-model": "writes into a checkout: test_new_model_*",
+    "ci-template": "writes into a checkout: test_ci_template",
     "check-model": "starts workers: test_check_model_*",
     "import": "writes into a history only: test_formats_*",
     "bisect": "starts processes: test_bisect_*",
