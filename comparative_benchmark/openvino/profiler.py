@@ -1,11 +1,18 @@
 """Profiles of OpenVINO's performance counters: the time of each layer."""
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from comparative_benchmark.backends.api import Array
+from comparative_benchmark.backends.operator_profile import (
+    Operator,
+    OperatorProfile,
+    longest_first,
+    write,
+)
 from comparative_benchmark.backends.profiles import time_table
 from comparative_benchmark.backends.resident_programs import SingleProgram
 from comparative_benchmark.openvino.program import DEVICE
@@ -39,10 +46,12 @@ def profile_model(
     bound.run()
     layers: dict[str, dict[str, Any]] = {}
     spans: list[tuple[str, str, float]] = []
+    seen: set[str] = set()
     for _ in range(iterations):
         bound.run()
         for info in program.requests[0].get_profiling_info():
             # Of less than a microsecond OpenVINO says that it was not executed.
+            seen.add(info.node_name)
             if info.status == info.Status.EXECUTED:
                 time_us = info.real_time.total_seconds() * 1e6
                 kind = {"layer": info.node_type, "kernel": info.exec_type}
@@ -54,4 +63,39 @@ def profile_model(
     times.write_text(json.dumps({"iterations": iterations, "layers": layers}), encoding="utf-8")
     text = time_table(f"OpenVINO {VERSION}", ("layer and kernel", "layer"), spans, iterations)
     table.write_text(text, encoding="utf-8")
-    return [times, table]
+    found = operator_profile(layers, iterations, left_out=len(seen - layers.keys()))
+    return [times, table, write(found, directory)]
+
+
+def operator_profile(
+    layers: Mapping[str, Mapping[str, Any]], iterations: int, *, left_out: int
+) -> OperatorProfile:
+    """Returns the layers as operators.
+
+    Args:
+      layers: by name, their type (`layer`), `kernel` and times in us (`times_us`).
+      iterations: how many executions the times are of.
+      left_out: how many layers were never executed.
+    """
+    operators = [
+        Operator(
+            name=name,
+            does=layer["layer"],
+            calls=len(layer["times_us"]) / iterations,
+            us=sum(layer["times_us"]) / iterations,
+            provider=layer["kernel"],
+        )
+        for name, layer in layers.items()
+    ]
+    plain = Counter(layer["layer"] for layer in layers.values() if "ref" in layer["kernel"])
+    return OperatorProfile(
+        stack=f"OpenVINO {VERSION}",
+        iterations=iterations,
+        operators=longest_first(operators),
+        fallbacks=tuple(
+            f"{count} {kind} by a reference kernel" for kind, count in plain.most_common()
+        ),
+        fusions=(f"{left_out} layers fused into others, folded or shorter than 1 us",)
+        if left_out
+        else (),
+    )
