@@ -9,8 +9,10 @@ from typing import Any
 import attrs
 
 from comparative_benchmark.backends.operator_profile import (
+    Cost,
     Operator,
     OperatorProfile,
+    Span,
     operators_of,
 )
 
@@ -54,11 +56,9 @@ def operators_in(hlo: str) -> dict[str, Operator]:
     return found
 
 
-def profile_of(
-    events: Iterable[Mapping[str, Any]], hlo: str, *, stack: str, iterations: int
-) -> OperatorProfile:
-    """Returns the operators of a Chrome trace whose spans name the HLO instruction (`hlo_op`)."""
-    spans = [
+def spans_of(events: Iterable[Mapping[str, Any]]) -> list[Span[str]]:
+    """Returns the spans of a Chrome trace that name the HLO instruction (`hlo_op`)."""
+    return [
         (
             str(event["args"]["hlo_op"]),
             (event.get("pid"), event.get("tid")),
@@ -68,6 +68,13 @@ def profile_of(
         for event in events
         if event.get("ph") == "X" and "hlo_op" in event.get("args", ())
     ]
+
+
+def profile_of(
+    events: Iterable[Mapping[str, Any]], hlo: str, *, stack: str, iterations: int
+) -> OperatorProfile:
+    """Returns the operators of a Chrome trace."""
+    spans = spans_of(events)
     told = operators_in(hlo)
     operators = operators_of(spans, iterations, told)
     remarks = () if spans else ("XLA's profiler told no operators of this program",)
@@ -78,12 +85,13 @@ def profile_of(
         stack=stack,
         iterations=iterations,
         operators=operators,
-        fusions=_fusions(hlo),
+        fusions=fusions_in(hlo),
         remarks=remarks,
     )
 
 
-def _fusions(hlo: str) -> tuple[str, ...]:
+def fusions_in(hlo: str) -> tuple[str, ...]:
+    """Returns how many fusions a program has: kernels that XLA makes, and calls of libraries."""
     kinds = Counter(
         "library" if "kCustom" in instruction.rest else "generated"
         for body in _computations(hlo).values()
@@ -125,26 +133,25 @@ def _operator(
     costs = [_cost(item, within) for item in within.values()]
     names = sorted(opcodes, key=lambda opcode: (opcode not in _HEAVY, -opcodes[opcode]))
     more = ["..."] if len(names) > _SHOWN else []
-    totals = {
-        field: sum(cost[field] for cost in costs if cost)
-        for field in ("flops", "bytes")
-        if any(costs)
-    }
+    known = [cost for cost in costs if cost]
     return Operator(
-        name=name, does=", ".join(names[:_SHOWN] + more) or instruction.opcode, **totals
+        name=name,
+        does=", ".join(names[:_SHOWN] + more) or instruction.opcode,
+        flops=sum(cost["flops"] for cost in known) if known else None,
+        bytes=sum(cost["bytes"] for cost in known) if known else None,
     )
 
 
-def _cost(instruction: _Instruction, around: Mapping[str, _Instruction]) -> dict[str, float]:
+def _cost(instruction: _Instruction, around: Mapping[str, _Instruction]) -> Cost:
     """Returns flops and bytes of a matrix product whose shapes are known; nothing for others."""
     if instruction.opcode != "dot" or instruction.shape is None:
-        return {}
+        return Cost()
     factors = [around[name].shape for name in instruction.operands if name in around]
     contracted = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", instruction.rest)
     if len(factors) != 2 or None in factors or contracted is None:
-        return {}
+        return Cost()
     arrays = [array for array in (*factors, instruction.shape) if array is not None]
     dims = arrays[0][1]
     depth = math.prod(dims[int(axis)] for axis in filter(None, contracted[1].split(",")))
     moved = sum(_ITEM_BYTES.get(kind, 4) * math.prod(shape) for kind, shape in arrays)
-    return {"flops": 2.0 * depth * math.prod(instruction.shape[1]), "bytes": float(moved)}
+    return Cost(flops=2.0 * depth * math.prod(instruction.shape[1]), bytes=float(moved))

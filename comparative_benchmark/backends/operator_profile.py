@@ -1,13 +1,12 @@
 """What a profiled program spent its time in, in one form for all stacks: `operators.json`."""
 
-import math
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 import attrs
-import msgspec
 
 # Beside the files of the stack's own profiler.
 FILE = "operators.json"
@@ -15,6 +14,13 @@ FILE = "operators.json"
 Name = TypeVar("Name")
 # A name, a row whose spans nest (a thread), start and end in microseconds.
 Span = tuple[Name, Any, float, float]
+
+
+class Cost(TypedDict, total=False):
+    """Flops and bytes of an operator; empty where its shapes are not known."""
+
+    flops: float
+    bytes: float
 
 
 @attrs.frozen(kw_only=True)
@@ -70,21 +76,8 @@ class OperatorProfile:
 def write(profile: OperatorProfile, directory: Path) -> Path:
     """Writes the profile into a directory; returns the file."""
     path = directory / FILE
-    path.write_bytes(msgspec.json.encode(profile))
+    path.write_text(json.dumps(attrs.asdict(profile), allow_nan=False), encoding="utf-8")
     return path
-
-
-def read(path: Path) -> OperatorProfile:
-    """Returns the profile of a file.
-
-    Raises:
-      OSError, ValueError: it cannot be read, or is not one.
-    """
-    found = msgspec.json.decode(path.read_bytes(), type=OperatorProfile)
-    numbers = [(each.us, each.calls, each.flops, each.bytes) for each in found.operators]
-    if any(n is not None and not (math.isfinite(n) and n >= 0) for row in numbers for n in row):
-        raise ValueError(f"{path}: a time or count is negative or not finite")
-    return found
 
 
 def own_times(spans: Iterable[Span[Name]]) -> dict[Name, float]:
@@ -148,7 +141,7 @@ def longest_first(operators: Iterable[Operator]) -> tuple[Operator, ...]:
     return tuple(sorted(operators, key=lambda operator: -(operator.us or 0.0)))
 
 
-def product(m: int, n: int, k: int, *, batch: int = 1, item_bytes: int = 4) -> dict[str, float]:
-    """Returns flops and bytes of products [m, k] x [k, n], as fields of an `Operator`."""
+def product(m: int, n: int, k: int, *, batch: int = 1, item_bytes: int = 4) -> Cost:
+    """Returns the cost of so many products [m, k] x [k, n]."""
     moved = m * k + k * n + m * n
-    return {"flops": 2.0 * batch * m * n * k, "bytes": float(batch * moved * item_bytes)}
+    return Cost(flops=2.0 * batch * m * n * k, bytes=float(batch * moved * item_bytes))

@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 
 from comparative_benchmark.api import recorded_trials
-from comparative_benchmark.backends.operator_profile import FILE, OperatorProfile, read
+from comparative_benchmark.backends.operator_profile import FILE, OperatorProfile
 from comparative_benchmark.machine.host import default_threads, describe, usable_cpus
 from comparative_benchmark.results import kept_profiles
 from comparative_benchmark.results.case import Case
@@ -39,7 +39,7 @@ def profile_of(case: Case, options: argparse.Namespace, console: Console) -> Ope
         path = kept_profiles.find(folder, case.result)
         if path is not None:
             try:
-                return read(path)
+                return kept_profiles.read(path)
             except (OSError, ValueError) as error:
                 raise NoProfileError(
                     f"{path} is not a profile ({error}); take another by --again"
@@ -90,7 +90,7 @@ def _take(
     if taken is None or taken.error or FILE not in taken.files:
         reason = taken.error if taken and taken.error else "its backend tells no operators"
         raise NoProfileError(f"{trial}: {reason}")
-    return read(directory / FILE)
+    return kept_profiles.read(directory / FILE)
 
 
 def _settings(trial: Trial, case: Case, options: argparse.Namespace) -> RunSettings:

@@ -9,10 +9,8 @@ records more, but its files open only in a Tracy viewer of the same version.)
 
 import heapq
 import json
-import math
-import re
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,20 +20,13 @@ import numpy as np
 import numpy.typing as npt
 
 from comparative_benchmark.backends.api import UnsupportedError
-from comparative_benchmark.backends.operator_profile import (
-    Operator,
-    OperatorProfile,
-    operators_of,
-    product,
-    write,
-)
+from comparative_benchmark.backends.operator_profile import write
 from comparative_benchmark.backends.profiles import naming_event, write_trace
 from comparative_benchmark.iree.conventions import ENTRY, PARAMETER_SCOPE, type_of
+from comparative_benchmark.iree.operators import profile_of
 
 Array = npt.NDArray[Any]
 
-_DISPATCH = re.compile(r"^.*?_dispatch_\d+_?")
-_PRODUCT = re.compile(r"matmul(?:_transpose_\w)?_(\d+(?:x\d+){2,})_\D*(\d+)")
 # What IREE's local devices can record; anything more they refuse.
 _EVENTS = "queue-events,host-execution,executable-metadata"
 _REPORTS = ("explain", "dispatch")
@@ -89,45 +80,8 @@ def profile_program(
         events = trace_events(json.loads(line) for line in lines)
     exported.unlink()
     write_trace(trace, events)
-    return [bundle, report, trace, write(operator_profile(events), directory)]
-
-
-def operator_profile(events: Sequence[Mapping[str, Any]]) -> OperatorProfile:
-    """Returns the dispatches of a trace as operators.
-
-    The tool warms up before it counts: iterations are the executions that were recorded.
-    """
-    spans, told = [], {}
-    for event in events:
-        if event.get("cat") == "dispatch":
-            name, start = str(event["name"]), float(event["ts"])
-            # What a dispatch does is the end of its name: `main_dispatch_4_matmul_32x128x128_f32`.
-            does = _DISPATCH.sub("", name)
-            told[name] = Operator(name=name, does=does, **_cost(does))
-            spans.append((name, event["tid"], start, start + float(event["dur"])))
-    iterations = sum(event.get("cat") == "execute" for event in events)
-    operators = operators_of(spans, iterations, told)
-    return OperatorProfile(
-        stack=f"IREE {version('iree-base-runtime')}",
-        iterations=iterations,
-        operators=operators,
-        fusions=(
-            f"{sum(each.calls for each in operators):.0f} dispatches of {len(operators)} kernels",
-        ),
-    )
-
-
-def _cost(does: str) -> dict[str, float]:
-    """Returns flops and bytes of a product by the name of its dispatch, which ends in its shape.
-
-    A batch comes first where there is one, and the depth last.
-    """
-    match = _PRODUCT.search(does)
-    if match is None:
-        return {}
-    *batch, m, n, k = map(int, match[1].split("x"))
-    bits = int(match[2])
-    return product(m, n, k, batch=math.prod(batch), item_bytes=max(bits // 8, 1))
+    found = profile_of(events, stack=f"IREE {version('iree-base-runtime')}")
+    return [bundle, report, trace, write(found, directory)]
 
 
 def trace_events(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

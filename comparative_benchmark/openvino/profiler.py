@@ -1,20 +1,15 @@
 """Profiles of OpenVINO's performance counters: the time of each layer."""
 
 import json
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from comparative_benchmark.backends.api import Array
-from comparative_benchmark.backends.operator_profile import (
-    Operator,
-    OperatorProfile,
-    longest_first,
-    write,
-)
+from comparative_benchmark.backends.operator_profile import write
 from comparative_benchmark.backends.profiles import time_table
 from comparative_benchmark.backends.resident_programs import SingleProgram
+from comparative_benchmark.openvino.operators import profile_of
 from comparative_benchmark.openvino.program import DEVICE
 from comparative_benchmark.openvino.requests import CompiledProgram
 from comparative_benchmark.openvino.toolkit import VERSION, ov
@@ -63,39 +58,6 @@ def profile_model(
     times.write_text(json.dumps({"iterations": iterations, "layers": layers}), encoding="utf-8")
     text = time_table(f"OpenVINO {VERSION}", ("layer and kernel", "layer"), spans, iterations)
     table.write_text(text, encoding="utf-8")
-    found = operator_profile(layers, iterations, left_out=len(seen - layers.keys()))
+    stack, left_out = f"OpenVINO {VERSION}", len(seen - layers.keys())
+    found = profile_of(layers, iterations, stack=stack, left_out=left_out)
     return [times, table, write(found, directory)]
-
-
-def operator_profile(
-    layers: Mapping[str, Mapping[str, Any]], iterations: int, *, left_out: int
-) -> OperatorProfile:
-    """Returns the layers as operators.
-
-    Args:
-      layers: by name, their type (`layer`), `kernel` and times in us (`times_us`).
-      iterations: how many executions the times are of.
-      left_out: how many layers were never executed.
-    """
-    operators = [
-        Operator(
-            name=name,
-            does=layer["layer"],
-            calls=len(layer["times_us"]) / iterations,
-            us=sum(layer["times_us"]) / iterations,
-            provider=layer["kernel"],
-        )
-        for name, layer in layers.items()
-    ]
-    plain = Counter(layer["layer"] for layer in layers.values() if "ref" in layer["kernel"])
-    return OperatorProfile(
-        stack=f"OpenVINO {VERSION}",
-        iterations=iterations,
-        operators=longest_first(operators),
-        fallbacks=tuple(
-            f"{count} {kind} by a reference kernel" for kind, count in plain.most_common()
-        ),
-        fusions=(f"{left_out} layers fused into others, folded or shorter than 1 us",)
-        if left_out
-        else (),
-    )

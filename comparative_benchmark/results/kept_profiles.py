@@ -1,10 +1,13 @@
 """Where profiles of results are kept, beside the results file."""
 
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from comparative_benchmark.backends.operator_profile import FILE, OperatorProfile, read
+import msgspec
+
+from comparative_benchmark.backends.operator_profile import FILE, OperatorProfile
 from comparative_benchmark.results.record import Result
 
 # What `cbs run --profile -o r.json` and `cbs explain r.json` call the folder: `r.profiles`.
@@ -41,6 +44,19 @@ def load(folder: Path, result: Result) -> OperatorProfile | None:
     """
     path = find(folder, result)
     return None if path is None else read(path)
+
+
+def read(path: Path) -> OperatorProfile:
+    """Returns the profile of a file.
+
+    Raises:
+      OSError, ValueError: it cannot be read, or is none.
+    """
+    found = msgspec.json.decode(path.read_bytes(), type=OperatorProfile)
+    numbers = [(each.us, each.calls, each.flops, each.bytes) for each in found.operators]
+    if any(n is not None and not (math.isfinite(n) and n >= 0) for row in numbers for n in row):
+        raise ValueError(f"{path}: a time or count is negative or not finite")
+    return found
 
 
 def _candidates(folder: Path, result: Result) -> Iterator[Path]:

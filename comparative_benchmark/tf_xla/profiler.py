@@ -1,30 +1,16 @@
 """Profiles of TensorFlow's own profiler."""
 
-import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import attrs
 import tensorflow as tf
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from comparative_benchmark.backends import hlo_operators, operator_profile, profiles
+from comparative_benchmark.backends import profiles
 from comparative_benchmark.backends.api import Backend
-from comparative_benchmark.backends.operator_profile import (
-    Operator,
-    OperatorProfile,
-    longest_first,
-    operators_of,
-)
-
-_KIND = re.compile(r"_?[A-Z][A-Za-z0-9]+")
-# These start a compiled program, and pass its arguments and results.
-_LAUNCHES = {
-    *("StatefulPartitionedCall", "PartitionedCall", "_XlaCompile", "_XlaRun", "XlaLaunch"),
-    *("_Arg", "_Retval", "_XlaMerge", "XlaLocalLaunchBase", "ReadVariableOp", "NoOp"),
-}
+from comparative_benchmark.backends.operator_profile import write
+from comparative_benchmark.tf_xla.operators import profile_of
 
 
 def profile(backend: Backend, directory: Path, iterations: int, hlo: str) -> list[Path]:
@@ -61,45 +47,9 @@ def profile(backend: Backend, directory: Path, iterations: int, hlo: str) -> lis
     space = xplane_pb2.XSpace.FromString(space_file.read_bytes())
     events = list(trace_events(space))
     profiles.write_trace(trace, events)
-    found = operator_profile_of(events, hlo, iterations)
-    return [trace, space_file, operator_profile.write(found, directory)]
-
-
-def operator_profile_of(
-    events: Sequence[Mapping[str, Any]], hlo: str, iterations: int
-) -> OperatorProfile:
-    """Returns the operators of a trace: those of XLA's program, and TensorFlow's own around it.
-
-    TensorFlow's executors record an operation as `name:type`; what they record beside a compiled
-    program has been left out of its cluster.
-    """
     stack = f"TensorFlow {tf.__version__}"
-    spans, told = [], {}
-    for event in events:
-        name, _, kind = str(event["name"]).rpartition(":")
-        if event["ph"] != "X" or "hlo_op" in event.get("args", ()):
-            continue
-        if name and _KIND.fullmatch(kind):
-            told[name] = Operator(name=name, does=kind)
-            start = float(event["ts"])
-            row = (event["pid"], event["tid"])
-            spans.append((name, row, start, start + float(event["dur"])))
-    outside = [
-        operator
-        for operator in operators_of(spans, iterations, told)
-        if operator.does not in _LAUNCHES
-    ]
-    if not hlo:
-        return OperatorProfile(stack=stack, iterations=iterations, operators=tuple(outside))
-    within = hlo_operators.profile_of(events, hlo, stack=stack, iterations=iterations)
-    return attrs.evolve(
-        within,
-        operators=longest_first([*within.operators, *outside]),
-        fallbacks=tuple(
-            f"{count} {kind} outside of the XLA cluster"
-            for kind, count in Counter(operator.does for operator in outside).most_common()
-        ),
-    )
+    found = profile_of(events, hlo, stack=stack, iterations=iterations)
+    return [trace, space_file, write(found, directory)]
 
 
 def trace_events(space: Any) -> Iterator[dict[str, Any]]:
