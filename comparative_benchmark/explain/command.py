@@ -44,8 +44,10 @@ def run(options: argparse.Namespace) -> int:
         print(table.as_json(found))
         return EXIT_OK
     screen = output_screen()
-    screen.print(f"[bold]{found.workload}[/bold] on {cases[0].device}")
-    screen.print(table.table_of(found))
+    screen.print(f"{found.workload} on {cases[0].device}", markup=False, style="bold")
+    wide = table.table_of(found)
+    fits = screen.measure(wide).maximum <= screen.width
+    screen.print(wide if fits else table.table_of(found, narrow=True))
     for line in table.lines_of(found):
         screen.print(line)
     if ceilings is None:

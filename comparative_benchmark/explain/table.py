@@ -7,45 +7,64 @@ import attrs
 from rich.table import Table
 from rich.text import Text
 
-from comparative_benchmark.results.explanations import BETWEEN, Explanation, Part, Row, Side
+from comparative_benchmark.results.explanations import Explanation, Part, Row, Side
 from comparative_benchmark.terminal.tables import digits, ruled_table
 
 # Lines of breaks, fallbacks and remarks of a competitor.
 _MOST_LINES = 8
 # A kind that both spend less on than this share of the slow latency is no line worth.
 _LEAST_SHARE = 0.002
+# Time, calls and share of the roof.
+_Cells = tuple[str, str, str]
+_EMPTY: _Cells = ("", "", "")
 
 
-def table_of(explanation: Explanation, *, most_operators: int = 3) -> Table:
-    """Returns kinds of operators by time lost, each with its longest operators in both."""
+def table_of(explanation: Explanation, *, narrow: bool = False, most_operators: int = 3) -> Table:
+    """Returns kinds of operators by time lost, each with its longest operators in both.
+
+    Args:
+      explanation: what is shown.
+      narrow: leave out how often operators are called, and shares of the whole difference.
+      most_operators: of each kind and competitor.
+    """
     slow, fast = explanation.slow, explanation.fast
+    parts = [part for row in explanation.rows for part in (row.slow, row.fast) if part]
+    with_roof = any(part.of_roof is not None for part in parts)
+    shown = _Columns(calls=not narrow, roof=with_roof)
     table = ruled_table()
-    table.add_column("where the time goes", no_wrap=True)
-    for heading in ("lost ms", "of it"):
+    table.add_column("where the time goes", no_wrap=not narrow)
+    for heading in ("lost ms", *(() if narrow else ("of it",))):
         table.add_column(heading, justify="right", no_wrap=True)
     for side in (slow, fast):
-        table.add_column(f"{side.competitor} ms", justify="right", no_wrap=True)
-        table.add_column("calls", justify="right", no_wrap=True)
-        table.add_column("of roof", justify="right", no_wrap=True)
+        for heading in shown.of(f"{side.competitor} ms", "calls", "of roof"):
+            table.add_column(heading, justify="right", no_wrap=not narrow)
     for row in _worth_showing(explanation):
-        table.add_row(
-            row.kind,
-            _signed(row.lost_ms),
-            _part_of(row.lost_ms, explanation.lost_ms),
-            *_part(row.slow),
-            *_part(row.fast),
-        )
-        for line in _operators(row, most_operators):
-            table.add_row(*line, style="dim")
+        share = () if narrow else (_part_of(row.lost_ms, explanation.lost_ms),)
+        cells = (*shown.of(*_part(row.slow)), *shown.of(*_part(row.fast)))
+        table.add_row(row.kind, _signed(row.lost_ms), *share, *cells)
+        for name, of_slow, of_fast in _operators(row, most_operators):
+            cells = (*shown.of(*of_slow), *shown.of(*of_fast))
+            table.add_row(f"  {name}", "", *("" for _ in share), *cells, style="dim")
     table.add_section()
+    latencies = [shown.of(digits(side.latency_ms), "", "") for side in (slow, fast)]
+    empty = () if narrow else ("",)
     table.add_row(
         "latency, as measured",
         _signed(explanation.lost_ms),
-        "",
-        *(digits(slow.latency_ms), "", ""),
-        *(digits(fast.latency_ms), "", ""),
+        *(*empty, *latencies[0], *latencies[1]),
     )
     return table
+
+
+@attrs.frozen(kw_only=True)
+class _Columns:
+    """Which columns of a competitor are shown beside its time."""
+
+    calls: bool
+    roof: bool
+
+    def of(self, ms: str, calls: str, roof: str) -> tuple[str, ...]:
+        return (ms, *((calls,) if self.calls else ()), *((roof,) if self.roof else ()))
 
 
 def lines_of(explanation: Explanation) -> Iterator[Text]:
@@ -80,7 +99,7 @@ def _verdict(explanation: Explanation) -> Text:
     worst = [row for row in explanation.rows if row.lost_ms and row.lost_ms > 0][:2]
     if worst and explanation.lost_ms > 0:
         most = " and ".join(f"{row.kind} ({_signed(row.lost_ms)} ms)" for row in worst)
-        text.append(f"; most of it in {most}")
+        text.append(f"; most of it: {most}")
     return text
 
 
@@ -108,27 +127,24 @@ def _of_side(side: Side) -> Iterator[Text]:
             yield Text(f"  {what}: and {len(lines) - _MOST_LINES} more (--json has all)")
 
 
-def _part(part: Part | None) -> tuple[str, str, str]:
+def _part(part: Part | None) -> _Cells:
     if part is None:
         return "-", "", ""
     roof = "" if part.of_roof is None else _share(part.of_roof)
     return digits(part.ms), digits(part.calls) if part.calls else "", roof
 
 
-def _operators(row: Row, most: int) -> Iterator[tuple[str, ...]]:
+def _operators(row: Row, most: int) -> Iterator[tuple[str, _Cells, _Cells]]:
     """Yields the longest operators of both; they are not the same, so each has its own line."""
-    if row.kind == BETWEEN:
-        return
-    empty = ("", "", "")
-    for part, before, after in ((row.slow, (), empty), (row.fast, empty, ())):
+    for part, is_slow in ((row.slow, True), (row.fast, False)):
         for shown in part.operators[:most] if part else ():
             cells = (
                 "-" if shown.ms is None else digits(shown.ms),
                 digits(shown.calls),
                 "" if shown.of_roof is None else _share(shown.of_roof),
             )
-            name = shown.name if not shown.does else f"{shown.name} ({shown.does})"
-            yield (f"  {_short(name)}", "", "", *before, *cells, *after)
+            name = _short(f"{shown.name} ({shown.does})" if shown.does else shown.name)
+            yield (name, cells, _EMPTY) if is_slow else (name, _EMPTY, cells)
 
 
 def _short(name: str, most: int = 60) -> str:

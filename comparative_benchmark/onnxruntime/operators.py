@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from comparative_benchmark.backends.operator_profile import (
@@ -65,11 +65,11 @@ def _operator(event: dict[str, Any]) -> Operator:
     kind = arguments["op_name"]
     cost = Cost()
     if kind in _PRODUCTS:
-        arrays = [next(iter(each.items())) for each in arguments.get("input_type_shape", ())]
-        if len(arrays) > 1 and all(len(shape) > 1 for _, shape in arrays[:2]):
-            (_, left), (_, right) = arrays[:2]
-            [output] = next(iter(arguments.get("output_type_shape", [{}]))).values() or [[]]
-            cost = _product_cost(left, right, output)
+        outputs, inputs = (_shapes(arguments, which) for which in ("output", "input"))
+        # A bias is no factor.
+        factors = [shape for shape in inputs[:2] if len(shape) > 1]
+        if factors and outputs and len(outputs[0]) > 1:
+            cost = _product_cost(factors, outputs[0])
     return Operator(
         name=event["name"].removesuffix("_kernel_time"),
         does=kind,
@@ -78,12 +78,21 @@ def _operator(event: dict[str, Any]) -> Operator:
     )
 
 
-def _product_cost(left: list[int], right: list[int], output: list[int]) -> Cost:
-    """Returns flops and bytes of a product, whichever of its factors is transposed."""
-    if len(output) < 2:
-        return Cost()
-    size = math.prod(output)
-    columns = output[-1]
+def _shapes(arguments: Mapping[str, Any], which: str) -> list[list[int]]:
+    arrays = arguments.get(f"{which}_type_shape", ())
+    return [shape for array in arrays for shape in array.values()]
+
+
+def _product_cost(factors: Sequence[Sequence[int]], output: Sequence[int]) -> Cost:
+    """Returns the cost of a product, whichever of its factors is transposed.
+
+    Weights that ONNX Runtime has packed are not among the inputs that it tells.
+    """
+    size, columns = math.prod(output), output[-1]
+    if len(factors) == 1:
+        rows = size // columns
+        return product(rows, columns, math.prod(factors[0]) // rows)
+    left, right = factors
     # What both factors have and the output has not.
     squared = math.prod(left) * math.prod(right) / size
     batch = math.prod(output[:-2]) if len(right) > 2 else 1

@@ -67,7 +67,7 @@ def profile_of(
         row = (event.get("pid"), event.get("tid"))
         spans.append((operator.name, row, start, start + float(event["dur"])))
     operators = operators_of(spans, iterations, told)
-    fused = [operator for operator in operators if _FUSED.match(operator.name)]
+    fused = [operator for operator in operators if _KERNEL.fullmatch(operator.name)]
     return OperatorProfile(
         stack=stack,
         iterations=iterations,

@@ -95,7 +95,21 @@ def test_iree_dispatches_have_their_shape_in_their_name():
     batched = found["main_dispatch_10_batch_matmul_2x32x32x64_f32"]
     assert batched.flops == 2 * (2 * 2 * 32 * 32 * 64)
     assert kind_of(found["main_dispatch_2_reduction_32x128_f32"]) == "reductions"
-    assert profile.fusions == ("36 dispatches of 13 kernels",)
+    assert profile.fusions == ("36 dispatches of 12 kernels",)
+
+
+def test_onnxruntime_tells_no_shape_of_weights_that_it_packed():
+    events = json.loads((RECORDED / "onnxruntime.json").read_text())
+    profile = onnxruntime.profile_of(events, 1, **STACK, provider="CPUExecutionProvider")
+    found = by_name(profile)
+    assert profile.iterations == 1
+    assert found["mm"].flops == 2 * 32 * 512 * 128
+    assert found["mm"].bytes == 4 * (32 * 128 + 128 * 512 + 32 * 512)
+    [fused] = [operator for operator in profile.operators if operator.does == "FusedMatMul"]
+    assert fused.flops == 2 * 32 * 32 * 512
+    assert profile.us == 50 + 17 + 9
+    assert profile.fusions == ("1 FusedMatMul",)
+    assert profile.fallbacks == ()
 
 
 def node(name, op, dur, *, ts, provider="CPUExecutionProvider", shapes=(), output=()):
