@@ -8,6 +8,8 @@ from typing import Any, TypedDict, TypeVar
 
 import attrs
 
+from openxla.benchmark.files import write_atomically
+
 # Beside the files of the stack's own profiler.
 FILE = "operators.json"
 
@@ -76,7 +78,7 @@ class OperatorProfile:
 def write(profile: OperatorProfile, directory: Path) -> Path:
     """Writes the profile into a directory; returns the file."""
     path = directory / FILE
-    path.write_text(json.dumps(attrs.asdict(profile), allow_nan=False), encoding="utf-8")
+    write_atomically(path, json.dumps(attrs.asdict(profile), allow_nan=False))
     return path
 
 
