@@ -160,6 +160,12 @@ COMMANDS = (
         "repro.command:run",
     ),
     Command(
+        "explain",
+        "why is this one slower? operators, fusions and fallbacks of two competitors",
+        "explain.options:add_arguments",
+        "explain.command:run",
+    ),
+    Command(
         "artifacts",
         "make, publish, lock and fetch artifacts",
         "artifacts.options:add_arguments",

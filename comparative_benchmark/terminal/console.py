@@ -25,10 +25,8 @@ from comparative_benchmark.terminal import not_installed, tables
 from comparative_benchmark.terminal.compare_views import summary_line
 from comparative_benchmark.terminal.generation_table import generation_remarks, generation_table
 from comparative_benchmark.terminal.narrow_table import narrow_table
-from comparative_benchmark.terminal.screen import Screen
+from comparative_benchmark.terminal.screen import NO_LIMIT, Screen, output_screen
 from comparative_benchmark.terminal.training_table import training_remarks, training_table
-
-_NO_LIMIT = 1000
 
 
 class Console:
@@ -38,12 +36,10 @@ class Console:
         self._verbose = verbose
         self._suites = suites
         self._err = Screen(stderr=True, highlight=False)
-        self._out = Screen(highlight=False)
-        if not self._out.is_terminal:
-            # A pipe has no width: never wrap what another program or a log will read.
-            self._out = Screen(highlight=False, width=_NO_LIMIT)
+        self._out = output_screen()
         if not self._err.is_terminal:
-            self._err = Screen(stderr=True, highlight=False, width=_NO_LIMIT)
+            # A pipe has no width: never wrap what another program or a log will read.
+            self._err = Screen(stderr=True, highlight=False, width=NO_LIMIT)
         self._live = False
 
     def say(self, message: str, style: str = "") -> None:
@@ -118,7 +114,7 @@ class Console:
                 cases, baseline=baseline, ceilings=ceilings, expected=expected
             )
             needed = self._out.measure(
-                wide, options=self._out.options.update(width=_NO_LIMIT)
+                wide, options=self._out.options.update(width=NO_LIMIT)
             ).maximum
             if needed <= self._out.width:
                 self._out.print(wide)

@@ -38,6 +38,7 @@ _TESTED_ELSEWHERE = {
     "check-model": "starts workers: test_check_model_*",
     "import": "writes into a history only: test_formats_*",
     "bisect": "starts processes: test_bisect_*",
+    "explain": "starts processes: test_explain*",
     "repro": "starts processes: test_repro_*",
     "artifacts": "test_fetch_faults, test_cli_streams",
 }

@@ -70,7 +70,12 @@ def own_checkout(checkout, tmp_path, environment) -> tuple[Path, dict[str, str]]
 
 
 @pytest.mark.parametrize(
-    "block", _blocks("README.md") + _blocks("CONTRIBUTING.md") + _blocks("docs/own-model.md")
+    "block",
+    [
+        block
+        for document in ("README.md", "CONTRIBUTING.md", "docs/own-model.md", "docs/explain.md")
+        for block in _blocks(document)
+    ],
 )
 def test_shell_blocks_run(block, environment, request):
     # What makes an environment, or a model, does so in a copy; all else in the one that is there.
