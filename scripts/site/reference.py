@@ -2,13 +2,12 @@
 
 import argparse
 import html
+import inspect
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-from griffe import Docstring, DocstringSectionAttributes
 
 from comparative_benchmark.backends.api import backends
 from comparative_benchmark.cli.command import COMMANDS
@@ -187,14 +186,9 @@ def _backends() -> str:
 
 
 def _attributes(text: str) -> dict[str, str]:
-    """Returns what a docstring says of each attribute."""
-    found: dict[str, str] = {}
-    for section in Docstring(text).parse("google", warnings=False):
-        if isinstance(section, DocstringSectionAttributes):
-            for attribute in section.value:
-                for name in attribute.name.split(","):
-                    found[name.strip()] = attribute.description
-    return found
+    """Returns what a docstring says of each attribute; several may share a line."""
+    lines = re.findall(r"^  (\w[\w, ]*): (.*(?:\n    .*)*)", inspect.cleandoc(text), re.MULTILINE)
+    return {name: said for names, said in lines for name in names.split(", ")}
 
 
 def _said_of(kind: Any) -> str:
@@ -275,7 +269,7 @@ The file is a `Document`. A field without *always* may be absent.
 def _of_record(name: str, kind: Mapping[str, Any]) -> str:
     text = kind.get("description", "")
     says, always = _attributes(text), set(kind.get("required", []))
-    first = _markup(text.split("\n\n    Attributes:")[0])
+    first = _markup(inspect.cleandoc(text).split("\n\nAttributes:")[0])
     if "enum" in kind:
         return f"## {name}\n\n{first}\n\nOne of {', '.join(map(_code, kind['enum']))}.\n"
     rows = [
