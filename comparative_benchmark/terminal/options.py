@@ -17,6 +17,16 @@ EXIT_OK, EXIT_FAILED, EXIT_WRONG, EXIT_MISSING, EXIT_INTERRUPTED = 0, 1, 2, 3, 1
 EXIT_UNFINISHED = 4
 # As a shell gives it for a program that SIGPIPE has ended.
 EXIT_NO_READER = 141
+# In words, for people.
+EXIT_CODES = {
+    EXIT_OK: "all is well",
+    EXIT_FAILED: "something failed, or the command line is wrong",
+    EXIT_WRONG: "an output is wrong, a comparison found a regression, or a check found a fault",
+    EXIT_MISSING: "nothing could be measured, or data is missing",
+    EXIT_UNFINISHED: "all is well so far, and the budget was too short: `--resume` goes on",
+    EXIT_INTERRUPTED: "interrupted by Ctrl-C or SIGTERM; what was finished is kept",
+    EXIT_NO_READER: "nobody reads the output any more, as in `cbs list | head`",
+}
 
 # What models do, as TorchBench calls it.
 EVAL, TRAIN = "eval", "train"
