@@ -6,7 +6,8 @@
     github_post.py comment --pull NUMBER --marker NAME FILE
         the comment with that marker is replaced; without one it is added
 
-GITHUB_TOKEN, GITHUB_REPOSITORY and GITHUB_API_URL are those of GitHub Actions.
+GITHUB_TOKEN, GITHUB_REPOSITORY and GITHUB_API_URL are those of GitHub Actions. GITHUB_LOGIN is
+whose comments may be replaced: the account of the token, by default that of GitHub Actions.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from typing import Any
 
 # GitHub takes 65536 characters.
 _MOST_CHARACTERS = 60_000
+_LOGIN = "github-actions[bot]"
 _PATIENCE_S = 60
 _PAGE = 100
 _MOST_PAGES = 30
@@ -47,8 +49,11 @@ def main() -> int:
             url = post_issue(api, options.title, options.label, text)
         else:
             url = post_comment(api, options.pull, options.marker, text)
-    except (ApiError, OSError) as error:
+    except (ApiError, OSError, UnicodeDecodeError) as error:
         print(f"github: {error}", file=sys.stderr)
+        return 1
+    except (KeyError, TypeError, AttributeError) as error:
+        print(f"github: the answer is not what GitHub's is like: {error!r}", file=sys.stderr)
         return 1
     print(f"posted {url}")
     return 0
@@ -56,6 +61,13 @@ def main() -> int:
 
 class ApiError(Exception):
     """GitHub cannot be asked, or says no; the message says why."""
+
+
+class _NowhereElse(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: the token would go along, to whatever host the answer names."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """Makes the redirect an error."""
 
 
 class Api:
@@ -75,6 +87,8 @@ class Api:
             raise ApiError(f"GITHUB_API_URL {base!r} is not https")
         self._base = base.rstrip("/")
         self._token = environment["GITHUB_TOKEN"]
+        self._opener = urllib.request.build_opener(_NowhereElse)
+        self.login = environment.get("GITHUB_LOGIN") or _LOGIN
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """Returns the answer to a request below `/repos/OWNER/NAME`.
@@ -95,7 +109,7 @@ class Api:
             },
         )
         try:
-            with urllib.request.urlopen(request, timeout=_PATIENCE_S) as answer:  # noqa: S310
+            with self._opener.open(request, timeout=_PATIENCE_S) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             words = error.read(2000).decode(errors="replace")
@@ -130,7 +144,9 @@ def post_comment(api: Api, pull: int, marker: str, text: str) -> str:
     hidden = f"<!-- {re.sub(r'[^A-Za-z0-9_.:-]', '', marker)} -->"
     body = {"body": f"{hidden}\n{text}"}
     for comment in api.every(f"issues/{pull}/comments"):
-        if str(comment["body"]).startswith(hidden):
+        # Anybody may write the marker into a comment of their own.
+        ours = comment["user"]["login"] == api.login
+        if ours and str(comment["body"]).startswith(hidden):
             return str(api.call("PATCH", f"issues/comments/{comment['id']}", body)["html_url"])
     return str(api.call("POST", f"issues/{pull}/comments", body)["html_url"])
 

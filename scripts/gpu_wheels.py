@@ -181,7 +181,7 @@ class Index:
             raise WheelsError(f"no lock names {', '.join(unlocked)}")
         if not wanted:
             return
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+        command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-deps"]
         command += ["--disable-pip-version-check", "--only-binary=:all:"]
         command += ["--python-version", self._python, "--implementation", "cp"]
         for platform in _PLATFORMS:
@@ -249,7 +249,7 @@ def _failure(model: Path) -> str | None:
 
 def _cbs(command: str, *arguments: str) -> tuple[int, str]:
     """Runs `cbs artifacts`; returns exit code and last line."""
-    module = [sys.executable, "-m", "comparative_benchmark", "artifacts", command]
+    module = [sys.executable, "-P", "-m", "comparative_benchmark", "artifacts", command]
     done = subprocess.run([*module, *arguments], capture_output=True, text=True, check=False)
     lines = (done.stdout + done.stderr).strip().splitlines()
     return done.returncode, lines[-1] if lines else ""

@@ -53,11 +53,14 @@ if [[ -z "${BASE_PYTHON}" ]]; then
   BASE_PYTHON="${FOLDER}/base.venv/bin/python"
 fi
 
+# A word as any shell reads it; bash's own %q writes $'...', which /bin/sh may not know.
+quoted() { printf "'%s'" "${1//\'/\'\\\'\'}"; }
 # An interpreter that takes the suite from a checkout, whatever else is on the path.
 interpreter() {
   local checkout="$1" python="$2" file="$3"
-  printf '#!/bin/sh\nexport PYTHONPATH=%q:%q${PYTHONPATH:+:$PYTHONPATH}\nexec %q "$@"\n' \
-    "${checkout}" "${checkout}/common_benchmark_suite" "${python}" > "${file}"
+  printf '#!/bin/sh\nexport PYTHONPATH=%s:%s${PYTHONPATH:+:$PYTHONPATH}\nexec %s "$@"\n' \
+    "$(quoted "${checkout}")" "$(quoted "${checkout}/common_benchmark_suite")" \
+    "$(quoted "${python}")" > "${file}"
   chmod +x "${file}"
 }
 interpreter "${FOLDER}/base" "${BASE_PYTHON}" "${FOLDER}/base-python"

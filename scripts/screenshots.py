@@ -58,7 +58,7 @@ def _report(folder: Path) -> Path:
         arguments = [path, "--cases", str(_CASES), "--night", str(number), *last]
         subprocess.run([*made, *arguments], check=True)
     page = folder / "report.html"
-    command: list[Any] = [sys.executable, "-m", "comparative_benchmark", "report", nights[-1]]
+    command: list[Any] = [sys.executable, "-P", "-m", "comparative_benchmark", "report", nights[-1]]
     command += [option for night in nights[:-1] for option in ("--history", night)]
     command += ["--baseline", nights[-2], "-o", page]
     command += ["--title", "Nightly report (made-up figures)"]
@@ -70,7 +70,7 @@ def _sweep(folder: Path) -> Path:
     made, page = folder / "sweep.json", folder / "sweep.html"
     script = ROOT / "benchmarks" / "_made_operators.py"
     subprocess.run([sys.executable, script, made, "--powers", "4-9"], check=True)
-    command = [sys.executable, "-m", "comparative_benchmark", "report", made, "-o", page]
+    command = [sys.executable, "-P", "-m", "comparative_benchmark", "report", made, "-o", page]
     subprocess.run([*command, "--title", "Sweep (made-up figures)"], check=True)
     return page
 

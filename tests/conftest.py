@@ -37,14 +37,18 @@ def planted(record_property: Callable[[str, object], None]) -> Callable[..., Non
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Says how many faults were planted, and how many of them cost but themselves."""
-    ends: dict[str, bool] = {}
+    """Says how many faults were planted or injected, and how many of them cost but themselves."""
+    ends: dict[str, dict[str, bool]] = {"planted": {}, "injected": {}}
     for report in (r for kind in ("passed", "failed") for r in terminalreporter.getreports(kind)):
         for name, fault in report.user_properties:
-            if name == "planted":
-                ends[fault] = ends.get(fault, True) and report.passed
-    if ends:
-        text = f"other people's benchmarks: {len(ends)} planted, {sum(ends.values())} caught"
+            if name in ends:
+                ends[name][fault] = ends[name].get(fault, True) and report.passed
+    if found := ends["planted"]:
+        text = f"other people's benchmarks: {len(found)} planted, {sum(found.values())} caught"
+        terminalreporter.write_line(text)
+    if found := ends["injected"]:
+        lost = len(found) - sum(found.values())
+        text = f"faults of the outside world: {len(found)} injected, {lost or 'nothing'} lost"
         terminalreporter.write_line(text)
 
 

@@ -19,6 +19,7 @@ from comparative_benchmark.terminal.options import UsageError, find_device
 from openxla.benchmark import brought
 from openxla.benchmark.artifacts import user_inputs
 from openxla.benchmark.comparative_suite import catalog, operator_cases, training_cases
+from openxla.benchmark.comparative_suite.expressions import Expression
 from openxla.benchmark.def_types import BenchmarkCase
 from openxla.benchmark.workloads import workload_of
 
@@ -127,10 +128,10 @@ def _case_name(definitions: Sequence[Definition], asked: str) -> str:
     found = [d.benchmark_name for d in definitions if asked in (d.benchmark_name, d.model)]
     if not found:
         try:
-            pattern = re.compile(asked)
+            pattern = Expression(asked)
+            found = [name for name in names if pattern.search(name)]
         except re.error as error:
             raise UsageError(f"{asked!r} is not a regular expression: {error}") from error
-        found = [name for name in names if pattern.search(name)]
     found = list(dict.fromkeys(found))
     if len(found) == 1:
         return found[0]

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
-from rich.console import Console
 from rich.table import Table as RichTable
 
 from comparative_benchmark.api.tables import (
@@ -32,6 +31,7 @@ from comparative_benchmark.results.record import Document, Status
 from comparative_benchmark.stats.analysis import NOISE_THRESHOLD, Verdict
 from comparative_benchmark.terminal import not_installed
 from comparative_benchmark.terminal.compare_views import HEADINGS, summary_line, table_rows
+from comparative_benchmark.terminal.screen import Screen
 from comparative_benchmark.terminal.tables import comparison_table, results_table
 
 if TYPE_CHECKING:
@@ -186,5 +186,5 @@ def compare_results(
 
 def _printed(table: RichTable) -> str:
     text = io.StringIO()
-    Console(file=text, width=_WIDTH, highlight=False).print(table)
+    Screen(file=text, width=_WIDTH).print(table)
     return text.getvalue()

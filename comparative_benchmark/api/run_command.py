@@ -22,6 +22,7 @@ from comparative_benchmark.terminal.options import (
     EXIT_WRONG,
     UsageError,
 )
+from comparative_benchmark.terminal.streams import without_secrets
 
 
 def run(
@@ -43,8 +44,13 @@ def run(
     """
     known = _known_failures(options)
     console = Console(verbose=options.verbose, suites=options.suite)
-    try:
-        measured = measure(options, console, command=sys.argv, selection=selection)
+    with console.following():
+        measured = measure(
+            options,
+            console,
+            command=[without_secrets(word) for word in sys.argv],
+            selection=selection,
+        )
         ceilings = ceilings_for(
             measured.results,
             measured.settings.threads,
@@ -53,8 +59,6 @@ def run(
             and measured.settings.budget_s is None,
             say=console.say,
         )
-    finally:
-        console.close()
     results = measured.results
     judgement = _judge(known, results)
     expected = _expected(results, judgement)

@@ -11,6 +11,7 @@ from openxla.benchmark.artifacts import fetch as fetching
 from openxla.benchmark.artifacts import lock_file
 from openxla.benchmark.artifacts.fetch import FetchedModel, FetchError, FetchOptions, Source
 from openxla.benchmark.artifacts.progress import human_bytes
+from openxla.benchmark.comparative_suite.expressions import Expression
 from openxla.benchmark.root import locks_dir
 
 
@@ -58,16 +59,16 @@ def fetch(options: argparse.Namespace) -> int:
 def _locked(name: str | None) -> list[Source]:
     """Returns the locked models of a name, in the order of their names."""
     try:
-        pattern = re.compile(name) if name is not None else None
+        pattern = Expression(name) if name is not None else None
+        return [
+            Source.locked(entry)
+            for model, entry in sorted(lock_file.read_all().items())
+            if pattern is None
+            or pattern.fullmatch(model)
+            or pattern.fullmatch(f"models/{model}/inputs/INPUT_DATA_MODEL_DEFAULT")
+        ]
     except re.error as error:
         raise UsageError(f"-name {name!r} is not a regular expression: {error}") from error
-    return [
-        Source.locked(entry)
-        for model, entry in sorted(lock_file.read_all().items())
-        if pattern is None
-        or pattern.fullmatch(model)
-        or pattern.fullmatch(f"models/{model}/inputs/INPUT_DATA_MODEL_DEFAULT")
-    ]
 
 
 def _nothing(name: str | None) -> str:

@@ -5,7 +5,6 @@ import datetime
 import difflib
 import os
 import re
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from openxla.benchmark.artifacts.manifest import read
 from openxla.benchmark.comparative_suite import catalog, exports
 from openxla.benchmark.def_types import BenchmarkCase
 from openxla.benchmark.devices import HOST_CPU
+from openxla.benchmark.temporary import temporary_folder
 
 _DATE_VARIABLE = "SOURCE_DATE_EPOCH"
 
@@ -52,7 +52,10 @@ def run(options: argparse.Namespace) -> int:
         return EXIT_MISSING
     meant, cases = cases, _left(cases, root, resume=options.resume)
     types = [item.strip() for item in (options.types or "").split(",") if item.strip()]
-    with tempfile.TemporaryDirectory(prefix="cbs-generate-") as spare:
+    with (
+        screen.following(),
+        temporary_folder("generate") as spare,
+    ):
         logs = root / "logs" if options.verbose else Path(spare)
         run_settings = settings_of(
             options,

@@ -41,11 +41,10 @@ def run(options: argparse.Namespace) -> int:
     check(options)
     console = Console(verbose=options.verbose, suites=options.suite)
     try:
-        outcome = bisect(options, _subject(options, console), say=console.say)
+        with console.following():
+            outcome = bisect(options, _subject(options, console), say=console.say)
     except (ResultsFileError, UnknownBackendError) as error:
         raise UsageError(str(error)) from error
-    finally:
-        console.close()
     if options.json:
         print(json.dumps(as_json(outcome), indent=2))
     else:

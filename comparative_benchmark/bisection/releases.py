@@ -168,7 +168,7 @@ def _version(option: str, text: str) -> Version:
 def _pip(
     arguments: Sequence[str], *, timeout_s: float = _PATIENCE_S
 ) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
+    command = [sys.executable, "-P", "-m", "pip", "--disable-pip-version-check", "--no-input"]
     try:
         return subprocess.run(
             [*command, *arguments],

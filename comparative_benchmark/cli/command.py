@@ -17,7 +17,7 @@ from comparative_benchmark.terminal.options import (
     UsageError,
     set_root,
 )
-from comparative_benchmark.terminal.streams import hold_standard_streams, without_secrets
+from comparative_benchmark.terminal.streams import hold_standard_streams, printable, without_secrets
 
 _DISTRIBUTION = "common-benchmark-suite"
 # What a disk, a folder or a name can be, and no program can help.
@@ -189,6 +189,12 @@ COMMANDS = (
         "report.options:add_arguments",
         "report.command:run",
     ),
+    Command(
+        "completion",
+        "print a script that completes cbs in a shell",
+        "cli.completion:add_arguments",
+        "cli.completion:run",
+    ),
 )
 
 
@@ -259,7 +265,7 @@ def _guarded(options: argparse.Namespace) -> int:
         # What cannot be written is told here, and not in a traceback at the exit.
         sys.stdout.flush()
     except KeyboardInterrupt:
-        print("interrupted; finished results are kept", file=sys.stderr)
+        print(_interrupted(options), file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # `cbs list | head`: the reader has enough. Python would complain again at its exit. A gate
@@ -272,12 +278,28 @@ def _guarded(options: argparse.Namespace) -> int:
         # What standard output still holds may be what cannot be written: not once more at the exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         named = f"{error.filename}: " if error.filename else ""
-        print(f"cbs: {without_secrets(named)}{error.strerror}", file=sys.stderr)
+        print(f"cbs: {_shown(named)}{error.strerror}", file=sys.stderr)
         return EXIT_FAILED
     except _mistakes() as error:
-        print(f"cbs: {without_secrets(str(error))}", file=sys.stderr)
+        print(f"cbs: {_shown(str(error))}", file=sys.stderr)
         return EXIT_FAILED
     return code
+
+
+def _interrupted(options: argparse.Namespace) -> str:
+    """Returns what is kept of an interrupted command, and how to go on."""
+    output = getattr(options, "output", None)
+    if not hasattr(options, "resume") or output is None:
+        return "interrupted; finished results are kept"
+    from comparative_benchmark.runs.run_budget import going_on
+
+    named = any(word.startswith(("-o", "--output")) for word in sys.argv)
+    again = going_on(sys.argv if named else [*sys.argv, "-o", str(output)])
+    return _shown(f"interrupted; what was finished is kept for {output}: go on by\n  {again}")
+
+
+def _shown(message: str) -> str:
+    return printable(without_secrets(message))
 
 
 def _mistakes() -> tuple[type[Exception], ...]:

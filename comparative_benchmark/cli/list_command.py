@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from comparative_benchmark.terminal.options import EXIT_OK, UsageError, select
+from openxla.benchmark.comparative_suite.expressions import Expression
 from openxla.benchmark.def_types import BenchmarkCase, Workload
 from openxla.benchmark.workloads import workload_of
 
@@ -20,12 +21,12 @@ def run(options: argparse.Namespace) -> int:
     rows = [(case, workload_of(case)) for case in select(options)]
     if options.workload:
         try:
-            pattern = re.compile(options.workload)
+            pattern = Expression(options.workload)
+            rows = [row for row in rows if pattern.search(row[1].id)]
         except re.error as error:
             raise UsageError(
                 f"--workload {options.workload!r} is not a regular expression: {error}"
             ) from error
-        rows = [row for row in rows if pattern.search(row[1].id)]
     if options.json:
         print(json.dumps([_as_json(case, workload) for case, workload in rows], indent=2))
         return EXIT_OK

@@ -36,8 +36,10 @@ def compare(options: argparse.Namespace) -> int:
     elif options.markdown:
         print(compare_views.as_markdown(comparisons, summary, beside), end="")
     else:
-        Console().comparison(comparisons, summary)
-        print("".join(f"{line}\n" for line in beside.lines), end="")
+        console = Console()
+        console.comparison(comparisons, summary)
+        for line in beside.lines:
+            console.answer(line)
     return comparing.exit_code(summary)
 
 

@@ -5,11 +5,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from comparative_benchmark.formats.exported import Exported
 from comparative_benchmark.formats.registry import exporter
 from comparative_benchmark.formats.source import printable
 from comparative_benchmark.history import results_files
 from comparative_benchmark.history.portable import FormatError, PortableResult
+from comparative_benchmark.results.published import host_name, without_folders
 from comparative_benchmark.terminal.options import EXIT_MISSING, EXIT_OK, UsageError
 from openxla.benchmark.files import write_atomically
 
@@ -34,6 +37,8 @@ def run(options: argparse.Namespace) -> int:
         results = of_run(results, options.run)
     if not results:
         raise UsageError("no results to export")
+    if not options.with_host:
+        results = [_published(result) for result in results]
     try:
         exported = exporter(options.format)(results)
     except FormatError as error:
@@ -47,6 +52,15 @@ def run(options: argparse.Namespace) -> int:
     for path in written:
         print(f"cbs export: {len(results)} results in {path}", file=sys.stderr)
     return EXIT_MISSING if refused else EXIT_OK
+
+
+def _published(result: PortableResult) -> PortableResult:
+    """Returns a result without the names of its host and of folders."""
+    host = dict(result.host)
+    if isinstance(name := host.get("hostname"), str):
+        host["hostname"] = host_name(name)
+    reason = result.reason and without_folders(result.reason)
+    return msgspec.structs.replace(result, host=host, reason=reason)
 
 
 def of_run(results: Sequence[PortableResult], run: str) -> list[PortableResult]:

@@ -25,6 +25,7 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ID",
         help="only the results of this run; `latest` is the one that began last",
     )
+    add_options(parser, "with_host")
 
 
 def add_import_arguments(parser: argparse.ArgumentParser) -> None:

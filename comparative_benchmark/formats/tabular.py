@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, get_type_hints
 
 from comparative_benchmark.formats.exported import Exported, json_line, remarks_on
-from comparative_benchmark.history.portable import FormatError, PortableResult
+from comparative_benchmark.history.portable import FormatError, PortableResult, spreadsheet_text
 
 _DOCUMENTS = ("versions", "host", "metrics", "extra")
 _LISTS = ("tags", "options", "samples_ms", "compile_ms", "warm_compile_ms")
@@ -79,4 +79,4 @@ def _cell(name: str, value: Any) -> str:
     if name in _LISTS:
         return json.dumps(value, ensure_ascii=False)
     # repr keeps every digit of a float.
-    return value if isinstance(value, str) else repr(value)
+    return spreadsheet_text(value) if isinstance(value, str) else repr(value)

@@ -24,6 +24,7 @@ try:
     from comparative_benchmark.history.database import Database, HistoryError
     from comparative_benchmark.history.findings import Kind, as_json, changed_text
     from comparative_benchmark.history.importing import import_files
+    from comparative_benchmark.history.moments import DamagedRowError
 except ModuleNotFoundError as missing:
     raise UsageError(
         f"the history needs {missing.name}: pip install 'common-benchmark-suite[history]'"
@@ -49,6 +50,8 @@ def run(options: argparse.Namespace) -> int:
         database = Database(options.db, create=options.action == "import")
         with contextlib.closing(database):
             return actions[options.action](options, database)
+    except DamagedRowError as error:
+        raise UsageError(f"a row of the history is damaged: {error}") from error
     except HistoryError as error:
         raise UsageError(str(error)) from error
 

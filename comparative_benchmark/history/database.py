@@ -21,6 +21,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 HISTORY_VARIABLE = "CBS_HISTORY"
 # The newest migration; others need Alembic to be told of, and its import takes a while.
 HEAD = "0002"
+_REVISIONS = ("0001", HEAD)
 VERSION_TABLE = "cbs_history_version"
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -231,7 +232,10 @@ def _revision(connection: Connection, database: Database) -> str | None:
     revision = connection.execute(
         sa.select(sa.column("version_num")).select_from(sa.table(VERSION_TABLE))
     ).scalar()
-    if revision is not None and str(revision) > HEAD:
+    known = revision is None or str(revision) in _REVISIONS
+    if not known and str(revision) < HEAD:
+        raise HistoryError(f"{database} is damaged: there are no tables {str(revision)!r}")
+    if not known:
         raise HistoryError(
             f"{database} was written by a newer version of this program (tables {revision}, "
             f"known here up to {HEAD}): install that version"

@@ -1,10 +1,16 @@
-"""Times as the database keeps them, and as people type them."""
+"""Times and JSON as the database keeps them, and times as people type them."""
 
 import datetime
+import json
 import re
+from typing import Any
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+
+
+class DamagedRowError(ValueError):
+    """A row holds what no program of ours has written."""
 
 
 def microseconds(time: datetime.datetime) -> int:
@@ -13,8 +19,27 @@ def microseconds(time: datetime.datetime) -> int:
 
 
 def moment(time_us: int) -> datetime.datetime:
-    """Returns the time of that many microseconds since 1970."""
-    return _EPOCH + datetime.timedelta(microseconds=time_us)
+    """Returns the time of that many microseconds since 1970.
+
+    Raises:
+      DamagedRowError: no calendar has it.
+    """
+    try:
+        return _EPOCH + datetime.timedelta(microseconds=time_us)
+    except (OverflowError, TypeError):
+        raise DamagedRowError(f"{time_us!r} is not a time in microseconds") from None
+
+
+def json_value(text: str) -> Any:
+    """Returns the value of a column's JSON text.
+
+    Raises:
+      DamagedRowError: it is not JSON.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        raise DamagedRowError(f"{str(text)[:80]!r} is not JSON") from None
 
 
 def parsed(text: str, now: datetime.datetime | None = None) -> datetime.datetime:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from comparative_benchmark.history.portable import spreadsheet_text
 from comparative_benchmark.history.queries import COLUMNS, Record, Series
 from comparative_benchmark.history.rows import DIMENSIONS, METRICS
 from comparative_benchmark.stats.analysis import WITHIN_ONE_PROCESS
@@ -151,6 +152,8 @@ def _json_values(record: Record) -> Record:
 def _cell(value: Any) -> Any:
     if isinstance(value, (list, dict)):
         return json.dumps(value)
+    if isinstance(value, str):
+        return spreadsheet_text(value)
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 

@@ -31,6 +31,15 @@ Process: TypeAlias = Annotated[tuple[Time, ...], Meta(min_length=1)]
 StatusName: TypeAlias = Annotated[str, Meta(pattern=rf"^({'|'.join(STATUSES)})\Z")]
 
 
+# What a spreadsheet would begin a formula with.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def spreadsheet_text(text: str) -> str:
+    """Returns a text that a spreadsheet takes for text: behind an apostrophe if need be."""
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
 class FormatError(ValueError):
     """A file, or a part of one, is not what its format says; the message tells what and where."""
 

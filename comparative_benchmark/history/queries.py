@@ -1,7 +1,6 @@
 """Questions to the history; what a user types goes to the database as parameters only."""
 
 import datetime
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,7 +8,7 @@ import attrs
 import sqlalchemy as sa
 
 from comparative_benchmark.history.database import Database
-from comparative_benchmark.history.moments import microseconds, moment
+from comparative_benchmark.history.moments import json_value, microseconds, moment
 from comparative_benchmark.history.rows import DIMENSIONS, OK, Row
 from comparative_benchmark.history.tables import PACKAGES, RESULTS, SERIES, VERSION_SETS
 
@@ -177,7 +176,7 @@ def trend(
             value=row[1],
             low=row[3] if has_interval else None,
             high=row[4] if has_interval else None,
-            versions=json.loads(row[2]),
+            versions=json_value(row[2]),
         )
         for row in found
     ]
@@ -231,5 +230,5 @@ def decoded(record: Record) -> Record:
     """Replaces the JSON text of columns by its value."""
     for name in _JSON_COLUMNS:
         if name in record:
-            record[name] = json.loads(record[name])
+            record[name] = json_value(record[name])
     return record

@@ -1,7 +1,6 @@
 """Latency over time, for pages that draw it."""
 
 import datetime
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -9,7 +8,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from comparative_benchmark.history.database import Database
-from comparative_benchmark.history.moments import moment
+from comparative_benchmark.history.moments import json_value, moment
 from comparative_benchmark.history.output import competitor
 from comparative_benchmark.history.queries import decoded
 from comparative_benchmark.history.rows import DIMENSIONS, OK
@@ -76,7 +75,7 @@ class HistoryTrends:
         )
         with self._database.reading() as connection:
             found = connection.execute(query).fetchall()
-        return [TrendPoint(moment(row[0]), *row[1:4], json.loads(row[4])) for row in found]
+        return [TrendPoint(moment(row[0]), *row[1:4], json_value(row[4])) for row in found]
 
     def close(self) -> None:
         """Closes the database."""

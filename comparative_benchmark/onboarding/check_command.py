@@ -2,11 +2,9 @@
 
 import argparse
 import difflib
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.text import Text
 
 import openxla.benchmark
@@ -16,9 +14,11 @@ from comparative_benchmark.onboarding.findings import Finding, State
 from comparative_benchmark.onboarding.printing import print_findings
 from comparative_benchmark.runs.session import Limits
 from comparative_benchmark.terminal.options import EXIT_OK, EXIT_WRONG, UsageError
+from comparative_benchmark.terminal.screen import Screen
 from openxla.benchmark import devices
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase
+from openxla.benchmark.temporary import temporary_folder
 from openxla.benchmark.workloads import workload_of
 
 _MODELS = Path(str(openxla.benchmark.__file__)).parent / "models"
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     chosen = _smallest(cases)
     found: list[Finding] = []
     truths = {}
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = Screen(stderr=True, soft_wrap=True)
     for framework in asked:
         console.print(Text(f"checking {name} in {framework}"))
         folder = _MODELS / framework / name
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
         found.append(source_checks.requirements(framework, folder))
         if options.install:
             found.append(source_checks.install(framework, folder))
-        with tempfile.TemporaryDirectory(prefix="cbs-check-") as scratch:
+        with temporary_folder("check") as scratch:
             more, truth = _run_model(framework, chosen[framework], options, Path(scratch))
         found += more
         if truth is not None:

@@ -5,7 +5,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
 from comparative_benchmark.onboarding.findings import Finding
@@ -15,6 +14,7 @@ from comparative_benchmark.runs.one_call import call_once
 from comparative_benchmark.runs.session import Limits, SessionEnded
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.terminal.options import EXIT_OK, EXIT_WRONG, UsageError, set_root
+from comparative_benchmark.terminal.screen import Screen
 from comparative_benchmark.torchbench import cases, folders, installing
 from comparative_benchmark.torchbench.folders import Folder
 from openxla.benchmark import devices
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
             raise UsageError(f"no folder {options.name!r}; there are {', '.join(found)}")
         found = {options.name: found[options.name]}
     installed = installing.packages_of(list(found.values()), install=options.install)
-    console, code = Console(stderr=True, highlight=False, soft_wrap=True), EXIT_OK
+    console, code = Screen(stderr=True, soft_wrap=True), EXIT_OK
     for name, folder in found.items():
         console.print(Text(f"checking {name}"))
         reason = folder.problem or installed.failures.get(folder.path)

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from comparative_benchmark.onboarding.findings import CHECKS, Finding
+from comparative_benchmark.terminal.screen import Screen
 
 _STYLES = {"ok": "green", "failed": "red", "not_applicable": "dim", "not_run": "yellow"}
 _WORDS = {"not_applicable": "n/a", "not_run": "not run"}
@@ -18,9 +18,9 @@ def print_findings(
     found: Sequence[Finding], columns: Sequence[str], checks: Mapping[str, str] = CHECKS
 ) -> None:
     """Prints a table of checks, a column for each framework or test, and what failed."""
-    out = Console(highlight=False)
+    out = Screen()
     if not out.is_terminal:
-        out = Console(highlight=False, width=_WIDTH_OF_A_PIPE)
+        out = Screen(width=_WIDTH_OF_A_PIPE)
     table = Table(pad_edge=False, box=None, padding=(0, 2, 0, 0))
     for heading in ("check", *columns):
         table.add_column(heading, no_wrap=True, min_width=max(7, len(heading)))

@@ -4,7 +4,6 @@ import ast
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -13,6 +12,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from comparative_benchmark.onboarding.findings import Finding
 from openxla.benchmark.def_types import BenchmarkCase
+from openxla.benchmark.temporary import temporary_folder
 
 _INSTALL_TIMEOUT_S = 1800
 _MOST_NAMED = 5
@@ -82,11 +82,11 @@ def requirements(framework: str, folder: Path) -> Finding:
 def install(framework: str, folder: Path) -> Finding:
     """Installs requirements.txt into a fresh environment, from the index that pip is set to."""
     path = folder / "requirements.txt"
-    with tempfile.TemporaryDirectory(prefix="cbs-install-") as environment:
+    with temporary_folder("install") as environment:
         python = os.path.join(environment, "bin", "python")  # noqa: PTH118  # for commands
         commands = (
-            [sys.executable, "-m", "venv", environment],
-            [python, "-m", "pip", "install", "--quiet", "-r", str(path)],
+            [sys.executable, "-P", "-m", "venv", environment],
+            [python, "-P", "-m", "pip", "install", "--quiet", "-r", str(path)],
         )
         for command in commands:
             try:

@@ -84,7 +84,7 @@ class WorkerChecks:
         module_path = case.model.model_impl.module_path
         directory = self._folder / "elsewhere"
         directory.mkdir()
-        command = [sys.executable, "-m", str(module_path)]
+        command = [sys.executable, "-P", "-m", str(module_path)]
         environment = self._settings.environment(self._backend, directory, directory)
         fix = (
             f"make `cd /tmp && python -m {module_path}` work: import from openxla.benchmark alone, "

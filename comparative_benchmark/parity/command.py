@@ -5,7 +5,6 @@ import datetime
 import math
 import re
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -45,9 +44,11 @@ from comparative_benchmark.terminal.options import (
     find_device,
 )
 from comparative_benchmark.terminal.run_settings import settings_of
+from comparative_benchmark.terminal.streams import without_secrets
 from openxla.benchmark.artifacts import locked_cases, workload_store
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec, ModelFrameworkType
+from openxla.benchmark.temporary import temporary_folder
 
 
 def run(options: argparse.Namespace) -> int:
@@ -69,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
         entries = expected_failures.load(
             options.expected_failures or expected_failures.EXPECTED_FAILURES_FILE
         )
-        with tempfile.TemporaryDirectory(prefix="cbs-parity-logs-") as spare:
+        with temporary_folder("parity-logs") as spare:
             settings = _settings(options, device, Path(spare))
             return _run(options, cells, entries, settings, screen)
     except (expected_failures.ExpectedFailuresError, ParityFileError) as error:
@@ -95,19 +96,22 @@ def _run(
 ) -> int:
     device = settings.device.name
     jobs = options.jobs or default_jobs(settings.device.accelerator_type, options.memory_limit)
-    with ParityFile(
-        options.output,
-        command=sys.argv,
-        execution_environment={
-            "python_environment": python_environment(),
-            "host": describe(
-                threads=settings.threads, cpus=settings.cpus, threads_from=settings.threads_from
-            ),
-            "git_revision": git_revision(),
-            "jobs": jobs,
-        },
-        resume=options.resume,
-    ) as file:
+    with (
+        screen.following(),
+        ParityFile(
+            options.output,
+            command=[without_secrets(word) for word in sys.argv],
+            execution_environment={
+                "python_environment": python_environment(),
+                "host": describe(
+                    threads=settings.threads, cpus=settings.cpus, threads_from=settings.threads_from
+                ),
+                "git_revision": git_revision(),
+                "jobs": jobs,
+            },
+            resume=options.resume,
+        ) as file,
+    ):
         settled = file.settled(device)
         pending = [cell for cell in cells if cell.trial is None or cell.key not in settled]
         runner = Runner(settings, screen, file.put, jobs=jobs, memory_bytes=options.memory_limit)

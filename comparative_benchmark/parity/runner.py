@@ -1,7 +1,6 @@
 """Runs the cells of a matrix: each once, without timing, several side by side."""
 
 import itertools
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.preparation import Preparation
 from comparative_benchmark.runs.settings import RunSettings
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
+from openxla.benchmark.temporary import temporary_folder
 
 # Cells of one column that go to a lane together: enough to make the start of a worker cheap, few
 # enough for all lanes to end at about the same time.
@@ -111,7 +111,7 @@ class Runner:
         batches = list(_batches(pending))
         count = max(1, min(self._jobs, len(batches)))
         divided = shares(self._settings, count, self._memory_bytes)
-        with tempfile.TemporaryDirectory(prefix="cbs-parity-", ignore_cleanup_errors=True) as root:
+        with temporary_folder("parity") as root:
             lanes = [
                 Lane(share, preparation, Path(root) / f"lane-{number}")
                 for number, share in enumerate(divided, 1)

@@ -1,8 +1,8 @@
 """What a person sees of `cbs parity`."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 
-from rich.console import Console as RichConsole
 from rich.text import Text
 
 from comparative_benchmark.parity import matrix
@@ -11,6 +11,8 @@ from comparative_benchmark.parity.drift import Drift
 from comparative_benchmark.parity.grid import CellKey
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.terminal.again import suite_options
+from comparative_benchmark.terminal.screen import Screen as Paper
+from comparative_benchmark.terminal.status_screen import StatusScreen
 
 # What a pipe has no width for: never wrap what another program or a log will read.
 _WIDTH_OF_A_PIPE = 220
@@ -22,10 +24,10 @@ class Screen:
     def __init__(self, *, verbose: bool, keeps_logs: bool) -> None:
         self._verbose = verbose
         self._keeps_logs = keeps_logs
-        self._out = RichConsole(highlight=False)
+        self._out = Paper()
         if not self._out.is_terminal:
-            self._out = RichConsole(highlight=False, width=_WIDTH_OF_A_PIPE)
-        self._err = RichConsole(stderr=True, highlight=False, soft_wrap=True)
+            self._out = Paper(width=_WIDTH_OF_A_PIPE)
+        self._err = StatusScreen()
 
     def say(self, message: str, style: str = "") -> None:
         """Prints a line of progress."""
@@ -47,6 +49,7 @@ class Screen:
         if result.note:
             line.append(f"  (note: {result.note})")
         self._err.print(line)
+        self._err.at("", position, total)
         if self._verbose and result.traceback:
             self.say("".join(f"    {line}\n" for line in result.traceback.splitlines()).rstrip())
 
@@ -54,6 +57,10 @@ class Screen:
         """See `runner.Observer`."""
         text = f"{result.status.value} beside other cells, to be run alone: {result.label}"
         self.say(f"{text}  {result.framework}  {result.competitor}", style="yellow")
+
+    def following(self) -> AbstractContextManager[None]:
+        """Shows what workers do while the block lasts."""
+        return self._err.following()
 
     def show(
         self,

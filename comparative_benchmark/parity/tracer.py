@@ -1,6 +1,5 @@
 """Runs implementations in workers, layer by layer, and compares them pair by pair."""
 
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from comparative_benchmark.runs.settings import RunSettings
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
+from openxla.benchmark.temporary import temporary_folder
 
 
 class Tracer:
@@ -42,7 +42,7 @@ class Tracer:
         ]
         pairs = list(dict.fromkeys(pairs))
         with (
-            tempfile.TemporaryDirectory(prefix="cbs-drift-") as folder,
+            temporary_folder("drift") as folder,
             SessionPool(folder=Path(folder), log_dir=self._settings.log_dir) as self._pool,
         ):
             traces = self._traces(pairs, artifacts, Path(folder))

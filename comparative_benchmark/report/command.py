@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     to = sys.stderr if options.markdown == _STDOUT else sys.stdout
     say = functools.partial(print, file=to)
     try:
-        found = inputs.read(options.results)
+        found = inputs.read(options.results, with_host=options.with_host)
         for reason in found.refused:
             print(f"cbs: not read: {reason}", file=sys.stderr)
         with open_trends(options.history) as trends:

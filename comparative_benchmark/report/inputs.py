@@ -10,6 +10,7 @@ import attrs
 
 from comparative_benchmark.results.case import Case, cases_of
 from comparative_benchmark.results.codec import ResultsFileError, read_document
+from comparative_benchmark.results.published import published
 from comparative_benchmark.results.record import Document, Run
 
 _ID_DIGITS = 12
@@ -71,8 +72,12 @@ class Inputs:
         )
 
 
-def read(paths: Iterable[Path]) -> Inputs:
+def read(paths: Iterable[Path], *, with_host: bool = True) -> Inputs:
     """Returns what results files hold; one that cannot be read is in `refused`.
+
+    Args:
+      paths: of the files.
+      with_host: keep names of hosts and folders.
 
     Raises:
       ReportError: none of them has a result.
@@ -81,7 +86,8 @@ def read(paths: Iterable[Path]) -> Inputs:
     folders: dict[str, Path] = {}
     for path in paths:
         try:
-            documents.append(read_document(path))
+            document = read_document(path)
+            documents.append(document if with_host else published(document))
         except ResultsFileError as error:
             refused.append(str(error))
         else:

@@ -34,4 +34,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "results; `default` is the database of `cbs history` ($CBS_HISTORY); may be repeated",
     )
     add("--title", default="Benchmark report", help="heading of the page (default %(default)r)")
-    add_options(parser, "threshold")
+    add_options(parser, "threshold", "with_host")

@@ -129,6 +129,7 @@ def open_trends(sources: Sequence[str]) -> Iterator[Trends]:
 def _history(source: str) -> Iterator[Trends]:
     """Gives the trends of a history database; what fails there is a `ReportError`."""
     from comparative_benchmark.history.database import HistoryError
+    from comparative_benchmark.history.moments import DamagedRowError
     from comparative_benchmark.history.trends import open_trends as open_history
 
     def points(case: Case) -> Iterator[TrendPoint]:
@@ -139,5 +140,5 @@ def _history(source: str) -> Iterator[Trends]:
     try:
         with closing(open_history(None if source == OWN_HISTORY else source)) as history:
             yield points
-    except HistoryError as error:
+    except (HistoryError, DamagedRowError) as error:
         raise ReportError(f"--history {source}: {error}") from error

@@ -31,6 +31,7 @@ from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_OK, UsageError
 from comparative_benchmark.terminal.run_settings import settings_of
 from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.temporary import temporary_folder
 
 _EXPORT = "comparative_benchmark.repro.exporting:export"
 # The part of run.py's output that goes into the README.
@@ -62,7 +63,11 @@ def run(options: argparse.Namespace) -> int:
     )
     target = _target(options.output, trial)
     console = Console()
-    with _built(target) as directory, tempfile.TemporaryDirectory(prefix="cbs-repro-") as scratch:
+    with (
+        console.following(),
+        _built(target) as directory,
+        temporary_folder("repro") as scratch,
+    ):
         settings = settings_of(
             options,
             trial.device,
@@ -186,7 +191,7 @@ def _check(directory: Path, trial: Trial, timeout_s: float) -> str:
     """Runs the reproducer where it was exported, on a copy; returns what it printed."""
     environment = trial.competitor.environment
     python = environment.python if environment else sys.executable
-    with tempfile.TemporaryDirectory(prefix="cbs-repro-check-") as scratch:
+    with temporary_folder("repro-check") as scratch:
         copy = Path(scratch) / "copy"
         shutil.copytree(directory, copy)
         try:

@@ -62,7 +62,7 @@ def ask(module: str, arguments: Sequence[str], budget: Budget) -> Answer:
     timeout_s = budget.timeout_s()
     if not timeout_s:
         return Answer(problem=NO_TIME_LEFT)
-    command = [sys.executable, "-m", f"{_PACKAGE}.{module}", *arguments]
+    command = [sys.executable, "-P", "-m", f"{_PACKAGE}.{module}", *arguments]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=timeout_s, check=False

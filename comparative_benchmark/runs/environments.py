@@ -113,7 +113,7 @@ def _inspect(name: str, python: str) -> Environment:
     modules = sorted({module for names in wanted for module in names})
     try:
         asked = subprocess.run(
-            [python, "-c", _QUESTION, *_HARNESS_MODULES, *modules],
+            [python, "-P", "-c", _QUESTION, *_HARNESS_MODULES, *modules],
             capture_output=True,
             text=True,
             check=True,

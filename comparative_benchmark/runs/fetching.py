@@ -24,7 +24,7 @@ from openxla.benchmark.artifacts.stores import StoreError
 from openxla.benchmark.artifacts.workload_store import ArtifactError, WorkloadArtifacts
 from openxla.benchmark.def_types import BenchmarkCase
 
-_SAY_EVERY_S = 5.0
+_SAY_EVERY_S = 10.0
 # A server that is down is down for all models: a run must not wait long to find that out.
 _ATTEMPTS = 3
 

@@ -1,12 +1,12 @@
 """One question to a worker that ends with its answer: of a folder or model that is looked at."""
 
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from comparative_benchmark.backends.api import get_backend
 from comparative_benchmark.runs.settings import RunSettings
+from openxla.benchmark.temporary import temporary_folder
 
 
 def call_once(settings: RunSettings, function: str, arguments: Mapping[str, Any]) -> Any:
@@ -20,7 +20,7 @@ def call_once(settings: RunSettings, function: str, arguments: Mapping[str, Any]
     Raises:
       SessionEnded: the worker did not answer; says why.
     """
-    with tempfile.TemporaryDirectory(prefix="cbs-call-") as scratch:
+    with temporary_folder("call") as scratch:
         place = Path(scratch)
         session = settings.open_session(
             get_backend("pt_inductor"),

@@ -5,7 +5,6 @@ before the first trial, so that it neither disturbs a measurement nor counts tow
 one. It is made on the CPU, whatever is measured.
 """
 
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 from openxla.benchmark.artifacts.workload_store import ArtifactError, WorkloadArtifacts
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType, TensorSpec
 from openxla.benchmark.models import architectures
+from openxla.benchmark.temporary import temporary_folder
 from openxla.benchmark.workloads import generated_tokens
 
 # JAX, op by op, compiles each operation for each shape: three quarters of the time of a truth.
@@ -65,7 +65,7 @@ class Preparation:
           may_go_on: asked before each workload; where it says no, the others are left out.
         """
         with (
-            tempfile.TemporaryDirectory(prefix="cbs-prepare-") as folder,
+            temporary_folder("prepare") as folder,
             SessionPool(folder=Path(folder), log_dir=self._settings.log_dir) as self._pool,
         ):
             # What is locked comes first: it serves the models of other frameworks, too.

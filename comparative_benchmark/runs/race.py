@@ -20,7 +20,6 @@ the processes of one that was interrupted.
 """
 
 import random
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,6 +47,7 @@ from comparative_benchmark.runs.trace import Timeline
 from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
+from openxla.benchmark.temporary import temporary_folder
 
 # A worker may grow by so much while it is measured.
 _MEMORY_MARGIN = 1.3
@@ -115,7 +115,7 @@ class Race:
     def run(self) -> None:
         """Runs replicates until the sampling rule is content."""
         rule = self._settings.sampling
-        with tempfile.TemporaryDirectory(prefix="cbs-race-", ignore_cleanup_errors=True) as folder:
+        with temporary_folder("race") as folder:
             if isinstance(rule, FixedCounts):
                 self._run_fixed(rule, Path(folder))
             elif isinstance(rule, CompileOnly):
@@ -392,12 +392,25 @@ class Race:
             cache_dir=cache_dir,
             log_file=self._log_file(trial, replicate),
             cold=cold,
-            track=self.timeline.process(f"{trial}, process {replicate}"),
+            track=self.timeline.process(
+                f"{trial}, process {replicate}",
+                shown=f"{trial.competitor}, process {self._number(replicate)}",
+            ),
             framework=trial.case.model.model_impl.framework_type.value,
             compiles_anew=anew and replicate > 0,
             exports={} if anew else self._exports.get(trial.key, {}),
         )
         return Participant(trial, self._artifacts, self._settings, plan, self._open_session)
+
+    def _number(self, replicate: int) -> str:
+        """Returns e.g. `2 of 3`, as far as the number of a trial's processes is known by now."""
+        rule, of = self._settings.sampling, "1"
+        if isinstance(rule, CompileOnly):
+            of = f"{2 * rule.pairs}"
+        elif isinstance(rule, SamplingRule):
+            pilot = replicate < rule.min_processes
+            of = f"{rule.min_processes}" if pilot else f"at most {rule.max_processes}"
+        return f"{replicate + 1} of {of}"
 
     def _keep_ended(self, participants: Sequence[Participant], started: float) -> None:
         """Keeps what failed early as soon as that is known."""

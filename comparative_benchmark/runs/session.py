@@ -24,6 +24,7 @@ import attrs
 from comparative_benchmark.machine import memory
 from comparative_benchmark.machine.gpu_users import SESSION_VARIABLE
 from comparative_benchmark.results.record import Status
+from comparative_benchmark.runs import pulse
 from comparative_benchmark.runs.trace import ProcessTrack, Timeline
 from comparative_benchmark.worker.protocol import Decoder, Message, ProtocolError, encode
 
@@ -230,6 +231,8 @@ class Session:
                         return message
             elif readable or self._process.poll() is not None:
                 raise self._ended_by_itself()
+            else:
+                pulse.beat(self._track.shown, self._phase)
             self._check_limits()
 
     def _decode(self, data: bytes) -> list[Message]:
@@ -244,6 +247,7 @@ class Session:
     def _enter_phase(self, phase: str) -> None:
         self._phase, self._phase_started = phase, time.monotonic()
         self._track.phase(phase)
+        pulse.beat(self._track.shown, phase, entered=True)
 
     def _check_limits(self) -> None:
         now, limits = time.monotonic(), self._limits

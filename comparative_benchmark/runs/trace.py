@@ -71,9 +71,11 @@ class Timeline:
             )
         )
 
-    def process(self, label: str, clock: Callable[[], int] = time.monotonic_ns) -> "ProcessTrack":
-        """Returns what records the spans of one process."""
-        return ProcessTrack(self, label, clock)
+    def process(
+        self, label: str, clock: Callable[[], int] = time.monotonic_ns, *, shown: str = ""
+    ) -> "ProcessTrack":
+        """Returns what records the spans of one process; people are shown another label."""
+        return ProcessTrack(self, label, clock, shown=shown)
 
     def events(self) -> list[dict[str, Any]]:
         """Returns the trace events; processes are numbered as they first appeared."""
@@ -122,8 +124,14 @@ class ProcessTrack:
     """Turns what a session sees of its worker into spans: a command, and in it its phases."""
 
     def __init__(
-        self, timeline: Timeline, label: str, clock: Callable[[], int] = time.monotonic_ns
+        self,
+        timeline: Timeline,
+        label: str,
+        clock: Callable[[], int] = time.monotonic_ns,
+        *,
+        shown: str = "",
     ) -> None:
+        self.shown = shown or label
         self._timeline = timeline
         self._label = label
         self._clock = clock

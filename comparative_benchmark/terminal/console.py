@@ -1,10 +1,9 @@
 """What a person sees: progress while a run goes on, and tables of results."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import MappingProxyType
 
-from rich.control import Control
-from rich.segment import ControlType
 from rich.table import Table
 from rich.text import Text
 
@@ -25,7 +24,8 @@ from comparative_benchmark.terminal import not_installed, tables
 from comparative_benchmark.terminal.compare_views import summary_line
 from comparative_benchmark.terminal.generation_table import generation_remarks, generation_table
 from comparative_benchmark.terminal.narrow_table import narrow_table
-from comparative_benchmark.terminal.screen import NO_LIMIT, Screen, output_screen
+from comparative_benchmark.terminal.screen import NO_LIMIT, output_screen
+from comparative_benchmark.terminal.status_screen import StatusScreen
 from comparative_benchmark.terminal.training_table import training_remarks, training_table
 
 
@@ -35,12 +35,10 @@ class Console:
     def __init__(self, *, verbose: bool = False, suites: Sequence[str] = ()) -> None:
         self._verbose = verbose
         self._suites = suites
-        self._err = Screen(stderr=True, highlight=False)
+        self._err = StatusScreen()
         self._out = output_screen()
         if not self._err.is_terminal:
-            # A pipe has no width: never wrap what another program or a log will read.
-            self._err = Screen(stderr=True, highlight=False, width=NO_LIMIT)
-        self._live = False
+            self._err = StatusScreen(width=NO_LIMIT)
 
     def say(self, message: str, style: str = "") -> None:
         """Prints a line of progress."""
@@ -52,17 +50,13 @@ class Console:
 
     def race_started(self, trials: Sequence[Trial], position: int, total: int) -> None:
         """See `runner.Observer`."""
-        # A line that stands still: an animation would take time from the core that is measured.
-        if self._err.is_terminal:
-            what = str(trials[0])
-            if len(trials) > 1:
-                what = f"{trials[0].workload.label}, {len(trials)} competitors"
-            self._err.print(f"[{position}/{total}] {what} ...", end="\r", markup=False)
-            self._live = True
+        what = trials[0].workload.label
+        if len(trials) > 1:
+            what += f", {len(trials)} competitors"
+        self._err.at(what, position - 1, total)
 
     def trial_finished(self, result: Result, position: int, total: int) -> None:
         """See `runner.Observer`."""
-        self.close()
         definition = result.definition
         line = Text(f"[{position:>{len(str(total))}}/{total}] ")
         line.append(f"{result.word:<13}", style=tables.style_of(result.word))
@@ -79,11 +73,9 @@ class Console:
         if self._verbose:
             self._print_details(result)
 
-    def close(self) -> None:
-        """Clears the live line."""
-        if self._live:
-            self._err.control(Control((ControlType.ERASE_IN_LINE, 2)))
-            self._live = False
+    def following(self) -> AbstractContextManager[None]:
+        """Shows what workers do while the block lasts."""
+        return self._err.following()
 
     def results(
         self,

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Sequence
 
+from comparative_benchmark.terminal.streams import printable
+
 _SPECIAL = re.compile(r"[\\`*\[\]|~]")
 # Inside a word an underscore is one: names stay as they are.
 _UNDERSCORE = re.compile(r"(?<!\w)_|_(?!\w)")
@@ -13,9 +15,10 @@ _CALL = re.compile(r"((?<!\w)@|#)(?=\w)")
 
 def escaped(text: str) -> str:
     """Returns the text as one line without markup, links and mentions, which stays in its cell."""
+    text = printable(" ".join(text.split()))
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     text = _UNDERSCORE.sub(r"\_", _SPECIAL.sub(r"\\\g<0>", text))
-    return " ".join(_CALL.sub("\\1\N{ZERO WIDTH SPACE}", text).split())
+    return _CALL.sub("\\1\N{ZERO WIDTH SPACE}", text)
 
 
 def row(cells: Sequence[str]) -> str:

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from comparative_benchmark.terminal.streams import printable, without_secrets
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -46,7 +48,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Prints the message, and exits."""
-        self.exit(EXIT_FAILED, f"{self.prog}: {message}\nusage: {self.prog} --help\n")
+        said = printable(without_secrets(" ".join(message.split("\n"))))
+        self.exit(EXIT_FAILED, f"{self.prog}: {said}\nusage: {self.prog} --help\n")
 
     def refuse_unknown(self, words: "Sequence[str]") -> None:
         """Exits if these words, which no option took, are any."""
@@ -337,6 +340,10 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         {"type": fraction, "default": 0.01, "help": "the noise threshold (default 0.01)"},
     ),
     "json": (("--json",), {"action": "store_true", "help": "print JSON"}),
+    "with_host": (
+        ("--with-host",),
+        {"action": "store_true", "help": "keep names of hosts, and whole paths"},
+    ),
     "verbose": (
         ("--verbose",),
         {"action": "store_true", "help": "print phases, log files and tracebacks"},

@@ -17,6 +17,8 @@ _PLAIN = str.maketrans(
 )
 _PLAIN_HANDLER = "cbs_plain"
 
+_STEERING = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
 # A name and a password before the host, and the values of a query.
 _USER = re.compile(r"(\w+://)[^/@\s]+@")
 _QUERY = re.compile(r"(?<=[?&])([\w.-]+=)[^\s&'\"/:;,)]+")
@@ -50,6 +52,14 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
         raise error
     text = error.object[error.start : error.end].translate(_PLAIN)
     return text.encode("ascii", "backslashreplace").decode("ascii"), error.end
+
+
+def printable(text: str) -> str:
+    """Returns a text in which what steers a terminal has become a sign that stands for it.
+
+    Line breaks stay. Signs that turn the direction of writing steer, too.
+    """
+    return _STEERING.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def without_secrets(message: str) -> str:

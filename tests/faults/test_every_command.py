@@ -27,6 +27,7 @@ _SOUND = {
     "export": [_QUIET],
     "history": ["history ls --db h.sqlite", "history query --db h.sqlite"],
     "userbenchmark": ["userbenchmark list"],
+    "completion": ["completion bash", "completion words tags"],
 }
 _TESTED_ELSEWHERE = {
     "run": "starts workers: below, test_cli_streams, test_cli_bad_input",
@@ -127,6 +128,40 @@ def test_a_name_of_300_characters_is_refused_in_a_line(world, line):
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
     assert done.stderr.startswith("cbs")
+
+
+# Each writes; what is asked for is below `$OUT`, which nothing can be written into.
+_WRITING = [
+    *("report good.json -o $OUT/page.html", "report good.json --markdown $OUT/page.md"),
+    *("report good.json --chart $OUT/c.svg", "export good.json --format csv -o $OUT/x.csv"),
+    *("history import good.json --db $OUT/h", "history query --db h.sqlite --format csv -o $OUT/q"),
+    "run -name models/BERT_TINY_FP32_PT.+ -o $OUT/r.json",
+    "parity -name models/BERT_TINY_FP32_PT.+ --backend pt_inductor:eager -o $OUT/m.json",
+    "repro good.json BERT_TINY_FP32_JAX_32XI32_BATCH1 -o $OUT/repro",
+    "micro run --op relu --shapes 2x2x2 --backend pt_inductor:eager -o $OUT/r.json",
+]
+_QUICK = [line for line in _WRITING if line.startswith(("report", "export", "history"))]
+
+
+@pytest.mark.parametrize("line", _WRITING)
+def test_a_read_only_folder_is_told_in_a_line(world, line):
+    # To root every folder is writable, but for those below /proc.
+    done = world(f"{CBS} {line.replace('$OUT', '/proc/self/attr')}")
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith(("cbs", "usage: cbs"))
+
+
+@pytest.mark.parametrize("line", _QUICK)
+def test_a_full_disk_leaves_no_half_of_a_file(world, line):
+    # A file that may not grow beyond a limit is what a disk without room looks like.
+    full = f"rm -rf full; mkdir full; ulimit -f 1; {CBS} {line.replace('$OUT', 'full')}"
+    done = world(f"trap '' XFSZ; {full}")
+    assert done.returncode in (0, 1), done.stderr
+    assert "Traceback" not in done.stderr
+    kept = world("find full -type f -size +0 ! -name '*.lock'").stdout
+    # What fits is whole; what does not is not there.
+    assert (kept == "") == (done.returncode == 1)
 
 
 def test_nothing_was_lost_and_nothing_is_left(world):

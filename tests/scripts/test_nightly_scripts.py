@@ -167,6 +167,9 @@ def test_a_store_that_is_not_there_is_told_in_a_sentence(tmp_path):
 # GitHub.
 
 
+OURS = {"login": "github-actions[bot]"}
+
+
 class GitHub(ThreadingHTTPServer):
     """As much of the REST interface as the script uses."""
 
@@ -191,7 +194,7 @@ class GitHub(ThreadingHTTPServer):
             on = [c for c in self.comments if c["on"] == int(match[1])]
             if method == "GET":
                 return 200, on[100 * (page - 1) : 100 * page]
-            comment = {**body, "on": int(match[1]), "id": len(self.comments)}
+            comment = {**body, "on": int(match[1]), "id": len(self.comments), "user": OURS}
             self.comments.append({**comment, "html_url": "https://github/comment"})
             return 201, self.comments[-1]
         if match := re.fullmatch(r"issues/comments/(\d+)", where):

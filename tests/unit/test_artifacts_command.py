@@ -2,6 +2,7 @@
 
 import json
 
+import attrs
 import pytest
 from artifact_support import content, make_model, serve_model
 from fault_server import Fault, fault_server
@@ -356,7 +357,7 @@ def test_progress_tells_rate_and_remaining_time_but_seldom_in_a_log(capsys):
     shown = Screen()
     shown.progress(HALF)
     assert capsys.readouterr().err == ""
-    shown._told_at -= 60
+    shown._err._spoke_at -= 60
     shown.progress(HALF)
     shown.progress(HALF)
     assert capsys.readouterr().err == "1/2 files, 3 MiB of 6 MiB, 1 MiB/s, 3 s left\n"
@@ -367,7 +368,7 @@ def test_progress_is_one_line_that_is_written_over_in_a_terminal(capsys, monkeyp
     monkeypatch.setenv("TERM", "xterm")
     shown = Screen()
     shown.progress(HALF)
-    shown.progress(HALF)
+    shown.progress(attrs.evolve(HALF, done_files=2))
     shown.print("done")
     captured = capsys.readouterr()
     assert captured.out == "done\n"

@@ -103,7 +103,7 @@ def test_a_place_that_can_not_be_written_is_named(results, tmp_path, capsys):
 @pytest.mark.parametrize("name", FORMATS)
 def test_dry_run_of_an_export_prints_the_same_results(name, results, tmp_path, capsys):
     output = tmp_path / "out.json"
-    assert export(results, "--format", name, "-o", output) == 0
+    assert export(results, "--format", name, "-o", output, "--with-host") == 0
     capsys.readouterr()
     assert cli.main(["import", "--dry-run", str(output)]) == 0
     said = capsys.readouterr()

@@ -43,6 +43,7 @@ class ExportScreen(Screen):
         if outcome.reason:
             line.append(f"  {outcome.reason}")
         self._err.print(line)
+        self._err.at(outcome.model, position, total)
         if self._verbose and outcome.ending is not Ending.OK:
             if outcome.log_file:
                 self.say(f"    log: {outcome.log_file}")

@@ -1,6 +1,5 @@
 """Models by name, and what their exports are judged by."""
 
-import re
 from collections.abc import Callable, Sequence
 
 from comparative_benchmark.artifacts.exporters.outcomes import Subject
@@ -11,6 +10,7 @@ from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import Competitor, Trial
 from openxla.benchmark import testdata
+from openxla.benchmark.comparative_suite.expressions import Expression
 from openxla.benchmark.def_types import BenchmarkCase, DefinitionError, ModelFrameworkType
 from openxla.benchmark.workloads import workload_of
 
@@ -51,7 +51,7 @@ def cases(
     Raises:
       re.error: the expression is malformed.
     """
-    pattern = re.compile(name) if name is not None else None
+    pattern = Expression(name) if name is not None else None
     default = testdata.INPUT_DATA_MODEL_DEFAULT.name
     return [
         case

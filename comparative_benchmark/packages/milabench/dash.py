@@ -5,11 +5,12 @@ import time
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
 from comparative_benchmark.packages.milabench.observed import Observed
+from comparative_benchmark.terminal.screen import Screen
+from comparative_benchmark.terminal.streams import printable
 
 # Each drawing takes a millisecond from the CPUs that are measured.
 _INTERVAL_S = 0.5
@@ -24,9 +25,9 @@ class Dash:
         self._long = kind == "long"
         self._shown = kind != "no"
         self._name = name
-        self._console = Console(stderr=True)
+        self._console = Screen(stderr=True)
         if not self._console.is_terminal:
-            self._console = Console(stderr=True, width=_WIDTH)
+            self._console = Screen(stderr=True, width=_WIDTH)
         self._processes: dict[str, Observed] = {}
         self._drawn = 0.0
         self._live: Live | None = None
@@ -50,7 +51,7 @@ class Dash:
 
     def say(self, text: str) -> None:
         """Shows a message of a benchmark."""
-        print(text, file=sys.stderr)
+        print(printable(text), file=sys.stderr)
 
     def listen(self, tag: str, observed: Observed) -> None:
         """Hears of events of a process."""

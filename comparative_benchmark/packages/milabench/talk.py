@@ -6,7 +6,6 @@ A benchfile is executed by `host.py`, which asks over a pipe for commands and ge
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +35,7 @@ from comparative_benchmark.packages.milabench.placement import (
     host_environment,
 )
 from comparative_benchmark.results.record import Status
+from openxla.benchmark.temporary import temporary_folder
 
 # A benchfile only decides; what takes time are its commands, which have limits of their own.
 LONGEST_S = 24 * 3600.0
@@ -58,7 +58,7 @@ class Talk:
         bench = self._placement.bench
         questions, questions_write = os.pipe()
         answers_read, self._answers = os.pipe()
-        with tempfile.TemporaryDirectory(prefix="cbs-bench-") as temporary:
+        with temporary_folder("bench") as temporary:
             file = Path(temporary) / "asked.json"
             file.write_text(as_json(self._asked()), encoding="utf-8")
             host = CommandLine(

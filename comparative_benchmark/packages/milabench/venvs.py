@@ -37,7 +37,7 @@ def make(venv: Path) -> None:
     else:
         # pip works from our own environment, and takes seconds to be copied.
         bare = ["--without-pip"] if _has_pip() else []
-        command = [sys.executable, "-m", "venv", *bare, str(venv)]
+        command = [sys.executable, "-P", "-m", "venv", *bare, str(venv)]
     try:
         venv.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(
@@ -61,8 +61,8 @@ def install_command(venv: Path, arguments: Sequence[str]) -> list[str]:
         # As pip does: scripts write no bytecode, and would compile what they import each time.
         return [uv, "pip", "install", "--compile-bytecode", "--python", python, *arguments]
     if _has_pip():
-        return [sys.executable, "-m", "pip", "--python", python, "install", *arguments]
-    return [python, "-m", "pip", "install", *arguments]
+        return [sys.executable, "-P", "-m", "pip", "--python", python, "install", *arguments]
+    return [python, "-P", "-m", "pip", "install", *arguments]
 
 
 def compile_command(base: Path, arguments: Sequence[str]) -> list[str]:
@@ -84,7 +84,7 @@ def compile_command(base: Path, arguments: Sequence[str]) -> list[str]:
             words = done.stderr.strip().splitlines()
             raise VenvError(f"{_TOOLS} cannot be installed: {words[-1] if words else ''}")
     return [
-        *(str(tools / "bin" / "python"), "-m", "piptools", "compile", "--quiet"),
+        *(str(tools / "bin" / "python"), "-P", "-m", "piptools", "compile", "--quiet"),
         *("--resolver", "backtracking", "--no-emit-index-url", "--no-emit-find-links"),
         *arguments,
     ]

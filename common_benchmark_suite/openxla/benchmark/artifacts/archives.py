@@ -10,6 +10,8 @@ import io
 import os
 import shutil
 import tarfile
+import tokenize
+import warnings
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,6 +34,11 @@ _PIECE_BYTES = 1 << 18
 # Long names come in headers of their own, which tarfile reads into memory before we see them.
 _MOST_HEADER_BYTES = 64 << 10
 _MAGIC_OF_NPY = b"\x93NUMPY"
+# What tarfile and numpy raise for headers that they did not expect, besides their own errors.
+_NOT_EXPECTED = (
+    *(ArithmeticError, LookupError, MemoryError, RecursionError, SyntaxError),
+    *(TypeError, ValueError, tokenize.TokenError),
+)
 _PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE)
 
 
@@ -72,7 +79,7 @@ def unpack(archive: Path, target: Path, *, limits: Limits | None = None) -> list
             files = [path.relative_to(new) for path in new.rglob("*") if path.is_file()]
             for name in files:
                 check_npy(new / name, where=f"{archive}: {name}")
-    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
+    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, *_NOT_EXPECTED) as error:
         raise ArchiveError(f"{archive} is damaged: {error or type(error).__name__}") from error
     return [target / name for name in sorted(files, key=Path.as_posix)]
 
@@ -88,12 +95,15 @@ def check_npy(path: Path, *, where: str) -> None:
                 raise ArchiveError(f"{where} is not an array, in spite of its name")
             return
     try:
-        np.lib.format.open_memmap(path, mode="r")
-    except ValueError:
+        with warnings.catch_warnings():
+            # Of a product of dimensions that is too large: mapping fails, or the file is too short.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            np.lib.format.open_memmap(path, mode="r")
+    except _NOT_EXPECTED:
         # Nor can an array without elements, or without dimensions, be mapped.
         try:
             np.load(path, allow_pickle=False)
-        except (ValueError, EOFError) as error:
+        except (EOFError, *_NOT_EXPECTED) as error:
             if "Object arrays" in str(error):
                 raise ArchiveError(f"{where} holds Python objects, which are never read") from error
             raise ArchiveError(f"{where} is a damaged array: {error}") from error
@@ -109,7 +119,7 @@ def _unpack_into(archive: Path, directory: Path, limits: Limits) -> None:
         for count, member in enumerate(tar, start=1):
             if count > limits.members:
                 raise ArchiveError(f"{archive} has more than {limits.members} members")
-            if member.type not in _PLAIN:
+            if member.type not in _PLAIN or member.issparse():
                 raise ArchiveError(
                     f"{archive}: {member.name!r} is neither a file nor a directory "
                     f"(type {member.type!r})"

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from openxla.benchmark import comparative_suite
+from openxla.benchmark.comparative_suite.expressions import Expression
 from openxla.benchmark.def_types import BenchmarkCase, DefinitionError
 
 SUITES_GROUP = "openxla.benchmark.suites"
@@ -75,9 +76,9 @@ def select(
 
     Raises:
       NoMatchError: nothing matches.
-      re.error: the expression is malformed.
+      re.error: the expression is malformed, or takes too long.
     """
-    pattern = re.compile(name) if name is not None else None
+    pattern = Expression(name) if name is not None else None
     selected = [
         case
         for case in cases

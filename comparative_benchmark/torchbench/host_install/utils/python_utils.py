@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 def get_pip_cmd() -> list[str]:
     """Returns the command that installs here: pip's, or uv's where that is all there is."""
-    return [sys.executable, "-m", "pip"]
+    return [sys.executable, "-P", "-m", "pip"]
 
 
 def pip_install_requirements(

@@ -6,7 +6,7 @@ import sys
 
 def install_diffusers() -> None:
     """Installs diffusers into the environment that this runs in."""
-    subprocess.run([sys.executable, "-m", "pip", "install", "diffusers"], check=True)
+    subprocess.run([sys.executable, "-P", "-m", "pip", "install", "diffusers"], check=True)
 
 
 def load_pretrained_model(*_: object, **__: object) -> None:

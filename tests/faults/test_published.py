@@ -1,0 +1,75 @@
+"""What anybody may read names no host, no user and no folder of theirs."""
+
+import json
+
+import pytest
+from results_support import plain_document
+
+from comparative_benchmark.formats.names import EXPORTS
+from comparative_benchmark.results.published import without_folders
+
+HOST, USER = "build-box-7", "someone"
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A results file that names host, user and folders wherever a run does."""
+    document = plain_document()
+    for run in document["runs"]:
+        run["execution_environment"]["host"]["hostname"] = HOST
+        run["trigger"]["command"] = [
+            "cbs",
+            "run",
+            f"--suite=/home/{USER}/s.py",
+            "-o",
+            f"/home/{USER}/r",
+        ]
+    for record in document["benchmarks"]:
+        record["log_file"] = f"/home/{USER}/results.logs/trial.log"
+    path = tmp_path / "own.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_a_page_has_names_only_when_asked(cbs, own, tmp_path):
+    page = tmp_path / "page.html"
+    for asked in (False, True):
+        code, _, err = cbs("report", own, "-o", page, *["--with-host"] * asked)
+        assert code == 0, err
+        text = page.read_text()
+        assert (HOST in text or USER in text) == asked
+    code, text, _ = cbs("report", own, "--markdown", "-")
+    assert code == 0
+    assert HOST not in text
+    assert USER not in text
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_an_export_has_names_only_when_asked(cbs, own, tmp_path, name):
+    if name == "parquet":
+        pytest.importorskip("pyarrow")
+    target = tmp_path / "export"
+    code, _, err = cbs("export", own, "--format", name, "-o", target)
+    assert code == 0, err
+    files = [path for path in (target, *target.rglob("*")) if path.is_file()]
+    assert files
+    for path in files:
+        assert HOST.encode() not in path.read_bytes()
+        assert HOST not in str(path)
+        assert USER.encode() not in path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/home/me/a.py:7: no", ".../a.py:7: no"),
+        ('File "/a/b c/d.py"', 'File ".../b c/d.py"'),
+        ("https://host/a/b stays, a/b and 1/2 too", "https://host/a/b stays, a/b and 1/2 too"),
+        ("--env=old=/opt/x/bin/python", "--env=old=.../python"),
+        ("~/x/y", ".../y"),
+        ("models/BERT/inputs/X", "models/BERT/inputs/X"),
+        ("/tmp", "/tmp"),
+    ],
+)
+def test_only_folders_are_left_out(text, shown):
+    assert without_folders(text) == shown

@@ -1,0 +1,102 @@
+"""`cbs completion`: commands, options and names, completed by a real bash."""
+
+import os
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from comparative_benchmark.cli import command as cli
+
+CBS = shlex.join([sys.executable, "-P", "-m", "comparative_benchmark"])
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory):
+    path = tmp_path_factory.mktemp("completion") / "cbs.bash"
+    with path.open("w") as file:
+        command = [*shlex.split(CBS), "completion", "bash"]
+        subprocess.run(command, stdout=file, check=True, timeout=300)
+    return path
+
+
+LINES = {
+    "cbs ru": ["run"],
+    "cbs hist": ["history"],
+    "cbs history reg": ["regressions"],
+    "cbs artifacts fe": ["fetch"],
+    "cbs run --compile-o": ["--compile-only"],
+    "cbs history query --for": ["--format"],
+    "cbs history query --format p": ["parquet"],
+    "cbs history query --format=p": ["parquet"],
+    "cbs run -t t": ["train"],
+    "cbs run --backend pt_inductor:ea": ["eager"],
+    "cbs run --backend jax_xla,pt_inductor:ea": ["eager"],
+    "cbs run --backend jax_xla,al": ["jax_xla,all"],
+    "cbs run --backend=onnxruntime:bas": ["basic", "basic+widened"],
+    "cbs run -device host-c": ["host-cpu"],
+    "cbs run -name models/BERT_TINY_FP32_JAX_32XI32_BATCH1/": [
+        "models/BERT_TINY_FP32_JAX_32XI32_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"
+    ],
+    "cbs list --framework jax --tag transformer-enc": ["transformer-encoder"],
+    "cbs show resul": ["results.json"],
+    "cbs report results.json --markdown resul": ["results.json"],
+    "cbs nonsense --x": [],
+}
+
+
+def test_words_are_completed(script, tmp_path):
+    (tmp_path / "results.json").touch()
+    program = [f'cbs() {{ {CBS} "$@"; }}', f"source {script}"]
+    for line in LINES:
+        program += [
+            f"COMP_LINE={shlex.quote(line)} COMP_POINT={len(line)} COMPREPLY=()",
+            '_cbs; echo "= ${COMPREPLY[*]}"',
+        ]
+    done = subprocess.run(
+        ["bash", "--norc", "-c", "\n".join(program)],
+        cwd=tmp_path,
+        env={**os.environ, "COMP_WORDBREAKS": " \t\n\"'><=;|&(:"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.stderr == ""
+    found = [line[2:].split() for line in done.stdout.splitlines()]
+    assert dict(zip(LINES, found, strict=True)) == LINES
+
+
+def test_every_command_and_option_is_in_the_script(script):
+    text = script.read_text()
+    for command in cli.COMMANDS:
+        assert f"  [{command.name}]=" in text
+    assert "--trial-budget" in text
+
+
+def test_a_name_cannot_run_in_the_shell(script, tmp_path):
+    """Names of other packages' cases are words, whatever is in them."""
+    program = f"""
+    cbs() {{ printf '%s\\n' 'models/$(touch {tmp_path}/ran)' 'models/`touch {tmp_path}/ran`'; }}
+    source {script}
+    COMP_LINE='cbs run -name mod' COMP_POINT=17 COMP_WORDBREAKS=' :='
+    _cbs; printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(
+        ["bash", "--norc", "-c", program], capture_output=True, text=True, check=False
+    )
+    assert len(done.stdout.splitlines()) == 2
+    assert not (tmp_path / "ran").exists()
+
+
+def test_no_framework_is_imported_for_words(run_python):
+    watched = ("torch", "jax", "tensorflow", "iree", "onnxruntime", "openvino")
+    program = (
+        "import sys; from comparative_benchmark.cli import main; "
+        "main(['completion', 'words', 'cases']); main(['completion', 'words', 'backends']); "
+        f"print([m for m in {watched} if m in sys.modules], file=sys.stderr)"
+    )
+    done = run_python(program)
+    assert done.stderr.strip() == "[]"
+    assert len(done.stdout.splitlines()) > 500

@@ -1,0 +1,132 @@
+"""The status line: what goes on, how long it has taken and will take; never while one is timed."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+
+import pytest
+
+from comparative_benchmark.runs import pulse
+from comparative_benchmark.terminal.status_screen import StatusScreen
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def pipe(clock, capsys):
+    screen = StatusScreen(clock, width=200)
+
+    def said():
+        return capsys.readouterr().err.splitlines()
+
+    return screen, said
+
+
+def test_without_a_terminal_there_is_a_line_every_30_s_and_none_sooner(pipe, clock):
+    screen, said = pipe
+    for second in range(100):
+        clock.now = float(second)
+        screen.beat("jax_xla:xla, process 2 of 3", "compile")
+    lines = said()
+    assert lines == [
+        f"jax_xla:xla, process 2 of 3  compile  {seconds}" for seconds in ("30 s", "60 s", "2 min")
+    ]
+
+
+def test_a_command_that_speaks_needs_no_status_beside(pipe, clock):
+    screen, said = pipe
+    for second in range(0, 100, 10):
+        clock.now = float(second)
+        screen.print("a line")
+        screen.beat("w", "load")
+    assert set(said()) == {"a line"}
+
+
+def test_what_is_left_follows_from_what_was_done(pipe, clock):
+    screen, said = pipe
+    clock.now = 100.0  # preparation counts for nothing
+    screen.at("BERT, 2 competitors", 0, 12)
+    assert "left" not in said()[-1]
+    clock.now = 400.0
+    screen.at("T5, 2 competitors", 3, 12)
+    # 3 in 300 s, so 9 in 900 s.
+    assert said() == ["[4/12] T5, 2 competitors  7 min  about 15 min left"]
+    clock.now = 500.0
+    screen.at("", 12, 12)
+    assert "left" not in said()[-1]
+
+
+def test_a_resumed_run_counts_what_it_does_itself(pipe, clock):
+    screen, said = pipe
+    screen.at("a", 10, 12)
+    clock.now = 60.0
+    screen.at("b", 11, 12)
+    assert said()[-1].endswith("about 60 s left")
+
+
+def test_no_listener_hears_of_a_worker_that_is_timed():
+    heard = []
+    with pulse.listening(lambda *beat: heard.append(beat)):
+        pulse.beat("w", "compile", entered=True)
+        pulse.beat("w", "compile")
+        pulse.beat("w", "execute", entered=True)
+        for _ in range(5):
+            pulse.beat("w", "execute")
+    pulse.beat("w", "load")
+    assert heard == [("w", "compile"), ("w", "compile"), ("w", "execute")]
+
+
+_PROGRAM = """
+from rich.text import Text
+from comparative_benchmark.runs import pulse
+from comparative_benchmark.terminal.status_screen import StatusScreen
+
+screen = StatusScreen()
+with screen.following():
+    screen.at("BERT", 2, 12)
+    pulse.beat("jax_xla:xla, process 2 of 3", "compile", entered=True)
+    pulse.beat("jax_xla:xla, process 2 of 3", "compile")
+    screen.print(Text("[ 3/12] ok"))
+    pulse.beat("x" * 500, "load", entered=True)
+"""
+
+
+def test_on_a_terminal_the_line_is_drawn_over_and_taken_away():
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "60", "LINES": "20"}
+    environment.pop("NO_COLOR", None)
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", _PROGRAM], stderr=theirs, stdin=theirs, env=environment
+    ) as process:
+        os.close(theirs)
+        text = b""
+        while piece := _read(ours):
+            text += piece
+    os.close(ours)
+    assert process.returncode == 0, text
+    drawn = text.decode().split("\r\x1b[2K")
+    assert drawn[0] == "[3/12] BERT  0 s"
+    assert drawn[1] == "[3/12] BERT  jax_xla:xla, process 2 of 3  compile  0 s"
+    assert drawn[2].startswith("[ 3/12] ok\r\n[3/12] BERT  xxx")
+    assert len(drawn[2].splitlines()[-1]) == 59
+    assert drawn[3:] == [""]
+    assert not re.search(r"\n.*\n", text.decode())
+
+
+def _read(descriptor):
+    try:
+        return os.read(descriptor, 4096)
+    except OSError:  # Linux says so when the other end is closed
+        return b""
