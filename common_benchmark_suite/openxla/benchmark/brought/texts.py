@@ -66,8 +66,8 @@ def _arrays(text: str, model: Model, directory: Path, config: Mapping[str, Any])
             arrays = preprocessing.token_batch(
                 text,
                 directory / TOKENIZER_FILE,
-                batch_size=int(parameters["batch_size"]),
-                seq_len=int(parameters["seq_len"]),
+                batch_size=int(str(parameters["batch_size"])),
+                seq_len=int(str(parameters["seq_len"])),
             )
     except BroughtError:
         raise
