@@ -9,7 +9,7 @@ from openxla.benchmark.brought.wanted import BroughtError
 from openxla.benchmark.def_types import BenchmarkCase, Model
 from openxla.benchmark.files import new_directory, sha256_of
 from openxla.benchmark.models import architectures
-from openxla.benchmark.models.architectures.base import digest_of
+from openxla.benchmark.models.architectures.base import digest_of, integer
 from openxla.benchmark.models.architectures.directories import TOKENIZER_FILE
 from openxla.benchmark.root import root_dir
 
@@ -66,8 +66,8 @@ def _arrays(text: str, model: Model, directory: Path, config: Mapping[str, Any])
             arrays = preprocessing.token_batch(
                 text,
                 directory / TOKENIZER_FILE,
-                batch_size=int(parameters["batch_size"]),
-                seq_len=int(parameters["seq_len"]),
+                batch_size=integer(parameters, "batch_size"),
+                seq_len=integer(parameters, "seq_len"),
             )
     except BroughtError:
         raise
