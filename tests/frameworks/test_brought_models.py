@@ -163,7 +163,7 @@ def test_a_module_is_raced_verified_and_known_by_its_file(brought_run, my_net):
 def test_what_was_run_is_saved_and_is_the_same_when_it_is_run_again(brought_run):
     first = brought_run("my_net.py", "--save-as", "suite")
     assert first.code == 0, first.out + first.err
-    assert "saved: " in first.out
+    assert "saved: " in first.out + first.err
     # Nothing is measured again: it is the same case of the same workload.
     again = brought_run("--suite-dir", "suite", "--resume")
     assert again.code == 0, again.out + again.err
