@@ -2,8 +2,9 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -56,11 +57,14 @@ def run(options: argparse.Namespace) -> int:
 
 def _published(result: PortableResult) -> PortableResult:
     """Returns a result without the names of its host and of folders."""
-    host = dict(result.host)
-    if isinstance(name := host.get("hostname"), str):
-        host["hostname"] = host_name(name)
     reason = result.reason and without_folders(result.reason)
-    return msgspec.structs.replace(result, host=host, reason=reason)
+    told = {name: _without_host(getattr(result, name)) for name in ("host", "extra")}
+    return msgspec.structs.replace(result, reason=reason, **told)
+
+
+def _without_host(values: Mapping[str, Any]) -> dict[str, Any]:
+    name = values.get("hostname")
+    return {**values, "hostname": host_name(name)} if isinstance(name, str) else dict(values)
 
 
 def of_run(results: Sequence[PortableResult], run: str) -> list[PortableResult]:
