@@ -3,9 +3,9 @@
 
 One environment holds all backends, so the locks agree with each other: install the extras of
 pyproject.toml in the wanted versions, run the tests, then run this. Local version labels (`+cpu`)
-are left out, so that each machine may take the build that suits it. The packages of recipes are
-in a folder of their own (`pip install --target .recipes.venv`), and their lock holds what is not
-in the others.
+are left out, so that each machine may take the build that suits it. The packages of recipes and of
+the documentation site are in folders of their own (`pip install --target .recipes.venv`), and their
+locks hold what the locks that they come on top of do not.
 """
 
 import sys
@@ -30,8 +30,8 @@ LOCKS = {
     "requirements/dev.txt": ["dev"],
     "requirements/gcs.txt": ["gcs"],
 }
-RECIPES = "requirements/recipes.txt"
-APART = ROOT / ".recipes.venv"
+# By extra, the locks that an environment has already where these packages come on top.
+ON_TOP_OF = {"recipes": list(LOCKS), "docs": ["requirements/dev.txt"]}
 
 
 def closure(requirements: Iterable[Requirement]) -> dict[str, str]:
@@ -66,15 +66,16 @@ def applicable(texts: Iterable[str], extras: Iterable[str]) -> list[Requirement]
 
 def main() -> int:
     """Writes all locks; with `--check`, only tells whether they are up to date."""
-    sys.path.append(str(APART))
+    sys.path += [str(ROOT / f".{extra}.venv") for extra in ON_TOP_OF]
     locks = {name: locked(extras) for name, extras in LOCKS.items()}
-    there = {package for packages in locks.values() for package in packages}
-    recipes = locked(["recipes"])
-    locks[RECIPES] = {name: recipes[name] for name in recipes.keys() - there}
+    for extra, others in ON_TOP_OF.items():
+        there = {package for name in others for package in locks[name]}
+        packages = locked([extra])
+        locks[f"requirements/{extra}.txt"] = {n: packages[n] for n in packages.keys() - there}
     stale = []
     for name, packages in locks.items():
         lines = [f"{package}=={packages[package]}" for package in sorted(packages)]
-        extras = ", ".join(LOCKS.get(name, ["what recipes need beside the other locks"]))
+        extras = ", ".join(LOCKS.get(name, ["what this extra needs on top"]))
         text = "\n".join([f"# {extras}; written by scripts/lock.py", *lines, ""])
         path = ROOT / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:

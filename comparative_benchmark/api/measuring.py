@@ -2,7 +2,8 @@
 
 import argparse
 import os
-from collections.abc import Sequence
+import shlex
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -11,7 +12,7 @@ from comparative_benchmark.api.selection import Selection
 from comparative_benchmark.backends.api import UnknownBackendError, get_backend
 from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.compare import DEFAULT_BASELINE
-from comparative_benchmark.results.record import Result
+from comparative_benchmark.results.record import Result, Status
 from comparative_benchmark.results.store import ResultsFile
 from comparative_benchmark.runs import runner, training_memory
 from comparative_benchmark.runs.environments import UnusableEnvironmentError, parse_environments
@@ -26,7 +27,7 @@ from comparative_benchmark.runs.trial import (
 )
 from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
 from comparative_benchmark.terminal import not_installed
-from comparative_benchmark.terminal.brought_options import brought_model
+from comparative_benchmark.terminal.brought_options import brought_model, definitions_to_save
 from comparative_benchmark.terminal.options import (
     UsageError,
     check_place,
@@ -36,7 +37,8 @@ from comparative_benchmark.terminal.options import (
 )
 from comparative_benchmark.terminal.run_settings import settings_of
 from openxla.benchmark.artifacts import user_inputs
-from openxla.benchmark.def_types import DeviceSpec
+from openxla.benchmark.brought import BroughtError, Definitions
+from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
 
 
 @attrs.frozen(kw_only=True)
@@ -49,6 +51,7 @@ class Measured:
       left_out: how many selected trials have none, as the budget was too short.
       settings: of the run.
       baseline: competitor that ratios are taken against; None for no ratios.
+      remarks: what is said below the results.
     """
 
     results: Sequence[Result]
@@ -56,6 +59,7 @@ class Measured:
     baseline: str | None
     left_out: int = 0
     absent: str = ""
+    remarks: Sequence[str] = ()
 
 
 def measure(
@@ -91,7 +95,7 @@ def measure(
     settings = attrs.evolve(
         _settings(options, device, baseline), share_workers=chosen.share_workers
     )
-    absent = _left_out(options, device)
+    absent = _left_out(options, device, chosen.cases)
     if absent:
         observer.say(absent)
     for competitor in plan.idle:
@@ -126,13 +130,18 @@ def measure(
         baseline=baseline,
         left_out=len(trials) - len(results),
         absent=absent,
+        remarks=list(chosen.after(results)),
     )
 
 
 def _selection(options: argparse.Namespace) -> Selection:
     """Returns the selected cases, or those of the user's model, on the inputs that they gave."""
     if brought := brought_model(options):
-        return Selection(cases=brought.cases, before=lambda *_: brought.remarks)
+        return Selection(
+            cases=brought.cases,
+            before=lambda *_: brought.remarks,
+            after=_saving(definitions_to_save(options, brought)),
+        )
     cases = select(options)
     if options.inputs is None:
         return Selection(cases=cases)
@@ -141,6 +150,25 @@ def _selection(options: argparse.Namespace) -> Selection:
         return Selection(cases=user_inputs.cases_with(cases, given))
     except user_inputs.UserInputError as error:
         raise UsageError(f"--inputs: {error}") from error
+
+
+def _saving(definitions: Definitions | None) -> Callable[[Sequence[Result]], list[str]]:
+    """Returns what writes definitions once their cases have been run."""
+
+    def save(results: Sequence[Result]) -> list[str]:
+        if definitions is None:
+            return []
+        if all(result.status is not Status.OK for result in results):
+            return [f"not saved as {definitions.file}: nothing ran with a right output"]
+        try:
+            definitions.write()
+        except (OSError, BroughtError) as error:  # what was measured stays
+            return [f"not saved as {definitions.file}: {error}"]
+        folder = shlex.quote(os.path.relpath(definitions.file.parent))
+        saved = f"saved: {definitions.file} (again: cbs run --suite-dir {folder})"
+        return [saved, *filter(None, [definitions.remark])]
+
+    return save
 
 
 def _baseline(options: argparse.Namespace, competitors: list[Competitor]) -> str | None:
@@ -171,11 +199,14 @@ def _competitors(options: argparse.Namespace, device: DeviceSpec) -> list[Compet
     return in_environments(parse_competitors(options.backend, accelerator), environments)
 
 
-def _left_out(options: argparse.Namespace, device: DeviceSpec) -> str:
-    """Returns which backends `all` does not stand for, in a line; empty if for every one."""
+def _left_out(
+    options: argparse.Namespace, device: DeviceSpec, cases: Sequence[BenchmarkCase]
+) -> str:
+    """Returns which backends that take a case `all` does not stand for, in a line; or nothing."""
     if ALL_BACKENDS not in options.backend.split(","):
         return ""
-    _, absent = installed_competitors(device.accelerator_type)
+    models = [case.model for case in cases]
+    _, absent = installed_competitors(device.accelerator_type, models=models)
     return not_installed.line(absent)
 
 

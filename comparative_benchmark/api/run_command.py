@@ -73,7 +73,7 @@ def run(
     )
     for line in told:
         console.answer(line)
-    for line in after(measured):
+    for line in (*measured.remarks, *after(measured)):
         console.say(line)
     for complaint in judgement.complaints():
         console.say(f"expected failures: {complaint}", style="red")

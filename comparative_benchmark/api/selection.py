@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
+from comparative_benchmark.results.record import Result
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import Trial
 from openxla.benchmark.def_types import BenchmarkCase
@@ -18,9 +19,11 @@ class Selection:
       share_workers: see `RunSettings`.
       refuse: returns why a trial is not to be tried, None if it is; it is `unsupported` then.
       before: returns what is said before the first trial.
+      after: is given all results, and returns what is said below them.
     """
 
     cases: Sequence[BenchmarkCase]
     share_workers: bool = False
     refuse: Callable[[Trial, RunSettings], str | None] = lambda *_: None
     before: Callable[[Sequence[Trial], RunSettings], Iterable[str]] = lambda *_: ()
+    after: Callable[[Sequence[Result]], Iterable[str]] = lambda _: ()

@@ -53,7 +53,7 @@ def result_row(case: Case) -> Row:
         "framework": case.framework,
         "competitor": case.competitor,
         "device": case.device,
-        "status": case.status.value,
+        "status": case.result.word,
         "reason": case.result.reason or None,
         "latency_ms": metrics.median_ms,
         "processes": len(metrics.processes or ()),

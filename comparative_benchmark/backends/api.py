@@ -98,6 +98,8 @@ class BackendInfo:
       environment: variables of the worker; `{work_dir}`, `{cache_dir}`, `{threads}`,
         `{accelerator}` and `{jax_platforms}` are filled in. Compile caches point into `cache_dir`,
         which is empty for the first process of a trial (cold) and kept for the others (warm).
+      profiling: further variables of a worker that measures nothing and is only profiled: its
+        program may be one whose kernels can be told apart.
       starts_from: by compiler, the types of published artifacts that it can start from in place of
         the model; alternatives, of which each is complete in itself. Empty where it cannot.
         Those of a compiler for one type of accelerator are programs for that type, all others are
@@ -123,6 +125,7 @@ class BackendInfo:
     files_only: tuple[ModelFrameworkType, ...] = ()
     judges: tuple[ModelFrameworkType, ...] = ()
     environment: Mapping[str, str] = attrs.field(factory=dict)
+    profiling: Mapping[str, str] = attrs.field(factory=dict)
     starts_from: Mapping[str, tuple[tuple[str, ...], ...]] = attrs.field(factory=dict)
     program_modules: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
     packages: Mapping[str, str] = attrs.field(factory=dict)
@@ -472,7 +475,8 @@ class Backend(abc.ABC):
           iterations: how many executions to profile.
 
         Returns:
-          The files that it wrote, all of them right in the directory.
+          The files that it wrote, all of them right in the directory. `cbs explain` reads one of
+          them, `operators.json` (see `operator_profile`): what this program's time went to.
 
         Raises:
           UnsupportedError: there is no profiler here.

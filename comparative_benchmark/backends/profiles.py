@@ -44,6 +44,14 @@ def write_trace(path: Path, events: Iterable[Mapping[str, Any]]) -> None:
     path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
 
 
+def read_trace(path: Path) -> list[dict[str, Any]]:
+    """Returns the events of a Chrome trace, compressed if the name ends in `.gz`."""
+    content = path.read_bytes()
+    document = json.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
+    events: list[dict[str, Any]] = document["traceEvents"]
+    return events
+
+
 def naming_event(kind: str, process: int, row: int, name: str) -> dict[str, Any]:
     """Returns the event of a trace that names a process or a row: `process_name`, `thread_name`."""
     return {"name": kind, "ph": "M", "pid": process, "tid": row, "args": {"name": name}}

@@ -112,6 +112,12 @@ COMMANDS = (
         "onboarding.new_model:run",
     ),
     Command(
+        "ci-template",
+        "write a GitHub workflow that races a model on every pull request",
+        "onboarding.options:add_ci_template_arguments",
+        "onboarding.ci_template:run",
+    ),
+    Command(
         "check-model",
         "does a model keep to the contract?",
         "onboarding.options:add_check_model_arguments",
@@ -152,6 +158,12 @@ COMMANDS = (
         "make a directory that reproduces one result alone",
         "repro.options:add_arguments",
         "repro.command:run",
+    ),
+    Command(
+        "explain",
+        "why is this one slower? operators, fusions and fallbacks of two competitors",
+        "explain.options:add_arguments",
+        "explain.command:run",
     ),
     Command(
         "artifacts",

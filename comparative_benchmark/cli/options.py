@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from comparative_benchmark.terminal.options import add_options
+from comparative_benchmark.terminal.options import add_options, spellings
 
 
 def add_list_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +22,11 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "count_unchanged",
         help="let programs be faster or slower that are the same in both files",
+    )
+    parser.add_argument(
+        *spellings("--changed-models"),
+        action="store_true",
+        help="compare cases of one name although their models differ, as before and after a change",
     )
     add_options(parser, "json")
     parser.add_argument("--markdown", action="store_true", help="print Markdown")

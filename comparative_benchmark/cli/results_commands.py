@@ -23,7 +23,11 @@ def compare(options: argparse.Namespace) -> int:
     except ResultsFileError as error:
         raise UsageError(str(error)) from error
     comparisons = comparing.compare_documents(
-        old, new, threshold=options.threshold, count_unchanged=options.count_unchanged
+        old,
+        new,
+        threshold=options.threshold,
+        count_unchanged=options.count_unchanged,
+        changed_models=options.changed_models,
     )
     summary = comparing.summarize_comparisons(comparisons)
     beside = remarks(old, new, comparisons)

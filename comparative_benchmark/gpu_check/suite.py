@@ -8,7 +8,7 @@ neither adds names to the catalogue nor depends on what is added there:
 
 import attrs
 
-from openxla.benchmark.comparative_suite import families, utils
+from openxla.benchmark.comparative_suite import families, utils, zoo
 from openxla.benchmark.comparative_suite.families import Family
 from openxla.benchmark.def_types import BenchmarkCase
 
@@ -31,9 +31,9 @@ def _family(family: Family, name: str, **parameters: int) -> Family:
 
 
 FAMILIES = {
-    "CHECK_BERT_BASE": _family(families.BERT_BASE, "BERT_BASE", seq_len=128),
-    "CHECK_RESNET50": _family(families.RESNET50, "RESNET50"),
-    "CHECK_VIT_BASE": _family(families.VIT_BASE, "VIT_BASE"),
+    "CHECK_BERT_BASE": _family(zoo.BERT_BASE, "BERT_BASE", seq_len=128),
+    "CHECK_RESNET50": _family(zoo.RESNET50, "RESNET50"),
+    "CHECK_VIT_BASE": _family(zoo.VIT_BASE, "VIT_BASE"),
 }
 
 ALL_BENCHMARKS = utils.collect(

@@ -11,6 +11,7 @@ import heapq
 import json
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from comparative_benchmark.backends.api import UnsupportedError
+from comparative_benchmark.backends.operator_profile import write
 from comparative_benchmark.backends.profiles import naming_event, write_trace
 from comparative_benchmark.iree.conventions import ENTRY, PARAMETER_SCOPE, type_of
+from comparative_benchmark.iree.operators import profile_of
 
 Array = npt.NDArray[Any]
 
@@ -39,7 +42,7 @@ def profile_program(
     cpus: Sequence[int],
     work_dir: Path,
 ) -> list[Path]:
-    """Profiles iterations and returns IREE's bundle, its reports, and a Chrome trace.
+    """Profiles iterations; returns IREE's bundle, its reports, a Chrome trace, and the operators.
 
     Args:
       vmfb: the program.
@@ -77,7 +80,8 @@ def profile_program(
         events = trace_events(json.loads(line) for line in lines)
     exported.unlink()
     write_trace(trace, events)
-    return [bundle, report, trace]
+    found = profile_of(events, stack=f"IREE {version('iree-base-runtime')}")
+    return [bundle, report, trace, write(found, directory)]
 
 
 def trace_events(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

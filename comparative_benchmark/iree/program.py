@@ -22,6 +22,7 @@ import numpy.typing as npt
 from iree.compiler import ir, tools
 from iree.compiler.dialects import func
 
+from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.iree.conventions import ENTRY, PARAMETER_SCOPE, type_of
 
 if TYPE_CHECKING:
@@ -147,6 +148,7 @@ def compile_program(
 
     Raises:
         ValueError: for an unknown device.
+        UnsupportedError: it does not know an operator of an ONNX file.
         RuntimeError: the compiler failed; the message is its first error, the log has all of them.
     """
     flags = compile_flags(data_tiling=data_tiling, device=device, target_cpu=target_cpu)
@@ -162,6 +164,12 @@ def compile_program(
     except tools.CompilerToolError as error:
         # Hundreds of lines follow; the first error says most, the log file holds the rest.
         print(error, flush=True)
+        # The importer passes on what it does not know, by name; lowering is where it ends.
+        if unknown := re.search(r"failed to legalize .*\"onnx\.(\w+)\"", str(error)):
+            raise UnsupportedError(
+                f"IREE's importer of ONNX does not know the operator {unknown[1]}, or not in the "
+                "form that it has here"
+            ) from None
         # LLVM writes its own in capitals, and dies of it.
         found = re.search(r"(?:error|ERROR): *(\S.*)", str(error))
         reason = found[1].strip() if found else "no message"

@@ -181,7 +181,8 @@ class JaxXla(Backend):
 
     def profile(self, directory: Path, iterations: int) -> list[Path]:
         """A trace for Perfetto and XLA's own file, by `jax.profiler`."""
-        return profiler.profile(self, directory, iterations)
+        hlo = xla_executables.optimized_hlo(self._compiled.runtime_executable())
+        return profiler.profile(self, directory, iterations, hlo)
 
     def _compile_step(self, model: TrainingModel) -> None:
         """Compiles a training step, which takes over the memory of the state."""

@@ -4,15 +4,16 @@ from pathlib import Path
 
 import jax
 
-from comparative_benchmark.backends import profiles
+from comparative_benchmark.backends import hlo_operators, operator_profile, profiles
 from comparative_benchmark.backends.api import Backend
 
 
-def profile(backend: Backend, directory: Path, iterations: int) -> list[Path]:
-    """Profiles iterations and returns a trace for Perfetto and XLA's own `xla.xplane.pb`.
+def profile(backend: Backend, directory: Path, iterations: int, hlo: str) -> list[Path]:
+    """Profiles iterations; returns a trace for Perfetto, XLA's own file, and the operators.
 
     Args:
       backend: whose program runs.
+      hlo: the optimised program.
       directory: where the files go.
       iterations: how many executions; each is a step `iteration`.
 
@@ -27,9 +28,13 @@ def profile(backend: Backend, directory: Path, iterations: int) -> list[Path]:
         for index in range(iterations):
             with jax.profiler.StepTraceAnnotation("iteration", step_num=index):
                 backend.synchronize(backend.dispatch())
-    return profiles.take_files(
+    stack = f"JAX {jax.__version__}"
+    files = profiles.take_files(
         scratch,
         directory,
         {"perfetto_trace.json.gz": "trace.json.gz", "*.xplane.pb": "xla.xplane.pb"},
-        stack=f"JAX {jax.__version__}",
+        stack=stack,
     )
+    events = profiles.read_trace(files[0])
+    found = hlo_operators.profile_of(events, hlo, stack=stack, iterations=iterations)
+    return [*files, operator_profile.write(found, directory)]

@@ -27,6 +27,28 @@ def add_new_model_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_ci_template_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `cbs ci-template`."""
+    parser.add_argument(
+        "model",
+        nargs="?",
+        metavar="MODEL",
+        help="a model as `cbs run` takes it, or a folder of `--save-as` (default: the only such "
+        "folder here)",
+    )
+    parser.add_argument(
+        "--backend",
+        default="pt_inductor,onnxruntime",
+        help="as in `cbs run` (default %(default)s)",
+    )
+    parser.add_argument(
+        "--install",
+        default="common-benchmark-suite[pt_inductor,onnxruntime]",
+        metavar="SPEC",
+        help="what pip installs for these backends (default %(default)s)",
+    )
+
+
 def add_check_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs check-model`."""
     parser.add_argument("name", nargs="?", help="the model's name: that of its folder, e.g. bert")

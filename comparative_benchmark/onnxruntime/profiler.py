@@ -8,9 +8,11 @@ from typing import Any
 import onnxruntime as ort
 
 from comparative_benchmark.backends.api import Array
+from comparative_benchmark.backends.operator_profile import write
 from comparative_benchmark.backends.profiles import time_table, write_trace
 from comparative_benchmark.backends.resident_programs import SingleProgram
 from comparative_benchmark.onnxruntime import session
+from comparative_benchmark.onnxruntime.operators import nodes_of, profile_of
 
 
 def profile_model(
@@ -49,7 +51,10 @@ def profile_model(
     trace, table = directory / "trace.json", directory / "operators.txt"
     write_trace(trace, events)
     table.write_text(operator_table(events, iterations), encoding="utf-8")
-    return [trace, table]
+    first, *_ = profiled.get_providers()
+    stack = f"ONNX Runtime {ort.__version__}"
+    found = profile_of(events, iterations, stack=stack, provider=first)
+    return [trace, table, write(found, directory)]
 
 
 def operator_table(events: Sequence[dict[str, Any]], iterations: int) -> str:
@@ -59,9 +64,7 @@ def operator_table(events: Sequence[dict[str, Any]], iterations: int) -> str:
       events: of the profiler; a span `model_run` encloses the nodes of an execution.
       iterations: how many executions count.
     """
-    runs = [event for event in events if event["name"] == "model_run"][-iterations:]
-    begin = min((event["ts"] for event in runs), default=0)
-    nodes = [event for event in events if event.get("cat") == "Node" and event["ts"] >= begin]
+    nodes, runs = nodes_of(events, iterations)
     return time_table(
         f"ONNX Runtime {ort.__version__}",
         ("operator", "node"),
@@ -73,5 +76,5 @@ def operator_table(events: Sequence[dict[str, Any]], iterations: int) -> str:
             )
             for event in nodes
         ],
-        len(runs),
+        runs,
     )

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from comparative_benchmark.backends.api import Array
+from comparative_benchmark.backends.operator_profile import write
 from comparative_benchmark.backends.profiles import time_table
 from comparative_benchmark.backends.resident_programs import SingleProgram
+from comparative_benchmark.openvino.operators import profile_of
 from comparative_benchmark.openvino.program import DEVICE
 from comparative_benchmark.openvino.requests import CompiledProgram
 from comparative_benchmark.openvino.toolkit import VERSION, ov
@@ -39,10 +41,12 @@ def profile_model(
     bound.run()
     layers: dict[str, dict[str, Any]] = {}
     spans: list[tuple[str, str, float]] = []
+    seen: set[str] = set()
     for _ in range(iterations):
         bound.run()
         for info in program.requests[0].get_profiling_info():
             # Of less than a microsecond OpenVINO says that it was not executed.
+            seen.add(info.node_name)
             if info.status == info.Status.EXECUTED:
                 time_us = info.real_time.total_seconds() * 1e6
                 kind = {"layer": info.node_type, "kernel": info.exec_type}
@@ -54,4 +58,6 @@ def profile_model(
     times.write_text(json.dumps({"iterations": iterations, "layers": layers}), encoding="utf-8")
     text = time_table(f"OpenVINO {VERSION}", ("layer and kernel", "layer"), spans, iterations)
     table.write_text(text, encoding="utf-8")
-    return [times, table]
+    stack, left_out = f"OpenVINO {VERSION}", len(seen - layers.keys())
+    found = profile_of(layers, iterations, stack=stack, left_out=left_out)
+    return [times, table, write(found, directory)]

@@ -10,6 +10,7 @@ from comparative_benchmark.parity.cell_result import CellResult
 from comparative_benchmark.parity.drift import Drift
 from comparative_benchmark.parity.grid import CellKey
 from comparative_benchmark.results.record import Status
+from comparative_benchmark.terminal.again import suite_options
 from comparative_benchmark.terminal.screen import Screen as Paper
 from comparative_benchmark.terminal.status_screen import StatusScreen
 
@@ -97,6 +98,6 @@ class Screen:
         text.append(
             f"    again: cbs run --backend {result.competitor} -name '{result.case}' "
             f"-device {result.device} -o again.json -w 0 -iter 1 --verbose"
-            + "".join(f" --suite {suite}" for suite in suites)
+            + "".join(f" {option}" for option in suite_options(suites))
         )
         return text

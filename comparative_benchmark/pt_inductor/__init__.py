@@ -36,6 +36,7 @@ BACKEND = BackendInfo(
         "TORCHINDUCTOR_CACHE_DIR": "{cache_dir}/inductor",
         "TRITON_CACHE_DIR": "{cache_dir}/triton",
     },
+    profiling={"TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE": "1"},
     packages={"torch": "torch", "transformers": "transformers", "torchao": "torchao"},
     reproducer="comparative_benchmark.pt_inductor.reproducer:export",
     extras=("pt_inductor",),

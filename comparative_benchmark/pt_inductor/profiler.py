@@ -4,17 +4,21 @@ from pathlib import Path
 
 import torch
 from torch import profiler
+from torch._dynamo.utils import counters
 
 from comparative_benchmark.backends.api import Backend
+from comparative_benchmark.backends.operator_profile import write
+from comparative_benchmark.backends.profiles import read_trace
+from comparative_benchmark.pt_inductor import operators
 
 _TABLE_ROWS = 30
 
 
 def profile(backend: Backend, directory: Path, iterations: int) -> list[Path]:
-    """Profiles iterations and returns a Chrome trace, and tables of operators by time and memory.
+    """Profiles iterations; returns a Chrome trace, tables by time and memory, and the operators.
 
-    In programs of Inductor for the CPU a compiled graph is one span: its kernels would be told
-    apart only by a program compiled for that, which would be another one than was measured.
+    In programs of Inductor for the CPU a compiled graph is one span. Its kernels are told apart
+    only by a program compiled for that (`BackendInfo.profiling`), as `cbs explain` asks for.
 
     Args:
       backend: whose program runs.
@@ -44,4 +48,11 @@ def profile(backend: Backend, directory: Path, iterations: int) -> list[Path]:
         head = f"PyTorch {torch.__version__}, {iterations} iterations, sorted by {key}\n"
         written.append(directory / f"{name}.txt")
         written[-1].write_text(head + text, encoding="utf-8")
-    return written
+    found = operators.profile_of(
+        read_trace(trace),
+        stack=f"PyTorch {torch.__version__}",
+        iterations=iterations,
+        breaks=counters["graph_break"],
+        compiled=backend.context.compiler != "eager",
+    )
+    return [*written, write(found, directory)]

@@ -61,6 +61,7 @@ class Tables:
     versions: Table = attrs.field(factory=Table)
     ceilings: Table = attrs.field(factory=Table)
     profiles: Table = attrs.field(factory=Table)
+    explained: Table = attrs.field(factory=Table)
     times: Table = attrs.field(factory=Table)
 
     def text(self, value: str | None) -> int | None:

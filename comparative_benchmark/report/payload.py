@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from comparative_benchmark.report.columns import Json, Tables, columns_of, short
+from comparative_benchmark.report.explained import Explained
 from comparative_benchmark.report.profiles import Profiles
 from comparative_benchmark.report.samples import dots_per_case
 from comparative_benchmark.report.summary import Summary
@@ -34,6 +35,7 @@ def build(summary: Summary, page: Path | None = None) -> Json:
     """
     tables, profiles = Tables(), Profiles(summary.inputs.folders, page)
     judged, trends = summary.judged, summary.trends
+    explained = Explained([item.case for item in judged], summary.inputs.folders)
     roofs = Roofs([item.case.result for item in judged])
     kept_ceilings = cache(load_ceilings)
     dots = dots_per_case(len(judged))
@@ -42,7 +44,7 @@ def build(summary: Summary, page: Path | None = None) -> Json:
         case, result = item.case, item.case.result
         cost = roofs.cost(result)
         values = columns_of(item, cost=cost, changes=summary.changes, dots=dots, tables=tables)
-        place, host = roofs.place(result), case.host
+        ceilings, place, host = None, roofs.place(result), case.host
         if place and host and (place.gpu or host.cpu_model):
             ceilings = kept_ceilings(host.threads, host.cpu_model, gpu=place.gpu)
             if ceilings is not None:
@@ -51,6 +53,8 @@ def build(summary: Summary, page: Path | None = None) -> Json:
                     values["peak"] = tables.text(peak)
                 if item.interval is not None:
                     values["share"] = short(roofs.share(result, item.interval.estimate, ceilings))
+        if (explanation := explained.of(case, ceilings)) is not None:
+            values["explained"] = tables.explained.position(explanation)
         if (profile := profiles.of(result)) is not None:
             values["profile"] = tables.profiles.position(profile)
         for name, value in values.items():
@@ -79,6 +83,7 @@ def build(summary: Summary, page: Path | None = None) -> Json:
         "versions": tables.versions.values,
         "ceilings": tables.ceilings.values,
         "profiles": tables.profiles.values,
+        "explained": tables.explained.values,
         "times": tables.times.values,
     }
 

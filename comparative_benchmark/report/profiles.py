@@ -9,10 +9,8 @@ import attrs
 from msgspec import UNSET
 
 from comparative_benchmark.report.columns import Json
+from comparative_benchmark.results.kept_profiles import SUFFIX
 from comparative_benchmark.results.record import Result
-
-# What `cbs run --profile -o r.json` calls its folder of profiles: `r.profiles`.
-_SUFFIX = ".profiles"
 
 
 @attrs.frozen
@@ -54,7 +52,7 @@ class Profiles:
         if self.page is None:
             return None
         parts = PurePath(written).parts
-        starts = [place for place, part in enumerate(parts) if part.endswith(_SUFFIX)]
+        starts = [place for place, part in enumerate(parts) if part.endswith(SUFFIX)]
         # A file that someone else wrote names folders of profiles, and nothing outside of them.
         if not starts or ".." in parts:
             return None

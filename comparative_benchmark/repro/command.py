@@ -14,10 +14,11 @@ from typing import Any
 import attrs
 import msgspec
 
+from comparative_benchmark.api import recorded_trials
 from comparative_benchmark.backends.api import ModelDefinition
 from comparative_benchmark.backends.reproducing import Exported
 from comparative_benchmark.machine.host import default_threads, usable_cpus
-from comparative_benchmark.repro import readme, selection, writing
+from comparative_benchmark.repro import readme, writing
 from comparative_benchmark.repro.writing import Outcome
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.codec import ResultsFileError, read_document
@@ -54,10 +55,12 @@ def run(options: argparse.Namespace) -> int:
         document = read_document(options.results)
     except ResultsFileError as error:
         raise UsageError(str(error)) from error
-    recorded = selection.find(
+    recorded = recorded_trials.find(
         document, options.case, competitor=options.backend, device=options.device
     )
-    trial = selection.trial_of(recorded, options.suite, run_recorded_python=options.recorded_python)
+    trial = recorded_trials.trial_of(
+        recorded, options.suite, run_recorded_python=options.recorded_python
+    )
     target = _target(options.output, trial)
     console = Console()
     with (

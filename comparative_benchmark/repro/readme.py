@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from comparative_benchmark.api.recorded_trials import versions_of
 from comparative_benchmark.backends.reproducing import Exported
 from comparative_benchmark.judge.error_limits import factor_of
 from comparative_benchmark.judge.quantized_verification import MIN_SQNR
-from comparative_benchmark.repro.selection import versions_of
 from comparative_benchmark.repro.writing import (
     TEMPLATES,
     Outcome,

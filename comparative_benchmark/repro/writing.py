@@ -14,9 +14,9 @@ import attrs
 from packaging.utils import InvalidName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from comparative_benchmark.api.recorded_trials import versions_of
 from comparative_benchmark.backends.reproducing import Exported
 from comparative_benchmark.repro import limits
-from comparative_benchmark.repro.selection import versions_of
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.codec import plain
 from comparative_benchmark.results.record import Status

@@ -49,6 +49,7 @@ def compare_documents(
     *,
     threshold: float = NOISE_THRESHOLD,
     count_unchanged: bool = False,
+    changed_models: bool = False,
 ) -> list[Comparison]:
     """Returns every case of either document, the candidate's against the baseline's.
 
@@ -64,10 +65,13 @@ def compare_documents(
       count_unchanged: let a latency that differs be `faster` or `slower` even where the compiled
         program and the packages are the same, or where programs that are the same differ by as much
         between these files (docs/design/0005-unchanged-programs.md).
+      changed_models: compare what has one name although it is another workload, and say so.
     """
     pairs = list(matched(latest(cases_of(baseline)), latest(cases_of(candidate))))
     jobs = {
-        position: (old, new, threshold) for position, (old, new) in enumerate(pairs) if old and new
+        position: (old, new, threshold, changed_models)
+        for position, (old, new) in enumerate(pairs)
+        if old and new
     }
     count = process_count(len(jobs), least=_WORTH_PROCESSES)
     items = map_jobs(_compared, list(jobs.values()), processes=count)
@@ -86,9 +90,9 @@ def compare_documents(
     return found
 
 
-def _compared(job: tuple[Case, Case, float]) -> Comparison:
-    old, new, threshold = job
-    return compared(old, new, threshold=threshold)
+def _compared(job: tuple[Case, Case, float, bool]) -> Comparison:
+    old, new, threshold, changed_models = job
+    return compared(old, new, threshold=threshold, changed_models=changed_models)
 
 
 def compare_to_baseline(

@@ -28,7 +28,7 @@ from comparative_benchmark.stats.analysis import (
 COMPILE_THRESHOLD = 0.05
 
 
-def compared(old: Case, new: Case, *, threshold: float) -> Comparison:
+def compared(old: Case, new: Case, *, threshold: float, changed_models: bool = False) -> Comparison:
     """Returns the comparison of a case with its baseline; never raises for what they hold.
 
     Args:
@@ -36,6 +36,7 @@ def compared(old: Case, new: Case, *, threshold: float) -> Comparison:
       new: the candidate.
       threshold: below which a difference of latencies is noise; of compile times it is
         `COMPILE_THRESHOLD`, unless this one is larger.
+      changed_models: compare another workload of the same name, too, and say so.
     """
     if new.status is Status.WRONG_OUTPUT:
         return without_ratio(new, Fate.WRONG, new.why)
@@ -44,7 +45,8 @@ def compared(old: Case, new: Case, *, threshold: float) -> Comparison:
     for case, side in ((old, "baseline"), (new, "candidate")):
         if case.status is not Status.OK:
             return without_ratio(new, Fate.MISSING, f"{side}: {case.why}")
-    if differ := _differences(old, new):
+    has_changed = changed_models and _is_changed(old, new)
+    if differ := _differences(old, new, has_changed=has_changed):
         return without_ratio(new, Fate.INCOMPARABLE, differ)
     compiling = new.quantity == COLD_COMPILE
     if compiling and all(compiles_nothing(case.metrics) for case in (old, new)):
@@ -74,7 +76,9 @@ def compared(old: Case, new: Case, *, threshold: float) -> Comparison:
         **_identity(new),
         fate=Fate.COMPARED,
         verdict=outcome,
-        reason=reason + ("" if compiling else contention(old.metrics, new.metrics)),
+        reason=reason
+        + ("" if compiling else contention(old.metrics, new.metrics))
+        + "; the model has changed" * has_changed,
         arithmetic=_in_fewer_bits(old, new),
         baseline_ms=intervals["baseline"],
         candidate_ms=intervals["candidate"],
@@ -135,11 +139,17 @@ def _in_fewer_bits(old: Case, new: Case) -> str:
     return ""
 
 
-def _differences(old: Case, new: Case) -> str:
+def _is_changed(old: Case, new: Case) -> bool:
+    """Tells whether a case is one of the same name with another content."""
+    names = {case.result.definition.benchmark_name for case in (old, new)}
+    return len(names) == 1 and old.workload != new.workload
+
+
+def _differences(old: Case, new: Case, *, has_changed: bool) -> str:
     """Says what differs that a ratio must not hide; empty if nothing does."""
     if old.data_type != new.data_type and not _in_fewer_bits(old, new):
         return f"data type {old.data_type} against {new.data_type}"
-    if old.workload != new.workload:
+    if old.workload != new.workload and not has_changed:
         return f"different workloads: {old.label} against {new.label}, digests differ"
     if old.quantity != new.quantity:
         return f"different measurements: {old.quantity} against {new.quantity}"

@@ -54,7 +54,18 @@ ResultKey = tuple[str, str, str]
 
 
 class Status(enum.Enum):
-    """How a trial ended; each but `ok` comes with a phase and evidence."""
+    """How a trial ended; each but `ok` comes with a phase and evidence.
+
+    Attributes:
+      OK: its output is right before and after timing, and its speed is steady.
+      UNSTEADY: its output is right, and its latencies drift too much for a speed.
+      WRONG_OUTPUT: its output is not that of the float64 run; it has no speed.
+      UNSUPPORTED: the stack cannot run this case here, for a reason that is given.
+      FAILED: an error, with the traceback.
+      OUT_OF_MEMORY: it needed more memory than there is, or than `--memory-limit` allows.
+      TIMEOUT: a phase took longer than its deadline.
+      CRASHED: its worker process died, e.g. of a signal.
+    """
 
     OK = "ok"
     UNSTEADY = "unsteady"

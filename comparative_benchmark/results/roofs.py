@@ -142,6 +142,19 @@ def known_ceilings(results: Sequence[Result], host: Host) -> tuple[Ceilings, ...
     return tuple(ceilings for ceilings in found if ceilings)
 
 
+def ceilings_of(case: Case, results: Sequence[Result]) -> Ceilings | None:
+    """Returns the ceilings of the device that a case was measured on, if this machine has them.
+
+    Args:
+      case: with its run.
+      results: of its file, one of which may tell the name of the GPU.
+    """
+    place, host = Roofs(results).place(case.result), case.host
+    if place is None or host is None or not (place.gpu or host.cpu_model):
+        return None
+    return load_ceilings(host.threads, host.cpu_model, gpu=place.gpu)
+
+
 def shares_of_roof(results: Sequence[Result], ceilings: Sequence[Ceilings]) -> list[str | None]:
     """Returns the share of the roof of each result as a text.
 

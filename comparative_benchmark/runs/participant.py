@@ -380,12 +380,17 @@ class Participant:
             for name, phase in self.record.phases.items()
         }
 
-    def profile(self, directory: Path) -> ProfileRecord | None:
-        """Profiles a worker that has finished; None if it has failed. Its record stays as it is."""
+    def profile(self, directory: Path, latencies_ms: Sequence[float] = ()) -> ProfileRecord | None:
+        """Profiles a worker that has finished; None if it has failed. Its record stays as it is.
+
+        Args:
+          directory: where the files go.
+          latencies_ms: of an iteration, for a worker that has measured none.
+        """
         if self._session is None:
             return None
         self.resume()
-        taken = profiling.take(self._session, directory, self.record.latencies_ms)
+        taken = profiling.take(self._session, directory, self.record.latencies_ms or latencies_ms)
         self.close()
         return taken
 

@@ -40,6 +40,7 @@ class RunSettings:
       budget_s: of the whole run, see `RunBudget`; None for no limit.
       profile: whether the last process of each trial is profiled when it has been measured.
       profile_dir: where profiles go.
+      only_profiled: whether workers measure nothing, and are compiled to be profiled.
       generate_artifacts: make artifacts anew even where valid ones are there.
       use_only_local: never make or fetch artifacts.
       use_locks: fetch what lock files name; without, all is made here.
@@ -64,6 +65,7 @@ class RunSettings:
     budget_s: float | None = None
     profile: bool = False
     profile_dir: Path = Path("profiles")
+    only_profiled: bool = False
     generate_artifacts: bool = False
     use_only_local: bool = False
     use_locks: bool = True
@@ -92,6 +94,8 @@ class RunSettings:
         }
         # Braces of other texts stay as they are: only our own fields are replaced.
         filled = {name: _fill(value, fields) for name, value in backend.environment.items()}
+        if self.only_profiled:
+            filled |= backend.profiling
         # In the process of this program, the next worker may be one that needs the GPU.
         hidden = {} if on_gpu or self.in_process else {"CUDA_VISIBLE_DEVICES": ""}
         return {

@@ -1,6 +1,6 @@
 """A trial (case x backend x device) and how it ended."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import attrs
 
@@ -17,7 +17,13 @@ from comparative_benchmark.recipes import Chosen, RecipeError, chosen_among, par
 from comparative_benchmark.results.record import ResultKey
 from comparative_benchmark.runs.environments import Environment
 from comparative_benchmark.runs.published_program import Program
-from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec, ModelFrameworkType, Workload
+from openxla.benchmark.def_types import (
+    BenchmarkCase,
+    DeviceSpec,
+    Model,
+    ModelFrameworkType,
+    Workload,
+)
 
 # What `--backend` calls all backends that are installed.
 ALL_BACKENDS = "all"
@@ -172,7 +178,7 @@ def parse_competitors(text: str, accelerator: str) -> list[Competitor]:
 
 
 def installed_competitors(
-    accelerator: str, *, variants: bool = True
+    accelerator: str, *, variants: bool = True, models: Iterable[Model] = ()
 ) -> tuple[list[Competitor], dict[str, str]]:
     """Returns the usual competitors of all installed backends, and of the others how to get them.
 
@@ -181,12 +187,16 @@ def installed_competitors(
     Args:
       accelerator: type of the device.
       variants: with those that are another setting of a compiler that is there, too.
+      models: that are to be run: a backend that takes none of them need not be got. Empty for all.
     """
+    models = list(models)
     installed: list[Competitor] = []
     absent: dict[str, str] = {}
     for backend in backends().values():
         missing = {framework: backend.missing_modules(framework) for framework in backend.modules}
         if all(missing.values()):
+            if models and not any(map(backend.takes, models)):
+                continue
             names = sorted({name for found in missing.values() for name in found})
             absent[backend.name] = backend.absence(names)
         else:

@@ -49,7 +49,15 @@ class SampleError(ValueError):
 
 
 class Verdict(enum.Enum):
-    """The outcome of a comparison; `UNCLEAR` unless there is evidence."""
+    """The outcome of a comparison; `UNCLEAR` unless there is evidence.
+
+    Attributes:
+      FASTER: the interval of the ratio is all below 1, the estimate beyond the noise threshold.
+      SLOWER: the interval of the ratio is all above 1, the estimate beyond the noise threshold.
+      SAME: the interval lies within the noise threshold around 1.
+      UNCLEAR: the measurements decide none of these.
+      INCOMPARABLE: there is no ratio, for a reason that is given.
+    """
 
     FASTER = "faster"
     SLOWER = "slower"

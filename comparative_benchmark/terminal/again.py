@@ -2,11 +2,13 @@
 
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
 from comparative_benchmark.results.over_shapes import selection_of
 from comparative_benchmark.results.record import Result
 from openxla.benchmark.artifacts.user_inputs import PREFIX
 from openxla.benchmark.brought import command_words
+from openxla.benchmark.comparative_suite.catalog import is_folder
 from openxla.benchmark.testdata import INPUT_DATA_MODEL_DEFAULT
 
 
@@ -25,31 +27,44 @@ def command(result: Result, *more: str, suites: Sequence[str] = ()) -> str:
         return f"cbs bench run --fulltrace {where}--select {definition.model}"
     operator = selection_of(result)
     given = definition.input_source if definition.input_data.startswith(PREFIX) else None
+    if given and any(Path(given).is_relative_to(suite) for suite in suites):
+        given = None  # a folder's own inputs belong to its cases
     environment = definition.environment
     return " ".join(
         [
             f"cbs {'micro run' if operator else 'run'}",
             f"--backend {definition.backend}:{definition.compiler}",
-            operator or _which(result, given),
+            operator or _which(result, given, in_suite=bool(suites)),
             f"-device {definition.device} -o again.json",
             *more,
             *([f"--inputs {given}"] if given else []),
-            *(f"--suite {suite}" for suite in suites),
+            *suite_options(suites),
             *([f"--env {environment.name}={environment.python}"] if environment else []),
         ]
     )
 
 
-def _which(result: Result, given: str | None) -> str:
-    """Returns the options that name the case; `given`: a user's own inputs, if any."""
+def suite_options(suites: Sequence[str]) -> list[str]:
+    """Returns the options that name modules and folders with cases."""
+    return [f"--suite{'-dir' * is_folder(suite)} {shlex.quote(suite)}" for suite in suites]
+
+
+def _which(result: Result, given: str | None, *, in_suite: bool) -> str:
+    """Returns the options that name the case.
+
+    Args:
+      result: of the case.
+      given: a user's own inputs, if any.
+      in_suite: whether definitions that the user names have it, where a brought model is one, too.
+    """
     definition = result.definition
     parameters = definition.model_parameters
     if folder := parameters.get("folder"):
         return f"--torchbench {folder} -t {parameters['test']}"
-    if brought := command_words(parameters, definition.framework_name, given):
+    if not in_suite and (brought := command_words(parameters, definition.framework_name, given)):
         return brought
     name = definition.benchmark_name
-    if definition.input_data.startswith(PREFIX):
+    if given:
         # A user's own inputs are in no catalogue: the model's usual ones are replaced by them.
         name = f"models/{definition.model}/inputs/{INPUT_DATA_MODEL_DEFAULT}"
     return f"{'-t train ' if result.measured.training else ''}-name '{name}'"

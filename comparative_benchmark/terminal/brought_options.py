@@ -1,15 +1,16 @@
 """Options of `cbs run MODEL`: a model that the user brings, in place of cases of the catalogue."""
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from comparative_benchmark.terminal.options import UsageError, count, spellings
 
 if TYPE_CHECKING:  # help is printed without the vocabulary of cases
-    from openxla.benchmark.brought import Found
+    from openxla.benchmark.brought import Definitions, Found, Wanted
 
 # What only a model that is brought has, by the name in the parsed options.
-_OWN = ("input", "task", "batch", "seq_len", "dtype", "allow_pickle")
+_OWN = ("input", "task", "batch", "seq_len", "dtype", "allow_pickle", "text", "save_as")
 _CATALOGUE = {"name": "-name", "tag": "--tag", "suite": "--suite"}
 
 
@@ -21,9 +22,9 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         "model",
         nargs="?",
         metavar="MODEL",
-        help="PATH.py, PATH.py:CALLABLE, PACKAGE.MODULE:CALLABLE, a Hugging Face directory or an "
-        "exported program (.onnx, .mlir, .pt2, .tflite, .jax_export, a SavedModel), in place of "
-        "-name",
+        help="PATH.py, PATH.py:CALLABLE, PACKAGE.MODULE:CALLABLE, a Hugging Face directory, "
+        "hub:OWNER/NAME@REVISION or an exported program (.onnx, .mlir, .pt2, .tflite, .jax_export, "
+        "a SavedModel), in place of -name",
     )
     add(
         "--input",
@@ -38,9 +39,21 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     add(*spellings("--seq-len"), type=_numbers, default=(), metavar="N,...", help="lengths")
     add("--task", help="of a Hugging Face directory, e.g. text-classification")
     add(
+        "--text",
+        type=Path,
+        metavar="FILE",
+        help="a text that a Hugging Face directory gets as input, by the tokenizer in it",
+    )
+    add(
         *spellings("--allow-pickle"),
         action="store_true",
         help="read weights of a Hugging Face directory that may hold code",
+    )
+    add(
+        *spellings("--save-as"),
+        type=Path,
+        metavar="DIR",
+        help="write definitions of what was run, which --suite-dir DIR runs again",
     )
 
 
@@ -50,7 +63,7 @@ def brought_model(options: argparse.Namespace) -> "Found | None":
     Raises:
       UsageError: it cannot be measured, or other options select cases as well.
     """
-    from openxla.benchmark.brought import BroughtError, Wanted, found
+    from openxla.benchmark.brought import BroughtError, found
 
     model = getattr(options, "model", None)
     given = [name for name in _OWN if getattr(options, name, None)]
@@ -64,21 +77,41 @@ def brought_model(options: argparse.Namespace) -> "Found | None":
             f"{model} and {both[0]} exclude each other: one is a model, one selects cases"
         )
     try:
-        return found(
-            model,
-            Wanted(
-                inputs=tuple(options.input),
-                inputs_dir=options.inputs,
-                data_types=options.dtype,
-                batch_sizes=options.batch,
-                seq_lens=options.seq_len,
-                framework=options.framework,
-                task=options.task,
-                allow_pickle=options.allow_pickle,
-            ),
-        )
+        return found(model, _wanted(options))
     except BroughtError as error:
         raise UsageError(str(error)) from error
+
+
+def definitions_to_save(options: argparse.Namespace, found: "Found") -> "Definitions | None":
+    """Returns what `--save-as` asks for; None where nobody does.
+
+    Raises:
+      UsageError: other files have its names.
+    """
+    from openxla.benchmark.brought import BroughtError, definitions
+
+    if options.save_as is None:
+        return None
+    try:
+        return definitions(options.model, _wanted(options), found.cases, options.save_as)
+    except BroughtError as error:
+        raise UsageError(str(error)) from error
+
+
+def _wanted(options: argparse.Namespace) -> "Wanted":
+    from openxla.benchmark.brought import Wanted
+
+    return Wanted(
+        inputs=tuple(options.input),
+        inputs_dir=options.inputs,
+        text=options.text,
+        data_types=options.dtype,
+        batch_sizes=options.batch,
+        seq_lens=options.seq_len,
+        framework=options.framework,
+        task=options.task,
+        allow_pickle=options.allow_pickle,
+    )
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -24,11 +24,9 @@ from comparative_benchmark.terminal import not_installed, tables
 from comparative_benchmark.terminal.compare_views import summary_line
 from comparative_benchmark.terminal.generation_table import generation_remarks, generation_table
 from comparative_benchmark.terminal.narrow_table import narrow_table
-from comparative_benchmark.terminal.screen import Screen
+from comparative_benchmark.terminal.screen import NO_LIMIT, output_screen
 from comparative_benchmark.terminal.status_screen import StatusScreen
 from comparative_benchmark.terminal.training_table import training_remarks, training_table
-
-_NO_LIMIT = 1000
 
 
 class Console:
@@ -38,12 +36,9 @@ class Console:
         self._verbose = verbose
         self._suites = suites
         self._err = StatusScreen()
-        self._out = Screen()
-        if not self._out.is_terminal:
-            # A pipe has no width: never wrap what another program or a log will read.
-            self._out = Screen(width=_NO_LIMIT)
+        self._out = output_screen()
         if not self._err.is_terminal:
-            self._err = StatusScreen(width=_NO_LIMIT)
+            self._err = StatusScreen(width=NO_LIMIT)
 
     def say(self, message: str, style: str = "") -> None:
         """Prints a line of progress."""
@@ -111,7 +106,7 @@ class Console:
                 cases, baseline=baseline, ceilings=ceilings, expected=expected
             )
             needed = self._out.measure(
-                wide, options=self._out.options.update(width=_NO_LIMIT)
+                wide, options=self._out.options.update(width=NO_LIMIT)
             ).maximum
             if needed <= self._out.width:
                 self._out.print(wide)

@@ -19,6 +19,16 @@ EXIT_OK, EXIT_FAILED, EXIT_WRONG, EXIT_MISSING, EXIT_INTERRUPTED = 0, 1, 2, 3, 1
 EXIT_UNFINISHED = 4
 # As a shell gives it for a program that SIGPIPE has ended.
 EXIT_NO_READER = 141
+# In words, for people.
+EXIT_CODES = {
+    EXIT_OK: "all is well",
+    EXIT_FAILED: "something failed, or the command line is wrong",
+    EXIT_WRONG: "an output is wrong, a comparison found a regression, or a check found a fault",
+    EXIT_MISSING: "nothing could be measured, or data is missing",
+    EXIT_UNFINISHED: "all is well so far, and the budget was too short: `--resume` goes on",
+    EXIT_INTERRUPTED: "interrupted by Ctrl-C or SIGTERM; what was finished is kept",
+    EXIT_NO_READER: "nobody reads the output any more, as in `cbs list | head`",
+}
 
 # What models do, as TorchBench calls it.
 EVAL, TRAIN = "eval", "train"
@@ -79,6 +89,8 @@ def spellings(*names: str) -> list[str]:
 def add_options(parser: argparse.ArgumentParser, *names: str, **changes: Any) -> None:
     """Adds options that several commands share, with what is special to this command."""
     for name in names:
+        if name == "suite":
+            add_options(parser, "suite_dir")
         flags, keywords = _SHARED[name]
         parser.add_argument(*spellings(*flags), **{**keywords, **changes})
 
@@ -228,6 +240,11 @@ def size(text: str) -> int:
     return size_bytes
 
 
+def _folder(text: str) -> str:
+    """Returns a folder by its absolute path, which no dotted path of a module can be."""
+    return str(Path(text).expanduser().absolute())
+
+
 # How options that several commands have are spelt, and what they take where a command changes
 # nothing. Values that are the same everywhere are the same option.
 _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
@@ -257,6 +274,18 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
             "metavar": "MODULE",
             "help": "a further module with ALL_BENCHMARKS (PYTHONPATH=. finds one in this "
             "directory)",
+        },
+    ),
+    "suite_dir": (
+        ("--suite-dir",),
+        {
+            "dest": "suite",
+            "action": "append",
+            "default": [],
+            "type": _folder,
+            "metavar": "DIR",
+            "help": "a folder with *_definitions.py, in place of the suite's own cases; "
+            "`cbs run MODEL --save-as DIR` writes one",
         },
     ),
     "device": (

@@ -8,6 +8,8 @@ from rich.segment import Segment
 
 from comparative_benchmark.terminal.streams import printable
 
+NO_LIMIT = 1000
+
 
 class Screen(Console):
     """Rich's console for texts of others, whose reader may leave.
@@ -30,3 +32,9 @@ class Screen(Console):
     def on_broken_pipe(self) -> None:
         """Raises what Rich would make an exit with 1 of."""
         raise BrokenPipeError
+
+
+def output_screen() -> Screen:
+    """Returns standard output for tables: a pipe has no width, so nothing is wrapped in one."""
+    screen = Screen(highlight=False)
+    return screen if screen.is_terminal else Screen(highlight=False, width=NO_LIMIT)

@@ -194,7 +194,16 @@ class TfXla(Backend):
 
     def profile(self, directory: Path, iterations: int) -> list[Path]:
         """A trace and TensorFlow's own file, by `tf.profiler`."""
-        return profiler.profile(self, directory, iterations)
+        return profiler.profile(self, directory, iterations, self._optimized_hlo())
+
+    def _optimized_hlo(self) -> str:
+        """Returns XLA's program, for which it compiles once more; empty where XLA has none."""
+        if self.context.compiler != "xla":
+            return ""
+        inputs = self._inputs
+        if self._training is not None:
+            inputs = self._model.batches(inputs)[0]
+        return program.optimized_hlo(self._function, inputs)
 
     def _known_once(self) -> BackendFacts:
         has_variables = next(_variables(self._model), None) is not None
@@ -205,12 +214,7 @@ class TfXla(Backend):
         if self.context.compiler == "xla":
             facts.cache_hits, facts.cache_misses = self._cached.hits, self._cached.misses
             facts.artifact_size_bytes = self._cached.size_bytes
-            inputs = self._inputs
-            if self._training is not None:
-                inputs = self._model.batches(inputs)[0]
-            facts.artifact_sha256 = program.fingerprint(
-                program.optimized_hlo(self._function, inputs)
-            )
+            facts.artifact_sha256 = program.fingerprint(self._optimized_hlo())
         if self._on_gpu:
             [gpu, *_] = tf.config.list_physical_devices("GPU")
             details = tf.config.experimental.get_device_details(gpu)

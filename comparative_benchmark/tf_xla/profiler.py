@@ -9,10 +9,12 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from comparative_benchmark.backends import profiles
 from comparative_benchmark.backends.api import Backend
+from comparative_benchmark.backends.operator_profile import write
+from comparative_benchmark.tf_xla.operators import profile_of
 
 
-def profile(backend: Backend, directory: Path, iterations: int) -> list[Path]:
-    """Profiles iterations and returns a trace for Perfetto and TensorFlow's own file.
+def profile(backend: Backend, directory: Path, iterations: int, hlo: str) -> list[Path]:
+    """Profiles iterations; returns a trace for Perfetto, TensorFlow's own file, and the operators.
 
     TensorFlow leaves it to XProf and TensorBoard to make a trace of it; here it is made at once.
 
@@ -20,6 +22,7 @@ def profile(backend: Backend, directory: Path, iterations: int) -> list[Path]:
       backend: whose program runs.
       directory: where the files go.
       iterations: how many executions; each is a step `iteration`.
+      hlo: the program as XLA has optimised it; empty where XLA had no part in it.
 
     Raises:
       RuntimeError: TensorFlow wrote no profile.
@@ -42,8 +45,11 @@ def profile(backend: Backend, directory: Path, iterations: int) -> list[Path]:
     )
     trace = directory / "trace.json.gz"
     space = xplane_pb2.XSpace.FromString(space_file.read_bytes())
-    profiles.write_trace(trace, trace_events(space))
-    return [trace, space_file]
+    events = list(trace_events(space))
+    profiles.write_trace(trace, events)
+    stack = f"TensorFlow {tf.__version__}"
+    found = profile_of(events, hlo, stack=stack, iterations=iterations)
+    return [trace, space_file, write(found, directory)]
 
 
 def trace_events(space: Any) -> Iterator[dict[str, Any]]:
@@ -64,7 +70,7 @@ def trace_events(space: Any) -> Iterator[dict[str, Any]]:
         yield profiles.naming_event("thread_name", process, row, line.display_name or line.name)
         for event in line.events:
             metadata = plane.event_metadata[event.metadata_id]
-            yield {
+            found = {
                 "name": metadata.display_name or metadata.name or "unnamed",
                 "ph": "X",
                 "ts": (line.timestamp_ns - first_ns) / 1e3 + event.offset_ps / 1e6,
@@ -72,3 +78,15 @@ def trace_events(space: Any) -> Iterator[dict[str, Any]]:
                 "pid": process,
                 "tid": row,
             }
+            if operation := _hlo_op(plane, event):
+                found["args"] = {"hlo_op": operation}
+            yield found
+
+
+def _hlo_op(plane: Any, event: Any) -> str:
+    """Returns which instruction of XLA's program a span is of; empty for none."""
+    for stat in event.stats:
+        if plane.stat_metadata[stat.metadata_id].name == "hlo_op":
+            text: str = stat.str_value or plane.stat_metadata[stat.ref_value].name
+            return text
+    return ""

@@ -1,6 +1,8 @@
 """TFLite: convert in a process of its own, then run the file in the LiteRT interpreter."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,6 +15,7 @@ from comparative_benchmark.backends.api import (
     UnsupportedError,
 )
 from comparative_benchmark.backends.host_settings import HostSettings
+from comparative_benchmark.backends.operator_profile import Operator, OperatorProfile, write
 from comparative_benchmark.backends.outputs import OutputRule
 from comparative_benchmark.backends.resident_backend import SYNCHRONOUS
 from comparative_benchmark.backends.resident_programs import poison
@@ -101,6 +104,19 @@ class TfLite(Backend):
             modes=("bound",),
             reason="the interpreter owns its outputs, and every run writes to the same memory",
         )
+
+    def profile(self, directory: Path, iterations: int) -> list[Path]:
+        """The operations alone: LiteRT's Python interface offers no times of them."""
+        counts = Counter(self._program.operations())
+        found = OperatorProfile(
+            stack=f"LiteRT {version('ai-edge-litert')}",
+            iterations=iterations,
+            operators=tuple(
+                Operator(name=name, does=name, calls=count) for name, count in counts.items()
+            ),
+            remarks=("LiteRT's Python interface tells operations, and no times of them",),
+        )
+        return [write(found, directory)]
 
     def host_settings(self) -> HostSettings:
         """What the interpreter was given; it tells nothing of it."""

@@ -1,8 +1,6 @@
 """XLA without a framework: a program and its weights, compiled and run by jaxlib alone."""
 
 import functools
-import gzip
-import json
 import os
 import shutil
 import tempfile
@@ -11,7 +9,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
 
-from comparative_benchmark.backends import profiles, tf32, xla_executables
+from comparative_benchmark.backends import (
+    hlo_operators,
+    operator_profile,
+    profiles,
+    tf32,
+    xla_executables,
+)
 from comparative_benchmark.backends.api import (
     Array,
     Backend,
@@ -156,6 +160,13 @@ class XlaHlo(Backend):
         before, after = self._exported.path, directory / "optimized.hlo.txt"
         text = xla_executables.optimized_hlo(self._executable.loaded, metadata=True)
         after.write_text(text, encoding="utf-8")
+        found = hlo_operators.profile_of(
+            profiles.read_trace(files[0]),
+            xla_executables.optimized_hlo(self._executable.loaded),
+            stack=f"XLA of jaxlib {version('jaxlib')}",
+            iterations=iterations,
+        )
+        files.append(operator_profile.write(found, directory))
         return [*files, Path(shutil.copy(before, directory / before.name)), after]
 
     @functools.cached_property
@@ -187,4 +198,4 @@ def hlo_of(content: bytes, form: str) -> HloModule:
 
 def _for_perfetto(trace: Path) -> None:
     """Rewrites a trace without its metadata, which Perfetto stumbles over."""
-    profiles.write_trace(trace, json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"])
+    profiles.write_trace(trace, profiles.read_trace(trace))

@@ -35,9 +35,11 @@ _TESTED_ELSEWHERE = {
     "doctor": "measures this machine: test_doctor_*",
     "parity": "starts workers: test_parity_*",
     "new-model": "writes into a checkout: test_new_model_*",
+    "ci-template": "writes into a checkout: test_ci_template",
     "check-model": "starts workers: test_check_model_*",
     "import": "writes into a history only: test_formats_*",
     "bisect": "starts processes: test_bisect_*",
+    "explain": "starts processes: test_explain*",
     "repro": "starts processes: test_repro_*",
     "artifacts": "test_fetch_faults, test_cli_streams",
 }

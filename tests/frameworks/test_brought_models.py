@@ -24,12 +24,19 @@ def needs(hidden): return torch.nn.Linear(16, hidden)
 def raises(): raise ValueError("no weights today")
 def half(): return torch.nn.Linear(16, 2).half()
 def text(): return "hello"
+def nothing(): pass
 
 class Random(torch.nn.Module):
     def forward(self, x): return torch.nn.functional.dropout(x, 0.5, training=True)
 
 class Changes(torch.nn.Module):
     def forward(self, x): return x.add_(1)
+
+class Counts(torch.nn.Module):
+    calls = 0
+    def forward(self, x):
+        self.calls += 1
+        return x * self.calls
 
 class Rounds(torch.nn.Module):
     def forward(self, x): return x.float() * 3
@@ -152,6 +159,24 @@ def test_a_module_is_raced_verified_and_known_by_its_file(brought_run, my_net):
     assert len(again.document["benchmarks"]) == 3
 
 
+@pytest.mark.usefixtures("my_net")
+def test_what_was_run_is_saved_and_is_the_same_when_it_is_run_again(brought_run):
+    first = brought_run("my_net.py", "--save-as", "suite")
+    assert first.code == 0, first.out + first.err
+    assert "saved: " in first.out + first.err
+    # Nothing is measured again: it is the same case of the same workload.
+    again = brought_run("--suite-dir", "suite", "--resume")
+    assert again.code == 0, again.out + again.err
+    assert again.document["benchmarks"] == first.document["benchmarks"]
+    (one,) = brought_run("--suite-dir", "suite").document["benchmarks"][1:]
+    assert (
+        one["definition"]["workload"] == first.document["benchmarks"][0]["definition"]["workload"]
+    )
+    refused = brought_run("my_net.py", "--dtype", "bf16", "--save-as", "suite")
+    assert refused.code == 1
+    assert "is there already and says something else" in refused.err
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -159,6 +184,8 @@ def test_a_module_is_raced_verified_and_known_by_its_file(brought_run, my_net):
         ("raises", "bad.py:raises() raised ValueError: no weights today (line 5)"),
         ("half", "its weights are torch.float16, not fp32; say --dtype fp16"),
         ("text", "is a str, not a torch.nn.Module"),
+        ("nothing", "bad.py:nothing() returns nothing"),
+        ("Counts", "or keeps a state"),
         ("Random", "it draws random numbers (a dropout that is left on?)"),
         ("Changes", "the model changes its inputs"),
         ("misfit", "cannot be run on f32[4,16]: RuntimeError: mat1 and mat2"),

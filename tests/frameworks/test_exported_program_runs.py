@@ -135,6 +135,25 @@ def test_what_has_no_float64_run_is_agreed_and_says_so(program_run):
     assert metrics["without_float64"] == f"the program has no float64 run: {why}"
 
 
+def test_an_operator_that_the_importer_of_iree_does_not_know_is_unsupported_by_name(tmp_path):
+    need("iree.compiler")
+    from comparative_benchmark.backends.api import UnsupportedError
+    from comparative_benchmark.iree.program import ImportedProgram, compile_program
+
+    text = """
+    func.func @main(%x: !torch.vtensor<[2],f32>) -> !torch.vtensor<[2],f32> attributes {
+        torch.onnx_meta.ir_version = 8 : si64, torch.onnx_meta.opset_version = 17 : si64} {
+      %y = torch.operator "onnx.Nonsense"(%x)
+          : (!torch.vtensor<[2],f32>) -> !torch.vtensor<[2],f32>
+      return %y : !torch.vtensor<[2],f32>
+    }
+    """
+    given = ImportedProgram(mlir=text.encode(), input_type="onnx", parameters={})
+    with pytest.raises(UnsupportedError, match="does not know the operator Nonsense"):
+        compile_program(given, tmp_path / "out.vmfb", data_tiling=False)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [

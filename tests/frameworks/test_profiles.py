@@ -69,7 +69,7 @@ def _spans(path):
 
 def test_pytorch_tells_operators(profile_of):
     files = profile_of("RESNET_TINY_FP32_PT_3X32X32XF32_BATCH1", "pt_inductor:eager")
-    assert set(files) == {"trace.json", "operators.txt", "memory.txt"}
+    assert set(files) == {"trace.json", "operators.txt", "memory.txt", "operators.json"}
     names = [span["name"] for span in _spans(files["trace.json"])]
     assert names.count("iteration") == 5
     assert "aten::conv2d" in names
@@ -88,7 +88,7 @@ def test_inductor_tells_its_graph(profile_of):
 
 def test_xla_tells_thunks_without_tensorboard(profile_of):
     files = profile_of("BERT_TINY_FP32_JAX_32XI32_BATCH1", "jax_xla:xla")
-    assert set(files) == {"trace.json.gz", "xla.xplane.pb"}
+    assert set(files) == {"trace.json.gz", "xla.xplane.pb", "operators.json"}
     names = [span["name"] for span in _spans(files["trace.json.gz"])]
     assert names.count("iteration") == 5
     assert any(name.startswith("dot") or "fusion" in name for name in names)
@@ -107,7 +107,7 @@ def test_iree_tells_dispatches(profile_of, model, threads):
     if threads > len(os.sched_getaffinity(0)):
         pytest.skip(f"needs {threads} CPUs")
     files = profile_of(model, "iree:llvm-cpu", threads)
-    assert set(files) == {"program.ireeprof", "dispatches.txt", "trace.json"}
+    assert set(files) == {"program.ireeprof", "dispatches.txt", "trace.json", "operators.json"}
     spans = _spans(files["trace.json"])
     executions = [span for span in spans if span["cat"] == "execute"]
     dispatches = [span for span in spans if span["cat"] == "dispatch"]

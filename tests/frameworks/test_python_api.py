@@ -1,4 +1,4 @@
-"""The Python API as the README shows it: as a script, and in the kernel of a notebook."""
+"""The Python API as the documents show it: as a script, and in the kernel of a notebook."""
 
 import re
 import subprocess
@@ -49,6 +49,25 @@ def test_the_five_lines_run_as_a_script(tmp_path, environment):
     assert "pt_inductor:inductor" in done.stdout
 
 
+def execute(notebook, folder):
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
+
+
+def test_the_notebook_of_the_documentation_runs(tmp_path, environment, monkeypatch):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    notebook = nbformat.read(README.parent / "docs" / "examples" / "races.ipynb", as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert not any(cell.outputs for cell in code)
+    execute(notebook, tmp_path)
+    shown, failures, frame, verdicts, exit_code = (cell.outputs[-1].data for cell in code)
+    assert "pt_inductor:eager" in shown["text/html"]
+    assert "jax_xla:xla" not in failures["text/plain"]
+    assert "median" in frame["text/html"]
+    assert "unclear" in verdicts["text/html"]
+    assert exit_code["text/plain"] == "0"
+
+
 def test_the_five_lines_run_in_a_notebook(tmp_path, environment, monkeypatch):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
@@ -60,7 +79,7 @@ def test_the_five_lines_run_in_a_notebook(tmp_path, environment, monkeypatch):
     notebook = nbformat.v4.new_notebook()
     notebook.cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
     notebook.metadata.kernelspec = {"name": "python3", "display_name": "", "language": "python"}
-    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    execute(notebook, tmp_path)
     frame, regressions, shown = (cell.outputs[-1].data for cell in notebook.cells[-3:])
     assert "verdict" in frame["text/html"]
     assert regressions["text/html"].startswith("<table>")

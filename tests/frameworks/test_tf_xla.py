@@ -354,7 +354,7 @@ def test_the_profiler_tells_kernels_and_the_threads_are_those_asked_for(tmp_path
         session.call("outputs", directory=str(tmp_path / "outputs"))
     assert threads.count("tf_Compute") == threads.count("tf_XLAEigen") == 1
     assert taken.error is None, taken.error
-    assert set(taken.files) == {"trace.json.gz", "tensorflow.xplane.pb"}
+    assert set(taken.files) == {"trace.json.gz", "tensorflow.xplane.pb", "operators.json"}
     trace = tmp_path / "profiles" / "trace.json.gz"
     events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
     spans = [event for event in events if event["ph"] == "X"]

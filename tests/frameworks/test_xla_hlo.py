@@ -297,7 +297,8 @@ def test_the_worker_needs_no_framework(tmp_path, environment):
     assert "jaxlib" in loaded
     assert not loaded & {"jax", "flax", "tensorflow", "keras", "torch"}
     assert arrays.load_all(tmp_path, "output")[0].std() > 0.1
-    assert set(files) == {"trace.json.gz", "xla.xplane.pb", "program.mlirbc", "optimized.hlo.txt"}
+    programs = {"program.mlirbc", "optimized.hlo.txt"}
+    assert set(files) == {"trace.json.gz", "xla.xplane.pb", "operators.json", *programs}
     events = json.loads(gzip.decompress((tmp_path / "trace.json.gz").read_bytes()))["traceEvents"]
     names = Counter(event["name"] for event in events if event.get("ph") == "X")
     assert any(name.startswith("dot") or "fusion" in name for name in names)

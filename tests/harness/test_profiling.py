@@ -86,7 +86,7 @@ def test_a_profile_is_where_it_says(session, tmp_path):
     profile = profiling.take(session, directory, [100.0])
     assert attrs.asdict(profile) == {
         "directory": str(directory),
-        "files": ("profile.txt",),
+        "files": ("profile.txt", "operators.json"),
         "iterations": 10,
         "error": None,
     }

@@ -1,4 +1,4 @@
-"""The commands of README, CONTRIBUTING, the tutorial and the OpenXLA suite's guide work."""
+"""The commands of README, CONTRIBUTING, every page and the OpenXLA suite's guide work."""
 
 import os
 import re
@@ -7,14 +7,32 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import results_support
 
 ROOT = Path(__file__).resolve().parents[2]
 
+# The tutorials need each other's results: in this order.
+DOCUMENTS = [
+    *("README.md", "CONTRIBUTING.md", "docs/quickstart.md", "docs/own-model.md"),
+    *("docs/regression-in-ci.md", "docs/explain.md", "docs/read-a-result.md", "docs/machine.md"),
+]
+# Their commands read results.json, or results/*.json, in the folder that they run in.
+OF_RESULTS = ["docs/report.md", "docs/formats.md", "docs/history.md"]
 # What cannot be run inside a test, and where it is run instead.
 ELSEWHERE = {
     "./scripts/quickstart.sh": "tests/frameworks/test_backends.py runs it and reads its results",
     "./scripts/test.sh": "runs this test",
     ".venv/bin/pre-commit install": "changes the checkout's git hooks; test_hooks runs them",
+    "pip install": "changes the environment; test_seed_guide_works_in_a_fresh_checkout makes one",
+    "./scripts/nightly.sh": "tests/scripts/test_nightly_scripts.py",
+    "PR_BODY=": "tests/scripts/test_nightly_scripts.py",
+    "./scripts/update_artifacts.sh": "tests/scripts/test_nightly_scripts.py",
+    "./scripts/gpu_": "needs a GPU or another machine; tests/scripts/test_gpu_scripts.py",
+    "cbs bisect": "installs releases from an index; tests/harness/test_bisect_run.py has a folder",
+    "cbs artifacts": "needs a bucket; tests/unit/test_artifacts_command*.py have an emulator",
+    "cbs list --json -name": "as the artifacts above, which it lists",
+    "./comparative_benchmark/jax_xla/run_benchmarks.py": "tests/harness/test_fetched_artifacts.py",
+    "cbs run --backend xla_hlo:stablehlo": "tests/frameworks/test_exported_program_runs.py",
 }
 
 
@@ -23,9 +41,11 @@ def _blocks(document: str) -> list[str]:
     text = (ROOT / document).read_text(encoding="utf-8")
     blocks = []
     for block in re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
-        lines = [line for line in block.splitlines() if not line.startswith(tuple(ELSEWHERE))]
-        if any(lines):
-            blocks.append("\n".join(lines))
+        # A line with the lines that it goes on in.
+        commands = re.findall(r"(?:.*\\\n)*.*\n", block)
+        commands = [command for command in commands if not command.startswith(tuple(ELSEWHERE))]
+        if any(map(str.strip, commands)):
+            blocks.append("".join(commands))
     return blocks
 
 
@@ -69,9 +89,7 @@ def own_checkout(checkout, tmp_path, environment) -> tuple[Path, dict[str, str]]
     return target, {**environment, "PYTHONPATH": path}
 
 
-@pytest.mark.parametrize(
-    "block", _blocks("README.md") + _blocks("CONTRIBUTING.md") + _blocks("docs/own-model.md")
-)
+@pytest.mark.parametrize("block", [block for name in DOCUMENTS for block in _blocks(name)])
 def test_shell_blocks_run(block, environment, request):
     # What makes an environment, or a model, does so in a copy; all else in the one that is there.
     cwd = ROOT
@@ -83,9 +101,27 @@ def test_shell_blocks_run(block, environment, request):
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 
+@pytest.mark.parametrize("document", OF_RESULTS)
+def test_shell_blocks_run_on_results_that_are_there(document, environment, tmp_path):
+    results_support.write(tmp_path / "results.json")
+    (tmp_path / "results").mkdir()
+    results_support.write(tmp_path / "results" / "one.json")
+    [block] = _blocks(document)
+    changes = {"PATH": f"{ROOT}/.venv/bin:{environment['PATH']}", "XDG_DATA_HOME": str(tmp_path)}
+    done = _run(block, tmp_path, {**environment, **changes})
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+def test_no_block_of_any_page_is_forgotten():
+    every = [path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    run = {*DOCUMENTS, *OF_RESULTS}
+    assert [name for name in every if name not in run and _blocks(name)] == []
+
+
 def test_every_command_that_is_left_out_is_in_a_document():
-    text = (ROOT / "README.md").read_text() + (ROOT / "CONTRIBUTING.md").read_text()
-    assert all(command in text for command in ELSEWHERE)
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    text = "\n".join(page.read_text() for page in pages)
+    assert [start for start in ELSEWHERE if f"\n{start}" not in text] == []
 
 
 def test_nightly_script_runs_the_cases_of_one_backend(environment, tmp_path):

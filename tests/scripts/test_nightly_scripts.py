@@ -406,6 +406,21 @@ def test_a_night_that_can_not_run_is_no_good_night(nightly):
     assert not (nightly.folder / "store").exists()
 
 
+@pytest.mark.parametrize(("cases", "code"), [("NONE", 0), ("(NONE|NAN)", 2)])
+def test_the_matrix_of_a_night_is_kept_and_published(tmp_path, environment, cases, code):
+    variables = {"CBS_VENV": sys.prefix, "CBS_STORE": str(tmp_path / "store"), "NIGHT": "1"}
+    done = _run(
+        *(SCRIPTS / "nightly_parity.sh", tmp_path / "parity", "-name", f"models/TOY_{cases}/.+"),
+        *("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy"),
+        environment={**environment, **variables},
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    published = (tmp_path / "store" / "nights" / "1" / "parity.txt").read_text()
+    assert published == (tmp_path / "parity" / "parity.txt").read_text()
+    assert ("wrong_output" in published) == bool(code)
+    assert json.loads((tmp_path / "parity" / "parity.json").read_text())
+
+
 def test_results_that_are_not_there_are_missing(tmp_path, environment):
     variables = {**environment, "CBS_VENV": sys.prefix}
     command = (SCRIPTS / "nightly_publish.sh", tmp_path / "store", tmp_path / "work")

@@ -20,8 +20,11 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 PLAIN = {"cat"}
 WRITERS = {
     ("run_comparative_benchmark.yml", "shard"): {"id-token"},
+    ("release.yml", "publish"): {"id-token"},
+    ("run_comparative_benchmark.yml", "parity"): {"id-token"},
     ("run_comparative_benchmark.yml", "publish"): {"id-token", "issues"},
     ("pr_benchmark.yml", "comment"): {"pull-requests"},
+    ("site.yml", "publish"): {"id-token", "pages"},
     ("update_artifacts.yml", "update"): {"id-token"},
 }
 
@@ -48,7 +51,9 @@ def test_there_are_the_workflows_that_the_documents_name():
     assert [path.name for path in WORKFLOWS] == [
         "ci.yml",
         "pr_benchmark.yml",
+        "release.yml",
         "run_comparative_benchmark.yml",
+        "site.yml",
         "update_artifacts.yml",
     ]
 

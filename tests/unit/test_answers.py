@@ -3,6 +3,7 @@
 import pytest
 from results_support import completed
 
+from comparative_benchmark.api.tables import result_row
 from comparative_benchmark.results.case import cases_of
 from comparative_benchmark.results.mixtures import mixture_remarks
 from comparative_benchmark.terminal.answers import answers
@@ -112,6 +113,7 @@ def test_what_is_agreed_says_so_in_table_and_remarks_beside_the_ranking():
     assert [case.result.word for case in cases] == ["agreed", "ok"]
     table = results_table(cases, baseline="openvino:latency")
     assert list(map(str, table.columns[-1].cells)) == ["agreed", "ok"]
+    assert [result_row(case)["status"] for case in cases] == ["agreed", "ok"]
     (remark,) = [line for line in mixture_remarks(cases) if "Agreed" in line]
     assert "no proof as a float64 run is: tflite:native (onnx) (no kernels)" in remark
 

@@ -11,10 +11,12 @@ from test_share_of_roof import ROOF
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.results.case import cases_of
 from comparative_benchmark.results.codec import read_document
+from comparative_benchmark.runs.trial import installed_competitors
 from comparative_benchmark.stats.analysis import Verdict
 from comparative_benchmark.terminal import not_installed
 from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.tables import results_table
+from openxla.benchmark.def_types import ModelFrameworkType
 
 ROOT = Path(__file__).parents[2]
 EAGER, XLA, INDUCTOR = "pt_inductor:eager", "jax_xla:xla", "pt_inductor:inductor"
@@ -86,6 +88,16 @@ def test_a_run_of_nothing_that_is_installed_says_what_to_install(capsys, tmp_pat
     (kept,) = read_document(path).benchmarks
     assert kept.status.value == "unsupported"
     assert not_installed.is_not_installed(kept)
+
+
+def test_what_takes_none_of_the_models_is_not_named_as_what_to_install(make_trial):
+    model = make_trial().case.model
+    assert model.model_impl.framework_type is ModelFrameworkType.JAX
+    _, every = installed_competitors("cpu")
+    _, fitting = installed_competitors("cpu", models=[model])
+    assert "test_absent" in every  # it takes PyTorch's models alone
+    assert "test_absent" not in fitting
+    assert set(fitting) <= set(every)
 
 
 def terminal(monkeypatch, width):

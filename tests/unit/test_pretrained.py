@@ -52,7 +52,7 @@ def hub(files, requests):
         def do_GET(self):
             path = urllib.parse.unquote(urllib.parse.urlparse(self.path).path)
             requests.append(path)
-            if path == f"{api}/revision/{REVISION}":
+            if path in (api, f"{api}/revision/main", f"{api}/revision/{REVISION}"):
                 siblings = [{"rfilename": name} for name in files]
                 facts = {"id": REPOSITORY, "sha": REVISION, "siblings": siblings, "private": False}
                 self.answer(json.dumps(facts).encode(), Content_Type="application/json")

@@ -9,10 +9,11 @@ import pytest
 from repro_support import results_file
 from results_support import completed
 
+from comparative_benchmark.api import recorded_trials
 from comparative_benchmark.backends import api
 from comparative_benchmark.backends.reproducing import Command, Exported
 from comparative_benchmark.cli import command as cli
-from comparative_benchmark.repro import command, selection, writing
+from comparative_benchmark.repro import command, writing
 from comparative_benchmark.results.case import cases_of
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.session import SessionEnded
@@ -49,7 +50,7 @@ def toy(tmp_path, monkeypatch):
         info = api.get_backend(name)
         return attrs.evolve(info, reproducer="cbs_test_plugin.reproducer:no_such_function")
 
-    monkeypatch.setattr(selection, "get_backend", broken)
+    monkeypatch.setattr(recorded_trials, "get_backend", broken)
 
     def write(**changes):
         return results_file(tmp_path / "r.json", TOY, "test_numpy:direct", [SUITE], **changes)

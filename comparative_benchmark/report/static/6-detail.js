@@ -159,6 +159,24 @@ function trendPart(item, width) {
     changes.length ? h("details", {}, h("summary", {}, `Versions changed ${changes.length === 1 ? "once" : `${changes.length} times`}`), facts(changes)) : null);
 }
 
+/** Why it is slower than the fastest, from profiles of both. */
+function explainedPart(item) {
+  const found = value(item.index, "explained");
+  if (found === null) return null;
+  const { error, competitors, covers, lost, rows, lines } = DATA.explained[found];
+  if (error) return part("Why slower", h("p", { class: "reason" }, error));
+  const ms = (number) => (number === null ? "-" : digits(number));
+  const roof = (share) => (share === null ? "" : `${digits(100 * share, 2)} %`);
+  const cell = (content, hint) => h("td", { class: "number", title: hint || null }, content);
+  return part(`Why slower than ${competitors[1]}`,
+    h("p", {}, `${ms(lost)} ms an iteration, by what the operators do; profiles cover ${covers.map((cover) => (cover === null ? "no times" : `${digits(100 * cover, 2)} %`)).join(" and ")} of the latencies.`),
+    h("div", { class: "scroller" }, h("table", { class: "explained" },
+      h("thead", {}, h("tr", {}, ["kind", "lost ms", competitors[0], "of roof", competitors[1], "of roof"].map((name) => h("th", { scope: "col" }, name)))),
+      h("tbody", {}, rows.map(([kind, more, slow, slowRoof, slowest, fast, fastRoof, fastest]) => h("tr", {},
+        h("th", { scope: "row" }, kind), cell(ms(more)), cell(ms(slow), slowest), cell(roof(slowRoof)), cell(ms(fast), fastest), cell(roof(fastRoof))))))),
+    facts(lines.map(([competitor, what, line]) => [`${competitor}: ${what}`, line])));
+}
+
 /** Links to what profilers left, where it lies beside the page. */
 function profilePart(item) {
   const profile = value(item.index, "profile");
@@ -214,7 +232,7 @@ function showDetail(state) {
   const width = Math.max(260, Math.min(820, DETAIL.clientWidth || 600));
   DETAIL.replaceChildren(...(item ? [
     verdictPart(item), changePart(item), samplesPart(item, width), trendPart(item, width), compilePart(item), memoryPart(item),
-    errorPart(item, width), rooflinePart(item, width), profilePart(item), ranPart(item),
+    errorPart(item, width), rooflinePart(item, width), explainedPart(item), profilePart(item), ranPart(item),
   ].filter(Boolean) : []));
   DETAIL.scrollTop = 0;
 }

@@ -21,6 +21,7 @@ from comparative_benchmark.backend_api import (
     UnsupportedError,
 )
 from comparative_benchmark.backends.generation_parts import FunctionParts, Step
+from comparative_benchmark.backends.operator_profile import Operator, OperatorProfile, write
 from comparative_benchmark.backends.outputs import ALLOCATED_ONLY
 from comparative_benchmark.machine import conditions
 from comparative_benchmark.machine.gpu_clocks import GpuClocks
@@ -117,7 +118,13 @@ class NumpyBackend(Backend):
             self.synchronize(self.dispatch())
             spent.append(time.perf_counter_ns() - start)
         file.write_text("\n".join(map(str, spent)))
-        return [file]
+        own_us = sum(spent) / iterations / 1e3
+        forward = Operator(name="forward", does="matmul", us=max(own_us - self._delay_s * 1e6, 0.0))
+        delay = Operator(name="delay", does="runtime: it waits", us=self._delay_s * 1e6)
+        found = OperatorProfile(
+            stack=f"numpy {np.__version__}", iterations=iterations, operators=(forward, delay)
+        )
+        return [file, write(found, directory)]
 
 
 def parts(model: Any, prompt: Array) -> GenerationParts:

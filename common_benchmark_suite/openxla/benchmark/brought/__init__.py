@@ -6,15 +6,19 @@ imported in workers only, by `in_torch`, `in_jax`, `in_tensorflow` and `in_trans
 
 from openxla.benchmark.brought.again import command_words, named_again
 from openxla.benchmark.brought.cases import found
-from openxla.benchmark.brought.places import is_model
+from openxla.benchmark.brought.places import is_model, place_of
+from openxla.benchmark.brought.saving import Definitions, definitions
 from openxla.benchmark.brought.wanted import BroughtError, Found, Wanted
 
 __all__ = [
     "BroughtError",
+    "Definitions",
     "Found",
     "Wanted",
     "command_words",
+    "definitions",
     "found",
     "is_model",
     "named_again",
+    "place_of",
 ]

@@ -3,6 +3,7 @@
 import shlex
 from pathlib import Path
 
+from openxla.benchmark.brought import hub
 from openxla.benchmark.brought.variants import framework_of
 from openxla.benchmark.brought.wanted import Wanted
 from openxla.benchmark.def_types import Parameters
@@ -40,6 +41,8 @@ def named_again(
     if is_file:
         source = parameters["module"] or parameters["source"]
         return f"{source}:{parameters['callable']}", wanted
+    if "hub" in parameters:
+        return f"{hub.PREFIX}{parameters['hub']}", wanted
     return str(parameters["model_name" if is_covered else "source"]), wanted
 
 

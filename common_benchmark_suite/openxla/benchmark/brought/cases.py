@@ -1,9 +1,11 @@
 """From what was brought to benchmark cases: the one door."""
 
+from pathlib import Path
+
 import attrs
 
 from openxla.benchmark.artifacts import user_inputs
-from openxla.benchmark.brought import hugging_face, own_modules, programs
+from openxla.benchmark.brought import hub, hugging_face, own_modules, programs
 from openxla.benchmark.brought.places import OwnModule, place_of
 from openxla.benchmark.brought.programs import ProgramFile
 from openxla.benchmark.brought.variants import framework_of
@@ -14,24 +16,35 @@ from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
 def found(text: str, wanted: Wanted) -> Found:
     """Returns the cases of a model: one for each framework that it is in, type, batch and length.
 
-    Nothing of what was brought is executed.
+    Nothing of what was brought is executed; what is on the hub is fetched.
 
     Args:
       text: `path/to/file.py`, `path/to/file.py:callable`, `package.module:callable`, a directory in
-        Hugging Face's format, or an exported program.
+        Hugging Face's format, one of the hub (`hub:owner/name@revision`), or an exported program.
       wanted: how it is to be run.
 
     Raises:
       BroughtError: it cannot be measured; the message says what, where and what to do.
     """
-    place = place_of(text, wanted.folder)
     given = _given_inputs(wanted)
+    if text.startswith(hub.PREFIX):
+        got = hub.fetched(text, allow_pickle=wanted.allow_pickle)
+        every = hugging_face.found(got.directory, wanted, given, hub_name=got.name)
+        return _in_framework(text, every, wanted)
+    place = place_of(text, wanted.folder)
+    if wanted.text is not None and not isinstance(place, Path):
+        raise BroughtError(f"--text is for Hugging Face directories, which {text} is not")
     if isinstance(place, OwnModule):
         every = Found(cases=own_modules.cases(place, wanted, given))
     elif isinstance(place, ProgramFile):
         every = Found(cases=programs.cases(place, wanted, given))
     else:
         every = hugging_face.found(place, wanted, given)
+    return _in_framework(text, every, wanted)
+
+
+def _in_framework(text: str, every: Found, wanted: Wanted) -> Found:
+    """Returns the cases in the framework that is wanted, of all if none is."""
     if wanted.framework is None:
         return every
     framework = framework_of(wanted.framework, "--framework")
@@ -50,6 +63,8 @@ def _framework(case: BenchmarkCase) -> ModelFrameworkType:
 def _given_inputs(wanted: Wanted) -> user_inputs.UserInputs | None:
     if wanted.inputs_dir is None:
         return None
+    if wanted.text is not None:
+        raise BroughtError("--text and --inputs exclude each other")
     if wanted.inputs:
         raise BroughtError("--input and --inputs exclude each other")
     try:

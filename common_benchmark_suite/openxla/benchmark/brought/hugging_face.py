@@ -7,6 +7,7 @@ from types import MappingProxyType
 from openxla.benchmark import testdata
 from openxla.benchmark.artifacts import user_inputs
 from openxla.benchmark.artifacts.user_inputs import UserInputs
+from openxla.benchmark.brought import texts
 from openxla.benchmark.brought.variants import Variant, model_name, variants
 from openxla.benchmark.brought.wanted import BroughtError, Found, Wanted
 from openxla.benchmark.comparative_suite import networks
@@ -54,11 +55,19 @@ _USUAL_SEQ_LEN = 128
 _TYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 
-def found(directory: Path, wanted: Wanted, given: UserInputs | None) -> Found:
+def found(
+    directory: Path, wanted: Wanted, given: UserInputs | None, *, hub_name: str | None = None
+) -> Found:
     """Returns the cases of a directory's model.
 
     One that an architecture of ours covers is a case in PyTorch, JAX and TensorFlow, all with the
     directory's weights; any other one in PyTorch, through transformers.
+
+    Args:
+      directory: of the model.
+      wanted: how it is to be run.
+      given: the user's own inputs, if any.
+      hub_name: where on the hub it comes from, `OWNER/NAME@COMMIT`; None for a user's own.
 
     Raises:
       BroughtError: there is no configuration or no weights, or they would have to be unpickled.
@@ -74,7 +83,15 @@ def found(directory: Path, wanted: Wanted, given: UserInputs | None) -> Found:
     why_not = directories.why_not_covered(config, wanted_class)
     if is_pickled:
         why_not = "its weights are pickled"
-    makes = _Of(directory, config, digest, wanted.task, wanted_class, is_pickled=is_pickled)
+    makes = _Of(
+        directory,
+        config,
+        digest,
+        wanted.task,
+        wanted_class,
+        is_pickled=is_pickled,
+        hub_name=hub_name,
+    )
     own_type = _TYPES.get(str(config.get("dtype", config.get("torch_dtype"))), "fp32")
     cases = []
     for variant in variants(wanted, own_type):
@@ -95,10 +112,12 @@ def found(directory: Path, wanted: Wanted, given: UserInputs | None) -> Found:
         remarks[0] += (
             "; --task feature-extraction runs it without its head in JAX and TensorFlow, too"
         )
-    return Found(
-        cases=_on(cases, given, is_covered=why_not is None),
-        remarks=remarks,
-    )
+    if wanted.text is not None:
+        if "vocab_size" not in config:
+            raise BroughtError(f"--text: {directory.name} does not take a text")
+        on_text = texts.on_text(cases, directory, config, wanted.folder / wanted.text)
+        return Found(cases=on_text, remarks=remarks)
+    return Found(cases=_on(cases, given, is_covered=why_not is None), remarks=remarks)
 
 
 class _Of:
@@ -113,10 +132,11 @@ class _Of:
         wanted_class: str | None,
         *,
         is_pickled: bool,
+        hub_name: str | None,
     ) -> None:
         self._directory, self._config = directory, config
         self._digest, self._task, self._class = digest, task, wanted_class
-        self._is_pickled = is_pickled
+        self._is_pickled, self._hub_name = is_pickled, hub_name
 
     def covered(self, variant: Variant) -> list[BenchmarkCase]:
         """Returns the cases in all frameworks."""
@@ -160,6 +180,8 @@ class _Of:
             "data_type": variant.data_type,
             "batch_size": variant.batch_size or 1,
         }
+        if self._hub_name:
+            parameters["hub"] = self._hub_name
         if self._task:
             parameters["task"] = self._task
         if variant.seq_len is not None or self._takes_text():

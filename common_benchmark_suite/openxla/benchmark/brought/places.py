@@ -8,6 +8,7 @@ from pathlib import Path
 
 import attrs
 
+from openxla.benchmark.brought.hub import PREFIX
 from openxla.benchmark.brought.programs import KINDS, SAVED_MODEL, ProgramFile
 from openxla.benchmark.brought.wanted import BroughtError
 from openxla.benchmark.models.architectures.directories import CONFIG_FILE
@@ -55,6 +56,8 @@ def is_model(text: str, folder: Path | None = None) -> bool:
       text: as the user typed it.
       folder: where relative paths start; None for the current one.
     """
+    if text.startswith(PREFIX):
+        return True
     path, _, name = text.rpartition(":")
     looks_so = text.endswith((".py", *KINDS, *_PROGRAMS, *_PICKLES, *_WEIGHTS)) or (
         bool(path.endswith(".py")) and bool(name)

@@ -1,11 +1,15 @@
 """Every case of every framework, plus those that other packages plug in."""
 
+import hashlib
 import importlib
+import importlib.util
+import os
 import pkgutil
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from types import ModuleType
 
 from openxla.benchmark import comparative_suite
 from openxla.benchmark.comparative_suite.expressions import Expression
@@ -24,18 +28,22 @@ def all_benchmarks(extra_suites: Iterable[str] = ()) -> list[BenchmarkCase]:
     Sources: each framework's `benchmark_definitions` in this package, and the modules beside them
     whose names end in `_definitions`, for models of their own; modules that installed packages
     register in the entry point group `openxla.benchmark.suites`; and `extra_suites`, dotted paths
-    of modules. Each offers `ALL_BENCHMARKS`.
+    of modules. Each offers `ALL_BENCHMARKS`. Where a suite is a folder (a text with a separator),
+    its files named `*_definitions.py` are read, and the suite's own cases are left out: definitions
+    that a folder holds may have the same names.
 
     Raises:
       DefinitionError: a module cannot be imported, or two cases share a name.
     """
+    extra_suites = list(extra_suites)
     own = [
         f"{comparative_suite.__name__}.{module.name}" + ".benchmark_definitions" * module.ispkg
         for module in pkgutil.iter_modules(comparative_suite.__path__)
         if module.ispkg or module.name.endswith("_definitions")
     ]
     cases: dict[str, BenchmarkCase] = {}
-    for path in dict.fromkeys([*own, *_plugged_in(), *extra_suites]):
+    known = [] if any(map(is_folder, extra_suites)) else [*own, *_plugged_in()]
+    for path in dict.fromkeys([*known, *extra_suites]):
         for case in _benchmarks_of(path):
             if cases.setdefault(case.name, case) is not case:
                 raise DefinitionError(f"{path}: a case named {case.name!r} exists already")
@@ -43,7 +51,7 @@ def all_benchmarks(extra_suites: Iterable[str] = ()) -> list[BenchmarkCase]:
 
 
 def further_benchmarks(suites: Iterable[str]) -> list[BenchmarkCase]:
-    """Returns the cases of further modules, dotted paths, alone.
+    """Returns the cases of further modules, dotted paths, and folders alone.
 
     Raises:
       DefinitionError: a module cannot be imported.
@@ -108,9 +116,45 @@ def _may_register(folder: str) -> bool:
     return any(SUITES_GROUP.encode() in path.read_bytes() for path in registered)
 
 
+def is_folder(suite: str) -> bool:
+    """Tells a suite's folder from the dotted path of a module."""
+    return os.sep in suite
+
+
 def _benchmarks_of(path: str) -> list[BenchmarkCase]:
+    if is_folder(path):
+        return [
+            case for file in _definition_files(Path(path)) for case in _benchmarks_of_file(file)
+        ]
+    return _offered(path, importlib.import_module)
+
+
+def _definition_files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise DefinitionError(f"suite {str(folder)!r} is not a folder")
+    files = sorted(folder.glob("*_definitions.py"))
+    if not files:
+        raise DefinitionError(f"suite {str(folder)!r} holds no *_definitions.py")
+    return files
+
+
+def _benchmarks_of_file(file: Path) -> list[BenchmarkCase]:
+    def load(path: str) -> ModuleType:
+        # Its path is part of the name: folders may hold files of one name.
+        name = f"{file.stem}_{hashlib.sha256(path.encode()).hexdigest()[:8]}"
+        spec = importlib.util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None:
+            raise ImportError("not a Python file")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return _offered(str(file), load)
+
+
+def _offered(path: str, load: Callable[[str], ModuleType]) -> list[BenchmarkCase]:
     try:
-        module = importlib.import_module(path)
+        module = load(path)
     except Exception as error:  # it is a user's module: whatever it raises is told
         raise DefinitionError(f"suite {path!r}: {type(error).__name__}: {error}") from error
     cases = getattr(module, "ALL_BENCHMARKS", None)

@@ -1,6 +1,6 @@
-"""Benchmark cases in JAX: of the models of `families`, such as `BERT_TINY_JAX_CASES`."""
+"""Benchmark cases in JAX: of the models of the `zoo`, such as `BERT_TINY_JAX_CASES`."""
 
-from openxla.benchmark.comparative_suite import families, utils
+from openxla.benchmark.comparative_suite import families, utils, zoo
 from openxla.benchmark.comparative_suite.jax import model_definitions as models
 from openxla.benchmark.def_types import BenchmarkCase
 
@@ -8,7 +8,7 @@ VIT_CLASSIFICATION_JAX_CASES = utils.build_benchmark_cases(
     {"default": models.VIT_CLASSIFICATION_JAX}, verify_parameters=families.PUBLISHED_TOLERANCE
 )
 
-globals().update(families.own("JAX"))
-INPUT_SET_JAX_CASES = families.input_set_cases("JAX")
+globals().update(zoo.own("JAX"))
+INPUT_SET_JAX_CASES = zoo.input_set_cases("JAX")
 
 ALL_BENCHMARKS = utils.collect(globals(), BenchmarkCase)

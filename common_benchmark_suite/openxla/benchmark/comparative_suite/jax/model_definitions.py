@@ -1,6 +1,6 @@
-"""Models in JAX: those of `families`, such as `BERT_TINY_JAX`, and their implementations."""
+"""Models in JAX: those of the `zoo`, such as `BERT_TINY_JAX`, and their implementations."""
 
-from openxla.benchmark.comparative_suite import exports, families, networks, utils
+from openxla.benchmark.comparative_suite import exports, networks, utils, zoo
 from openxla.benchmark.def_types import Model
 
 # The OpenXLA suite's name for VIT_BASE in fp32 with one picture; its definition names no type.
@@ -12,6 +12,6 @@ VIT_CLASSIFICATION_JAX = Model(
     exported_model_types=exports.from_jax("fp32", tflite=["fp32"]),
 )
 
-globals().update(families.own("JAX"))
+globals().update(zoo.own("JAX"))
 
 ALL_MODELS = utils.collect(globals(), Model)

@@ -1,6 +1,6 @@
-"""Models in PyTorch: those of `families`, such as `BERT_TINY_PT`, and their implementations."""
+"""Models in PyTorch: those of the `zoo`, such as `BERT_TINY_PT`, and their implementations."""
 
-from openxla.benchmark.comparative_suite import families, utils
+from openxla.benchmark.comparative_suite import utils, zoo
 from openxla.benchmark.def_types import (
     Model,
     ModelArtifactType,
@@ -27,6 +27,6 @@ EXAMPLE_FP32_PT_BATCHES = utils.build_batch_models(
     batch_sizes=[1, 16, 32],
 )
 
-globals().update(families.own("PT"))
+globals().update(zoo.own("PT"))
 
 ALL_MODELS = utils.collect(globals(), Model)

@@ -1,8 +1,8 @@
-"""Models in TensorFlow: those of `families`, such as `BERT_TINY_TF`, and their implementations."""
+"""Models in TensorFlow: those of the `zoo`, such as `BERT_TINY_TF`, and their implementations."""
 
-from openxla.benchmark.comparative_suite import families, utils
+from openxla.benchmark.comparative_suite import utils, zoo
 from openxla.benchmark.def_types import Model
 
-globals().update(families.own("TF"))
+globals().update(zoo.own("TF"))
 
 ALL_MODELS = utils.collect(globals(), Model)

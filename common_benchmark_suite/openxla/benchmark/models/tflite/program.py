@@ -69,6 +69,10 @@ class Program:
             for detail in self._inputs
         ]
 
+    def operations(self) -> list[str]:
+        """Returns the types of the operations, in order; what a delegate took comes before it."""
+        return [str(op["op_name"]) for op in self._interpreter._get_ops_details()]  # noqa: SLF001
+
     def output_names(self) -> list[str]:
         """Returns the name of each output."""
         return [str(detail["name"]) for detail in self._outputs]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from results_support import completed
 
-from comparative_benchmark.repro import selection
+from comparative_benchmark.api import recorded_trials
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.codec import converted, plain
 from comparative_benchmark.results.record import Definition, Status
@@ -48,7 +48,7 @@ def document(make_trial, finished):
     "asked", [f"models/{BERT}/{INPUT}", BERT, "BERT.+BATCH1/", "^models/BERT_TINY_FP32_JAX.+CH1"]
 )
 def test_a_case_is_known_by_its_name_its_models_or_an_expression(document, asked):
-    found = selection.find(
+    found = recorded_trials.find(
         document(
             (BERT, "jax_xla:xla", {}), (OTHER, "jax_xla:xla", {}), (RESNET, "jax_xla:xla", {})
         ),
@@ -60,7 +60,7 @@ def test_a_case_is_known_by_its_name_its_models_or_an_expression(document, asked
 
 def test_an_expression_that_several_cases_match_lists_them(document):
     with pytest.raises(UsageError, match="in the names of 2 cases") as caught:
-        selection.find(
+        recorded_trials.find(
             document((BERT, "jax_xla:xla", {}), (OTHER, "jax_xla:xla", {})), "BERT_TINY_FP32_JAX"
         )
     assert BERT in str(caught.value)
@@ -69,15 +69,15 @@ def test_an_expression_that_several_cases_match_lists_them(document):
 
 def test_a_case_that_is_not_there_gets_the_nearest(document):
     with pytest.raises(UsageError, match="no case of the results file") as caught:
-        selection.find(document((BERT, "jax_xla:xla", {})), BERT.replace("TINY", "TINI"))
+        recorded_trials.find(document((BERT, "jax_xla:xla", {})), BERT.replace("TINY", "TINI"))
     assert BERT in str(caught.value)
 
 
 def test_a_malformed_expression_and_an_empty_file_are_named(document):
     with pytest.raises(UsageError, match="not a regular expression"):
-        selection.find(document((BERT, "jax_xla:xla", {})), "(")
+        recorded_trials.find(document((BERT, "jax_xla:xla", {})), "(")
     with pytest.raises(UsageError, match="holds no result"):
-        selection.find(document(), BERT)
+        recorded_trials.find(document(), BERT)
 
 
 def test_of_several_competitors_one_has_to_be_chosen(document):
@@ -87,40 +87,42 @@ def test_of_several_competitors_one_has_to_be_chosen(document):
         (BERT, "iree:llvm-cpu-data-tiling", {}),
     )
     with pytest.raises(UsageError, match="more than one competitor") as caught:
-        selection.find(several, BERT)
+        recorded_trials.find(several, BERT)
     assert "iree:llvm-cpu (wrong_output)" in str(caught.value)
     assert "--backend" in str(caught.value)
-    chosen = selection.find(several, BERT, competitor="iree:llvm-cpu")
+    chosen = recorded_trials.find(several, BERT, competitor="iree:llvm-cpu")
     assert chosen.status is Status.WRONG_OUTPUT
-    assert selection.find(several, BERT, competitor="jax_xla").competitor == "jax_xla:xla"
+    assert recorded_trials.find(several, BERT, competitor="jax_xla").competitor == "jax_xla:xla"
     with pytest.raises(UsageError, match="--backend 'iree' names more than one"):
-        selection.find(several, BERT, competitor="iree")
+        recorded_trials.find(several, BERT, competitor="iree")
     with pytest.raises(UsageError, match="--backend 'xla_hlo' names no competitor"):
-        selection.find(several, BERT, competitor="xla_hlo")
+        recorded_trials.find(several, BERT, competitor="xla_hlo")
 
 
 def test_of_a_trial_that_was_run_again_the_latest_counts(document):
     later = {"status": "timeout", "run_id": "later"}
     again = document((BERT, "jax_xla:xla", {}), (BERT, "jax_xla:xla", later))
-    assert selection.find(again, BERT).status is Status.TIMEOUT
+    assert recorded_trials.find(again, BERT).status is Status.TIMEOUT
 
 
 def test_versions_are_those_of_where_it_was_measured(document):
-    found = selection.find(document((BERT, "jax_xla:xla", {"versions": {"jax": "0.1"}})), BERT)
-    assert selection.versions_of(found) == {"jaxlib": "0.1", "jax": "0.1"}
+    found = recorded_trials.find(
+        document((BERT, "jax_xla:xla", {"versions": {"jax": "0.1"}})), BERT
+    )
+    assert recorded_trials.versions_of(found) == {"jaxlib": "0.1", "jax": "0.1"}
     assert found.revision == "abc123"
     elsewhere = _changed(
-        selection.find(document((BERT, "jax_xla:xla", {"versions": {}})), BERT),
+        recorded_trials.find(document((BERT, "jax_xla:xla", {"versions": {}})), BERT),
         environment={"name": "old", "python": "/old"},
     )
-    assert selection.versions_of(elsewhere) == {"jaxlib": "0.0.9"}
-    assert selection.versions_of(attrs.evolve(found, run=None)) == {"jax": "0.1"}
+    assert recorded_trials.versions_of(elsewhere) == {"jaxlib": "0.0.9"}
+    assert recorded_trials.versions_of(attrs.evolve(found, run=None)) == {"jax": "0.1"}
 
 
 @pytest.mark.parametrize("competitor", ["jax_xla:xla", "iree:llvm-cpu", "xla_hlo:hlo-text"])
 def test_the_trial_of_a_result_is_the_one_that_was_run(document, make_trial, competitor):
-    found = selection.find(document((BERT, competitor, {})), BERT)
-    again = selection.trial_of(found)
+    found = recorded_trials.find(document((BERT, competitor, {})), BERT)
+    again = recorded_trials.trial_of(found)
     assert again == make_trial(f"models/{BERT}/{INPUT}", competitor)
 
 
@@ -130,29 +132,31 @@ def _changed(found, **changes):
 
 
 def test_what_is_not_any_more_what_was_measured_is_refused(document):
-    found = selection.find(document((BERT, "jax_xla:xla", {})), BERT)
+    found = recorded_trials.find(document((BERT, "jax_xla:xla", {})), BERT)
     workload = plain(found.result.definition.workload) | {"digest": "0" * 64}
     with pytest.raises(UsageError, match=r"not any more what was measured.*revision abc123"):
-        selection.trial_of(_changed(found, workload=workload))
+        recorded_trials.trial_of(_changed(found, workload=workload))
     with pytest.raises(UsageError, match="no model GONE"):
-        selection.trial_of(_changed(found, model="GONE", benchmark_name="models/GONE/inputs/X"))
+        recorded_trials.trial_of(
+            _changed(found, model="GONE", benchmark_name="models/GONE/inputs/X")
+        )
     with pytest.raises(UsageError, match="no input X of"):
-        selection.trial_of(
+        recorded_trials.trial_of(
             _changed(found, benchmark_name=f"models/{BERT}/inputs/X", input_data="X")
         )
 
 
 def test_what_can_not_be_exported_is_refused(document):
-    found = selection.find(document((BERT, "jax_xla:xla", {})), BERT)
+    found = recorded_trials.find(document((BERT, "jax_xla:xla", {})), BERT)
     with pytest.raises(UsageError, match="no backend 'nobody'"):
-        selection.trial_of(_changed(found, backend="nobody"))
+        recorded_trials.trial_of(_changed(found, backend="nobody"))
     with pytest.raises(UsageError, match="programs of test_absent cannot be exported; those of"):
-        selection.trial_of(_changed(found, backend="test_absent"))
+        recorded_trials.trial_of(_changed(found, backend="test_absent"))
     with pytest.raises(UsageError, match="made for CPUs"):
-        selection.trial_of(_changed(found, device="host-gpu"))
+        recorded_trials.trial_of(_changed(found, device="host-gpu"))
     elsewhere = _changed(found, environment={"name": "old", "python": "/nowhere"})
     with pytest.raises(UsageError, match="an environment that is gone"):
-        selection.trial_of(elsewhere, run_recorded_python=True)
+        recorded_trials.trial_of(elsewhere, run_recorded_python=True)
 
 
 def test_an_interpreter_that_the_file_names_is_not_run_unasked(document, tmp_path):
@@ -160,33 +164,33 @@ def test_an_interpreter_that_the_file_names_is_not_run_unasked(document, tmp_pat
     script = tmp_path / "python"
     script.write_text(f"#!/bin/sh\ntouch {mark}\n")
     script.chmod(0o755)
-    found = selection.find(document((BERT, "jax_xla:xla", {})), BERT)
+    found = recorded_trials.find(document((BERT, "jax_xla:xla", {})), BERT)
     changed = _changed(found, environment={"name": "old", "python": str(script)})
     with pytest.raises(UsageError, match=f"{script}.*--recorded-python"):
-        selection.trial_of(changed)
+        recorded_trials.trial_of(changed)
     assert not mark.exists()
     with pytest.raises(UsageError, match="does not run"):
-        selection.trial_of(changed, run_recorded_python=True)
+        recorded_trials.trial_of(changed, run_recorded_python=True)
     assert mark.exists()
 
 
 def test_a_case_on_a_users_own_inputs_is_found_by_where_they_are(document, tmp_path, finished):
     for index, value in enumerate((np.arange(32), np.ones(32))):
         np.save(tmp_path / f"input_{index}.npy", value.astype(np.int32).reshape(1, 32))
-    found = selection.find(document((BERT, "jax_xla:xla", {})), BERT)
-    trial = selection.trial_of(found)
+    found = recorded_trials.find(document((BERT, "jax_xla:xla", {})), BERT)
+    trial = recorded_trials.trial_of(found)
     (case,) = user_inputs.cases_with([trial.case], user_inputs.read(tmp_path))
     own = type(trial)(
         case=case,
-        workload=selection.workload_of(case),
+        workload=recorded_trials.workload_of(case),
         competitor=trial.competitor,
         device=trial.device,
     )
     recorded = Case(result=to_result(own, finished(), run_id="r"))
-    assert selection.trial_of(recorded) == own
+    assert recorded_trials.trial_of(recorded) == own
     (tmp_path / "input_1.npy").unlink()
     with pytest.raises(UsageError, match="the inputs that it was measured on"):
-        selection.trial_of(recorded)
+        recorded_trials.trial_of(recorded)
 
 
 def test_every_backend_of_the_suite_has_an_exporter():

@@ -1,4 +1,4 @@
-"""Which result is to be reproduced, and what the suite knows of its case."""
+"""Results of a file as trials that can be run again: for reproducers and for profiles."""
 
 import difflib
 import re
@@ -75,7 +75,11 @@ def find(
 
 
 def trial_of(
-    recorded: Case, suites: Sequence[str] = (), *, run_recorded_python: bool = False
+    recorded: Case,
+    suites: Sequence[str] = (),
+    *,
+    run_recorded_python: bool = False,
+    exports: bool = True,
 ) -> Trial:
     """Returns the trial of a result, as it would be run again.
 
@@ -83,21 +87,25 @@ def trial_of(
       recorded: the result.
       suites: further modules with cases.
       run_recorded_python: whether the interpreter that the file names may be run.
+      exports: whether its program is to be exported, as a reproducer.
 
     Raises:
       UsageError: the file names an interpreter, which must not be run unasked; or the case, backend
-        or environment is not what it was, or nothing is exported from that backend or for that
-        device.
+        or environment is not what it was, or what is to be exported cannot be from that backend or
+        for that device.
       DefinitionError: see `catalog`.
     """
     definition = recorded.result.definition
     device = find_device(definition.device)
-    if device.accelerator_type != "cpu":
+    if exports and device.accelerator_type != "cpu":
         raise UsageError(f"reproducers are made for CPUs, and this was measured on {device.name}")
     competitor = _competitor(
-        definition, device.accelerator_type, run_recorded_python=run_recorded_python
+        definition,
+        device.accelerator_type,
+        run_recorded_python=run_recorded_python,
+        exports=exports,
     )
-    case = _case(definition, suites)
+    case = _case(definition, suites, exports=exports)
     workload = workload_of(case)
     if workload.digest != definition.workload.digest:
         revision = f" (revision {recorded.revision})" if recorded.revision else ""
@@ -109,7 +117,7 @@ def trial_of(
     framework = case.model.model_impl.framework_type
     if missing := competitor.missing_modules(framework):
         raise UsageError(
-            f"{', '.join(missing)} not installed, by which the model is exported; run "
+            f"{', '.join(missing)} not installed, by which the model is made; run "
             f"{competitor.backend.install}"
         )
     return Trial(case=case, workload=workload, competitor=competitor, device=device)
@@ -144,12 +152,12 @@ def _chosen(choices: Sequence[str], asked: str | None) -> list[str]:
 
 
 def _competitor(
-    definition: Definition, accelerator: str, *, run_recorded_python: bool
+    definition: Definition, accelerator: str, *, run_recorded_python: bool, exports: bool
 ) -> Competitor:
     environment = definition.environment
     try:
         backend = get_backend(definition.backend)
-        if backend.reproducer is None:
+        if exports and backend.reproducer is None:
             known = ", ".join(name for name, info in backends().items() if info.reproducer)
             raise UsageError(
                 f"programs of {backend.name} cannot be exported; those of these backends can: "
@@ -172,13 +180,14 @@ def _competitor(
     return attrs.evolve(found, environment=where)
 
 
-def _case(definition: Definition, suites: Sequence[str]) -> BenchmarkCase:
+def _case(definition: Definition, suites: Sequence[str], *, exports: bool) -> BenchmarkCase:
     """Returns the case of the catalogue, or that of its model on a user's own inputs."""
     name, model = definition.benchmark_name, definition.model
-    if training_cases.named(model):
+    training = training_cases.named(model)
+    if training and exports:
         raise UsageError(f"{model} takes training steps, which no exported program does")
-    operator = operator_cases.named(model)
-    known = [operator] if operator else _brought(definition) or catalog.all_benchmarks(suites)
+    single = training or operator_cases.named(model)
+    known = [single] if single else _brought(definition) or catalog.all_benchmarks(suites)
     for case in known:
         if case.name == name:
             return case

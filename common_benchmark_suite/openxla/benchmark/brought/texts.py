@@ -1,0 +1,100 @@
+"""A text as the inputs of a Hugging Face directory, by the tokenizer that lies in it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from openxla.benchmark.artifacts import user_inputs
+from openxla.benchmark.brought.wanted import BroughtError
+from openxla.benchmark.def_types import BenchmarkCase, Model
+from openxla.benchmark.files import new_directory, sha256_of
+from openxla.benchmark.models import architectures
+from openxla.benchmark.models.architectures.base import digest_of, integer
+from openxla.benchmark.models.architectures.directories import TOKENIZER_FILE
+from openxla.benchmark.root import root_dir
+
+_WHOLE = "input_0.npy"
+
+
+def on_text(
+    cases: Sequence[BenchmarkCase], directory: Path, config: Mapping[str, Any], file: Path
+) -> list[BenchmarkCase]:
+    """Returns the cases of a directory on windows of a text, a different one for each row.
+
+    Raises:
+      BroughtError: there is no tokenizer or no text, or the model takes none.
+    """
+    tokenizer = directory / TOKENIZER_FILE
+    if not tokenizer.is_file():
+        raise BroughtError(
+            f"--text: {directory} has no {TOKENIZER_FILE}; save the model's tokenizer there, by "
+            "its save_pretrained"
+        )
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BroughtError(f"--text {file} cannot be read as text in UTF-8: {error}") from error
+    found = []
+    for case in cases:
+        parameters = case.model.model_parameters
+        kind = (case.model.model_impl.architecture, parameters["batch_size"], parameters["seq_len"])
+        key = digest_of([text, sha256_of(tokenizer), *map(str, kind)])
+        target = root_dir() / "inputs" / key[:32]
+        if not (target / _WHOLE).is_file():
+            _write(target, _arrays(text, case.model, directory, config))
+        given = user_inputs.read(target)
+        if case.model.model_impl.architecture is None:
+            found.append(BenchmarkCase.build(model=case.model, input_data=given.data))
+        else:
+            found += user_inputs.cases_with([case], given)
+    return found
+
+
+def _arrays(text: str, model: Model, directory: Path, config: Mapping[str, Any]) -> Sequence[Any]:
+    from openxla.benchmark.models import preprocessing
+
+    parameters = model.model_parameters
+    try:
+        if name := model.model_impl.architecture:
+            arrays = _of_architecture(text, name, parameters, directory)
+        elif config.get("is_encoder_decoder"):
+            raise BroughtError(
+                f"--text: {directory.name} has an encoder and a decoder, which need "
+                "a text each; say --inputs"
+            )
+        else:
+            arrays = preprocessing.token_batch(
+                text,
+                directory / TOKENIZER_FILE,
+                batch_size=integer(parameters, "batch_size"),
+                seq_len=integer(parameters, "seq_len"),
+            )
+    except BroughtError:
+        raise
+    except Exception as error:  # tokenizers raises what Rust says, of no class of its own
+        raise BroughtError(f"--text: {directory / TOKENIZER_FILE}: {error}") from error
+    highest, vocabulary = int(arrays[0].max()), int(config["vocab_size"])
+    if highest >= vocabulary:
+        raise BroughtError(
+            f"--text: {TOKENIZER_FILE} gives the token {highest}, and the model has {vocabulary}: "
+            "it is another model's tokenizer"
+        )
+    return arrays
+
+
+def _of_architecture(
+    text: str, name: str, parameters: Mapping[str, Any], directory: Path
+) -> Sequence[Any]:
+    architecture = architectures.get(name)
+    complete = architecture.complete(parameters)
+    if not isinstance(architecture.default_inputs(complete), str):
+        raise BroughtError(f"--text: {directory.name} does not take a text")
+    return architecture.preprocess(text, complete, directory)
+
+
+def _write(target: Path, arrays: Sequence[Any]) -> None:
+    import numpy as np
+
+    with new_directory(target, whole_with=_WHOLE) as directory:
+        for place, array in enumerate(arrays):
+            np.save(directory / f"input_{place}.npy", array)

@@ -1,0 +1,117 @@
+"""Profiles a result's trial again, in a worker of its own: nothing of it is a measurement."""
+
+import argparse
+import os
+import tempfile
+from pathlib import Path
+
+import attrs
+
+from comparative_benchmark.api import recorded_trials
+from comparative_benchmark.backends.operator_profile import FILE, OperatorProfile
+from comparative_benchmark.machine.host import default_threads, describe, usable_cpus
+from comparative_benchmark.results import kept_profiles
+from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.record import Status
+from comparative_benchmark.runs.participant import Participant, ProcessPlan
+from comparative_benchmark.runs.preparation import Preparation
+from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.runs.trace import Timeline
+from comparative_benchmark.runs.trial import Trial
+from comparative_benchmark.terminal.console import Console
+from comparative_benchmark.terminal.options import UsageError
+from comparative_benchmark.terminal.run_settings import settings_of
+
+
+class NoProfileError(Exception):
+    """A profile cannot be had; the message says of what and why."""
+
+
+def profile_of(case: Case, options: argparse.Namespace, console: Console) -> OperatorProfile:
+    """Returns the kept profile of a result, or takes one and keeps it.
+
+    Raises:
+      UsageError: its trial is not there any more.
+      NoProfileError: it cannot be profiled, or what is kept cannot be read.
+    """
+    folder = options.results.absolute().parent
+    if not options.again:
+        path = kept_profiles.find(folder, case.result)
+        if path is not None:
+            try:
+                return kept_profiles.read(path)
+            except (OSError, ValueError) as error:
+                raise NoProfileError(
+                    f"{path} is not a profile ({error}); take another by --again"
+                ) from error
+    if options.no_profiling:
+        raise NoProfileError(
+            f"no profile of {case.competitor} is kept beside {options.results}; leave "
+            "--no-profiling out to take one"
+        )
+    trial = recorded_trials.trial_of(
+        case, options.suite, run_recorded_python=options.recorded_python, exports=False
+    )
+    with tempfile.TemporaryDirectory(prefix="cbs-explain-", ignore_cleanup_errors=True) as scratch:
+        return _take(trial, case, options, console, Path(scratch))
+
+
+def _take(
+    trial: Trial, case: Case, options: argparse.Namespace, console: Console, scratch: Path
+) -> OperatorProfile:
+    settings = attrs.evolve(_settings(trial, case, options), log_dir=scratch / "logs")
+    preparation = Preparation(settings, console.preparing)
+    preparation.run([trial])
+    if failure := preparation.failures.get(trial.case.name):
+        raise NoProfileError(
+            f"{trial.case.name}: inputs cannot be made ({failure.status.value} in "
+            f"{failure.phase}: {failure.reason})"
+        )
+    console.say(f"profiling  {trial}")
+    directory = kept_profiles.folder_for(options.results.absolute(), case.result)
+    plan = ProcessPlan(
+        replicate=0,
+        work_dir=scratch / "work",
+        cache_dir=scratch / "cache",
+        log_file=scratch / "logs" / "profile.log",
+        cold=False,
+        track=Timeline().process(str(trial)),
+        framework=trial.case.model.model_impl.framework_type.value,
+    )
+    for path in (plan.work_dir, plan.cache_dir):
+        path.mkdir()
+    artifacts = preparation.artifacts[trial.workload.digest]
+    with Participant(trial, artifacts, settings, plan) as participant:
+        participant.start()
+        taken = participant.profile(directory, case.metrics.latencies_ms or ())
+        record = participant.record
+    if record.status is not Status.OK:
+        raise NoProfileError(f"{trial}: {record.status.value} in {record.phase}: {record.reason}")
+    if taken is None or taken.error or FILE not in taken.files:
+        reason = taken.error if taken and taken.error else "its backend tells no operators"
+        raise NoProfileError(f"{trial}: {reason}")
+    return kept_profiles.read(directory / FILE)
+
+
+def _settings(trial: Trial, case: Case, options: argparse.Namespace) -> RunSettings:
+    """Returns the settings that the result was measured with, as far as this machine has them."""
+    pinned = case.host.pinned_cpus if case.host else ()
+    cpus = pinned if set(pinned) <= os.sched_getaffinity(0) else ()
+    if case.host and case.host.cpu_model != _this_cpu():
+        raise UsageError(
+            f"it was measured on {case.machine}, and this is {_this_cpu()}: a profile would be of "
+            "another machine"
+        )
+    return settings_of(
+        options,
+        trial.device,
+        cpus=cpus,
+        threads=min(case.threads or default_threads().number, usable_cpus()),
+        outputs=case.result.definition.outputs,
+        only_profiled=True,
+    )
+
+
+def _this_cpu() -> str | None:
+    model: str | None = describe(threads=1)["cpu_model"]
+    return model

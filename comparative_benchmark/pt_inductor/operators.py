@@ -1,0 +1,125 @@
+"""The operators and kernels in a trace of PyTorch's profiler."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from comparative_benchmark.backends.operator_profile import (
+    Operator,
+    OperatorProfile,
+    operators_of,
+    product,
+)
+
+_ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
+_ITEM_BYTES = {"double": 8, "float": 4, "c10::BFloat16": 2, "c10::Half": 2}
+# A compiled graph as one span: what is left to it is its wrapper, if kernels are told apart.
+_GRAPH = re.compile(r"CompiledFxGraph|^Torch-Compiled Region|^TorchDynamo|^AOTI")
+# What Inductor calls a kernel: `graph_0_cpp_fused_add_native_layer_norm_2`, without the graph.
+_KERNEL = re.compile(r"(?:graph_\d+_)?((?:cpp|triton)_\w*fused_\w+?)(?:_\d+)?$")
+_FUSED = re.compile(r"^(?:cpp|triton)_(?:\w+?_)?fused_")
+_ONE_SPAN = (
+    "Inductor's kernels are not told apart: this profile is of `cbs run --profile`; "
+    "`cbs explain --again` takes one that tells them"
+)
+# Which arguments are the factors, and whether the second one comes transposed.
+_PRODUCTS = {
+    "aten::addmm": (1, 2, False),
+    "aten::mm": (0, 1, False),
+    "aten::bmm": (0, 1, False),
+    "aten::baddbmm": (1, 2, False),
+    "aten::_addmm_activation": (1, 2, False),
+    "mkldnn::_linear_pointwise": (0, 1, True),
+}
+
+
+def profile_of(
+    events: Sequence[Mapping[str, Any]],
+    *,
+    stack: str,
+    iterations: int,
+    breaks: Mapping[str, int],
+    compiled: bool,
+) -> OperatorProfile:
+    """Returns the operators of a trace; on a GPU its kernels, whoever started them.
+
+    Args:
+      events: of the trace.
+      stack: what has profiled.
+      iterations: how many executions it holds.
+      breaks: why Dynamo broke the graph, and how often.
+      compiled: whether Inductor compiled it.
+    """
+    complete = [event for event in events if event.get("ph") == "X"]
+    kernels = [event for event in complete if event.get("cat") in _ON_GPU]
+    chosen = kernels or [
+        event
+        for event in complete
+        if event.get("cat") == "cpu_op" or _GRAPH.search(str(event["name"]))
+    ]
+    told: dict[str, Operator] = {}
+    spans = []
+    for event in chosen:
+        operator = _operator(event)
+        told[operator.name] = operator
+        start = float(event["ts"])
+        row = (event.get("pid"), event.get("tid"))
+        spans.append((operator.name, row, start, start + float(event["dur"])))
+    operators = operators_of(spans, iterations, told)
+    fused = [operator for operator in operators if _KERNEL.fullmatch(operator.name)]
+    return OperatorProfile(
+        stack=stack,
+        iterations=iterations,
+        operators=operators,
+        breaks=_reasons(breaks),
+        fusions=_fusions(fused, operators),
+        remarks=(_ONE_SPAN,) if compiled and not fused else (),
+    )
+
+
+def _reasons(breaks: Mapping[str, int]) -> tuple[str, ...]:
+    """Returns Dynamo's reasons, each in a line, the most frequent first."""
+    return tuple(
+        f"{count} x {' '.join(reason.split())}"
+        for reason, count in Counter(dict(breaks)).most_common()
+    )
+
+
+def _fusions(fused: Iterable[Operator], operators: Sequence[Operator]) -> tuple[str, ...]:
+    kernels = list(fused)
+    if not kernels:
+        return ()
+    calls = sum(operator.calls for operator in kernels)
+    others = sum(operator.calls for operator in operators if _is_library(operator))
+    return (f"{calls:.0f} calls of {len(kernels)} fused kernels, {others:.0f} of libraries",)
+
+
+def _is_library(operator: Operator) -> bool:
+    return operator.flops is not None
+
+
+def _operator(event: Mapping[str, Any]) -> Operator:
+    """Returns the operator of a span; products have their shape in their name."""
+    name, arguments = str(event["name"]), event.get("args", {})
+    if _GRAPH.search(name):
+        return Operator(name="compiled graph", does="runtime: calls and allocations of the wrapper")
+    if kernel := _KERNEL.fullmatch(name):
+        return Operator(name=name, does=_FUSED.sub("", kernel[1]).replace("_", " "))
+    if name not in _PRODUCTS:
+        return Operator(name=name)
+    left, right, transposed = _PRODUCTS[name]
+    shapes, types = arguments.get("Input Dims", ()), arguments.get("Input type", ())
+    if len(shapes) <= right or not shapes[left] or not shapes[right]:
+        return Operator(name=name)
+    *batch, m, k = shapes[left]
+    n = shapes[right][-2 if transposed else -1]
+    # A batch of the first factor alone is rows more.
+    rows, times = m, 1
+    for size in batch:
+        rows, times = (rows * size, times) if len(shapes[right]) == 2 else (rows, times * size)
+    item_bytes = _ITEM_BYTES.get(types[left] if len(types) > left else "float", 4)
+    shape = "x".join(map(str, [*batch, m, n, k]))
+    return Operator(
+        name=f"{name} {shape}", **product(rows, n, k, batch=times, item_bytes=item_bytes)
+    )

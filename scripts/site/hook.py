@@ -1,0 +1,154 @@
+"""What MkDocs is told beside mkdocs.yml: pages from sections and from code, links, navigation.
+
+README.md and CONTRIBUTING.md stay where people of GitHub look for them; the site shows their
+sections as pages. Links that leave the site go to the repository, where its name is known.
+"""
+
+import os
+import posixpath
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+from mkdocs.utils import get_relative_url
+
+sys.path.insert(0, str(Path(__file__).parent))
+import reference
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+BLOB = "https://github.com/{}/blob/main/"
+# Sections of other documents, by the page that shows them.
+SECTIONS = {
+    "everyday-use.md": ("README.md", "Everyday use"),
+    "what-a-number-means.md": ("README.md", "What a number means here"),
+    "models.md": ("README.md", "Models"),
+    "add-a-model.md": ("CONTRIBUTING.md", "Add a model"),
+    "add-an-operator.md": ("CONTRIBUTING.md", "Add an operator"),
+    "add-a-model-type.md": ("CONTRIBUTING.md", "Add a model type"),
+    "add-a-recipe.md": ("CONTRIBUTING.md", "Add a recipe"),
+    "add-a-backend.md": ("CONTRIBUTING.md", "Add a backend"),
+}
+NOTEBOOK = "examples/races.ipynb"
+_LINK = re.compile(r"(?<!\!)\[([^\]\n]*)\]\(([^)\s:]+)\)")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Names the repository where the environment does, and fills `FOLDER/*` in the navigation."""
+    if repository := os.environ.get("GITHUB_REPOSITORY"):
+        config.repo_url = f"https://github.com/{repository}"
+        config.repo_name = repository
+    config.nav = [_filled(item) for item in config.nav or []]
+    return config
+
+
+def _filled(item: Any) -> Any:
+    if isinstance(item, dict):
+        return {title: _filled(below) for title, below in item.items()}
+    if isinstance(item, list):
+        return [entry for below in item for entry in _listed(_filled(below))]
+    return item
+
+
+def _listed(item: Any) -> list[Any]:
+    if isinstance(item, str) and item.endswith("/*"):
+        return sorted(path.relative_to(DOCS).as_posix() for path in DOCS.glob(f"{item}.md"))
+    return [item]
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds the pages that are made here."""
+    made = {page: _section(*source) for page, source in SECTIONS.items()}
+    made |= {"index.md": _home(), "changelog.md": (ROOT / "CHANGELOG.md").read_text("utf-8")}
+    made |= {NOTEBOOK.replace(".ipynb", ".md"): _notebook(DOCS / NOTEBOOK)}
+    for name, text in {**made, **reference.pages()}.items():
+        files.append(File.generated(config, name, content=text))
+    return files
+
+
+def _home() -> str:
+    """Returns the front page: the head of the README, then where to go from here."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    head = text[: text.index("\n## ", text.index("\n## Two commands") + 1)]
+    hidden = "---\nhide:\n  - toc\n---\n\n"
+    return hidden + head + "\n" + (ROOT / "scripts/site/home.md").read_text("utf-8")
+
+
+def _section(document: str, title: str) -> str:
+    """Returns a section as a page, its headings a step higher.
+
+    Raises:
+      ValueError: there is no such section.
+    """
+    text = (ROOT / document).read_text("utf-8") + "\n## "
+    found = re.search(rf"^## ({re.escape(title)}\n.*?)(?=^## )", text, re.DOTALL | re.MULTILINE)
+    if found is None:
+        raise ValueError(f"{document} has no section {title!r}, which the site shows as a page")
+    return "# " + re.sub(r"^###", "##", found[1], flags=re.MULTILINE)
+
+
+def _notebook(path: Path) -> str:
+    """Returns a notebook as Markdown: its texts and its code."""
+    title, *cells = nbformat.read(path, as_version=4).cells
+    said = f"*This page is a notebook: [{path.name}]({path.name}).*"
+    shown = (
+        cell.source if cell.cell_type == "markdown" else f"```python\n{cell.source}\n```"
+        for cell in cells
+    )
+    return "\n\n".join([title.source, said, *shown])
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Turns links, written for readers of GitHub, into those of the site."""
+    name = page.file.src_uri
+    source = _source(name)
+    pages = {(document, _anchor(title)): shown for shown, (document, title) in SECTIONS.items()}
+    pages |= {("README.md", ""): "index.md", ("CHANGELOG.md", ""): "changelog.md"}
+
+    def rewritten(link: re.Match[str]) -> str:
+        text, target = link.groups()
+        path, _, anchor = target.partition("#")
+        # Places in generated pages, and in their own document.
+        if not path and source == f"docs/{name}":
+            return link[0]
+        whole = (
+            posixpath.normpath(posixpath.join(posixpath.dirname(source), path)) if path else source
+        )
+        shown = pages.get((whole, anchor)) or pages.get((whole, ""))
+        if whole.startswith("docs/"):
+            page_there = files.get_file_from_path(whole.removeprefix("docs/"))
+            if page_there is not None and not page_there.inclusion.is_excluded():
+                shown = whole.removeprefix("docs/") + (f"#{anchor}" if anchor else "")
+        if shown:
+            return f"[{text}]({get_relative_url(shown, name) if '/' in name else shown})"
+        if config.repo_url and whole.startswith("../../"):
+            return f"[{text}]({config.repo_url}/{whole.removeprefix('../../')})"
+        if not (ROOT / whole).exists() and not whole.startswith("../../"):
+            # MkDocs says what is wrong with it.
+            return link[0]
+        if config.repo_url:
+            return (
+                f"[{text}]({BLOB.format(config.repo_name)}{whole}{'#' + anchor if anchor else ''})"
+            )
+        return text
+
+    return "".join(
+        part if part.startswith("```") else _LINK.sub(rewritten, part)
+        for part in re.split(r"(^```.*?^```)", markdown, flags=re.DOTALL | re.MULTILINE)
+    )
+
+
+def _source(name: str) -> str:
+    """Returns the document that a page was made of, from the top of the checkout."""
+    if name in SECTIONS:
+        return SECTIONS[name][0]
+    return {"index.md": "README.md", "changelog.md": "CHANGELOG.md"}.get(name, f"docs/{name}")
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")

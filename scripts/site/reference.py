@@ -1,0 +1,308 @@
+"""Reference pages of the documentation site, made from the code that they describe."""
+
+import argparse
+import html
+import inspect
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from comparative_benchmark.backends.api import backends
+from comparative_benchmark.cli.command import COMMANDS
+from comparative_benchmark.recipes import recipes
+from comparative_benchmark.results.codec import schema
+from comparative_benchmark.results.record import Status
+from comparative_benchmark.stats.analysis import Verdict
+from comparative_benchmark.terminal.options import EXIT_CODES, Parser
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Where a field's name says its unit; the longest endings first.
+_UNITS = {
+    "_per_s": "1/s",
+    "_ms_per_token": "ms",
+    "_ms": "ms",
+    "_ns": "ns",
+    "_s": "s",
+    "_bytes": "bytes",
+    "_mb": "MB",
+    "_mhz": "MHz",
+    "_db": "dB",
+    "_share": "from 0 to 1",
+    "_ratio": "ratio",
+}
+VARIABLES = {
+    "CBS_ROOT_DIR": "folder of artifacts; as `--root-dir` (default: `artifacts/root`)",
+    "CBS_LOCKS_DIR": "folder of lock files of published artifacts (default: `artifacts/locks`)",
+    "CBS_HISTORY": "URL or file of the history; as `cbs history --db`",
+    "CBS_FOREIGN_NETWORK": "`1` lets TorchBench's folders reach the network",
+    "CBS_USERBENCHMARK_OUTPUT": "folder that userbenchmarks write to",
+    "CBS_GPU_WHEELS": "folder of wheels of `scripts/gpu_check.sh`; as `--wheels`",
+    "CBS_VENV": "environment that the nightly's scripts use as it is",
+    "CBS_STORE": "store of the nightly: `gs://bucket/folder`, or a directory",
+    "CBS_SHARDS": "shards of the nightly workflow, as JSON",
+    "CBS_BENCH": "milabench configuration that the nightly runs as well",
+    "CBS_TORCHBENCH": "TorchBench's folders that the nightly runs as well",
+    "CBS_RUN_OPTIONS": "further options of `cbs run` for `scripts/pr_benchmark.sh`",
+    "CBS_USE_UV": "`0` has the scripts use pip where uv is on the path",
+}
+# Set by the suite for processes of its own: nothing for people.
+_INTERNAL = {
+    *("CBS_CPUS", "CBS_SESSION", "CBS_ROOT", "CBS_SLOW_DOWN_BASE", "CBS_SLOW_DOWN_SHARE"),
+    *("CBS_GPU_CHECK_BOOTSTRAP", "CBS_GPU_CHECK_LIMIT_S", "CBS_GPU_CHECK_STEP"),
+    *("CBS_GPU_CHECK_WORK", "CBS_OPENVINO_CACHE_DIR", "CBS_XLA_HLO_CACHE_DIR"),
+    *("CBS_TORCHBENCH_REPO", "CBS_TORCHBENCH_TEST"),
+}
+
+
+def pages() -> dict[str, str]:
+    """Returns the text of each page, by its path on the site."""
+    return {
+        "reference/commands.md": _commands(),
+        "reference/backends.md": _backends(),
+        "reference/statuses.md": _statuses(),
+        "reference/exit-codes.md": _exit_codes(),
+        "reference/environment.md": _environment(),
+        "reference/results-file.md": _results_file(),
+    }
+
+
+def _cell(text: object) -> str:
+    return html.escape(" ".join(str(text).split()), quote=False).replace("|", "&#124;")
+
+
+def _plain(text: str) -> str:
+    """Returns a cell whose text is no Markdown, e.g. of help."""
+    return re.sub(r"([*_`\[\]$~])", r"\\\1", _cell(text))
+
+
+def _code(text: object) -> str:
+    return f"<code>{_cell(text)}</code>"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def _commands() -> str:
+    os.environ["COLUMNS"] = "88"
+    rows = [[f"[`cbs {c.name}`](#cbs-{c.name})", _plain(c.help)] for c in COMMANDS]
+    parts = ["# Commands\n", "What `cbs COMMAND --help` says, of every command.\n"]
+    parts.append(_table(["command", "what it does"], rows))
+    for command in COMMANDS:
+        parser = Parser(prog=f"cbs {command.name}", description=command.help)
+        command.add_options(parser)
+        parts.append(_of_parser(parser, command.help, "##"))
+    return "\n".join(parts)
+
+
+def _of_parser(parser: argparse.ArgumentParser, text: str, heading: str) -> str:
+    usage = parser.format_usage().removeprefix("usage: ")
+    parts = [f"{heading} {parser.prog}\n", f"{_plain(text[:1].upper() + text[1:])}\n"]
+    parts.append(f"```text\n{usage}```\n")
+    below: list[str] = []
+    formatter = parser.formatter_class(prog=parser.prog)
+    for group in parser._action_groups:
+        rows = []
+        for action in group._group_actions:
+            if isinstance(action, argparse._SubParsersAction):
+                below += _of_subcommands(action, heading)
+            elif action.help is not argparse.SUPPRESS and action.dest != "help":
+                rows.append([_spelt(action), _help(formatter, action)])
+        if rows:
+            parts += [f"**{group.title}**\n", _table(["option", "what it does"], rows)]
+    if parser.epilog:
+        parts.append(f"```text\n{parser.epilog.strip()}\n```\n")
+    return "\n".join([*parts, *below])
+
+
+def _help(formatter: argparse.HelpFormatter, action: argparse.Action) -> str:
+    return _plain(formatter._expand_help(action)) if action.help else ""
+
+
+def _of_subcommands(action: Any, heading: str) -> list[str]:
+    helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
+    return [
+        _of_parser(parser, helps.get(name, ""), heading + "#")
+        for name, parser in action.choices.items()
+    ]
+
+
+def _spelt(action: argparse.Action) -> str:
+    """Returns an option as people type it; of the two spellings the one with dashes."""
+    names = action.option_strings
+    shown = [n for n in names if "_" not in n or n.replace("_", "-") not in names]
+    value = "" if action.nargs == 0 else str(action.metavar or action.dest.upper())
+    if action.choices is not None and action.metavar is None:
+        value = "{" + ",".join(map(str, action.choices)) + "}"
+    if not names:
+        return _code(action.metavar or action.dest)
+    return _code(f"{', '.join(shown)} {value}".strip())
+
+
+def _backends() -> str:
+    parts = ["# Backends and compilers\n"]
+    parts.append(
+        "What `cbs run --backend` takes. A compiler marked `*` runs only if it is named. "
+        "`+option` follows a compiler's name, as in `pt_inductor:inductor+freezing`.\n"
+    )
+    for info in backends().values():
+        models = ", ".join(framework.value for framework in info.modules)
+        parts += [
+            f"## {info.name}\n",
+            f"Models from {models}; measures at `{info.level}`. To install: `{info.install}`\n",
+            _table(
+                ["compiler", "what it is", "options"],
+                [
+                    [
+                        _code(compiler.name) + ("" if compiler.default else " *"),
+                        _plain(compiler.description),
+                        " ".join(
+                            _code("+" + name)
+                            for name in (
+                                *compiler.options,
+                                *(["RECIPE"] if compiler.takes_recipes else []),
+                            )
+                        ),
+                    ]
+                    for compiler in info.compilers
+                ],
+            ),
+        ]
+    parts += ["## Recipes\n", "A recipe computes in fewer bits. It is an option of a compiler.\n"]
+    parts.append(
+        _table(
+            ["recipe", "what it does", "applied by"],
+            [
+                [_code(r.usage), _plain(r.description), ", ".join(map(_code, r.by_backend))]
+                for r in recipes().values()
+            ],
+        )
+    )
+    return "\n".join(parts)
+
+
+def _attributes(text: str) -> dict[str, str]:
+    """Returns what a docstring says of each attribute; several may share a line."""
+    lines = re.findall(r"^  (\w[\w, ]*): (.*(?:\n    .*)*)", inspect.cleandoc(text), re.MULTILINE)
+    return {name: said for names, said in lines for name in names.split(", ")}
+
+
+def _said_of(kind: Any) -> str:
+    says = _attributes(kind.__doc__)
+    return _table(
+        [kind.__name__.lower(), "what it means"],
+        [[_code(member.value), _markup(says[member.name])] for member in kind],
+    )
+
+
+def _markup(text: str) -> str:
+    """Returns a cell of a docstring, in which `code` is marked."""
+    return _cell(text).replace("*", "\\*")
+
+
+def _statuses() -> str:
+    return f"""# Statuses and verdicts
+
+## How a trial ended
+
+{_said_of(Status)}
+`agreed` stands for `ok` in tables where there is no float64 run to judge by. A failure that is in
+`expected_failures.toml` is shown as `expected`.
+
+## What a comparison says
+
+{_said_of(Verdict)}"""
+
+
+def _exit_codes() -> str:
+    return "# Exit codes\n\n" + _table(
+        ["code", "what it means"], [[_code(code), _cell(text)] for code, text in EXIT_CODES.items()]
+    )
+
+
+def _environment() -> str:
+    """Returns the table of variables.
+
+    Raises:
+      ValueError: the code has one that is not in the table, or lacks one that is.
+    """
+    folders = ["comparative_benchmark", "common_benchmark_suite", "scripts", ".github"]
+    files = [p for f in folders for s in ("py", "sh", "yml") for p in (ROOT / f).rglob(f"*.{s}")]
+    texts = [p.read_text(encoding="utf-8") for p in files if p != Path(__file__).resolve()]
+    used = {name for text in texts for name in re.findall(r"\bCBS_[A-Z_]+\b", text)}
+    if odd := used ^ VARIABLES.keys() ^ _INTERNAL:
+        raise ValueError(f"scripts/site/reference.py and the code disagree on {sorted(odd)}")
+    others = {
+        "NO_COLOR": "no colours in tables",
+        "COLUMNS": "width of tables",
+        "XDG_CACHE_HOME": "where artifacts are kept without a checkout (default `~/.cache`)",
+        "XDG_DATA_HOME": "where the history is kept (default `~/.local/share`)",
+        "CUDA_VISIBLE_DEVICES": "GPUs that may be used",
+        "MILABENCH_CONFIG, MILABENCH_BASE": "as milabench reads them, for `cbs bench`",
+        "PYTHON": "interpreter that the scripts make environments with",
+    }
+    rows = [[_code(name), _cell(text)] for name, text in {**VARIABLES, **others}.items()]
+    return f"""# Environment variables
+
+{_table(["variable", "what it does"], rows)}
+Workers get a clean environment, and results record those variables that change speed or numbers:
+see [design note 0023](../design/0023-environment-of-workers.md).
+"""
+
+
+def _results_file() -> str:
+    whole = schema()
+    head = f"""# Results file
+
+{whole["title"]}. {whole["description"]}
+The JSON Schema is `comparative_benchmark/results/schema/` in the package.
+
+The file is a `Document`. A field without *always* may be absent.
+"""
+    return "\n".join([head, *(_of_record(name, kind) for name, kind in whole["$defs"].items())])
+
+
+def _of_record(name: str, kind: Mapping[str, Any]) -> str:
+    text = kind.get("description", "")
+    says, always = _attributes(text), set(kind.get("required", []))
+    first = _markup(inspect.cleandoc(text).split("\n\nAttributes:")[0])
+    if "enum" in kind:
+        return f"## {name}\n\n{first}\n\nOne of {', '.join(map(_code, kind['enum']))}.\n"
+    rows = [
+        [
+            _code(field),
+            _type(of) + (", *always*" if field in always else ""),
+            _unit(field, of),
+            _markup(says.get(field, "")),
+        ]
+        for field, of in kind.get("properties", {}).items()
+    ]
+    return f"## {name}\n\n{first}\n\n" + _table(["field", "type", "unit", "what it is"], rows)
+
+
+def _unit(field: str, kind: Mapping[str, Any]) -> str:
+    numeric = "number" in (text := _type(kind)) or "integer" in text
+    return next((unit for end, unit in _UNITS.items() if numeric and field.endswith(end)), "")
+
+
+def _type(kind: Mapping[str, Any]) -> str:
+    """Returns a type of the schema in a few words."""
+    if reference := kind.get("$ref"):
+        name = reference.rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if choices := kind.get("anyOf"):
+        return " or ".join(dict.fromkeys(map(_type, choices)))
+    if "enum" in kind:
+        return " or ".join(_code(choice) for choice in kind["enum"])
+    if "const" in kind:
+        return _code(kind["const"])
+    if kind.get("type") == "array":
+        inner = _type(kind["items"]) if isinstance(kind.get("items"), dict) else "anything"
+        return f"list of {inner}"
+    if kind.get("type") == "object" and isinstance(kind.get("additionalProperties"), dict):
+        return f"mapping of {_type(kind['additionalProperties'])}"
+    return str(kind.get("type", "anything"))

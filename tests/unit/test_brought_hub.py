@@ -1,0 +1,113 @@
+"""`hub:owner/name@revision`, from a server on this machine that imitates the hub, or from none."""
+
+import json
+
+import pytest
+from test_pretrained import REPOSITORY, REVISION, closed_port, serving
+
+from openxla.benchmark.brought import BroughtError, Wanted, found, is_model
+from openxla.benchmark.models import architectures, checkpoints
+
+assert closed_port  # a fixture
+
+FIND = """
+import json, sys
+from openxla.benchmark.brought import BroughtError, Wanted, command_words, found
+from openxla.benchmark.workloads import workload_of
+try:
+    cases = found(sys.argv[1], Wanted(allow_pickle="--allow-pickle" in sys.argv)).cases
+except BroughtError as error:
+    print(json.dumps({"error": str(error)}))
+else:
+    case = cases[0]
+    print(json.dumps({
+        "names": [case.model.name for case in cases],
+        "parameters": dict(case.model.model_parameters),
+        "workload": workload_of(case).digest,
+        "again": command_words(case.model.model_parameters, "pytorch"),
+    }))
+"""
+BY_BRANCH, BY_COMMIT = f"hub:{REPOSITORY}@main", f"hub:{REPOSITORY}@{REVISION}"
+
+
+@pytest.fixture
+def files(root):
+    """A small BERT, with what no loader needs beside it."""
+    made = checkpoints.seeded(architectures.get("bert"), "bert-tiny")
+    names = ("config.json", "model.safetensors")
+    return {
+        **{name: (made / name).read_bytes() for name in names},
+        "tokenizer.json": b"{}",
+        "pytorch_model.bin": b"a pickle, which nobody needs",
+        "README.md": b"# BERT\n",
+        "onnx/model.safetensors": b"another model",
+    }
+
+
+@pytest.fixture
+def find(run_python, tmp_path):
+    """Looks for a model in a fresh process; returns what it found."""
+
+    def run(endpoint, *words):
+        done = run_python(
+            FIND,
+            *words,
+            HF_ENDPOINT=endpoint,
+            HF_HOME=str(tmp_path / "hf"),
+            HF_HUB_DISABLE_TELEMETRY="1",
+            HF_HUB_DISABLE_XET="1",
+            HF_HUB_DISABLE_PROGRESS_BARS="1",
+            NO_PROXY="127.0.0.1",
+            no_proxy="127.0.0.1",
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run
+
+
+def test_a_branch_is_fetched_at_its_commit_and_known_by_its_content(find, files, closed_port):
+    with serving(files) as (endpoint, requests):
+        got = find(endpoint, BY_BRANCH)
+    name = REPOSITORY.rpartition("/")[2].replace("-", "_").upper()
+    assert got["names"] == [f"{name}_FP32_{framework}" for framework in ("PT", "JAX", "TF")]
+    assert got["parameters"]["hub"] == f"{REPOSITORY}@{REVISION}"
+    assert got["again"].startswith(f"{BY_COMMIT} ")
+    assert not [path for path in requests if path.endswith((".bin", ".md"))]
+    assert not [path for path in requests if "onnx/" in path]
+    # The commit is here: nobody is asked.
+    assert find(closed_port, BY_COMMIT) == got
+
+
+def test_without_a_hub_one_line_says_what_to_do(find, closed_port):
+    said = find(closed_port, BY_BRANCH)["error"]
+    assert said.startswith(f"{BY_BRANCH} cannot be fetched (")
+    assert "HF_ENDPOINT" in said
+    assert "name a directory that holds it" in said
+    assert "\n" not in said
+
+
+def test_pickles_are_fetched_only_by_those_who_say_so(find, files):
+    del files["model.safetensors"]
+    with serving(files) as (endpoint, requests):
+        said = find(endpoint, BY_BRANCH)["error"]
+        assert "has its weights as pickles alone" in said
+        assert "--allow-pickle" in said
+        assert not [path for path in requests if "resolve" in path]
+        trusted = find(endpoint, BY_BRANCH, "--allow-pickle")
+    assert trusted["parameters"]["pickled"] is True
+    assert len(trusted["names"]) == 1
+
+
+def test_what_is_no_model_or_not_there_is_told(find, files):
+    del files["config.json"]
+    with serving(files) as (endpoint, _):
+        assert "has no config.json" in find(endpoint, BY_BRANCH)["error"]
+        assert "cannot be fetched" in find(endpoint, "hub:nobody/nothing")["error"]
+
+
+@pytest.mark.parametrize("text", ["hub:", "hub:../x", "hub:a/b/c", "hub:a/b@", "hub:a/../b"])
+def test_a_name_that_cannot_be_on_the_hub_is_told(text):
+    assert is_model(text)
+    with pytest.raises(BroughtError, match="is not hub:OWNER/NAME or"):
+        found(text, Wanted())

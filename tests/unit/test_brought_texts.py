@@ -1,0 +1,103 @@
+"""`--text`: what a directory's own tokenizer makes of a text is what the model is run on."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from openxla.benchmark.brought import BroughtError, Wanted, definitions, found
+from openxla.benchmark.comparative_suite import catalog
+from openxla.benchmark.models import architectures, checkpoints
+from openxla.benchmark.models.preprocessing import token_batch
+from openxla.benchmark.workloads import workload_of
+
+WORDS = "A compiler that mixes up rows would otherwise go unnoticed, says the harness."
+
+
+@pytest.fixture
+def bert(tmp_path):
+    target = tmp_path / "my-bert"
+    shutil.copytree(checkpoints.seeded(architectures.get("bert"), "bert-tiny"), target)
+    (tmp_path / "text.txt").write_text(WORDS, encoding="utf-8")
+    return target
+
+
+def on_text(bert, name="text.txt", **wanted):
+    return Wanted(folder=bert.parent, text=Path(name), batch_sizes=(2,), seq_lens=(16,), **wanted)
+
+
+def change(bert, **keys):
+    config = json.loads((bert / "config.json").read_text())
+    (bert / "config.json").write_text(json.dumps({**config, **keys}))
+
+
+def test_a_text_is_the_input_in_all_frameworks_and_comes_back_from_definitions(bert):
+    wanted = on_text(bert)
+    cases = found("my-bert", wanted).cases
+    assert len(cases) == 3
+    (digest,) = {workload_of(case).digest for case in cases}
+    ids = np.load(Path(cases[0].input_data.source_url) / "input_0.npy")
+    tokens, _ = token_batch(WORDS, bert / "tokenizer.json", batch_size=2, seq_len=16)
+    assert ids.shape == tokens.shape
+    assert ids[0, 0] == tokens[0, 0]
+    assert (ids == tokens).mean() > 0.4  # the others are padding
+    (bert.parent / "text.txt").write_text(f"Not {WORDS}")
+    assert workload_of(found("my-bert", wanted).cases[0]).digest != digest
+    (bert.parent / "text.txt").write_text(WORDS)
+    definitions("my-bert", wanted, cases, bert.parent / "suite").write()
+    (bert.parent / "text.txt").unlink()
+    again = catalog.all_benchmarks([str(bert.parent / "suite")])
+    assert [case.name for case in again] == [case.name for case in cases]
+    assert {workload_of(case).digest for case in again} == {digest}
+
+
+def test_what_runs_through_transformers_takes_the_tokens_and_their_mask(bert):
+    change(bert, architectures=["BertForMaskedLM"])
+    (case,) = found("my-bert", on_text(bert)).cases
+    folder = Path(case.input_data.source_url)
+    due = token_batch(WORDS, bert / "tokenizer.json", batch_size=2, seq_len=16)
+    for place, array in enumerate(due):
+        assert np.array_equal(np.load(folder / f"input_{place}.npy"), array)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("tokenizer.json", None, "has no tokenizer.json; save the model's tokenizer there"),
+        ("tokenizer.json", b"{}", "tokenizer.json: "),
+        ("../text.txt", None, "text.txt cannot be read as text in UTF-8"),
+        ("../text.txt", b"\xff\xfe\xff", "text.txt cannot be read as text in UTF-8"),
+        ("../text.txt", b" \n", "a text of no word"),
+    ],
+)
+def test_what_is_missing_or_broken_is_told_in_a_line(bert, name, content, words):
+    (bert / name).unlink()
+    if content is not None:
+        (bert / name).write_bytes(content)
+    with pytest.raises(BroughtError) as raised:
+        found("my-bert", on_text(bert))
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_the_tokenizer_of_another_model_is_told(bert):
+    change(bert, vocab_size=3)
+    with pytest.raises(BroughtError, match="the model has 3: it is another model's tokenizer"):
+        found("my-bert", on_text(bert))
+
+
+def test_who_takes_no_text_says_so(bert, tmp_path):
+    change(bert, architectures=["BertForMaskedLM"], is_encoder_decoder=True)
+    with pytest.raises(BroughtError, match="which need a text each"):
+        found("my-bert", on_text(bert))
+    with pytest.raises(BroughtError, match="--text and --inputs exclude each other"):
+        found("my-bert", on_text(bert, inputs_dir=tmp_path))
+    (tmp_path / "net.py").write_text("import torch\n")
+    with pytest.raises(BroughtError, match=r"which net.py is not"):
+        found("net.py", on_text(bert))
+    config = architectures.get("vit").configs["vit-tiny"]
+    (bert / "config.json").write_text(json.dumps(config))
+    with pytest.raises(BroughtError, match="my-bert does not take a text"):
+        found("my-bert", Wanted(folder=tmp_path, text=Path("text.txt")))

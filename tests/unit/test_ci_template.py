@@ -1,0 +1,159 @@
+"""`cbs ci-template`: a valid workflow, in which a name stays a name, and what its script does."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from report_support import document, record
+from results_support import decoded
+
+from comparative_benchmark.cli.command import main
+from comparative_benchmark.onboarding.ci_template import workflow
+from comparative_benchmark.results.compare import compare_documents
+from comparative_benchmark.results.comparison import Fate
+from comparative_benchmark.terminal.options import UsageError
+
+NET = "import torch\nclass Net(torch.nn.Module): ...\ndef example_inputs(): ...\n"
+HOSTILE = "a'b\"@MODEL@ $(touch owned) #: é.py"
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    folder = tmp_path / "project"
+    (folder / ".git").mkdir(parents=True)
+    (folder / "net.py").write_text(NET)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def race_of(path):
+    return yaml.safe_load(path.read_text())["jobs"]["race"]
+
+
+@pytest.mark.parametrize(
+    ("words", "model"),
+    [
+        (["net.py"], "net.py"),
+        (["net.py:Net", "--backend", "jax_xla", "--install", "x[y]>=1"], "net.py:Net"),
+        (["net:Net"], "net:Net"),
+        ([HOSTILE], HOSTILE),
+    ],
+)
+def test_the_workflow_is_valid_and_names_the_model(project, words, model):
+    (project / HOSTILE).write_text(NET)
+    assert main(["ci-template", *words]) == 0
+    (path,) = (project / ".github" / "workflows").iterdir()
+    assert race_of(path)["env"]["MODEL"] == model
+    assert main(["ci-template", *words]) == 0  # the same once more is no fault
+    tool = Path(sys.executable).with_name("check-jsonschema")
+    if not tool.exists():
+        pytest.skip("check-jsonschema is not installed")
+    command = [tool, "--builtin-schema", "vendor.github-workflows", path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_folder_of_definitions_is_found_and_raced_by_its_name(project):
+    folder = project / "suite"
+    folder.mkdir()
+    (folder / "net_definitions.py").write_text("ALL_BENCHMARKS = []")
+    assert main(["ci-template"]) == 0
+    (path,) = (project / ".github" / "workflows").iterdir()
+    assert race_of(path)["env"]["MODEL"] == "suite"
+    assert '--suite-dir "${MODEL}"' in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "which model? Folders that `cbs run MODEL --save-as` has written here: none"),
+        (["nett.py"], "no such file"),
+        (["../outside.py"], "a workflow has what is in the checkout"),
+        (["json:dumps"], "name the file, PATH.py:CALLABLE"),
+        (["${{ secrets.KEY }}.py"], "GitHub would evaluate it"),
+        (["net.py", "--backend", "a\nb"], "GitHub would evaluate it"),
+    ],
+)
+def test_what_cannot_be_raced_is_told_and_nothing_is_written(project, capsys, words, message):
+    for name in ("../outside.py", "${{ secrets.KEY }}.py"):
+        (project / name).write_text(NET)
+    assert main(["ci-template", *words]) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (project / ".github").exists()
+
+
+def test_another_file_is_not_replaced(project, capsys):
+    path = project / ".github" / "workflows" / "benchmark-net-py.yml"
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
+    assert main(["ci-template", "net.py"]) == 1
+    assert "says something else; remove it" in capsys.readouterr().err
+    assert path.read_text() == "mine"
+
+
+def test_an_option_cannot_be_smuggled_in():
+    text = workflow("-o=x.py", is_suite=False, backends="iree", suite="s")
+    assert yaml.safe_load(text)["jobs"]["race"]["env"]["MODEL"] == "./-o=x.py"
+    with pytest.raises(UsageError):
+        workflow("net.py", is_suite=False, backends="${{ x }}", suite="s")
+
+
+FAKE = """#!/bin/sh
+command="$1" words="$*"
+while [ $# -gt 0 ]; do [ "$1" = -o ] && out="$2"; shift; done
+case "$command" in
+  run) echo "$PWD: $words" >> ../calls; [ -e fails ] && exit 1; echo x > "$out" ;;
+  compare) echo compared; exit 2 ;;
+  report) echo alone ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("base_fails", [False, True])
+def test_the_script_races_both_sides_and_gives_the_name_as_it_is(tmp_path, base_fails):
+    steps = yaml.safe_load(workflow(HOSTILE, is_suite=False, backends="b", suite="s"))
+    (script,) = [s["run"] for s in steps["jobs"]["race"]["steps"] if "Race" in s.get("name", "")]
+    for side in ("base", "head"):
+        (tmp_path / side).mkdir()
+        tool = tmp_path / f"{side}.venv" / "bin" / "cbs"
+        tool.parent.mkdir(parents=True)
+        tool.write_text(FAKE)
+        tool.chmod(0o755)
+    if base_fails:
+        (tmp_path / "base" / "fails").touch()
+    done = subprocess.run(
+        ["bash", "-e", "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "MODEL": HOSTILE, "BACKENDS": "b"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    table = (tmp_path / "results" / "table.md").read_text()
+    assert done.returncode == (0 if base_fails else 2), done.stderr
+    assert table.endswith("alone\n" if base_fails else "compared\n")
+    assert table.startswith("The base could not be run (exit code 1)") == base_fails
+    calls = (tmp_path / "calls").read_text()
+    assert f"/base: run {HOSTILE} --backend b" in calls
+    assert f"/head: run {HOSTILE} --backend b" in calls
+    assert not (tmp_path / "owned").exists()
+    assert not list(tmp_path.glob("*/owned"))
+
+
+def test_a_changed_model_is_compared_where_that_is_asked_for():
+    sides = []
+    for digest in ("e" * 64, "f" * 64):
+        plain = record()
+        plain["definition"]["workload"]["digest"] = digest
+        sides.append(decoded(document(plain)))
+    (item,) = compare_documents(*sides)
+    assert item.fate is Fate.INCOMPARABLE
+    assert "different workloads" in item.reason
+    (item,) = compare_documents(*sides, changed_models=True)
+    assert item.fate is Fate.COMPARED
+    assert item.reason.endswith("the model has changed")

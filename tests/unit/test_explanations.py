@@ -1,0 +1,212 @@
+"""`cbs explain` on results whose profiles are kept: what is lost where, and which two are meant."""
+
+import json
+
+import pytest
+from report_support import document, read, record, run
+from results_support import completed, plain_document
+
+from comparative_benchmark.backends.operator_profile import FILE, Operator, OperatorProfile, write
+from comparative_benchmark.cli import command as cli
+from comparative_benchmark.explain import choosing
+from comparative_benchmark.results import kept_profiles
+from comparative_benchmark.results.codec import encode
+from comparative_benchmark.results.explanations import BETWEEN, explain
+from comparative_benchmark.roofline.roofline import Ceilings, Copy, Gemm
+from comparative_benchmark.terminal.options import UsageError
+
+EAGER, XLA = "pt_inductor:eager", "jax_xla:xla"
+SLOW = OperatorProfile(
+    stack="PyTorch",
+    iterations=3,
+    operators=(
+        Operator(name="aten::addmm 32x512x128", us=900.0, flops=9e5, bytes=1e3),
+        Operator(name="aten::gelu", us=600.0),
+        Operator(name="aten::copy_", us=100.0),
+    ),
+    breaks=("2 x print",),
+)
+FAST = OperatorProfile(
+    stack="JAX",
+    iterations=3,
+    operators=(
+        Operator(name="fusion.1", does="dot, add", us=700.0, flops=9e5, bytes=1e3),
+        Operator(name="fusion.2", does="multiply, tanh", us=250.0),
+    ),
+    fusions=("2 generated fusions",),
+    remarks=("[bold]as it is[/bold]",),
+)
+CEILINGS = Ceilings(
+    cpu_model="A CPU",
+    threads=2,
+    date="2026-11-01",
+    gemms=(Gemm(data_type="fp32", library="torch", version="1", size=512, gflops=4.0),),
+    copies=(Copy(threads=2, buffer_bytes=10, version="1", gb_per_s=10.0),),
+)
+
+
+def two(*more, **changes):
+    """A document with an eager result of 3 ms and one of XLA of 1 ms, of one workload."""
+    records = (record("w", EAGER, scale=3.0), record("w", XLA, scale=1.0, **changes), *more)
+    return completed({"runs": [run()], "benchmarks": list(records)})
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A results file with profiles of both beside it."""
+    found = two()
+    path = tmp_path / "r.json"
+    path.write_bytes(encode(found))
+    for result, profile in zip(found.benchmarks, (SLOW, FAST), strict=True):
+        folder = kept_profiles.folder_for(path, result)
+        folder.mkdir(parents=True)
+        write(profile, folder)
+    return path
+
+
+def test_what_is_lost_adds_up_to_the_difference():
+    eager, xla = two().benchmarks
+    found = explain((xla, FAST), (eager, SLOW), CEILINGS)
+    assert found.slow.competitor == EAGER
+    lost = {row.kind: row.lost_ms for row in found.rows}
+    assert lost["matrix products"] == pytest.approx(0.2)
+    assert lost["elementwise"] == pytest.approx(0.35)
+    assert lost["copies and layouts"] == pytest.approx(0.1)
+    assert sum(lost.values()) == pytest.approx(found.lost_ms)
+    assert list(lost.values()) == sorted(lost.values(), reverse=True)
+    assert next(iter(lost)) == BETWEEN
+    assert found.slow.cover == pytest.approx(1.6 / found.slow.latency_ms)
+    [products] = [row for row in found.rows if row.kind == "matrix products"]
+    # 9e5 flop at 4 GFLOP/s are 225 us.
+    assert products.slow.of_roof == pytest.approx(0.25)
+    assert products.fast.operators[0].of_roof == pytest.approx(225 / 700)
+    [others] = [row for row in found.rows if row.kind == "elementwise"]
+    assert others.slow.of_roof is None
+
+
+def test_without_times_nothing_is_said_to_be_lost():
+    eager, xla = two().benchmarks
+    listed = OperatorProfile(stack="s", iterations=1, operators=(Operator(name="CONV_2D"),))
+    found = explain((eager, SLOW), (xla, listed), None)
+    assert {row.lost_ms for row in found.rows} == {None}
+    assert found.fast.cover is None
+    assert found.lost_ms > 0
+
+
+def test_the_command_prints_a_table_and_what_the_compilers_did(file, capsys):
+    assert cli.main(["explain", str(file)]) == 0
+    told = capsys.readouterr()
+    lines = [line.removeprefix(" ") for line in told.out.splitlines()]
+    table = [line for line in lines if line.startswith(("elementwise", "matrix", "copies"))]
+    assert [line.split()[0] for line in table] == ["elementwise", "matrix", "copies"]
+    assert "+0.35" in table[0]
+    assert any("aten::gelu" in line for line in lines)
+    assert any("fusion.2 (multiply, tanh)" in line for line in lines)
+    assert " graph break: 2 x print" in lines
+    assert " fused: 2 generated fusions" in lines
+    # What a stack says is no markup.
+    assert " note: [bold]as it is[/bold]" in lines
+    assert any("pt_inductor:eager takes 3" in line for line in lines)
+    assert any("% of the latency" in line for line in lines)
+    assert "\x1b" not in told.out
+
+
+def test_json_has_all_of_it(file, capsys):
+    assert cli.main(["explain", str(file), EAGER, XLA, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["slow"]["competitor"] == EAGER
+    assert found["slow"]["profile"]["breaks"] == ["2 x print"]
+    assert found["lost_ms"] == pytest.approx(sum(row["lost_ms"] for row in found["rows"]))
+
+
+def test_a_profile_that_is_broken_or_not_kept_is_said(file, capsys):
+    [path] = file.parent.rglob(f"*eager*/{FILE}")
+    path.write_text("{")
+    assert cli.main(["explain", str(file)]) == 1
+    assert "is not a profile" in (said := capsys.readouterr().err)
+    assert "--again" in said
+    path.unlink()
+    assert cli.main(["explain", str(file), "--no-profiling"]) == 1
+    assert f"no profile of {EAGER} is kept" in capsys.readouterr().err
+    assert cli.main(["explain", str(file), "--no-profiling", "--again"]) == 1
+    assert cli.main(["explain", str(file.parent / "none.json")]) == 1
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_profiles_of_a_run_are_found_where_they_were_written_or_beside(tmp_path):
+    [eager, _] = plain_document()["benchmarks"][:2]
+    directory = "/elsewhere/old.profiles/run/trial"
+    eager |= {"profile": {"directory": directory, "files": ["trace.json", FILE], "iterations": 3}}
+    [result] = completed({"benchmarks": [eager]}).benchmarks
+    assert kept_profiles.find(tmp_path, result) is None
+    beside = tmp_path / "old.profiles/run/trial"
+    beside.mkdir(parents=True)
+    write(SLOW, beside)
+    assert kept_profiles.load(tmp_path, result) == SLOW
+    # A file from elsewhere names folders of profiles, and nothing outside of them.
+    eager["profile"]["directory"] = str(tmp_path / "old.profiles/../old.profiles/run/trial")
+    [result] = completed({"benchmarks": [eager]}).benchmarks
+    assert kept_profiles.find(tmp_path, result) is None
+
+
+def test_a_result_names_no_folder_outside():
+    [result] = completed({"benchmarks": [record(run_id="../../x")]}).benchmarks
+    assert ".." not in kept_profiles._place(result).parts
+
+
+@pytest.mark.parametrize(
+    ("asked", "options", "reason"),
+    [
+        (["a", "b", "c"], {}, "two competitors are set against each other, not 3"),
+        (["openvino"], {}, "'openvino' names no competitor of label-w"),
+        (["iree"], {}, "'iree:llvm-cpu' has no latency|iree:llvm-cpu/jax has no latency"),
+        ([], {"case": "("}, "is not a regular expression"),
+        ([], {"case": "resnet"}, "no case of the file is 'resnet'"),
+        ([], {"device": "host-gpu"}, "no result is of host-gpu"),
+        ([XLA, XLA], {}, "it takes two competitors with a latency"),
+    ],
+)
+def test_what_cannot_be_chosen_is_said(asked, options, reason):
+    found = two(record("w", "iree:llvm-cpu", status="failed"))
+    with pytest.raises(UsageError, match=reason):
+        choosing.choose(found, asked, **options)
+
+
+def test_the_slowest_and_the_fastest_unless_others_are_asked_for():
+    found = two(record("w", "iree:llvm-cpu", scale=2.0))
+
+    def chosen(*asked):
+        return [case.competitor for case in choosing.choose(found, asked)]
+
+    assert chosen() == [EAGER, XLA]
+    assert chosen("iree") == ["iree:llvm-cpu", XLA]
+    assert chosen("jax_xla") == [EAGER, XLA]
+    assert chosen("iree:llvm-cpu/jax", EAGER) == [EAGER, "iree:llvm-cpu"]
+
+
+def test_one_workload_at_a_time():
+    several = two(record("v", XLA), record("v", EAGER))
+    with pytest.raises(UsageError, match="2 workloads; choose one by --case"):
+        choosing.choose(several, [])
+    first, second = choosing.choose(several, [], case="label-v")
+    assert first.label == second.label == "label-v"
+
+
+def test_the_page_has_it_beside_the_case(file):
+    pytest.importorskip("jinja2", reason="the page needs the extra `report`")
+    from comparative_benchmark.report import inputs, payload
+    from comparative_benchmark.report.summary import summarize
+
+    data = payload.build(summarize(inputs.read([file])))
+    [explained] = data["explained"]
+    positions = data["cases"]["explained"]
+    assert positions.count(0) == positions.count(None) == 1
+    assert explained["competitors"] == [EAGER, XLA]
+    assert {row[0] for row in explained["rows"]} >= {"matrix products", BETWEEN}
+    assert [EAGER, "graph break", "2 x print"] in explained["lines"]
+    [path] = file.parent.rglob(f"*eager*/{FILE}")
+    path.write_text("{")
+    data = payload.build(summarize(inputs.read([file])))
+    assert "cannot be read" in data["explained"][0]["error"]
+    plain = payload.build(summarize(read(document(record(), record(competitor=EAGER)))))
+    assert plain["explained"] == []
