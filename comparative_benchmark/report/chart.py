@@ -13,6 +13,7 @@ from comparative_benchmark.report import wording
 from comparative_benchmark.report.inputs import ReportError
 from comparative_benchmark.report.standings import Contest, Mean
 from comparative_benchmark.report.summary import Summary
+from openxla.benchmark.files import new_file
 
 _CANVASES = {".png": FigureCanvasAgg, ".svg": FigureCanvasSVG}
 # Blue and orange can be told apart by colour-blind people, and in grey by their lightness.
@@ -40,7 +41,8 @@ def save(summary: Summary, path: Path, *, title: str) -> None:
         _draw(axes, contest, summary.baseline)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        canvas(figure).print_figure(path, format=path.suffix[1:].lower(), dpi=120)
+        with new_file(path) as unfinished:
+            canvas(figure).print_figure(unfinished, format=path.suffix[1:].lower(), dpi=120)
     except OSError as error:
         raise ReportError(f"{path} cannot be written: {error}") from error
 

@@ -63,7 +63,7 @@ def test_the_notebook_of_the_documentation_runs(tmp_path, environment, monkeypat
     shown, failures, frame, verdicts, exit_code = (cell.outputs[-1].data for cell in code)
     assert "pt_inductor:eager" in shown["text/html"]
     assert "jax_xla:xla" not in failures["text/plain"]
-    assert "median" in frame["text/html"]
+    assert "latency_ms" in frame["text/html"]
     assert "unclear" in verdicts["text/html"]
     assert exit_code["text/plain"] == "0"
 

@@ -63,7 +63,15 @@ def test_a_worker_that_fails_leaves_one_line(measured, explain):
         record["definition"]["workload"]["digest"] = "0" * 64
     other = measured.output.with_name("other.json")
     other.write_text(json.dumps(document))
-    command = [sys.executable, "-m", "comparative_benchmark", "explain", str(other), *SUITE]
+    command = [
+        sys.executable,
+        "-m",
+        "comparative_benchmark",
+        "explain",
+        str(other),
+        "--again",
+        *SUITE,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "is not any more what was measured" in done.stderr

@@ -31,7 +31,7 @@ def test_each_process_of_an_autotuned_competitor_is_cold(
     race._trials, race._artifacts, race._exports = [trial], None, {}
     race._open_session = None
     race._log_file = lambda trial, replicate: None
-    race.timeline = SimpleNamespace(process=lambda name: None)
+    race.timeline = SimpleNamespace(process=lambda name, shown: None)
     plans = [race._participant(trial, index, tmp_path) for index in range(rule.min_processes)]
     assert sum(plan.cold for plan in plans) == cold_compiles
     assert len({plan.cache_dir for plan in plans}) == cold_compiles

@@ -44,7 +44,7 @@ def test_uv_is_taken_where_it_is(monkeypatch, tmp_path):
     ]
     monkeypatch.setattr(venvs.shutil, "which", lambda _: None)
     assert venvs.install_command(tmp_path, ["x"]) == [
-        *(sys.executable, "-m", "pip", "--python", python, "install", "x")
+        *(sys.executable, "-P", "-m", "pip", "--python", python, "install", "x")
     ]
 
 

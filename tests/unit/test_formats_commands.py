@@ -46,7 +46,7 @@ def test_export_to_standard_output_is_the_document_alone(results, monkeypatch):
 
 
 def test_export_of_asv_is_a_folder(results, tmp_path, capsys):
-    assert export(results, "--format", "asv", "-o", tmp_path / "asv") == 0
+    assert export(results, "--format", "asv", "--with-host", "-o", tmp_path / "asv") == 0
     assert (tmp_path / "asv" / "benchmarks.json").is_file()
     assert (tmp_path / "asv" / "a-machine" / "machine.json").is_file()
     file = tmp_path / "file"

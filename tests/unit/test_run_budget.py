@@ -1,5 +1,6 @@
 """A budget that bounds a run: what is begun, what is left out, and how to go on."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import attrs
@@ -163,7 +164,7 @@ def test_the_exit_code_says_that_not_all_was_measured(statuses, left_out, code, 
         run_command,
         "Console",
         lambda **_: SimpleNamespace(
-            say=lambda *_, **__: None, close=lambda: None, results=lambda *_, **__: None
+            say=lambda *_, **__: None, following=nullcontext, results=lambda *_, **__: None
         ),
     )
     judgement = SimpleNamespace(expected={}, complaints=list, stale=[])

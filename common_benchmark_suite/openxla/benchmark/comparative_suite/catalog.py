@@ -123,18 +123,17 @@ def is_folder(suite: str) -> bool:
 
 def _benchmarks_of(path: str) -> list[BenchmarkCase]:
     if is_folder(path):
-        return [
-            case for file in _definition_files(Path(path)) for case in _benchmarks_of_file(file)
-        ]
+        return [case for file in _definition_files(path) for case in _benchmarks_of_file(file)]
     return _offered(path, importlib.import_module)
 
 
-def _definition_files(folder: Path) -> list[Path]:
+def _definition_files(path: str) -> list[Path]:
+    folder = Path(path)
     if not folder.is_dir():
-        raise DefinitionError(f"suite {str(folder)!r} is not a folder")
+        raise DefinitionError(f"suite {path!r} is not a folder")
     files = sorted(folder.glob("*_definitions.py"))
     if not files:
-        raise DefinitionError(f"suite {str(folder)!r} holds no *_definitions.py")
+        raise DefinitionError(f"suite {path!r} holds no *_definitions.py")
     return files
 
 
