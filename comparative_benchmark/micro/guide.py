@@ -133,11 +133,11 @@ class Table:
     config: Config
     rows: Sequence[Row]
     results: Sequence[Result]
-    _by_place: dict[tuple[str, str], Result] = attrs.field(init=False, repr=False)
+    _by_place: dict[tuple[str, frozenset[str]], Result] = attrs.field(init=False, repr=False)
 
     @_by_place.default
-    def _found(self) -> dict[tuple[str, str], Result]:
-        return {(r.definition.model, Case(result=r).competitor): r for r in self.results}
+    def _found(self) -> dict[tuple[str, frozenset[str]], Result]:
+        return {(r.definition.model, _parts(Case(result=r).competitor)): r for r in self.results}
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """Yields each row with all columns of both generations."""
@@ -176,7 +176,12 @@ class Table:
         if row.refused or not compiler:
             return None
         label = "+".join(filter(None, (compiler, recipe)))
-        return self._by_place.get((_model_name(row), f"{BACKEND}:{label}"))
+        return self._by_place.get((_model_name(row), _parts(f"{BACKEND}:{label}")))
+
+
+def _parts(competitor: str) -> frozenset[str]:
+    """Returns compiler and options of a competitor, in whatever order they are written."""
+    return frozenset(competitor.split("+"))
 
 
 def csv_text(config: Config, lines: Sequence[Mapping[str, Any]]) -> str:
@@ -207,7 +212,8 @@ def _ending(
         return {"status": "unsupported", "reason": row.refused}
     if ended:
         return {"status": ended.status.value, "reason": ended.reason or ""}
-    if not any(found):
+    wanted = found if row.model.compiler else found[:2]
+    if not all(wanted):
         return {"status": "left_out", "reason": "the budget was too short: --resume goes on"}
     return {"status": "ok", "reason": ""}
 

@@ -386,3 +386,22 @@ def test_the_guides_yaml_names_what_lies_beside_it(folder, bert):
         (folder / "c.yml").write_text(f"{head}{kind}}}")
         with pytest.raises(UsageError, match=words):
             read(folder / "c.yml")
+
+
+def test_tensors_that_do_not_fit_the_configuration_are_named(bert):
+    weights = bert / "model.safetensors"
+    tensors = {t.name: t for t in architectures.get("bert").tensors(config_of(str(bert), "bert"))}
+
+    def written(**changes):
+        write_weights(weights, [t for t in {**tensors, **changes}.values() if t], seed=0)
+        return found(str(bert), Wanted())
+
+    # What only a head has use for, and what nobody has.
+    assert not written(**{"pooler.dense.weight": None, "pooler.dense.bias": None}).remarks
+    extra = written(**{"adapter.down": tensors["pooler.dense.bias"]._replace(name="adapter.down")})
+    assert extra.remarks == ["my-bert has tensors that are not used: adapter.down"]
+    name = "encoder.layer.1.output.dense.bias"
+    with pytest.raises(BroughtError, match=rf"lacks 1 of 37 tensors that its .* for: {name}"):
+        written(**{name: None})
+    with pytest.raises(BroughtError, match=rf"does not fit: {name} is 7 and not 128"):
+        written(**{name: tensors[name]._replace(shape=(7,))})

@@ -10,6 +10,9 @@ import pytest
 from openxla.benchmark.brought import BroughtError, Wanted, definitions, found
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.models import architectures, checkpoints
+from openxla.benchmark.models.architectures.base import TensorInit
+from openxla.benchmark.models.architectures.directories import config_of
+from openxla.benchmark.models.checkpoints import write_weights
 from openxla.benchmark.models.preprocessing import token_batch
 from openxla.benchmark.workloads import workload_of
 
@@ -84,6 +87,9 @@ def test_what_is_missing_or_broken_is_told_in_a_line(bert, name, content, words)
 
 def test_the_tokenizer_of_another_model_is_told(bert):
     change(bert, vocab_size=3)
+    init = TensorInit(name="embeddings.word_embeddings.weight", shape=(3, 128))
+    tensors = {t.name: t for t in architectures.get("bert").tensors(config_of(str(bert), "bert"))}
+    write_weights(bert / "model.safetensors", (tensors | {init.name: init}).values(), seed=0)
     with pytest.raises(BroughtError, match="the model has 3: it is another model's tokenizer"):
         found("my-bert", on_text(bert))
 
@@ -97,7 +103,8 @@ def test_who_takes_no_text_says_so(bert, tmp_path):
     (tmp_path / "net.py").write_text("import torch\n")
     with pytest.raises(BroughtError, match=r"which net.py is not"):
         found("net.py", on_text(bert))
-    config = architectures.get("vit").configs["vit-tiny"]
-    (bert / "config.json").write_text(json.dumps(config))
+    vit = architectures.get("vit")
+    (bert / "config.json").write_text(json.dumps(vit.configs["vit-tiny"]))
+    write_weights(bert / "model.safetensors", vit.tensors(vit.configs["vit-tiny"]), seed=0)
     with pytest.raises(BroughtError, match="my-bert does not take a text"):
         found("my-bert", Wanted(folder=tmp_path, text=Path("text.txt")))

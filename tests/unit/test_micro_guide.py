@@ -243,6 +243,35 @@ def test_a_row_has_a_number_or_a_reason(config, monkeypatch):
         validate(record, "oss-benchmark-v3.schema.json")
 
 
+@pytest.mark.parametrize("competitor", ["inductor+int8wo+max-autotune", None])
+def test_a_row_finds_its_result_however_its_options_are_ordered(config, monkeypatch, competitor):
+    """Competitors are named with their options in order, which `max-autotune` comes late in."""
+    monkeypatch.setattr(
+        guide.Case,
+        "competitor",
+        property(lambda case: f"pt_inductor:{case.result.definition.compiler}"),
+    )
+    mode = "torch_compile_mode: max-autotune"
+    found = read(config(LATER.replace("torch_compile_mode: default", mode)))
+    (model,) = found.models
+    assert model.compiler == "inductor+max-autotune"
+    name = "LN_LINEAR_RELU_BF16_PT_64X128X64"
+    results = [
+        _result(name, "eager", median=4.0),
+        _result(name, "eager+int8wo", median=2.0, recipe="int8wo"),
+        _result(name, "inductor+max-autotune", median=1.0),
+    ]
+    if competitor:
+        results.append(_result(name, competitor, median=2.0, recipe="int8wo"))
+    table = guide.Table(found, guide.rows(found, model), results)
+    line = next(
+        line for line in table.lines() if (line["m"], line["quantization"]) == (64, "int8wo")
+    )
+    # Without its compiled half a row is not whole.
+    due = ("ok", 0.5) if competitor else ("left_out", None)
+    assert (line["status"], line["speedup"]) == due
+
+
 def test_the_guides_own_tests_pass():
     done = subprocess.run(
         [sys.executable, "-m", "unittest", "discover", "benchmarks/microbenchmarks/test"],

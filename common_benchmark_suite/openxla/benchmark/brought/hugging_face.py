@@ -99,11 +99,14 @@ def found(
             cases += makes.covered(variant)
         else:
             cases.append(makes.through_transformers(variant))
-    remarks = [] if why_not is None else [f"{directory.name} runs in PyTorch alone: {why_not}"]
+    if why_not is None:
+        remarks = _on_tensors(directory, config)
+    else:
+        remarks = [f"{directory.name} runs in PyTorch alone: {why_not}"]
     # The network without its head may be covered, where it is not as a whole.
     rule = directories.RULES.get(str(config["model_type"]))
     if (
-        remarks
+        why_not is not None
         and not is_pickled
         and rule
         and rule.classes[0].endswith("Model")
@@ -232,6 +235,15 @@ def _weights(directory: Path, *, allow_pickle: bool) -> tuple[bool, str]:
     except (ValueError, OSError) as error:
         raise BroughtError(f"{directory}: {error}") from error
     return False, directories.digest_of(directory, files)
+
+
+def _on_tensors(directory: Path, config: Mapping[str, object]) -> list[str]:
+    from openxla.benchmark.brought.fitting import unused_tensors
+
+    architecture = architectures.get(directories.RULES[str(config["model_type"])].architecture)
+    files = directories.weight_files(directory)
+    remark = unused_tensors(directory, files, architecture, architecture.config(str(directory)))
+    return [remark] if remark else []
 
 
 def _class(directory: Path, config: Mapping[str, object], task: str | None) -> str | None:

@@ -52,6 +52,10 @@ class SafetensorsFile(Mapping[str, Tensor]):
     def __len__(self) -> int:
         return len(self._entries)
 
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Returns a tensor's shape, from the header alone."""
+        return self._entries[name][2]
+
     def renamed(self, name_of: Callable[[str], str]) -> "SafetensorsFile":
         """Returns the same tensors under other names."""
         renamed = copy.copy(self)

@@ -75,7 +75,7 @@ def placed(
         "tensors for which there is no variable": homeless,
         "variables that no weight is for": list(map(_text, unset)),
     }
-    found = [f"{fault}: {_some(names)}" for fault, names in faults.items() if names]
+    found = [f"{fault}: {some_names(names)}" for fault, names in faults.items() if names]
     if found:
         raise ValueError(f"the weights do not fit {architecture.name}: " + "; ".join(found))
 
@@ -93,7 +93,7 @@ def _text(path: Path) -> str:
     return "/".join(map(str, path))
 
 
-def _some(names: Sequence[str]) -> str:
+def some_names(names: Sequence[str]) -> str:
     """Returns names as a list for people, shortened."""
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
