@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    what = parser.add_mutually_exclusive_group(required=True)
+    what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--config",
         type=Path,
@@ -42,7 +42,8 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     add(
         *spellings("--from-model"),
         metavar="REGEX",
-        help="the products that this case really runs, and how much of its time they explain",
+        help="the products that this case really runs, as matmul or --op linear, and how much of "
+        "its time they explain",
     )
     add(
         "--shapes",

@@ -78,7 +78,13 @@ def run(options: argparse.Namespace) -> int:
     if options.config is not None:
         if options.backward:
             raise UsageError("--backward is for --op; a file says `benchmark_mode: training`")
+        if options.from_model is not None:
+            raise UsageError("--config and --from-model exclude each other")
         return _run_guide(options)
+    if options.op is None:
+        if options.from_model is None:
+            raise UsageError("say what to run: --op NAMES, --from-model REGEX or --config FILE")
+        options.op = "matmul"
     options.device = options.device or devices.HOST_CPU.name
     if options.from_model is None:
         return _race(options, selected(options))[0]

@@ -146,7 +146,7 @@ def test_records_are_those_of_the_guide(run):
 def test_a_models_products_explain_a_share_of_its_time(tmp_path, environment):
     need("torch")
     said = _run(
-        *("-m", "comparative_benchmark", "micro", "run", "--op", "linear"),
+        *("-m", "comparative_benchmark", "micro", "run"),
         *("--from-model", "models/BERT_TINY_FP32_PT_32XI32_BATCH4/.+_DEFAULT"),
         *("--backend", "pt_inductor:eager", "-w", "2", "-iter", "10", "-o", "r.json"),
         directory=tmp_path,

@@ -312,6 +312,8 @@ def test_a_sweep_shares_workers_unless_told_otherwise(selected):
         (("--op", "quantize", "--backward"), "quantize has no gradients"),
         (("--op", "linear", "--backward", "--from-model", "x"), "a model that runs forward"),
         (("--config", "x.yml", "--backward"), "`benchmark_mode: training`"),
+        (("--config", "x.yml", "--from-model", "x"), "--config and --from-model exclude each"),
+        (("--dtype", "bf16"), "say what to run: --op NAMES, --from-model REGEX or --config FILE"),
         (("--op", "matmul", "--shapes", "lama"), "did you mean llama?"),
         (("--op", "matmul", "--shapes", "0x1x1"), "m of a shape is 0"),
         (("--op", "matmul", "--dtype", "fp64"), "--dtype 'fp64' is not one of fp32, bf16, fp16"),
