@@ -202,7 +202,7 @@ def test_the_estimate_says_how_many_trials_a_budget_is_enough_for():
 
 
 def test_a_row_of_the_guide_that_was_left_out_has_no_number(monkeypatch):
-    row = attrs.make_class("Row", ["refused"])(None)
+    row = SimpleNamespace(refused=None, model=SimpleNamespace(compiler="inductor"))
     assert guide._ending(row, [None] * 4, None)["status"] == "left_out"
 
 
@@ -221,7 +221,7 @@ def test_the_models_of_a_file_share_its_budget(monkeypatch, tmp_path):
     path.write_text(f"model_params: [{', '.join([entry] * 3)}]")
     options = SimpleNamespace(
         config=path, max_power=None, output=tmp_path / "r.json", device=None, profile=False,
-        plot=None, budget=60.0, backward=False,
+        plot=None, budget=60.0, backward=False, from_model=None,
     )  # fmt: skip
     assert sweep.run(options) == 4
     assert budgets == [60.0, 20.0, 0.0]
