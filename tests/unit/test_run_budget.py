@@ -3,7 +3,6 @@
 from contextlib import nullcontext
 from types import SimpleNamespace
 
-import attrs
 import pytest
 
 from comparative_benchmark.api import run_command
