@@ -33,6 +33,7 @@ CPUS_VARIABLE = "CBS_CPUS"
 _POLL_S = 0.1
 # Looking at a worker's memory takes time from a core that it may be using.
 _MEASURING_POLL_S = 0.25
+_KEPT_OF_A_FLOOD = 2**20  # bytes of the log
 
 
 class SessionEnded(Exception):  # noqa: N818  # an end is not always an error
@@ -56,11 +57,13 @@ class Limits:
       deadline_s: seconds for all of it.
       phase_deadlines_s: seconds for a phase, by name; others have only the overall deadline.
       memory_bytes: resident memory of the worker and its children.
+      log_bytes: what they may print.
     """
 
     deadline_s: float = 3600.0
     phase_deadlines_s: Mapping[str, float] = attrs.field(factory=dict)
     memory_bytes: int = attrs.field(factory=memory.default_limit_bytes)
+    log_bytes: int = 2**26
 
 
 class Session:
@@ -93,6 +96,7 @@ class Session:
         self._started = self._phase_started = time.monotonic()
         self._oom_kills = memory.oom_kill_count()
         log_file.parent.mkdir(parents=True, exist_ok=True)
+        self._log_began = log_file.stat().st_size if log_file.exists() else 0
         commands_read, self._commands = os.pipe()
         self._answers, answers_write = os.pipe()
         self._pipes_open = True
@@ -269,6 +273,12 @@ class Session:
             )
             report = {"host_memory_peak_bytes": used}
             raise SessionEnded(Status.OUT_OF_MEMORY, self._phase, reason, report)
+        if self._log_file.stat().st_size - self._log_began > limits.log_bytes:
+            # A full disk would cost the results of all others.
+            self.kill()
+            os.truncate(self._log_file, self._log_began + _KEPT_OF_A_FLOOD)
+            reason = f"the worker printed more than {limits.log_bytes / 2**20:.0f} MiB"
+            raise SessionEnded(Status.FAILED, self._phase, reason)
 
     def _ended_by_itself(self) -> SessionEnded:
         """Says how a worker that we did not kill came to its end."""

@@ -32,6 +32,7 @@ EXPECTED = {
     "TOY_ARITY": ("failed", "load", "1 inputs"),
     "TOY_EXIT_CODE": ("crashed", "first_run", "exit code 7"),
     "TOY_FLOODS": ("ok", None, ""),
+    "TOY_PRINTS_FOR_EVER": ("failed", "first_run", "printed more than 64 MiB"),
     "TOY_ORPHANS": ("ok", None, ""),
     "TOY_BUSY": ("ok", None, ""),
     "TOY_DRIFTS": ("ok", None, ""),  # counts are fixed here, so nobody looks for a trend
@@ -85,6 +86,12 @@ def test_what_a_model_prints_is_in_its_log_and_not_in_the_results(zoo):
     [record] = [r for r in zoo.document["benchmarks"] if r["definition"]["model"] == "TOY_FLOODS"]
     assert Path(record["log_file"]).stat().st_size > 5_000_000
     assert "xxxx" not in zoo.out + zoo.err
+
+
+def test_of_a_log_that_grows_without_end_the_beginning_is_kept(zoo):
+    named = "TOY_PRINTS_FOR_EVER"
+    [record] = [r for r in zoo.document["benchmarks"] if r["definition"]["model"] == named]
+    assert 0 < Path(record["log_file"]).stat().st_size <= 2**20
 
 
 def test_failures_say_what_to_type_next(zoo):

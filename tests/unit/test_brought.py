@@ -405,3 +405,21 @@ def test_tensors_that_do_not_fit_the_configuration_are_named(bert):
         written(**{name: None})
     with pytest.raises(BroughtError, match=rf"does not fit: {name} is 7 and not 128"):
         written(**{name: tensors[name]._replace(shape=(7,))})
+
+
+def test_links_stay_in_the_directory_or_in_the_cache_of_the_hub(bert, tmp_path):
+    weights = bert / "model.safetensors"
+    elsewhere = tmp_path / "private"
+    weights.rename(elsewhere)
+    weights.symlink_to(elsewhere)
+    with pytest.raises(BroughtError, match=r"model.safetensors is a link out of the directory, to"):
+        found(str(bert), Wanted())
+    # models--owner--name/{snapshots/COMMIT,blobs}, as huggingface_hub keeps it.
+    snapshot = tmp_path / "models--me--bert" / "snapshots" / "0123"
+    blobs = tmp_path / "models--me--bert" / "blobs"
+    blobs.mkdir(parents=True)
+    shutil.copytree(bert, snapshot, symlinks=True)
+    elsewhere.rename(blobs / "abcd")
+    (snapshot / "model.safetensors").unlink()
+    (snapshot / "model.safetensors").symlink_to("../../blobs/abcd")
+    assert len(found(str(snapshot), Wanted()).cases) == 3

@@ -144,6 +144,15 @@ class Floods(ToyModel):
         return super().forward(x)
 
 
+class PrintsForEver(ToyModel):
+    """Would fill the disk."""
+
+    def forward(self, x: Any) -> Any:
+        while True:
+            os.write(1, b"z" * 1_000_000)
+            time.sleep(0.01)
+
+
 class Orphans(ToyModel):
     """Leaves a process behind that left the session's process group."""
 
@@ -199,6 +208,7 @@ FAULTS = {
     "arity": Arity,
     "exit-code": ExitCode,
     "floods": Floods,
+    "prints-for-ever": PrintsForEver,
     "orphans": Orphans,
     "busy": Busy,
     "drifts": Drifts,

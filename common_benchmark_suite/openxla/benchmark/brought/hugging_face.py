@@ -74,6 +74,7 @@ def found(
     """
     if wanted.inputs:
         raise BroughtError("--input is for modules; of a directory say --batch and --seq-len")
+    _stays_inside(directory)
     try:
         config = directories.read_config(directory)
         is_pickled, digest = _weights(directory, allow_pickle=wanted.allow_pickle)
@@ -213,6 +214,22 @@ class _Of:
             # Some models use up positions before the first token.
             longest = max(1, known[0] // 2) if known else None
         return min(_USUAL_SEQ_LEN, longest or _USUAL_SEQ_LEN)
+
+
+def _stays_inside(directory: Path) -> None:
+    """Refuses files that are links to elsewhere; the hub's own cache is made of links to `blobs`.
+
+    Raises:
+      BroughtError: a file of the directory lies in another one.
+    """
+    root = directory.resolve()
+    allowed = {root, root.parent.parent / "blobs"}
+    for file in sorted(directory.glob("*")):
+        if file.is_symlink() and not allowed.intersection(file.resolve().parents):
+            raise BroughtError(
+                f"{file} is a link out of the directory, to {file.resolve()}: put the file itself "
+                "there if it belongs to the model"
+            )
 
 
 def _weights(directory: Path, *, allow_pickle: bool) -> tuple[bool, str]:
