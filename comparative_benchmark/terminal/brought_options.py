@@ -10,7 +10,7 @@ if TYPE_CHECKING:  # help is printed without the vocabulary of cases
     from openxla.benchmark.brought import Definitions, Found, Wanted
 
 # What only a model that is brought has, by the name in the parsed options.
-_OWN = ("input", "task", "batch", "seq_len", "dtype", "allow_pickle", "text", "save_as")
+_OWN = ("input", "task", "batch", "seq_len", "dtype", "allow_pickle", "text", "image", "save_as")
 _CATALOGUE = {"name": "-name", "tag": "--tag", "suite": "--suite"}
 
 
@@ -43,6 +43,12 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="a text that a Hugging Face directory gets as input, by the tokenizer in it",
+    )
+    add(
+        "--image",
+        type=Path,
+        metavar="FILE",
+        help="a picture that it gets, by the image processor in it",
     )
     add(
         *spellings("--allow-pickle"),
@@ -105,6 +111,7 @@ def _wanted(options: argparse.Namespace) -> "Wanted":
         inputs=tuple(options.input),
         inputs_dir=options.inputs,
         text=options.text,
+        image=options.image,
         data_types=options.dtype,
         batch_sizes=options.batch,
         seq_lens=options.seq_len,

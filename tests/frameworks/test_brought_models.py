@@ -102,6 +102,33 @@ answer = Executor(lambda _: None).handle({"command": "prepare", "arguments": dic
     reference=get_backend(backend).reference, directory=target)})
 pathlib.Path(target, "answer.json").write_text(json.dumps(answer))
 """
+# The largest difference between our pixels and those of transformers, for each processor.
+PICTURES = """
+import json, pathlib, sys, tempfile
+import numpy as np, transformers
+from PIL import Image
+from openxla.benchmark import testdata
+from openxla.benchmark.brought import pictures
+whole = Image.open(testdata.DEFAULT_IMAGE).convert("RGB")
+wide = whole.crop((0, 0, whole.width, whole.height * 2 // 3))
+sides = {"height": 36, "width": 48}
+errors = {}
+for name, options in (
+    ("ViT", dict(size=sides)), ("ConvNext", dict(size=dict(shortest_edge=56))),
+    ("ConvNext", dict(size=dict(shortest_edge=384))), ("EfficientNet", dict(size=sides)),
+    ("EfficientNet", dict(size=dict(height=46, width=60), do_center_crop=True, crop_size=sides)),
+    ("CLIP", dict(size=dict(shortest_edge=40), crop_size=dict(height=40, width=40))),
+):
+    processor = getattr(transformers, f"{name}ImageProcessorPil")(**options)
+    with tempfile.TemporaryDirectory() as folder:
+        processor.save_pretrained(folder)
+        says = json.loads(pathlib.Path(folder, "preprocessor_config.json").read_text())
+    ours = pictures._prepared(wide, says)
+    theirs = processor(wide, return_tensors="np")["pixel_values"][0]
+    assert ours.shape == theirs.shape
+    errors[f"{name} {options}"] = float(np.abs(ours - theirs).max())
+pathlib.Path(sys.argv[1]).write_text(json.dumps(errors))
+"""
 
 
 @pytest.fixture
@@ -268,6 +295,14 @@ transformers.BertModel(config).save_pretrained({str(directory)!r}, max_shard_siz
         answer = prepared("my-bert")
         assert answer["type"] == ("error" if words else "answer")
         assert words in answer.get("message", "")
+
+
+def test_a_picture_is_prepared_as_transformers_own_processors_do(tmp_path, environment):
+    need("torch")
+    run_script(PICTURES, [str(tmp_path / "errors.json")], environment, framework="torch")
+    errors = json.loads((tmp_path / "errors.json").read_text())
+    assert len(errors) == 6
+    assert max(errors.values()) < 1e-6, errors
 
 
 def test_the_guides_yaml_takes_a_file(tmp_path, my_net, environment):

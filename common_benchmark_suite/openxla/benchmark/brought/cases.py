@@ -32,8 +32,8 @@ def found(text: str, wanted: Wanted) -> Found:
         every = hugging_face.found(got.directory, wanted, given, hub_name=got.name)
         return _in_framework(text, every, wanted)
     place = place_of(text, wanted.folder)
-    if wanted.text is not None and not isinstance(place, Path):
-        raise BroughtError(f"--text is for Hugging Face directories, which {text} is not")
+    if (named := _real_input(wanted)) and not isinstance(place, Path):
+        raise BroughtError(f"{named} is for Hugging Face directories, which {text} is not")
     if isinstance(place, OwnModule):
         every = Found(cases=own_modules.cases(place, wanted, given))
     elif isinstance(place, ProgramFile):
@@ -61,13 +61,21 @@ def _framework(case: BenchmarkCase) -> ModelFrameworkType:
 
 
 def _given_inputs(wanted: Wanted) -> user_inputs.UserInputs | None:
+    if wanted.text is not None and wanted.image is not None:
+        raise BroughtError("--text and --image exclude each other")
     if wanted.inputs_dir is None:
         return None
-    if wanted.text is not None:
-        raise BroughtError("--text and --inputs exclude each other")
+    if named := _real_input(wanted):
+        raise BroughtError(f"{named} and --inputs exclude each other")
     if wanted.inputs:
         raise BroughtError("--input and --inputs exclude each other")
     try:
         return user_inputs.read(wanted.folder / wanted.inputs_dir)
     except user_inputs.UserInputError as error:
         raise BroughtError(f"--inputs: {error}") from error
+
+
+def _real_input(wanted: Wanted) -> str | None:
+    """Returns the option by which a text or a picture is given; None without one."""
+    given = {"--text": wanted.text, "--image": wanted.image}
+    return next((option for option, file in given.items() if file is not None), None)

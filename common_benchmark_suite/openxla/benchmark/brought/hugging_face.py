@@ -7,7 +7,7 @@ from types import MappingProxyType
 from openxla.benchmark import testdata
 from openxla.benchmark.artifacts import user_inputs
 from openxla.benchmark.artifacts.user_inputs import UserInputs
-from openxla.benchmark.brought import texts
+from openxla.benchmark.brought import pictures, texts
 from openxla.benchmark.brought.variants import Variant, model_name, variants
 from openxla.benchmark.brought.wanted import BroughtError, Found, Wanted
 from openxla.benchmark.comparative_suite import networks
@@ -121,6 +121,9 @@ def found(
             raise BroughtError(f"--text: {directory.name} does not take a text")
         on_text = texts.on_text(cases, directory, config, wanted.folder / wanted.text)
         return Found(cases=on_text, remarks=remarks)
+    if wanted.image is not None:
+        on_image = pictures.on_image(cases, directory, config, wanted.folder / wanted.image)
+        return Found(cases=on_image, remarks=remarks)
     return Found(cases=_on(cases, given, is_covered=why_not is None), remarks=remarks)
 
 

@@ -107,7 +107,7 @@ def definitions(
     fields = {
         key: ascii(value)
         for key, value in attrs.asdict(wanted).items()
-        if key not in ("inputs_dir", "text", "folder") and value
+        if key not in ("inputs_dir", "text", "image", "folder") and value
     }
     fields["folder"] = start
     copies: list[tuple[Path, Path]] = []
@@ -116,10 +116,11 @@ def definitions(
         target = folder / _INPUTS / given.data.name
         copies = [(file, target / file.name) for file in user_inputs.files_of(given.directory)]
         fields["inputs_dir"] = f"HERE / {_INPUTS!r} / {target.name!r}"
-    if wanted.text is not None:
-        target = folder / _INPUTS / wanted.text.name
-        copies = [(wanted.folder / wanted.text, target)]
-        fields["text"] = f"HERE / {_INPUTS!r} / {target.name!a}"
+    for key, file in (("text", wanted.text), ("image", wanted.image)):
+        if file is not None:
+            target = folder / _INPUTS / file.name
+            copies = [(wanted.folder / file, target)]
+            fields[key] = f"HERE / {_INPUTS!r} / {target.name!a}"
     lines = [f"        {key}={value}," for key, value in fields.items()]
     result = Definitions(
         file=folder / f"{name}_definitions.py",

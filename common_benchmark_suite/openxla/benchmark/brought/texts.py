@@ -4,16 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from openxla.benchmark.artifacts import user_inputs
+from openxla.benchmark.brought.real_inputs import cases_on
 from openxla.benchmark.brought.wanted import BroughtError
 from openxla.benchmark.def_types import BenchmarkCase, Model
-from openxla.benchmark.files import new_directory, sha256_of
+from openxla.benchmark.files import sha256_of
 from openxla.benchmark.models import architectures
-from openxla.benchmark.models.architectures.base import digest_of, integer
+from openxla.benchmark.models.architectures.base import integer
 from openxla.benchmark.models.architectures.directories import TOKENIZER_FILE
-from openxla.benchmark.root import root_dir
-
-_WHOLE = "input_0.npy"
 
 
 def on_text(
@@ -34,20 +31,11 @@ def on_text(
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BroughtError(f"--text {file} cannot be read as text in UTF-8: {error}") from error
-    found = []
-    for case in cases:
-        parameters = case.model.model_parameters
-        kind = (case.model.model_impl.architecture, parameters["batch_size"], parameters["seq_len"])
-        key = digest_of([text, sha256_of(tokenizer), *map(str, kind)])
-        target = root_dir() / "inputs" / key[:32]
-        if not (target / _WHOLE).is_file():
-            _write(target, _arrays(text, case.model, directory, config))
-        given = user_inputs.read(target)
-        if case.model.model_impl.architecture is None:
-            found.append(BenchmarkCase.build(model=case.model, input_data=given.data))
-        else:
-            found += user_inputs.cases_with([case], given)
-    return found
+    return cases_on(
+        cases,
+        [text, sha256_of(tokenizer)],
+        lambda model: _arrays(text, model, directory, config),
+    )
 
 
 def _arrays(text: str, model: Model, directory: Path, config: Mapping[str, Any]) -> Sequence[Any]:
@@ -90,11 +78,3 @@ def _of_architecture(
     if not isinstance(architecture.default_inputs(complete), str):
         raise BroughtError(f"--text: {directory.name} does not take a text")
     return architecture.preprocess(text, complete, directory)
-
-
-def _write(target: Path, arrays: Sequence[Any]) -> None:
-    import numpy as np
-
-    with new_directory(target, whole_with=_WHOLE) as directory:
-        for place, array in enumerate(arrays):
-            np.save(directory / f"input_{place}.npy", array)

@@ -20,6 +20,7 @@ class Wanted:
       inputs: texts such as `f32[1,3,224,224]`, one for each argument; see `specs.InputSpec`.
       inputs_dir: directory with `input_0.npy` and so on, in place of them.
       text: file whose text a Hugging Face directory gets, by its tokenizer.
+      image: file whose picture it gets, by its image processor.
       data_types: e.g. `fp32`; empty for the model's own.
       batch_sizes: what the dimension `batch` stands for; empty for 1.
       seq_lens: what the dimension `seq` stands for; empty for what suits the model.
@@ -32,6 +33,7 @@ class Wanted:
     inputs: tuple[str, ...] = ()
     inputs_dir: Path | None = None
     text: Path | None = None
+    image: Path | None = None
     data_types: tuple[str, ...] = ()
     batch_sizes: tuple[int, ...] = ()
     seq_lens: tuple[int, ...] = ()

@@ -119,8 +119,12 @@ def image_batch(
     pixels: npt.NDArray[np.float32] = np.asarray(resized, np.float32) / np.float32(255)
     pixels -= np.array(mean, np.float32)
     pixels /= np.array(stddev, np.float32)
-    channels_first = np.ascontiguousarray(pixels.transpose(2, 0, 1))
-    batch = np.empty((batch_size, *channels_first.shape), np.float32)
+    return shifted_rows(np.ascontiguousarray(pixels.transpose(2, 0, 1)), batch_size)
+
+
+def shifted_rows(pixels: npt.NDArray[np.float32], batch_size: int) -> npt.NDArray[np.float32]:
+    """Makes a batch of float32[channels, height, width]: row r is 3 r to the right, going round."""
+    batch = np.empty((batch_size, *pixels.shape), np.float32)
     for row in range(batch_size):
-        batch[row] = np.roll(channels_first, 3 * row, axis=2)
+        batch[row] = np.roll(pixels, 3 * row, axis=2)
     return batch

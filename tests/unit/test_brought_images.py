@@ -1,0 +1,104 @@
+"""`--image`: a directory gets a picture as its own image processor would prepare it."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from openxla.benchmark import testdata
+from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.brought import BroughtError, Wanted, definitions, found
+from openxla.benchmark.models import architectures, checkpoints
+
+PROCESSOR = {
+    "size": {"height": 32, "width": 32},
+    "image_mean": [0.5, 0.5, 0.5],
+    "image_std": [0.25, 0.5, 0.5],
+}
+
+
+@pytest.fixture
+def vit(tmp_path):
+    target = tmp_path / "my-vit"
+    shutil.copytree(checkpoints.seeded(architectures.get("vit"), "vit-tiny"), target)
+    (target / "preprocessor_config.json").write_text(json.dumps(PROCESSOR))
+    shutil.copy(testdata.DEFAULT_IMAGE, tmp_path / "cat.png")
+    return target
+
+
+def on_image(vit, file="cat.png", **wanted):
+    return Wanted(folder=vit.parent, image=vit.parent / file, **wanted)
+
+
+def pixels_of(case):
+    [array] = arrays.load_all(Path(case.input_data.source_url), "input")
+    return np.asarray(array)
+
+
+def test_a_picture_is_the_input_of_all_frameworks_in_each_type(vit):
+    cases = found("my-vit", on_image(vit, batch_sizes=(2,), data_types=("fp32", "bf16"))).cases
+    assert len(cases) == 6
+    first = pixels_of(cases[0])
+    assert (first.shape, first.dtype.name) == ((2, 3, 32, 32), "float32")
+    assert {pixels_of(case).dtype.name for case in cases} == {"float32", "bfloat16"}
+    small = Image.open(vit.parent / "cat.png").convert("RGB").resize((32, 32), 2)
+    due = (np.asarray(small) / 255 - 0.5) / [0.25, 0.5, 0.5]
+    assert np.allclose(first[0], due.transpose(2, 0, 1), atol=1e-6)
+    # Rows differ, so that a compiler that mixes them up is found.
+    assert np.array_equal(first[1], np.roll(first[0], 3, axis=2))
+    Image.open(vit.parent / "cat.png").rotate(90).save(vit.parent / "turned.png")
+    other = found("my-vit", on_image(vit, "turned.png", batch_sizes=(2,))).cases
+    assert other[0].input_data != cases[0].input_data
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (None, "has no preprocessor_config.json"),
+        ({"size": {"height": 48, "width": 32}}, "makes pictures of 48x32, and the model takes 32x"),
+        ({"size": "large"}, "cannot be followed"),
+        ({"image_std": ["a"]}, "cannot be followed"),
+        ({"rescale_offset": True}, "rescale_offset is not known here"),
+    ],
+)
+def test_a_processor_that_does_not_fit_is_told(vit, changes, words):
+    file = vit / "preprocessor_config.json"
+    file.unlink() if changes is None else file.write_text(json.dumps({**PROCESSOR, **changes}))
+    with pytest.raises(BroughtError) as raised:
+        found("my-vit", on_image(vit))
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\x89PNG\r\n\x1a\n cut short"])
+def test_what_is_no_picture_is_told(vit, content):
+    (vit.parent / "cat.png").unlink()
+    if content is not None:
+        (vit.parent / "cat.png").write_bytes(content)
+    with pytest.raises(BroughtError, match=r"cat.png cannot be read as a picture"):
+        found("my-vit", on_image(vit))
+
+
+def test_who_takes_no_picture_says_so(vit, tmp_path):
+    bert = tmp_path / "bert"
+    shutil.copytree(checkpoints.seeded(architectures.get("bert"), "bert-tiny"), bert)
+    with pytest.raises(BroughtError, match="bert does not take a picture in colour"):
+        found("bert", on_image(vit))
+    with pytest.raises(BroughtError, match="--text and --image exclude each other"):
+        found("my-vit", on_image(vit, text=tmp_path / "cat.png"))
+    with pytest.raises(BroughtError, match="--image and --inputs exclude each other"):
+        found("my-vit", on_image(vit, inputs_dir=tmp_path))
+    (tmp_path / "net.py").write_text("import torch\n")
+    with pytest.raises(BroughtError, match=r"--image is for Hugging Face directories, which net"):
+        found("net.py", on_image(vit))
+
+
+def test_the_picture_is_kept_with_the_definitions(vit, tmp_path):
+    wanted = on_image(vit)
+    kept = definitions("my-vit", wanted, found("my-vit", wanted).cases, tmp_path / "suite")
+    kept.write()
+    assert (tmp_path / "suite" / "inputs" / "cat.png").is_file()
+    assert "image=HERE / 'inputs' / 'cat.png'" in kept.content
