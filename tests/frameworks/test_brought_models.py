@@ -41,6 +41,9 @@ class Counts(torch.nn.Module):
 class Rounds(torch.nn.Module):
     def forward(self, x): return x.float() * 3
 
+class OnGpu(torch.nn.Module):
+    def forward(self, x): return x.cuda() * 3
+
 def misfit(): return torch.nn.Linear(15, 2)
 """
 JAX = """
@@ -215,6 +218,8 @@ def test_what_was_run_is_saved_and_is_the_same_when_it_is_run_again(brought_run)
         ("Counts", "or keeps a state"),
         ("Random", "it draws random numbers (a dropout that is left on?)"),
         ("Changes", "the model changes its inputs"),
+        # No worker that measures the CPU sees a GPU: tests/unit/test_worker_environment.py.
+        ("OnGpu", "cannot be run on f32[4,16]: "),
         ("misfit", "cannot be run on f32[4,16]: RuntimeError: mat1 and mat2"),
     ],
 )
