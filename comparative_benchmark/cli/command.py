@@ -291,7 +291,7 @@ def _interrupted(options: argparse.Namespace) -> str:
     output = getattr(options, "output", None)
     if not hasattr(options, "resume") or output is None:
         return "interrupted; finished results are kept"
-    from comparative_benchmark.runs.run_budget import going_on
+    from comparative_benchmark.runs.resuming import going_on
 
     named = any(word.startswith(("-o", "--output")) for word in sys.argv)
     again = going_on(sys.argv if named else [*sys.argv, "-o", str(output)])

@@ -1,14 +1,13 @@
 """How long a run may take: whether one more workload is started, and what each trial may spend."""
 
-import shlex
 import time
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Self
 
 import attrs
 
 from comparative_benchmark.results.outcome import TrialOutcome
+from comparative_benchmark.runs.resuming import going_on
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.stats.sampling_rule import SamplingRule
 
@@ -105,16 +104,3 @@ def left_out_line(left_out: int, trials: int, command: Sequence[str]) -> str:
         f"--budget is spent: {left_out} of {trials} trials are left out; this goes on with them: "
         f"{going_on(command)}"
     )
-
-
-def going_on(command: Sequence[str]) -> str:
-    """Returns the command line that goes on from a run which its budget has ended."""
-    program, *arguments = command or ("cbs",)
-    if program == "comparative_benchmark.runs":  # called from Python
-        return "resume=True"
-    path = Path(program)
-    start = ["python", program] if path.suffix == ".py" else [path.name]
-    if path.name == "__main__.py":
-        start = ["python", "-m", path.parent.name]
-    resuming = [] if "--resume" in arguments else ["--resume"]
-    return shlex.join([*start, *arguments, *resuming])

@@ -57,7 +57,7 @@ class Limits:
       deadline_s: seconds for all of it.
       phase_deadlines_s: seconds for a phase, by name; others have only the overall deadline.
       memory_bytes: resident memory of the worker and its children.
-      log_bytes: what they may print.
+      log_bytes: what they may print in that time.
     """
 
     deadline_s: float = 3600.0
@@ -171,8 +171,9 @@ class Session:
         return answer
 
     def renew(self) -> None:
-        """Starts the overall deadline anew, for a session that serves several workloads."""
+        """Counts time and what is printed anew, for a session that serves several workloads."""
         self._started = time.monotonic()
+        self._log_began = self._log_file.stat().st_size
 
     def follow(self, track: ProcessTrack) -> None:
         """Shows on another time line what comes now."""
@@ -212,6 +213,14 @@ class Session:
 
     def kill(self) -> None:
         """Ends the worker and everything that it started; may be called again."""
+        try:
+            self._end()
+        except KeyboardInterrupt:
+            # Once more from the start: what a model has cast off would outlive us.
+            self._end()
+            raise
+
+    def _end(self) -> None:
         self._signal(signal.SIGKILL)
         self._process.wait()
         self._track.answered()

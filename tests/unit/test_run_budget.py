@@ -1,5 +1,7 @@
 """A budget that bounds a run: what is begun, what is left out, and how to go on."""
 
+import subprocess
+import sys
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -13,7 +15,8 @@ from comparative_benchmark.micro.shapes import Shape
 from comparative_benchmark.results.record import Phase
 from comparative_benchmark.results.store import ResultsFile
 from comparative_benchmark.runs import run_budget, runner
-from comparative_benchmark.runs.run_budget import RunBudget, going_on
+from comparative_benchmark.runs.resuming import going_on
+from comparative_benchmark.runs.run_budget import RunBudget
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import Trial, parse_competitors
 from comparative_benchmark.stats.sampling_rule import SamplingRule
@@ -186,6 +189,12 @@ def test_the_exit_code_says_that_not_all_was_measured(statuses, left_out, code, 
 )  # fmt: skip
 def test_the_command_that_goes_on_can_be_typed(command, told):
     assert going_on(command) == told
+
+
+def test_how_to_go_on_is_told_without_what_an_interrupt_may_have_left_half_imported():
+    code = "import sys; import comparative_benchmark.runs.resuming; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"numpy", "attr"}.intersection(done.stdout.split())
 
 
 def test_the_estimate_says_how_many_trials_a_budget_is_enough_for():

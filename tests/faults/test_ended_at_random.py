@@ -1,0 +1,69 @@
+"""A run is ended at any moment, again and again; `--resume` ends it, and nothing is lost."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+
+import pytest
+from tests_support import cbs_command, processes_of, run_cbs, wait_for
+
+CASES = {
+    **dict.fromkeys(("NONE", "ORPHANS", "BUSY"), "ok"),
+    **dict.fromkeys(("RAISES", "ARITY"), "failed"),
+    "NAN": "wrong_output",
+    "EXIT_CODE": "crashed",
+}
+TOYS = (
+    *("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy", "--processes", "2"),
+    *("--trial-budget", "1", "-name"),
+)
+ROUNDS = 6
+
+
+def _kept(output):
+    """Returns what a results file holds by case: empty before there is one, never broken."""
+    if not output.exists():
+        return {}
+    document = json.loads(output.read_text())
+    return {r["definition"]["model"]: r["status"] for r in document["benchmarks"]}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_run_that_is_ended_at_random_loses_nothing(tmp_path, environment, number):
+    # A root of its own: what is half made there is a part of the trial.
+    root = shutil.copytree(environment["CBS_ROOT_DIR"], tmp_path / "root")
+    environment = {**environment, "CBS_ROOT_DIR": str(root), "CBS_TEST_MARKER": str(tmp_path)}
+    # Of a run that was killed nobody is left who could end what a model has cast off.
+    due = {n: s for n, s in CASES.items() if n != "ORPHANS" or number == signal.SIGTERM}
+    arguments = (*TOYS, f"models/TOY_({'|'.join(due)})/.+")
+    output, moments = tmp_path / "results.json", random.Random(int(number))
+    kept: dict[str, str] = {}
+    for _ in range(ROUNDS):
+        process = subprocess.Popen(
+            [*cbs_command(*arguments, output=output), "--resume"],
+            env=environment,
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            process.wait(timeout=moments.uniform(0.2, 4))
+        except subprocess.TimeoutExpired:
+            os.kill(process.pid, number)
+        _, said = process.communicate(timeout=60)
+        assert "Traceback" not in said, said
+        before, kept = kept, _kept(output)
+        # A failure may be measured anew by --resume, and is a failure again.
+        assert before.items() <= kept.items()
+        wait_for(lambda: processes_of(str(tmp_path)) == [], "the workers to leave")
+    run = run_cbs(*arguments, "--resume", directory=tmp_path, environment=environment)
+    ended = _kept(run.output)
+    assert kept.items() <= ended.items()
+    assert ended == {f"TOY_{name}": status for name, status in due.items()}
+    # Neither are half made things left where results and artifacts are.
+    assert not list(tmp_path.rglob(".unfinished-*"))
