@@ -10,25 +10,27 @@ with its 95 % interval over rounds. The goal is met where that interval holds 1,
 """
 
 import argparse
-import json
-import math
-import os
-import random
-import shlex
-import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
+from _peers import (
+    GOAL,
+    cbs,
+    compared,
+    interleaved,
+    iree_time,
+    iree_tool,
+    metrics_of,
+    results_of,
+    use_one_cpu,
+)
 from _timing import print_goal, print_table
-from scipy import stats
 
 SHAPES = ("64x64x64", "256x256x256", "512x512x512")
 QUICK = SHAPES[1:2]
-GOAL = 0.02
-LEVEL = 0.95
 _ITERATIONS = 200
 _TORCH = """
 import sys, torch
@@ -49,21 +51,20 @@ def main() -> None:
     options = parser.parse_args()
     rounds, shapes = (3, QUICK) if options.quick else (options.rounds, SHAPES)
     rows, all_met = [], True
-    # One CPU for this process and all that it starts.
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    use_one_cpu()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for shape in shapes:
             tool = _iree_tool(shape, folder)
             peers: dict[str, tuple[str, Callable[[], float]]] = {
                 "torch.utils.benchmark": ("pt_inductor:eager", lambda shape=shape: _torch(shape)),
-                "iree-benchmark-module": ("iree:llvm-cpu", lambda tool=tool: _iree(tool)),
+                "iree-benchmark-module": ("iree:llvm-cpu", lambda tool=tool: iree_time(tool)),
             }
             for peer, (competitor, measured) in peers.items():
-                pairs = _interleaved(
+                pairs = interleaved(
                     lambda shape=shape, who=competitor: _ours(shape, who, folder), measured, rounds
                 )
-                row, met = _compared(pairs)
+                row, met = compared(pairs)
                 rows.append([f"{shape} {competitor} / {peer}", *row, "met" if met else "missed"])
                 print(*rows[-1], flush=True)
                 all_met &= met
@@ -76,44 +77,14 @@ def main() -> None:
     )
 
 
-def _interleaved(
-    ours: Callable[[], float], peer: Callable[[], float], rounds: int
-) -> list[tuple[float, float]]:
-    shuffle = random.Random(0).shuffle
-    found = []
-    for _ in range(rounds):
-        order = [("ours", ours), ("peer", peer)]
-        shuffle(order)
-        times = {name: call() for name, call in order}
-        found.append((times["ours"], times["peer"]))
-    return found
-
-
-def _compared(pairs: Sequence[tuple[float, float]]) -> tuple[list[str], bool]:
-    """Returns cells of a row: our time, the ratio and its interval; and whether the goal is met."""
-    logs = [math.log(ours / peer) for ours, peer in pairs]
-    centre = statistics.fmean(logs)
-    error = statistics.stdev(logs) / math.sqrt(len(logs))
-    width = error * float(stats.t.ppf((1 + LEVEL) / 2, len(logs) - 1))
-    low, high = math.exp(centre - width), math.exp(centre + width)
-    met = low <= 1 <= high or (low > 1 - GOAL and high < 1 + GOAL)
-    time_ms = statistics.median(ours for ours, _ in pairs)
-    return [f"{time_ms:.4g}", f"{math.exp(centre):.3f}", f"{low:.3f}-{high:.3f}"], met
-
-
 def _ours(shape: str, competitor: str, folder: Path) -> float:
-    output = folder / "ours.json"
-    output.unlink(missing_ok=True)
-    _cbs("micro", "run", *_what(shape, competitor), "-o", str(output))
     framework = "jax" if competitor.startswith("iree") else "pytorch"
     (result,) = [
         result
-        for result in json.loads(output.read_text())["benchmarks"]
+        for result in results_of(folder / "ours.json", "micro", "run", *_what(shape, competitor))
         if result["definition"]["framework"].lower().endswith(framework)
     ]
-    assert result["status"] == "ok", result["reason"]
-    (metrics,) = result["metrics"].values()
-    return float(metrics["median_latency_ms"])
+    return float(metrics_of(result)["median_latency_ms"])
 
 
 def _what(shape: str, competitor: str) -> list[str]:
@@ -129,46 +100,9 @@ def _torch(shape: str) -> float:
 
 
 def _iree_tool(shape: str, folder: Path) -> tuple[list[str], Path]:
-    """Has the reproducer of a result written and compiled; returns what times it, and where."""
-    results, where = folder / f"{shape}.json", folder / shape
-    _cbs("micro", "run", *_what(shape, "iree:llvm-cpu"), "-o", str(results))
-    _cbs("repro", str(results), "models/MATMUL_FP32_JAX_.+", "-o", str(where))
-    lines = [
-        shlex.split(line)
-        for line in (where / "README.md").read_text().replace("\\\n", " ").splitlines()
-        if line.lstrip().startswith(("iree-compile", "iree-benchmark-module"))
-    ]
-    compiling, timing = lines[0], lines[-1]
-    _run(compiling, where)
-    return [*timing, "--benchmark_format=json", "--benchmark_min_time=0.3s"], where
-
-
-def _iree(tool: tuple[list[str], Path]) -> float:
-    document = json.loads(_run(*tool))
-    times = [
-        entry["real_time"]
-        for entry in document["benchmarks"]
-        if entry.get("run_type") == "iteration"
-    ]
-    assert document["benchmarks"][0]["time_unit"] == "ms"
-    return statistics.median(times)
-
-
-def _run(command: Sequence[str], where: Path) -> str:
-    tools = Path(sys.executable).parent
-    done = subprocess.run(
-        [str(tools / command[0]), *command[1:]],
-        cwd=where,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout
-
-
-def _cbs(*arguments: str) -> None:
-    command = [sys.executable, "-m", "comparative_benchmark", *arguments]
-    subprocess.run(command, capture_output=True, check=True)
+    results = folder / f"{shape}.json"
+    cbs("micro", "run", *_what(shape, "iree:llvm-cpu"), "-o", str(results))
+    return iree_tool(results, "models/MATMUL_FP32_JAX_.+", folder / shape)
 
 
 if __name__ == "__main__":
