@@ -193,7 +193,9 @@ def _case(definition: Definition, suites: Sequence[str], *, exports: bool) -> Be
             return case
     of_model = [case for case in known if case.model.name == model]
     if not of_model:
-        raise UsageError(f"the suite has no model {model}; name its module by --suite")
+        raise UsageError(
+            f"the suite has no model {model}; name its module by --suite, its folder by --suite-dir"
+        )
     source = definition.input_source
     if source is None or not definition.input_data.startswith(user_inputs.PREFIX):
         raise UsageError(f"the suite has no input {definition.input_data} of {model}")

@@ -20,7 +20,7 @@ from openxla.benchmark.models.architectures.base import Architecture, digest_of
 from openxla.benchmark.models.generation import TOKENS
 from openxla.benchmark.testdata import file_digest
 
-_PLACES = ("source", "folder", "packages", "hub")
+_PLACES = ("source", "folder", "packages", "hub", "tree")
 
 
 def workload_of(case: BenchmarkCase) -> Workload:
@@ -135,7 +135,8 @@ def _private_workload(case: BenchmarkCase) -> Workload:
     """A model without an architecture shares its workload with nobody but itself."""
     model, parameters = case.model, dict(case.model.model_parameters)
     # What somebody brought is what its files are, wherever they and their packages lie.
-    content = parameters.get("source_sha256") or parameters.get("folder_sha256")
+    digests = ("source_sha256", "folder_sha256", "tree_sha256")
+    content = next((parameters[name] for name in digests if parameters.get(name)), None)
     if content is not None:
         parameters = {k: v for k, v in parameters.items() if k not in _PLACES}
     fields = {

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from openxla.benchmark import comparative_suite
+from openxla.benchmark.comparative_suite import layout
 from openxla.benchmark.comparative_suite.expressions import Expression
 from openxla.benchmark.def_types import BenchmarkCase, DefinitionError
 
@@ -29,8 +30,9 @@ def all_benchmarks(extra_suites: Iterable[str] = ()) -> list[BenchmarkCase]:
     whose names end in `_definitions`, for models of their own; modules that installed packages
     register in the entry point group `openxla.benchmark.suites`; and `extra_suites`, dotted paths
     of modules. Each offers `ALL_BENCHMARKS`. Where a suite is a folder (a text with a separator),
-    its files named `*_definitions.py` are read, and the suite's own cases are left out: definitions
-    that a folder holds may have the same names.
+    its files named `*_definitions.py` are read, or those of a folder for each framework (see
+    `layout`), and the suite's own cases are left out: definitions that a folder holds may have the
+    same names.
 
     Raises:
       DefinitionError: a module cannot be imported, or two cases share a name.
@@ -123,18 +125,27 @@ def is_folder(suite: str) -> bool:
 
 def _benchmarks_of(path: str) -> list[BenchmarkCase]:
     if is_folder(path):
-        return [case for file in _definition_files(path) for case in _benchmarks_of_file(file)]
+        return _benchmarks_in(Path(path))
     return _offered(path, importlib.import_module)
 
 
-def _definition_files(path: str) -> list[Path]:
-    folder = Path(path)
+def _benchmarks_in(folder: Path) -> list[BenchmarkCase]:
     if not folder.is_dir():
-        raise DefinitionError(f"suite {path!r} is not a folder")
-    files = sorted(folder.glob("*_definitions.py"))
-    if not files:
-        raise DefinitionError(f"suite {path!r} holds no *_definitions.py")
-    return files
+        raise DefinitionError(f"suite {str(folder)!r} is not a folder")
+    if files := sorted(folder.glob("*_definitions.py")):
+        return [case for file in files for case in _benchmarks_of_file(file)]
+    frameworks = layout.frameworks_in(folder)
+    if not frameworks:
+        raise DefinitionError(
+            f"suite {str(folder)!r} holds no *_definitions.py, and no folder with "
+            f"{layout.DEFINITIONS}.py"
+        )
+    offered = [
+        case
+        for framework in frameworks
+        for case in _offered(str(framework), lambda path: layout.load(Path(path)))
+    ]
+    return [layout.with_models_beside(case, folder) for case in offered]
 
 
 def _benchmarks_of_file(file: Path) -> list[BenchmarkCase]:

@@ -90,17 +90,20 @@ def build_models(
     models: dict[tuple[ParameterValue, ...], Model] = {}
     for values in itertools.product(*axes.values()):
         fields = dict(zip(axes, values, strict=True))
-        name = substitute(template.name, fields)
+        name = substitute(template.name, _texts(fields))
         url = template.artifacts_dir_url
         models[values] = Model(
             name=name,
-            tags=[substitute(tag, fields) for tag in template.tags],
+            tags=[substitute(tag, _texts(fields)) for tag in template.tags],
             model_impl=template.model_impl,
             model_parameters={
-                **{key: _value(item, fields) for key, item in template.model_parameters.items()},
+                **{
+                    key: _value(item, _texts(fields))
+                    for key, item in template.model_parameters.items()
+                },
                 **fields,
             },
-            artifacts_dir_url=substitute(url, {**fields, "name": name}) if url else None,
+            artifacts_dir_url=substitute(url, {**_texts(fields), "name": name}) if url else None,
             exported_model_types=template.exported_model_types,
         )
     if len({model.name for model in models.values()}) < len(models):
@@ -214,6 +217,11 @@ def _value(item: ParameterValue, fields: Mapping[str, ParameterValue]) -> Parame
     return (
         fields[field] if item == f"${{{field}}}" and field in fields else substitute(item, fields)
     )
+
+
+def _texts(fields: Mapping[str, ParameterValue]) -> Mapping[str, ParameterValue]:
+    """Returns fields, and the OpenXLA suite's names of those that have another there."""
+    return {**fields, "gen_size": fields["gen_len"]} if "gen_len" in fields else fields
 
 
 def _of_sizes(models: Mapping[int, Model], sizes: Sequence[int] | None) -> Mapping[int, Model]:

@@ -1,0 +1,67 @@
+"""In a worker: a model of another checkout of the OpenXLA suite, on the interfaces of this one."""
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from openxla.benchmark.def_types import DefinitionError
+from openxla.benchmark.models.trees import MODELS, Tree
+
+
+def create_model(*, tree: str, tree_module: str, tree_sha256: str, **parameters: Any) -> Any:
+    """Returns what the module's own `create_model(**parameters)` does.
+
+    Args:
+      tree: the folder `models` of that checkout.
+      tree_module: name of the module in it, e.g. `jax.bert.bert_model`.
+      tree_sha256: see `Tree.digest`.
+      **parameters: of the model.
+
+    Raises:
+      DefinitionError: the module has changed, or has no `create_model`.
+    """
+    found = Tree(folder=Path(tree), module=tree_module)
+    found.check(tree_sha256)
+    create = getattr(_imported(found), "create_model", None)
+    if create is None:
+        raise DefinitionError(f"{found.file} has no function create_model(**parameters)")
+    return create(**parameters)
+
+
+def _imported(tree: Tree) -> ModuleType:
+    """Imports the module under the name that it has in its checkout.
+
+    What lies beside it is its own. Higher up are the interfaces, which are ours where we have them:
+    what drives a model must know them.
+    """
+    *packages, last = tree.module.split(".")
+    name, folder = MODELS, tree.folder
+    _also_found_in(name, folder, first=False)
+    for depth, part in enumerate(packages):
+        name, folder = f"{name}.{part}", folder / part
+        _also_found_in(name, folder, first=depth > 0)
+    name = f"{name}.{last}"
+    spec = importlib.util.spec_from_file_location(name, tree.file)
+    if spec is None or spec.loader is None:
+        raise DefinitionError(f"{tree.file} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _also_found_in(name: str, folder: Path, *, first: bool) -> None:
+    """Has the modules of a package be found in a folder, too; makes the package if need be."""
+    try:
+        package = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        package = ModuleType(name)
+        package.__path__ = []
+        sys.modules[name] = package
+    places = [place for place in package.__path__ if place != str(folder)]
+    package.__path__ = [str(folder), *places] if first else [*places, str(folder)]
