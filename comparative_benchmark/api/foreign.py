@@ -7,6 +7,7 @@ from pathlib import Path
 
 from comparative_benchmark.api import auto_batch
 from comparative_benchmark.api.selection import Selection
+from comparative_benchmark.runs import pulse
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import ALL_BACKENDS, Trial
 from comparative_benchmark.terminal.options import UsageError, find_device
@@ -68,7 +69,8 @@ def selected(options: argparse.Namespace) -> Selection | None:
         chosen = cases.cases(found, options.test, **arguments)
         by_path = {str(folder.path): folder for folder in found.values()}
         wanted = [by_path[str(case.model.model_parameters["folder"])] for case in chosen]
-        installed = installing.packages_of(wanted, install=options.install)
+        with pulse.during("install.py", "installing"):
+            installed = installing.packages_of(wanted, install=options.install)
         sizes = _sizes(wanted, options, installed) if options.auto_batch else {}
         chosen = cases.cases(
             found, options.test, packages=installed.packages, sizes=sizes, **arguments

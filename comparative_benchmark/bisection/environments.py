@@ -19,6 +19,7 @@ from comparative_benchmark.bisection.commits import Repository
 from comparative_benchmark.bisection.oracle import BisectError, Candidate, UnjudgeableError
 from comparative_benchmark.bisection.releases import Installer
 from comparative_benchmark.results.store import write_atomically
+from comparative_benchmark.runs import pulse
 from comparative_benchmark.runs.environments import (
     Environment,
     UnusableEnvironmentError,
@@ -91,7 +92,8 @@ class EnvironmentPool:
             self._remove(folder, recipe.repository)
             self._say(f"making the environment of {recipe.candidate}")
             try:
-                self._make(recipe, folder)
+                with pulse.during(name, "installing"):
+                    self._make(recipe, folder)
             except BaseException:
                 self._remove(folder, recipe.repository)
                 raise

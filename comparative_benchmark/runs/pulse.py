@@ -5,6 +5,7 @@ there is one listener. Whoever is timed has the machine to itself: nobody is tol
 phase is over.
 """
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -13,6 +14,7 @@ TIMED = frozenset({"execute", "measure", "profile"})
 
 # Is told whom a worker serves, and its phase.
 Listener = Callable[[str, str], None]
+_BEATS_S = 1.0
 _listeners: list[Listener] = []
 
 
@@ -38,3 +40,22 @@ def beat(whom: str, phase: str, *, entered: bool = False) -> None:
     if entered or phase not in TIMED:
         for listener in _listeners:
             listener(whom, phase)
+
+
+@contextmanager
+def during(whom: str, phase: str) -> Iterator[None]:
+    """Goes on saying that a program that tells nothing, e.g. pip, works, while the block lasts."""
+    over = threading.Event()
+
+    def go_on() -> None:
+        beat(whom, phase, entered=True)
+        while not over.wait(_BEATS_S):
+            beat(whom, phase)
+
+    thread = threading.Thread(target=go_on, daemon=True, name=f"pulse of {phase}")
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -5,6 +5,7 @@ import pty
 import re
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -130,3 +131,23 @@ def _read(descriptor):
         return os.read(descriptor, 4096)
     except OSError:  # Linux says so when the other end is closed
         return b""
+
+
+def test_what_says_nothing_itself_is_said_to_go_on_until_it_is_over(monkeypatch):
+    monkeypatch.setattr(pulse, "_BEATS_S", 0.01)
+    heard, enough = [], threading.Event()
+
+    def listen(whom, phase):
+        heard.append((whom, phase))
+        if len(heard) > 3:
+            enough.set()
+
+    def fail():
+        with pulse.during("scipy 1.15", "installing"):
+            assert enough.wait(10)
+            raise OSError("pip failed")
+
+    with pulse.listening(listen), pytest.raises(OSError, match="pip failed"):
+        fail()
+    assert set(heard) == {("scipy 1.15", "installing")}
+    assert not [t for t in threading.enumerate() if t.name.startswith("pulse")]

@@ -9,7 +9,9 @@ from comparative_benchmark.packages.milabench.config import Bench
 from comparative_benchmark.packages.milabench.phase_records import INSTALL, PIN, PREPARE, Wishes
 from comparative_benchmark.packages.milabench.placement import Placement
 from comparative_benchmark.results.record import Status
+from comparative_benchmark.runs import pulse
 from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_OK, UsageError
+from comparative_benchmark.terminal.status_screen import StatusScreen
 
 UNPINNED = "unpinned"
 Outcome = tuple[Status, str | None]
@@ -35,20 +37,25 @@ def install(benches: Sequence[Bench], base: Path, *, variant: str | None, force:
         if venvs.is_installed(place, variant):
             print(f"{place.bench.name}: is installed already (--force does it again)")
             return _FINE
-        venv = place.dirs["venv"]
-        print(f"{place.bench.name}: installing into {venv}")
-        try:
-            venvs.make(venv)
-        except venvs.VenvError as error:
-            return Status.FAILED, str(error)
-        outcome = phases.do(INSTALL, place, Wishes(variant=variant))
-        if outcome.status is Status.OK and not (venv / "bin" / "voir").exists():
-            outcome = phases.add_packages(place, venvs.ALWAYS)
-        if outcome.status is Status.OK:
-            venvs.note_installed(place, variant)
-        return outcome.status, outcome.reason
+        print(f"{place.bench.name}: installing into {place.dirs['venv']}")
+        with StatusScreen().following(), pulse.during(place.bench.name, "installing"):
+            return _install(place, variant)
 
     return _each(places, one, "installed")
+
+
+def _install(place: Placement, variant: str | None) -> Outcome:
+    venv = place.dirs["venv"]
+    try:
+        venvs.make(venv)
+    except venvs.VenvError as error:
+        return Status.FAILED, str(error)
+    outcome = phases.do(INSTALL, place, Wishes(variant=variant))
+    if outcome.status is Status.OK and not (venv / "bin" / "voir").exists():
+        outcome = phases.add_packages(place, venvs.ALWAYS)
+    if outcome.status is Status.OK:
+        venvs.note_installed(place, variant)
+    return outcome.status, outcome.reason
 
 
 def prepare(benches: Sequence[Bench], base: Path) -> int:
