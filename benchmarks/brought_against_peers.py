@@ -3,15 +3,17 @@
 A convolutional network as `.onnx` and as `.tflite`, and a Hugging Face directory. The peers:
 `onnxruntime_test` (of ONNX Runtime's package: a mean, over the same number of iterations),
 OpenVINO's `benchmark_app`, `iree-benchmark-module` on the program that `cbs repro` writes,
-`litert-benchmark`, and `optimum-benchmark` where it is installed. Fresh processes in turn, in
-shuffled order, on one CPU with one thread; see `_peers.compared` for ratio, interval and goal.
+`litert-benchmark`, and `optimum-benchmark`, by an interpreter that has it. Fresh processes in turn,
+in shuffled order, on one CPU with one thread; see `_peers.compared` for ratio, interval and goal.
+`onnxruntime_test` takes no number of threads, and binds its own to CPUs beside the one that it is
+given: both have all CPUs there.
 
-    python benchmarks/brought_against_peers.py [--rounds 8] [--quick] [--peer NAME]
+    python benchmarks/brought_against_peers.py [--rounds 8] [--peer NAME] [--optimum PYTHON]
 """
 
 import argparse
-import importlib.util
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -33,7 +35,8 @@ from _peers import (
 from _timing import print_goal, print_table
 
 _ITERATIONS = 200
-_COUNTS = ("-w", "20", "-iter", str(_ITERATIONS), "--threads", "1", "-device", "host-cpu")
+_COUNTS = ("-w", "20", "-iter", str(_ITERATIONS), "-device", "host-cpu")
+_ONE_THREAD = ("--threads", "1")
 _ONNX = """
 import sys, torch
 torch.manual_seed(0)
@@ -53,9 +56,7 @@ net = tf.keras.Sequential([
     tf.keras.Input((112, 112, 3), batch_size=1), block(32, 2), block(64, 2), block(128, 2),
     block(128, 1), tf.keras.layers.Flatten(), tf.keras.layers.Dense(100),
 ])
-call = tf.function(net).get_concrete_function(tf.TensorSpec((1, 112, 112, 3)))
-written = tf.lite.TFLiteConverter.from_concrete_functions([call], net).convert()
-open(sys.argv[1], "wb").write(written)
+open(sys.argv[1], "wb").write(tf.lite.TFLiteConverter.from_keras_model(net).convert())
 """
 _DIRECTORY = """
 import sys, transformers
@@ -67,7 +68,7 @@ transformers.BertModel(config).save_pretrained(sys.argv[1])
 _OPTIMUM = """
 import json, sys
 from optimum_benchmark import (
-    Benchmark, BenchmarkConfig, InferenceConfig, ProcessConfig, PyTorchConfig)
+    Benchmark, BenchmarkConfig, InferenceConfig, InlineConfig, PyTorchConfig)
 where, iterations = sys.argv[1], int(sys.argv[2])
 scenario = InferenceConfig(
     input_shapes={"batch_size": 1, "sequence_length": 128}, iterations=iterations, duration=0,
@@ -76,7 +77,7 @@ backend = PyTorchConfig(
     model=where, task="feature-extraction", library="transformers", device="cpu",
     intra_op_num_threads=1, inter_op_num_threads=1)
 report = Benchmark.launch(BenchmarkConfig(
-    name="peer", launcher=ProcessConfig(), scenario=scenario, backend=backend))
+    name="peer", launcher=InlineConfig(), scenario=scenario, backend=backend))
 print("latencies:", json.dumps(report.forward.latency.values))
 """
 
@@ -89,7 +90,7 @@ class Pair:
     model: Path
     figure: str
     measured: Callable[[], float]
-    more: tuple[str, ...] = ()
+    more: tuple[str, ...] = _ONE_THREAD
 
 
 def main() -> None:
@@ -97,15 +98,22 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--quick", action="store_true", help="three rounds")
     parser.add_argument("--peer", action="append", help="default: all that are installed")
+    parser.add_argument(
+        "--optimum", metavar="PYTHON", help="has optimum-benchmark, and transformers"
+    )
     options = parser.parse_args()
     rounds = 3 if options.quick else options.rounds
     rows, missed = [], 0
-    use_one_cpu()
+    all_cpus = os.sched_getaffinity(0)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for peer, pair in _pairs(folder).items():
+        for peer, pair in _pairs(folder, options.optimum).items():
             if options.peer and peer not in options.peer:
                 continue
+            if pair.more[-len(_ONE_THREAD) :] == _ONE_THREAD:
+                use_one_cpu()
+            else:
+                os.sched_setaffinity(0, all_cpus)
             found = interleaved(lambda pair=pair: _ours(pair, folder), pair.measured, rounds)
             row, met = compared(found)
             rows.append([f"{pair.competitor} / {peer}", *row, "met" if met else "missed"])
@@ -119,27 +127,25 @@ def main() -> None:
     )
 
 
-def _pairs(folder: Path) -> dict[str, Pair]:
+def _pairs(folder: Path, with_optimum: str | None) -> dict[str, Pair]:
     onnx, tflite, directory = folder / "net.onnx", folder / "net.tflite", folder / "bert"
     for program, path in ((_ONNX, onnx), (_TFLITE, tflite), (_DIRECTORY, directory)):
         _python(program, str(path))
     results = folder / "iree.json"
-    results_of(results, "run", str(onnx), "--backend", "iree:llvm-cpu", *_COUNTS)
+    results_of(results, "run", str(onnx), "--backend", "iree:llvm-cpu", *_ONE_THREAD, *_COUNTS)
     tool = iree_tool(results, ".+", folder / "repro")
     median = "median_latency_ms"
     found = {
-        "onnxruntime_test": Pair("onnxruntime", onnx, "mean_latency_ms", lambda: _ort(onnx)),
+        "onnxruntime_test": Pair("onnxruntime", onnx, "mean_latency_ms", lambda: _ort(onnx), ()),
         "benchmark_app": Pair("openvino", onnx, median, lambda: _openvino(onnx)),
         "iree-benchmark-module": Pair("iree:llvm-cpu", onnx, median, lambda: iree_time(tool)),
         "litert-benchmark": Pair("tflite", tflite, median, lambda: _litert(tflite)),
     }
-    if importlib.util.find_spec("optimum_benchmark"):
-        shape = ("--batch", "1", "--seq-len", "128")
+    if with_optimum:
+        shape = ("--batch", "1", "--seq-len", "128", *_ONE_THREAD)
         found["optimum-benchmark"] = Pair(
-            "pt_inductor:eager", directory, median, lambda: _optimum(directory), shape
+            "pt_inductor:eager", directory, median, lambda: _optimum(with_optimum, directory), shape
         )
-    else:
-        print("optimum-benchmark is not installed")
     return found
 
 
@@ -155,8 +161,17 @@ def _ort(model: Path) -> float:
 
 
 def _openvino(model: Path) -> float:
-    command = ["benchmark_app", "-m", str(model), "-d", "CPU", "-hint", "latency", "-api", "sync"]
-    command += ["-nthreads", "1", "-infer_precision", "f32", "-niter", str(_ITERATIONS)]
+    command = ["benchmark_app", "-m", str(model), "-d", "CPU", "-hint", "none", "-api", "sync"]
+    command += [
+        "-nstreams",
+        "1",
+        "-nthreads",
+        "1",
+        "-infer_precision",
+        "f32",
+        "-niter",
+        str(_ITERATIONS),
+    ]
     return float(run(command, model.parent).partition("Median:")[2].split()[0])
 
 
@@ -170,14 +185,14 @@ def _litert(model: Path) -> float:
     return float(json.loads(written.read_text())["latency"]["median_ms"])
 
 
-def _optimum(directory: Path) -> float:
-    printed = _python(_OPTIMUM, str(directory), str(_ITERATIONS))
+def _optimum(python: str, directory: Path) -> float:
+    printed = _python(_OPTIMUM, str(directory), str(_ITERATIONS), python=python)
     seconds = sorted(json.loads(printed.partition("latencies: ")[2].splitlines()[0]))
     return float(seconds[len(seconds) // 2]) * 1e3
 
 
-def _python(program: str, *arguments: str) -> str:
-    command = [sys.executable, "-c", program, *arguments]
+def _python(program: str, *arguments: str, python: str = sys.executable) -> str:
+    command = [python, "-c", program, *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 

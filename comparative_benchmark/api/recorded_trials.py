@@ -211,9 +211,13 @@ def _brought(definition: Definition) -> list[BenchmarkCase]:
     """Returns the cases of the user's own model that was measured; none if it was of the suite."""
     is_given = definition.input_data.startswith(user_inputs.PREFIX)
     again = brought.named_again(
-        definition.model_parameters,
-        definition.framework_name,
-        definition.input_source if is_given else None,
+        brought.Recorded(
+            model=definition.model,
+            parameters=definition.model_parameters,
+            framework=definition.framework_name,
+            input_data=definition.input_data,
+            inputs_dir=definition.input_source if is_given else None,
+        )
     )
     try:
         return list(brought.found(*again).cases) if again else []

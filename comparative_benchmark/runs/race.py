@@ -34,6 +34,7 @@ from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.journal import Entry, Joined
 from comparative_benchmark.results.outcome import TrialFacts, TrialOutcome
 from comparative_benchmark.results.record import ArtifactSource, RaceNote, ResultKey
+from comparative_benchmark.runs.first_look import first_look
 from comparative_benchmark.runs.participant import (
     OpenSession,
     Participant,
@@ -170,6 +171,8 @@ class Race:
                     break
                 lacking = [t for t in pending if len(self.outcomes[t.key].processes) <= replicate]
                 self._replicate(rule, replicate, lacking, folder)
+                if replicate == 0 and lacking:
+                    self._tell_first_look(rule)
         judge_rounds(self.outcomes, interleaved=self._interleaved)
         self._note_race(rule)
 
@@ -197,6 +200,11 @@ class Race:
         if baseline and pending and baseline not in pending:
             pending.append(baseline)
         return pending
+
+    def _tell_first_look(self, rule: SamplingRule) -> None:
+        raced = [(trial, self.outcomes[trial.key]) for trial in self._trials]
+        if look := first_look(raced, rule.min_processes):
+            self._say(look)
 
     def _announce(self, rule: SamplingRule, pending: Sequence[Trial]) -> None:
         """Says which differences cannot be found here, before time is spent on them."""

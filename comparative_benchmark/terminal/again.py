@@ -7,7 +7,7 @@ from pathlib import Path
 from comparative_benchmark.results.over_shapes import selection_of
 from comparative_benchmark.results.record import Result
 from openxla.benchmark.artifacts.user_inputs import PREFIX
-from openxla.benchmark.brought import command_words
+from openxla.benchmark.brought import Recorded, command_words
 from openxla.benchmark.comparative_suite.catalog import is_folder
 from openxla.benchmark.testdata import INPUT_DATA_MODEL_DEFAULT
 
@@ -61,8 +61,17 @@ def _which(result: Result, given: str | None, *, in_suite: bool) -> str:
     parameters = definition.model_parameters
     if folder := parameters.get("folder"):
         return f"--torchbench {folder} -t {parameters['test']}"
-    if not in_suite and (brought := command_words(parameters, definition.framework_name, given)):
-        return brought
+    words = command_words(
+        Recorded(
+            model=definition.model,
+            parameters=parameters,
+            framework=definition.framework_name,
+            input_data=definition.input_data,
+            inputs_dir=given,
+        )
+    )
+    if words and not in_suite:
+        return words
     name = definition.benchmark_name
     if given:
         # A user's own inputs are in no catalogue: the model's usual ones are replaced by them.

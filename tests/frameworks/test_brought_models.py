@@ -292,6 +292,13 @@ transformers.BertModel(config).save_pretrained({str(directory)!r}, max_shard_siz
     [one, other] = run.document["benchmarks"]
     assert one["definition"]["workload"] == other["definition"]["workload"]
     assert "my-bert-fp32-1x16xi32" in run.out
+    cbs = [sys.executable, "-m", "comparative_benchmark"]
+    repro = ["repro", str(run.output), "MY_BERT_FP32_JAX.+", "-o", str(tmp_path / "repro")]
+    done = subprocess.run(
+        [*cbs, *repro], capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "repro" / "README.md").exists()
     # What a rule does not cover runs through transformers; an unknown type says so.
     config = json.loads((directory / "config.json").read_text())
     for kind, words in (("berty", "the model_type 'berty'; did you mean bert?"), ("bert", "")):

@@ -1,6 +1,7 @@
 """Races: competitors of one workload, interleaved, over several processes each."""
 
 import json
+import re
 import statistics
 from pathlib import Path
 from types import SimpleNamespace
@@ -104,6 +105,14 @@ def test_workers_load_together_and_nobody_runs_while_another_is_measured(race):
             assert there == {p[0] for p in pauses if p[3] <= begin and p[4] >= end} & there
     starts = [span for span in commands if span[2] in ("start", "load")]
     assert any(others(pid, begin, end) for pid, _, _, begin, end in starts)
+
+
+def test_what_the_first_processes_gave_is_said_before_the_race_is_over(race):
+    [look] = [line for line in race.err.splitlines() if line.startswith("first processes: ")]
+    # Of those that have failed, or never were steady, there is nothing to be said.
+    assert len(re.findall(r"test_numpy:direct \(pytorch\) [\d.]+ ms", look)) == 2
+    assert look.endswith("; verdicts take at least 3 of each")
+    assert race.err.index(look) < race.err.index("TOY_BUSY  test_numpy:")
 
 
 def test_a_failed_competitor_is_not_started_again(race):

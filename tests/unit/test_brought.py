@@ -9,7 +9,15 @@ import pytest
 
 from comparative_benchmark.micro.config import read
 from comparative_benchmark.terminal.options import UsageError
-from openxla.benchmark.brought import BroughtError, Wanted, command_words, found, is_model
+from openxla.benchmark.brought import (
+    BroughtError,
+    Recorded,
+    Wanted,
+    command_words,
+    found,
+    is_model,
+    named_again,
+)
 from openxla.benchmark.brought.outline import source_digest
 from openxla.benchmark.brought.specs import parse
 from openxla.benchmark.def_types import DefinitionError, ModelFrameworkType
@@ -361,12 +369,62 @@ def test_a_directory_as_a_checkpoint_needs_its_digest(bert):
 
 def test_what_was_brought_can_be_named_again(folder, bert):
     case = only("net.py:small", folder, inputs=("f32[batch,2]",), batch_sizes=(4,))
-    words = command_words(case.model.model_parameters, "pytorch")
-    assert words == (f"{folder}/net.py:small --dtype fp32 --framework pytorch --input 'f32[4,2]'")
+    words = command_words(recorded(case, "pytorch"))
+    assert words == (
+        f"{folder}/net.py:small --dtype fp32 --framework pytorch --input 'f32[batch,2]' --batch 4"
+    )
+    assert named_once_more(case, "pytorch") == case
     jax = found(str(bert), Wanted(seq_lens=(8,), framework="jax")).cases[0]
-    words = command_words(jax.model.model_parameters, "jax")
-    assert words == f"{bert} --dtype fp32 --framework jax --batch 1 --seq-len 8"
-    assert command_words({"model_name": "bert-tiny"}, "jax") is None
+    words = command_words(recorded(jax, "jax"))
+    assert words == f"{bert} --dtype fp32 --framework jax --seq-len 8"
+    assert named_once_more(jax, "jax") == jax
+    ours = Recorded(model="X", parameters={"model_name": "a"}, framework="jax", input_data="")
+    assert command_words(ours) is None
+
+
+def named_once_more(case, framework):
+    """Returns the case that what is recorded of one gives."""
+    (found_again,) = found(*named_again(recorded(case, framework))).cases
+    return found_again
+
+
+def recorded(case, framework):
+    return Recorded(
+        model=case.model.name,
+        parameters=case.model.model_parameters,
+        framework=framework,
+        input_data=case.input_data.name,
+    )
+
+
+def onnx_network(path):
+    """Writes a network that takes f32[batch, 16]."""
+    onnx = pytest.importorskip("onnx")
+    kind = onnx.TensorProto.FLOAT
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Tanh", ["x"], ["y"])],
+        "net",
+        *([onnx.helper.make_tensor_value_info(name, kind, ["batch", 16])] for name in "xy"),
+    )
+    onnx.save(onnx.helper.make_model(graph), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("inputs", "sizes", "words"),
+    [
+        ((), {"batch_sizes": (8,)}, "--batch 8"),
+        ((), {}, ""),
+        (("f32[batch,16]",), {"batch_sizes": (8,)}, "--input 'f32[batch,16]' --batch 8"),
+        (("f32[8,16]@3",), {}, "--input 'f32[8,16]@3'"),
+    ],
+)
+def test_a_program_can_be_named_again_however_its_inputs_were_given(tmp_path, inputs, sizes, words):
+    path = onnx_network(tmp_path / "net.onnx")
+    (case,) = found(str(path), Wanted(inputs=inputs, **sizes)).cases
+    assert named_once_more(case, "onnx") == case
+    said = command_words(recorded(case, "onnx"))
+    assert said == f"{path} {words}".strip()
 
 
 def test_the_guides_yaml_names_what_lies_beside_it(folder, bert):

@@ -12,7 +12,7 @@ assert closed_port  # a fixture
 
 FIND = """
 import json, sys
-from openxla.benchmark.brought import BroughtError, Wanted, command_words, found
+from openxla.benchmark.brought import BroughtError, Recorded, Wanted, command_words, found
 from openxla.benchmark.workloads import workload_of
 try:
     cases = found(sys.argv[1], Wanted(allow_pickle="--allow-pickle" in sys.argv)).cases
@@ -24,7 +24,9 @@ else:
         "names": [case.model.name for case in cases],
         "parameters": dict(case.model.model_parameters),
         "workload": workload_of(case).digest,
-        "again": command_words(case.model.model_parameters, "pytorch"),
+        "again": command_words(Recorded(
+            model=case.model.name, parameters=case.model.model_parameters, framework="pytorch",
+            input_data=case.input_data.name)),
     }))
 """
 BY_BRANCH, BY_COMMIT = f"hub:{REPOSITORY}@main", f"hub:{REPOSITORY}@{REVISION}"

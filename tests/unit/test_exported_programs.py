@@ -5,7 +5,15 @@ import struct
 
 import pytest
 
-from openxla.benchmark.brought import BroughtError, Wanted, command_words, found, is_model
+from openxla.benchmark.brought import (
+    BroughtError,
+    Recorded,
+    Wanted,
+    command_words,
+    found,
+    is_model,
+    named_again,
+)
 from openxla.benchmark.brought.signature import Argument, Signature
 from openxla.benchmark.def_types import ModelFrameworkType
 from openxla.benchmark.workloads import workload_of
@@ -93,10 +101,15 @@ def test_identity_is_the_bytes_and_the_way_back_names_the_inputs(net, tmp_path):
         moved.model.model_parameters["source_sha256"]
         == (case.model.model_parameters["source_sha256"])
     )
-    words = command_words(case.model.model_parameters, "onnx")
-    assert words == f"{net} --input 'i64[2,4]<9' --input 'f32[2,4,16]'"
-    (again,) = cases(net, **wanted)
-    assert again.model.model_parameters["inputs"] == case.model.model_parameters["inputs"]
+    recorded = Recorded(
+        model=case.model.name,
+        parameters=case.model.model_parameters,
+        framework="onnx",
+        input_data=case.input_data.name,
+    )
+    words = command_words(recorded)
+    assert words == f"{net} --input 'i64[batch,4]<9' --input 'f32[batch,4,16]' --batch 2"
+    assert found(*named_again(recorded)).cases == [case]
 
 
 @pytest.mark.parametrize(

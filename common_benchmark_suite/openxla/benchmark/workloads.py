@@ -20,7 +20,7 @@ from openxla.benchmark.models.architectures.base import Architecture, digest_of
 from openxla.benchmark.models.generation import TOKENS
 from openxla.benchmark.testdata import file_digest
 
-_PLACES = ("source", "folder", "packages", "hub", "tree")
+_PLACES = ("source", "folder", "packages", "hub", "tree", "written")
 
 
 def workload_of(case: BenchmarkCase) -> Workload:

@@ -4,7 +4,7 @@ What is brought is looked at here without being executed: code is parsed, weight
 imported in workers only, by `in_torch`, `in_jax`, `in_tensorflow` and `in_transformers`.
 """
 
-from openxla.benchmark.brought.again import command_words, named_again
+from openxla.benchmark.brought.again import Recorded, command_words, named_again
 from openxla.benchmark.brought.cases import found
 from openxla.benchmark.brought.places import is_model, place_of
 from openxla.benchmark.brought.saving import Definitions, definitions
@@ -14,6 +14,7 @@ __all__ = [
     "BroughtError",
     "Definitions",
     "Found",
+    "Recorded",
     "Wanted",
     "command_words",
     "definitions",

@@ -3,6 +3,9 @@
 import shlex
 from pathlib import Path
 
+import attrs
+
+from openxla.benchmark import testdata
 from openxla.benchmark.brought import hub
 from openxla.benchmark.brought.variants import framework_of
 from openxla.benchmark.brought.wanted import Wanted
@@ -10,53 +13,73 @@ from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models import checkpoints
 
 
-def named_again(
-    parameters: Parameters, framework: str, inputs_dir: str | None = None
-) -> tuple[str, Wanted] | None:
-    """Returns what names a model, and how it was wanted; None if it was not brought.
+@attrs.frozen(kw_only=True)
+class Recorded:
+    """What a results file says of a case.
 
-    Args:
-      parameters: of the model, as recorded.
-      framework: of the case, as users spell it.
+    Attributes:
+      model: its name.
+      parameters: of it.
+      framework: as users spell it.
+      input_data: the name of its input.
       inputs_dir: that the user gave, if any.
     """
+
+    model: str
+    parameters: Parameters
+    framework: str
+    input_data: str
+    inputs_dir: str | None = None
+
+    def texts(self, *names: str) -> tuple[str, ...]:
+        """Returns the texts of inputs, by the first of these parameters that there is."""
+        found = next((self.parameters[name] for name in names if name in self.parameters), "")
+        return tuple(filter(None, str(found).split("; ")))
+
+    def sizes(self, name: str, word: str) -> tuple[int, ...]:
+        """Returns the size that the user gave; none if it is the model's own, or was left out."""
+        value = self.parameters.get(name)
+        return (int(str(value)),) if f"{word}{value}" in self.model.split("_") else ()
+
+
+def named_again(recorded: Recorded) -> tuple[str, Wanted] | None:
+    """Returns what names a model, and how it was wanted; None if it was not brought."""
+    parameters = recorded.parameters
     if "source_sha256" not in parameters:
         return None
-    is_file = "callable" in parameters
-    if "program" in parameters:
-        return str(parameters["source"]), _program_wanted(parameters, inputs_dir)
-    is_covered = parameters.get("checkpoint") == checkpoints.DIRECTORY
-    batch, seq = (parameters.get(key) for key in ("batch_size", "seq_len"))
+    is_program, is_file = "program" in parameters, "callable" in parameters
+    is_usual = recorded.input_data == testdata.INPUT_DATA_MODEL_DEFAULT.name
+    # What a program says of its inputs is recorded as what a user wrote is.
+    inputs = () if is_program and is_usual else recorded.texts("written", "inputs")
+    # Where a user wrote numbers alone, no size is left to be given.
+    has_sizes = "written" in parameters or not inputs
     wanted = Wanted(
-        inputs=tuple(filter(None, str(parameters.get("inputs", "")).split("; "))),
-        inputs_dir=Path(inputs_dir) if inputs_dir else None,
+        inputs=inputs,
+        inputs_dir=Path(recorded.inputs_dir) if recorded.inputs_dir else None,
+        # A program that says its type by itself has this one.
         data_types=(str(parameters["data_type"]),),
-        # Of a file, they are in the inputs already.
-        batch_sizes=() if is_file or batch is None else (int(batch),),
-        seq_lens=() if is_file or seq is None else (int(seq),),
-        framework=framework_of(framework, "the results").value,
+        batch_sizes=recorded.sizes("batch_size", "BATCH") if has_sizes else (),
+        seq_lens=recorded.sizes("seq_len", "SEQLEN") if has_sizes else (),
         task=str(parameters["task"]) if "task" in parameters else None,
         allow_pickle=parameters.get("pickled") is True,
     )
+    if is_program:
+        return str(parameters["source"]), wanted
+    wanted = attrs.evolve(wanted, framework=framework_of(recorded.framework, "the results").value)
     if is_file:
-        source = parameters["module"] or parameters["source"]
-        return f"{source}:{parameters['callable']}", wanted
+        return f"{parameters['module'] or parameters['source']}:{parameters['callable']}", wanted
     if "hub" in parameters:
         return f"{hub.PREFIX}{parameters['hub']}", wanted
+    is_covered = parameters.get("checkpoint") == checkpoints.DIRECTORY
     return str(parameters["model_name" if is_covered else "source"]), wanted
 
 
-def command_words(
-    parameters: Parameters, framework: str, inputs_dir: str | None = None
-) -> str | None:
+def command_words(recorded: Recorded) -> str | None:
     """Returns the words after `cbs run` that name a model; None if it was not brought.
 
-    Args:
-      parameters: of the model, as recorded.
-      framework: of the case, as users spell it.
-      inputs_dir: that the user gave, if any; it is not among the words.
+    A user's own arrays are not among them.
     """
-    found = named_again(parameters, framework, inputs_dir)
+    found = named_again(recorded)
     if found is None:
         return None
     model, wanted = found
@@ -71,19 +94,3 @@ def command_words(
     if wanted.task:
         words += ["--task", wanted.task]
     return shlex.join(words + ["--allow-pickle"] * wanted.allow_pickle)
-
-
-def _program_wanted(parameters: Parameters, inputs_dir: str | None) -> Wanted:
-    """Returns how a program was wanted, which has one type and one framework."""
-    written = tuple(filter(None, str(parameters.get("inputs", "")).split("; ")))
-    batch, seq = (parameters.get(key) for key in ("batch_size", "seq_len"))
-    # Inputs that are written out hold batch and length already.
-    return Wanted(
-        inputs=written,
-        inputs_dir=Path(inputs_dir) if inputs_dir else None,
-        batch_sizes=(int(batch),) if batch is not None and not written else (),
-        seq_lens=(int(seq),) if seq is not None and not written else (),
-        # A program that says its type by itself has this one.
-        data_types=(str(parameters["data_type"]),),
-        allow_pickle=parameters.get("pickled") is True,
-    )

@@ -90,7 +90,7 @@ def _case(
     filled = [spec.filled(variant.batch_size or 1, variant.seq_len) for spec in inputs]
     parameters: dict[str, Any] = {**shared, "data_type": variant.data_type}
     if filled:
-        parameters["inputs"] = "; ".join(map(str, filled))
+        parameters |= specs.recorded(inputs, filled)
     if variant.batch_size is not None:
         parameters["batch_size"] = variant.batch_size
     if variant.seq_len is not None:

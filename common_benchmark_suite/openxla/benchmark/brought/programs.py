@@ -10,7 +10,7 @@ from openxla.benchmark import testdata
 from openxla.benchmark.artifacts.user_inputs import UserInputs
 from openxla.benchmark.brought import onnx_file
 from openxla.benchmark.brought.signature import Signature
-from openxla.benchmark.brought.specs import InputSpec, parse
+from openxla.benchmark.brought.specs import InputSpec, parse, recorded
 from openxla.benchmark.brought.variants import Variant, model_name, variants
 from openxla.benchmark.brought.wanted import BroughtError, Wanted
 from openxla.benchmark.def_types import (
@@ -161,7 +161,8 @@ def _case(
             [InputSpec(element_type=spec.dtype, sizes=spec.shape) for spec in given.specs]
         )
     if inputs:
-        parameters["inputs"] = "; ".join(map(str, inputs))
+        written = [parse(text) for text in wanted.inputs]
+        parameters |= recorded(written or inputs, inputs)
     if variant.batch_size is not None:
         parameters["batch_size"] = variant.batch_size
     if variant.seq_len is not None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -122,6 +123,15 @@ def parse(text: str) -> InputSpec:
         value=value,
         seed=int(found["seed"] or 0),
     )
+
+
+def recorded(written: Sequence[InputSpec], filled: Sequence[InputSpec]) -> dict[str, str]:
+    """Returns the parameters that say what a model is run on, and how that was written.
+
+    The latter is there where sizes have names; it is no part of the identity.
+    """
+    as_run, as_written = ("; ".join(map(str, specs)) for specs in (filled, written))
+    return {"inputs": as_run, **({"written": as_written} if as_written != as_run else {})}
 
 
 def _size(text: str) -> int | str:

@@ -125,20 +125,20 @@ def is_folder(suite: str) -> bool:
 
 def _benchmarks_of(path: str) -> list[BenchmarkCase]:
     if is_folder(path):
-        return _benchmarks_in(Path(path))
+        return _benchmarks_in(path)
     return _offered(path, importlib.import_module)
 
 
-def _benchmarks_in(folder: Path) -> list[BenchmarkCase]:
+def _benchmarks_in(path: str) -> list[BenchmarkCase]:
+    folder = Path(path)
     if not folder.is_dir():
-        raise DefinitionError(f"suite {str(folder)!r} is not a folder")
+        raise DefinitionError(f"suite {path!r} is not a folder")
     if files := sorted(folder.glob("*_definitions.py")):
         return [case for file in files for case in _benchmarks_of_file(file)]
     frameworks = layout.frameworks_in(folder)
     if not frameworks:
         raise DefinitionError(
-            f"suite {str(folder)!r} holds no *_definitions.py, and no folder with "
-            f"{layout.DEFINITIONS}.py"
+            f"suite {path!r} holds no *_definitions.py, and no folder with {layout.DEFINITIONS}.py"
         )
     offered = [
         case

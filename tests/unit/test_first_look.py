@@ -1,0 +1,21 @@
+"""What is said of a race when each competitor has had one process."""
+
+from comparative_benchmark.results.outcome import ProcessRecord
+from comparative_benchmark.results.record import Status
+from comparative_benchmark.runs.first_look import first_look
+
+
+def test_who_failed_or_gave_no_times_is_not_named(make_trial, finished):
+    fast = make_trial(), finished()
+    wrong = make_trial(), finished()
+    wrong[1].add(ProcessRecord(status=Status.WRONG_OUTPUT))
+    assert first_look([fast, fast, wrong], 3) == (
+        "first processes: jax_xla:xla (jax) 2.5 ms, jax_xla:xla (jax) 2.5 ms; "
+        "verdicts take at least 3 of each"
+    )
+
+
+def test_nothing_is_said_where_there_is_nothing_to_wait_for_or_to_compare(make_trial, finished):
+    pair = make_trial(), finished()
+    assert first_look([pair, pair], 1) is None
+    assert first_look([pair], 3) is None
