@@ -49,6 +49,7 @@ def run(options: argparse.Namespace) -> int:
         named[command.name] = Parser(prog=command.name, add_help=True)
         command.add_options(named[command.name])
     if options.shell == "zsh":
+        print("(( ${+functions[compdef]} )) || { autoload -U compinit && compinit -i }")
         print("autoload -U +X bashcompinit && bashcompinit")
     print(_script(named))
     return EXIT_OK

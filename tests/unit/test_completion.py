@@ -1,9 +1,12 @@
-"""`cbs completion`: commands, options and names, completed by a real bash."""
+"""`cbs completion`: commands, options and names, completed by a real bash and a real zsh."""
 
 import os
+import pty
 import shlex
+import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -100,3 +103,61 @@ def test_no_framework_is_imported_for_words(run_python):
     done = run_python(program)
     assert done.stderr.strip() == "[]"
     assert len(done.stdout.splitlines()) > 500
+
+
+@pytest.fixture
+def zsh(tmp_path):
+    """A zsh at a terminal; `typed(line)` returns what stands there after a tab."""
+    if shutil.which("zsh") is None:
+        pytest.skip("zsh is not installed")
+    script = tmp_path / "cbs.zsh"
+    command = [*shlex.split(CBS), "completion", "zsh"]
+    script.write_bytes(subprocess.run(command, capture_output=True, check=True).stdout)
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        ["zsh", "-f", "-i"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=tmp_path,
+        env={**os.environ, "TERM": "dumb", "COLUMNS": "300", "PS1": "", "HOME": str(tmp_path)},
+        start_new_session=True,
+    )
+    os.close(theirs)
+    os.set_blocking(ours, False)
+
+    def until(end):
+        """Returns what is printed up to its end, which comes within a minute."""
+        found, deadline = "", time.monotonic() + 60
+        while not end(found):
+            assert time.monotonic() < deadline, repr(found)
+            try:
+                found += os.read(ours, 65536).decode(errors="replace")
+            except BlockingIOError:
+                time.sleep(0.02)
+        return found
+
+    def typed(line):
+        # The question mark is typed by us: what stands there when it comes back is complete.
+        os.write(ours, f"\x15{line}\t?".encode())
+        found = until(lambda text: "?" in text)
+        return found.rpartition("?")[0].split("\r")[-1].rstrip("\x07\x08 ")
+
+    os.write(ours, f'cbs() {{ {CBS} "$@"; }}; source {script}; echo re""ady\n'.encode())
+    until(lambda text: "ready" in text)
+    yield typed
+    process.kill()
+    process.wait()
+    os.close(ours)
+
+
+def test_zsh_completes_the_same_words(zsh, tmp_path):
+    (tmp_path / "results.json").touch()
+    for line, words in LINES.items():
+        if len(words) != 1:
+            continue
+        [word] = words
+        # Bash completes what follows a colon or an equals sign; zsh all of the word.
+        before, kept = line.rpartition(" ")[0], line.rpartition(" ")[2]
+        breaks = max(kept.rfind(":"), kept.rfind("=")) + 1
+        assert zsh(line) == f"{before} {kept[:breaks]}{word}", line
