@@ -38,6 +38,7 @@ SCRIPTS = (
     *("artifact_transfer", "checkpoint_loading", "orchestration", "tiny_artifacts", "parity_jobs"),
     *(
         "micro_against_peers",
+        "brought_against_peers",
         "training_steps",
         "sweep_orchestration",
         "baseline_against_itself",
