@@ -1,7 +1,8 @@
 """Results as they may be shown to everybody: without the names of hosts, users and their folders.
 
-A result says where its log is and which command measured it; both name a person's folders. What
-tells one machine from another stays: its CPU, and a digest for its name.
+A result says where its log is, which command measured it, and where a model or an input of the
+user's own lies; all name a person's folders. What tells one machine from another stays: its CPU,
+and a digest for its name.
 """
 
 import hashlib
@@ -67,5 +68,16 @@ def _result(result: Result) -> Result:
     definition, where = result.definition, result.definition.environment
     if isinstance(where, EnvironmentName):
         where = attrs.evolve(where, python=without_folders(where.python))
-        definition = attrs.evolve(definition, environment=where)
+    # A model that was brought is known by its digest.
+    parameters = {
+        name: without_folders(value) if isinstance(value, str) else value
+        for name, value in definition.model_parameters.items()
+    }
+    source = definition.input_source
+    definition = attrs.evolve(
+        definition,
+        environment=where,
+        model_parameters=parameters,
+        input_source=without_folders(source) if isinstance(source, str) else source,
+    )
     return attrs.evolve(result, definition=definition, **changes)
