@@ -22,6 +22,7 @@ import numpy.typing as npt
 from comparative_benchmark.backends.host_settings import HostSettings
 from comparative_benchmark.backends.outputs import OutputMode, OutputRule
 from openxla.benchmark.def_types import DeviceSpec, Model, ModelFrameworkType
+from openxla.benchmark.nearest import choices
 
 if TYPE_CHECKING:
     from comparative_benchmark.backends.training import StepParts
@@ -142,8 +143,8 @@ class BackendInfo:
         for compiler in self.compilers:
             if compiler.name == name:
                 return compiler
-        known = ", ".join(compiler.name for compiler in self.compilers)
-        raise UnknownBackendError(f"{self.name} has no compiler {name!r}; choices are {known}")
+        known = choices(name, (compiler.name for compiler in self.compilers))
+        raise UnknownBackendError(f"{self.name} has no compiler {name!r}; {known}")
 
     def takes(self, model: Model) -> bool:
         """Tells whether it takes models of that framework, or of that form."""
@@ -556,8 +557,9 @@ def get_backend(name: str) -> BackendInfo:
       UnknownBackendError: there is none.
     """
     if name not in backends():
-        known = ", ".join(backends()) or "none: run `pip install -e .` in the checkout"
-        raise UnknownBackendError(f"no backend {name!r}; choices are {known}")
+        none = "choices are none: run `pip install -e .` in the checkout"
+        known = choices(name, backends()) if backends() else none
+        raise UnknownBackendError(f"no backend {name!r}; {known}")
     return backends()[name]
 
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 from comparative_benchmark.results.case import Case, cases_of
 from comparative_benchmark.results.record import Document, Status
-from comparative_benchmark.terminal.options import UsageError, did_you_mean
+from comparative_benchmark.terminal.options import UsageError
+from openxla.benchmark.nearest import did_you_mean
 
 _MOST_SHOWN = 12
 

@@ -1,6 +1,7 @@
 """IREE, from JAX and TensorFlow by StableHLO, from PyTorch and ONNX files by torch-mlir."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
+from comparative_benchmark.backends.remedies import install
 from openxla.benchmark.def_types import ModelFrameworkType
 
 _IREE = ("iree.compiler", "iree.runtime")
@@ -17,7 +18,7 @@ BACKEND = BackendInfo(
         ModelFrameworkType.ONNX: (*_IREE, "onnx"),
         ModelFrameworkType.STABLEHLO: (*_IREE, "jax"),
     },
-    install="./comparative_benchmark/iree/setup_venv.sh, or pip install -e '.[all]'",
+    install=install("iree"),
     compilers=(
         CompilerInfo(
             name="llvm-cpu", description="for this CPU, data tiling off", accelerator="cpu"
@@ -44,5 +45,5 @@ BACKEND = BackendInfo(
     },
     packages={"iree.compiler": "iree-base-compiler", "iree.runtime": "iree-base-runtime"},
     reproducer="comparative_benchmark.iree.reproducer:export",
-    extras=("iree", "pt_inductor", "jax_xla"),
+    extras=("iree", "pt-inductor", "jax-xla"),
 )

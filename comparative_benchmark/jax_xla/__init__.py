@@ -1,6 +1,7 @@
 """JAX, compiled by XLA."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
+from comparative_benchmark.backends.remedies import install
 from openxla.benchmark.def_types import ModelFrameworkType
 
 BACKEND = BackendInfo(
@@ -9,7 +10,7 @@ BACKEND = BackendInfo(
     level="framework_level",
     modules={ModelFrameworkType.JAX: ("jax", "flax")},
     recipe_modules=("qwix",),
-    install="./comparative_benchmark/jax_xla/setup_venv.sh, or pip install -e '.[jax_xla]'",
+    install=install("jax_xla", "jax-xla"),
     compilers=(
         CompilerInfo(
             name="xla", description="jax.jit, ahead of time", takes_recipes=True, trains=True
@@ -28,5 +29,5 @@ BACKEND = BackendInfo(
     },
     packages={"jax": "jax", "jaxlib": "jaxlib", "flax": "flax", "qwix": "qwix"},
     reproducer="comparative_benchmark.jax_xla.reproducer:export",
-    extras=("jax_xla",),
+    extras=("jax-xla",),
 )

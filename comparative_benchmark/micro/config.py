@@ -15,10 +15,11 @@ from comparative_benchmark import recipes
 from comparative_benchmark.micro import shapes
 from comparative_benchmark.micro.shapes import Shape
 from comparative_benchmark.terminal.options import UsageError
-from comparative_benchmark.terminal.yaml_file import YamlFile, hint
+from comparative_benchmark.terminal.yaml_file import YamlFile
 from openxla.benchmark import brought, operators
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
+from openxla.benchmark.nearest import choices
 from openxla.benchmark.operators.definition import Layer
 
 BASELINE = "baseline"
@@ -118,7 +119,7 @@ def data_type_of(name: str) -> str:
       UsageError: layers are not offered in it.
     """
     if name not in _TYPES:
-        raise UsageError(f"no type {name!r}; {hint(name, list(_TYPES))}")
+        raise UsageError(f"no type {name!r}; {choices(name, list(_TYPES))}")
     return _TYPES[name]
 
 
@@ -162,7 +163,7 @@ class _Reader:
             if not isinstance(key, yaml.ScalarNode):
                 self._fail(key, "a key is a name")
             if key.value not in known:
-                self._fail(key, f"unknown key {key.value!r}; {hint(key.value, known)}")
+                self._fail(key, f"unknown key {key.value!r}; {choices(key.value, known)}")
             if key.value in found:
                 self._fail(key, f"{key.value!r} is there twice")
             found[key.value] = value
@@ -179,7 +180,7 @@ class _Reader:
         case = self._whole_model(fields, kind)
         layers = [n for n, item in operators.operators().items() if isinstance(item, Layer)]
         if case is None and kind not in layers:
-            self._fail(fields["model_type"], f"no model type {kind!r}; {hint(kind, layers)}")
+            self._fail(fields["model_type"], f"no model type {kind!r}; {choices(kind, layers)}")
         if case is None and "matrix_shapes" not in fields:
             self._fail(node, "'matrix_shapes' is missing")
         compiles = self._flag(fields.get("use_torch_compile"), default=True)
@@ -306,10 +307,10 @@ class _Reader:
             self._fail(node, "a text is due")
         return str(node.value)
 
-    def _choice(self, node: yaml.Node | None, choices: Iterable[str], default: str) -> str:
-        value, known = self._text(node, default), list(choices)
-        if value not in known:
-            self._fail(node, f"{value!r} is none of them; {hint(value, known)}")
+    def _choice(self, node: yaml.Node | None, known: Iterable[str], default: str) -> str:
+        value, names = self._text(node, default), list(known)
+        if value not in names:
+            self._fail(node, f"{value!r} is none of them; {choices(value, names)}")
         return value
 
     def _flag(self, node: yaml.Node | None, *, default: bool) -> bool:

@@ -6,7 +6,6 @@ up in one, and down. `llama` is Llama 2 70B on one of eight GPUs, as torchao has
 compresses keys and values, has its queries alone.
 """
 
-import difflib
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import attrs
 
 from comparative_benchmark.terminal.options import UsageError
+from openxla.benchmark.nearest import choices
 
 TOKENS = 4 * 4096
 # What a power of two may be: 2**16 cubed are 563 Tflop.
@@ -118,9 +118,7 @@ def named(name: str, *, lowest: int | None = None, highest: int | None = None) -
     if name in LAYERS:
         most = 2 ** (MOST_POWER if highest is None else highest)
         return [shape for shape in LAYERS[name] if max(shape.m, shape.k, shape.n) <= most]
-    near = difflib.get_close_matches(name, NAMES, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    raise UsageError(f"no shapes are called {name!r}; {hint}choices are {', '.join(NAMES)}")
+    raise UsageError(f"no shapes are called {name!r}; {choices(name, NAMES)}")
 
 
 def written(text: str) -> Shape:

@@ -43,7 +43,7 @@ def add_ci_template_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--install",
-        default="common-benchmark-suite[pt_inductor,onnxruntime]",
+        default="common-benchmark-suite[pt-inductor,onnxruntime]",
         metavar="SPEC",
         help="what pip installs for these backends (default %(default)s)",
     )

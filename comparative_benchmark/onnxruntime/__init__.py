@@ -1,6 +1,7 @@
 """ONNX Runtime, from ONNX files, those that users bring or that PyTorch exports."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
+from comparative_benchmark.backends.remedies import install
 from openxla.benchmark.def_types import ModelFrameworkType
 
 # Computes a 16-bit model in float32 where the CPU has no kernels for its type.
@@ -28,7 +29,7 @@ BACKEND = BackendInfo(
     },
     reference="comparative_benchmark.backends.program_reference:compute",
     judges=(ModelFrameworkType.ONNX,),
-    install="./comparative_benchmark/onnxruntime/setup_venv.sh, or pip install -e '.[all]'",
+    install=install("onnxruntime"),
     compilers=(
         _compiler("default", "all graph optimizations", default=True),
         _compiler("extended", "all but those of the memory layout"),
@@ -42,5 +43,5 @@ BACKEND = BackendInfo(
     },
     packages={"onnx": "onnx", "onnxruntime": "onnxruntime"},
     reproducer="comparative_benchmark.onnxruntime.reproducer:export",
-    extras=("onnxruntime", "pt_inductor"),
+    extras=("onnxruntime", "pt-inductor"),
 )

@@ -1,6 +1,7 @@
 """OpenVINO, from PyTorch, TensorFlow and ONNX files through its own front ends."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
+from comparative_benchmark.backends.remedies import install
 from openxla.benchmark.def_types import ModelFrameworkType
 
 # Computes in float32 what the CPU has no kernels for in the model's own type.
@@ -24,7 +25,7 @@ BACKEND = BackendInfo(
     reference="comparative_benchmark.backends.program_reference:compute",
     judges=(ModelFrameworkType.ONNX,),
     recipe_modules=("nncf",),
-    install="./comparative_benchmark/openvino/setup_venv.sh, or pip install -e '.[all]'",
+    install=install("openvino"),
     compilers=(
         CompilerInfo(
             name="latency",
@@ -44,5 +45,5 @@ BACKEND = BackendInfo(
     },
     packages={"openvino": "openvino"},
     reproducer="comparative_benchmark.openvino.reproducer:export",
-    extras=("openvino", "pt_inductor"),
+    extras=("openvino", "pt-inductor"),
 )

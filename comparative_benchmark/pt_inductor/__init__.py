@@ -1,6 +1,7 @@
 """PyTorch, eager and compiled by Inductor."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
+from comparative_benchmark.backends.remedies import install
 from openxla.benchmark.def_types import ModelFrameworkType
 
 BACKEND = BackendInfo(
@@ -9,7 +10,7 @@ BACKEND = BackendInfo(
     level="framework_level",
     modules={ModelFrameworkType.PYTORCH: ("torch",)},
     recipe_modules=("torchao",),
-    install="./comparative_benchmark/pt_inductor/setup_venv.sh, or pip install -e '.[pt_inductor]'",
+    install=install("pt_inductor", "pt-inductor"),
     compilers=(
         CompilerInfo(
             name="eager", description="op by op, no compiler", takes_recipes=True, trains=True
@@ -39,5 +40,5 @@ BACKEND = BackendInfo(
     profiling={"TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE": "1"},
     packages={"torch": "torch", "transformers": "transformers", "torchao": "torchao"},
     reproducer="comparative_benchmark.pt_inductor.reproducer:export",
-    extras=("pt_inductor",),
+    extras=("pt-inductor",),
 )

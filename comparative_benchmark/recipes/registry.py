@@ -1,12 +1,13 @@
 """Which recipes there are, and what a name stands for."""
 
-import difflib
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
 import attrs
+
+from openxla.benchmark.nearest import choices
 
 GROUP = "comparative_benchmark.recipes"
 
@@ -159,6 +160,4 @@ def _number(text: str, parameter: Parameter, value: str) -> int:
 
 def _unknown(text: str) -> str:
     known = [recipe.usage for recipe in recipes().values()]
-    near = difflib.get_close_matches(text, known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return f"no recipe {text!r}; {hint}choices are {', '.join(known)}"
+    return f"no recipe {text!r}; {choices(text, known, cutoff=0.5)}"

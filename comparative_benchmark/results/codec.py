@@ -94,7 +94,9 @@ def parse(content: bytes, where: str) -> Any:
             content.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refused
         )
     except json.JSONDecodeError as error:
-        reason = f"{error.msg} at line {error.lineno}, column {error.colno}"
+        # Some of its messages end in "at".
+        said = error.msg.removesuffix(" at")
+        reason = f"{said} at line {error.lineno}, column {error.colno}"
     except RecursionError:
         reason = "it is nested too deeply"
     except ValueError as error:

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from comparative_benchmark.terminal.streams import printable, without_secrets
+from openxla.benchmark.nearest import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     # A command that runs no case starts without the vocabulary of cases.
     from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
@@ -66,14 +67,6 @@ class Parser(argparse.ArgumentParser):
             name = str(action.metavar or action.dest).lower()
             said = "/".join(action.option_strings) or name
             raise argparse.ArgumentError(None, f"unknown {said} {value!r}{what}")
-
-
-def did_you_mean(word: str, known: "Iterable[str]") -> str:
-    """Returns the end of a message that suggests the nearest of these; empty if none is near."""
-    import difflib
-
-    near = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def spellings(*names: str) -> list[str]:

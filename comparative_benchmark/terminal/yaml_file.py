@@ -4,9 +4,8 @@ Tags, anchors and aliases are refused: the first build objects, the others can g
 What is wrong is told with its file, line and column.
 """
 
-import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
@@ -120,16 +119,3 @@ def scalar(text: str, *, quoted: bool = False) -> str | int | float | bool | Non
     if _INTEGER.fullmatch(text):
         return int(text)
     return float(text) if _NUMBER.fullmatch(text) else text
-
-
-def near(value: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """Returns the known name that a misspelt one probably means; None if nothing is like it."""
-    found = difflib.get_close_matches(value, list(known), n=1, cutoff=cutoff)
-    return found[0] if found else None
-
-
-def hint(value: str, known: Iterable[str]) -> str:
-    """Returns `did you mean X? choices are ...`."""
-    names = list(known)
-    close = near(value, names)
-    return f"{f'did you mean {close}? ' if close else ''}choices are {', '.join(names)}"

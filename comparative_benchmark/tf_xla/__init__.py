@@ -1,6 +1,7 @@
 """TensorFlow: compiled by XLA, as a graph, and eager."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
+from comparative_benchmark.backends.remedies import install
 from openxla.benchmark.def_types import ModelFrameworkType
 
 BACKEND = BackendInfo(
@@ -8,7 +9,7 @@ BACKEND = BackendInfo(
     implementation="comparative_benchmark.tf_xla.backend:TfXla",
     level="framework_level",
     modules={ModelFrameworkType.TF_V2: ("tensorflow", "keras")},
-    install="./comparative_benchmark/tf_xla/setup_venv.sh, or pip install -e '.[tf_xla]'",
+    install=install("tf_xla", "tf-xla"),
     compilers=(
         CompilerInfo(name="xla", description="tf.function(jit_compile=True)", trains=True),
         CompilerInfo(
@@ -32,5 +33,5 @@ BACKEND = BackendInfo(
     },
     packages={"tensorflow": "tensorflow", "keras": "keras"},
     reproducer="comparative_benchmark.tf_xla.reproducer:export",
-    extras=("tf_xla",),
+    extras=("tf-xla",),
 )

@@ -1,6 +1,7 @@
 """TFLite files in the LiteRT interpreter, given, or converted from JAX and TensorFlow."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
+from comparative_benchmark.backends.remedies import install
 from openxla.benchmark.def_types import ModelFrameworkType
 
 _OPTIONS = ("no-xnnpack",)
@@ -27,7 +28,7 @@ BACKEND = BackendInfo(
         ModelFrameworkType.JAX: ("ai_edge_litert", "tensorflow", "jax", "flax"),
         ModelFrameworkType.TF_V2: ("ai_edge_litert", "tensorflow", "keras"),
     },
-    install="./comparative_benchmark/tflite/setup_venv.sh, or pip install -e '.[all]'",
+    install=install("tflite"),
     compilers=(
         CompilerInfo(
             name="native",
@@ -62,5 +63,5 @@ BACKEND = BackendInfo(
     },
     packages={"ai_edge_litert": "ai-edge-litert"},
     reproducer="comparative_benchmark.tflite.reproducer:export",
-    extras=("tflite", "tf_xla", "jax_xla"),
+    extras=("tflite", "tf-xla", "jax-xla"),
 )

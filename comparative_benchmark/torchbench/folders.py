@@ -1,7 +1,6 @@
 """Finds model folders and reads what they say of themselves, without importing any."""
 
 import ast
-import difflib
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,6 +9,8 @@ from typing import Any, Literal
 
 import attrs
 import yaml
+
+from openxla.benchmark.nearest import near
 
 Protocol = Literal["2021", "current", "unknown"]
 Test = Literal["train", "eval"]
@@ -70,8 +71,8 @@ def find(paths: Sequence[Path]) -> list[Folder]:
     found: dict[Path, Folder] = {}
     for path in paths:
         if not path.is_dir():
-            near = difflib.get_close_matches(path.name, _names_beside(path), n=1)
-            hint = f"; did you mean {path.with_name(near[0])}?" if near else ""
+            close = near(path.name, _names_beside(path))
+            hint = f"; did you mean {path.with_name(close)}?" if close else ""
             what = "a file" if path.is_file() else "not there"
             raise FolderError(f"--torchbench {path}: {what}, a folder is due{hint}")
         places = list(_model_folders(path.absolute(), 0))

@@ -1,6 +1,5 @@
 """Which userbenchmarks there are: folders of `userbenchmark/`, by their names."""
 
-import difflib
 import re
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import comparative_benchmark
 from comparative_benchmark.userbenchmarks import child
 from comparative_benchmark.userbenchmarks.authoring import USERBENCHMARK_OUTPUT_PREFIX
 from comparative_benchmark.userbenchmarks.ci import FILE, Ci, read_ci
+from openxla.benchmark.nearest import did_you_mean
 
 FOLDER = "userbenchmark"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -91,8 +91,7 @@ def find(name: str, folder: Path) -> Userbenchmark:
         return found[name]
     if _NAME.fullmatch(name) and (folder / name).is_dir():
         raise UserbenchmarkError(f"{folder / name} has no __init__.py with run(args)")
-    near = difflib.get_close_matches(name, found, n=1)
-    meant = f"; did you mean {near[0]!r}?" if near else ""
+    meant = did_you_mean(name, found)
     raise UserbenchmarkError(
         f"no userbenchmark {name!r} in {folder}{meant} (cbs userbenchmark list)"
     )

@@ -1,6 +1,7 @@
 """XLA programs through the PJRT client of jaxlib, without a framework."""
 
 from comparative_benchmark.backends.api import BackendInfo, CompilerInfo
+from comparative_benchmark.backends.remedies import install
 from openxla.benchmark.def_types import ModelFrameworkType
 
 # Where compiled programs are kept for the next process.
@@ -17,7 +18,7 @@ BACKEND = BackendInfo(
     },
     reference="comparative_benchmark.backends.program_reference:compute",
     judges=(ModelFrameworkType.STABLEHLO,),
-    install="./comparative_benchmark/xla_hlo/setup_venv.sh, or pip install -e '.[all]'",
+    install=install("xla_hlo"),
     compilers=(
         CompilerInfo(name="stablehlo", description="from a portable StableHLO artifact"),
         CompilerInfo(name="hlo-text", description="from HLO text", default=False),
@@ -39,5 +40,5 @@ BACKEND = BackendInfo(
     },
     packages={"jax": "jax", "jaxlib": "jaxlib", "flax": "flax"},
     reproducer="comparative_benchmark.xla_hlo.reproducer:export",
-    extras=("xla_hlo",),
+    extras=("xla-hlo",),
 )

@@ -41,7 +41,7 @@ def test_folders_with_a_package_are_found_and_none_is_imported(folder):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("frist", "did you mean 'first'?"),
+        ("frist", "did you mean first?"),
         ("nothing-like-it", "no userbenchmark 'nothing-like-it' in"),
         ("empty", "has no __init__.py with run"),
         ("../userbenchmark/first", "no userbenchmark"),

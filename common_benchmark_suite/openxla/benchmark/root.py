@@ -7,6 +7,13 @@ ROOT_DIR_VARIABLE = "CBS_ROOT_DIR"
 LOCKS_DIR_VARIABLE = "CBS_LOCKS_DIR"
 
 
+def checkout() -> Path | None:
+    """Returns the checkout that the suite runs from; None if it is an installed package."""
+    found = Path(__file__).resolve().parents[3]
+    is_one = (found / "pyproject.toml").is_file() and (found / "common_benchmark_suite").is_dir()
+    return found if is_one else None
+
+
 def root_dir() -> Path:
     """Returns the local artifact root.
 
@@ -15,9 +22,8 @@ def root_dir() -> Path:
     """
     if configured := os.environ.get(ROOT_DIR_VARIABLE):
         return Path(configured).expanduser().absolute()
-    checkout = Path(__file__).resolve().parents[3]
-    if (checkout / "pyproject.toml").is_file() and (checkout / "common_benchmark_suite").is_dir():
-        return checkout / "artifacts" / "root"
+    if (own := checkout()) is not None:
+        return own / "artifacts" / "root"
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(cache).expanduser() / "common-benchmark-suite"
 

@@ -12,7 +12,7 @@ from comparative_benchmark.packages.milabench.arithmetic import ArgumentsError
 from comparative_benchmark.packages.milabench.inheritance import Entry, entries_of
 from comparative_benchmark.packages.milabench.overrides import Override
 from comparative_benchmark.terminal.options import UsageError
-from comparative_benchmark.terminal.yaml_file import hint
+from openxla.benchmark.nearest import choices
 
 _METHODS = ("per_gpu", "njobs")
 _FILE_NAME = re.compile(r"\w[\w.+-]*")
@@ -116,7 +116,7 @@ def _plan(entry: Entry, plan: Any) -> Plan:
         return Plan(per_gpu=True)
     if not isinstance(plan, dict) or plan.get("method") not in _METHODS:
         method = plan.get("method") if isinstance(plan, dict) else plan
-        entry.fail("plan", f"no plan has the method {method!r}; {hint(str(method), _METHODS)}")
+        entry.fail("plan", f"no plan has the method {method!r}; {choices(str(method), _METHODS)}")
     if unknown := [key for key in plan if key not in ("method", "n")]:
         entry.fail("plan", f"unknown key {unknown[0]!r} of a plan; choices are method, n")
     jobs = plan.get("n", 1)
@@ -165,7 +165,7 @@ def select(
     known = {name for bench in benches for name in _names(bench)}
     for name in (*selected, *excluded):
         if name != "*" and name not in known:
-            raise UsageError(f"no benchmark, group or tag {name!r}; {hint(name, sorted(known))}")
+            raise UsageError(f"no benchmark, group or tag {name!r}; {choices(name, sorted(known))}")
 
     def chosen(bench: Bench, names: Sequence[str]) -> bool:
         return "*" in names or not _names(bench).isdisjoint(names)

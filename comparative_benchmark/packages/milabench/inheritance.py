@@ -16,7 +16,8 @@ import yaml
 
 from comparative_benchmark.packages.milabench.overrides import Override
 from comparative_benchmark.terminal.options import UsageError
-from comparative_benchmark.terminal.yaml_file import YamlFile, hint, near
+from comparative_benchmark.terminal.yaml_file import YamlFile
+from openxla.benchmark.nearest import choices, near
 
 # What milabench's own configuration has under this name, which the template inherits from.
 DEFAULTS: Mapping[str, Any] = {
@@ -74,7 +75,7 @@ def entries_of(
     known = {**entries, **benchmarks}
     for override in overrides:
         if override.name != "*" and override.name not in known:
-            raise UsageError(f"{override.place}: {hint(override.name, benchmarks)}")
+            raise UsageError(f"{override.place}: {choices(override.name, benchmarks)}")
         entry = known.get(override.name) or attrs.evolve(entries["_defaults"], fields={})
         fields = {_known(key): value for key, value in override.fields.items()}
         for key in fields:
@@ -170,7 +171,7 @@ def _merged(name: str, entry: Entry, entries: Mapping[str, Entry]) -> dict[str, 
             cycle = " -> ".join([*names[names.index(parent) :], parent])
             chain[-1].fail("inherits", f"inherits goes in a circle: {cycle}")
         if parent not in entries:
-            chain[-1].fail("inherits", f"nothing is called {parent!r}; {hint(parent, entries)}")
+            chain[-1].fail("inherits", f"nothing is called {parent!r}; {choices(parent, entries)}")
         names.append(parent)
         chain.append(entries[parent])
     merged: dict[str, Any] = {}

@@ -8,7 +8,8 @@ from typing import Any
 import attrs
 
 from comparative_benchmark.terminal.options import UsageError
-from comparative_benchmark.terminal.yaml_file import YamlFile, hint, scalar
+from comparative_benchmark.terminal.yaml_file import YamlFile, scalar
+from openxla.benchmark.nearest import choices
 
 # `NAME.KEY.KEY=VALUE`, or `*.KEY=VALUE` for all benchmarks.
 _TEXT = re.compile(r"(\*|[\w+-]+)\.([^=\s]+)=(.*)", re.DOTALL)
@@ -64,7 +65,7 @@ def of_system(path: Path) -> Override:
     fields: dict[str, Any] = {}
     for name, (key, value) in file.items(node, "system").items():
         if name not in _OF_A_SYSTEM:
-            file.fail(key, f"unknown key {name!r}; {hint(name, _OF_A_SYSTEM)}")
+            file.fail(key, f"unknown key {name!r}; {choices(name, _OF_A_SYSTEM)}")
         fields[name] = file.plain(value)
     arch, nodes = fields.get("arch", ""), fields.get("nodes", [])
     if not isinstance(arch, str):

@@ -1,6 +1,5 @@
 """In a worker: a Hugging Face directory of an architecture that is not ours, in PyTorch."""
 
-import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from openxla.benchmark.brought.wanted import BroughtError
 from openxla.benchmark.def_types import Parameters
 from openxla.benchmark.models.pt import hugging_face
 from openxla.benchmark.models.pt.tensors import as_tensor
+from openxla.benchmark.nearest import did_you_mean
 
 _MAIN_OUTPUTS = ("logits", "last_hidden_state")
 
@@ -50,8 +50,7 @@ def create_model(**parameters: Any) -> TransformersModel:
     config = _config(directory)
     model_class = getattr(transformers, name, None)
     if model_class is None:
-        near = difflib.get_close_matches(name, dir(transformers), n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = did_you_mean(name, dir(transformers))
         raise BroughtError(f"transformers {transformers.__version__} has no class {name}{hint}")
     # Nobody compares a cache of keys and values.
     if hasattr(config, "use_cache"):
@@ -72,8 +71,7 @@ def _config(directory: Path) -> Any:
         import json
 
         kind = json.loads((directory / "config.json").read_text()).get("model_type")
-        near = difflib.get_close_matches(str(kind), list(transformers.CONFIG_MAPPING), n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = did_you_mean(str(kind), transformers.CONFIG_MAPPING)
         raise BroughtError(
             f"transformers {transformers.__version__} does not know the model_type {kind!r}{hint}"
         ) from error

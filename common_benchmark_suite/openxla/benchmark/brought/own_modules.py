@@ -19,6 +19,7 @@ from openxla.benchmark.def_types import (
     ModelImplementation,
     ModelTestData,
 )
+from openxla.benchmark.nearest import did_you_mean
 
 _ROOM = "openxla.benchmark.brought"
 _MODULES = {
@@ -176,9 +177,4 @@ def _check_sizes(inputs: Sequence[specs.InputSpec], wanted: Wanted) -> None:
 
 
 def _near(name: str, file: Outline) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(name, file.names, n=1)
-    if near:
-        return f"; did you mean {near[0]}?"
-    return f"; it has {', '.join(file.names) or 'nothing'}"
+    return did_you_mean(name, file.names) or f"; it has {', '.join(file.names) or 'nothing'}"

@@ -12,6 +12,7 @@ from openxla.benchmark.brought.hub import PREFIX
 from openxla.benchmark.brought.programs import KINDS, SAVED_MODEL, ProgramFile
 from openxla.benchmark.brought.wanted import BroughtError
 from openxla.benchmark.models.architectures.directories import CONFIG_FILE
+from openxla.benchmark.nearest import did_you_mean
 
 _MODULE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)")
 # Exported programs that are not taken.
@@ -154,11 +155,8 @@ def _module_file(name: str, folder: Path) -> Path:
 
 
 def _near(path: Path) -> str:
-    import difflib
-
     try:
         there = [entry.name for entry in os.scandir(path.parent)]
     except OSError:
         return ""
-    near = difflib.get_close_matches(path.name, there, n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+    return did_you_mean(path.name, there)

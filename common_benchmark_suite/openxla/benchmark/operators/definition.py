@@ -1,6 +1,5 @@
 """What an operator declares, and which ones there are."""
 
-import difflib
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
@@ -10,6 +9,7 @@ import attrs
 
 from openxla.benchmark.def_types import DefinitionError
 from openxla.benchmark.models.architectures.base import TensorInit
+from openxla.benchmark.nearest import choices
 
 GROUP = "openxla.benchmark.operators"
 
@@ -117,8 +117,5 @@ def get(name: str) -> Operator:
       DefinitionError: there is none.
     """
     if name not in operators():
-        near = difflib.get_close_matches(name, operators(), n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        known = ", ".join(operators())
-        raise DefinitionError(f"no operator {name!r}; {hint}choices are {known}")
+        raise DefinitionError(f"no operator {name!r}; {choices(name, operators())}")
     return operators()[name]

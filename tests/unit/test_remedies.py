@@ -1,0 +1,43 @@
+"""What to type where a backend is not installed is what pip takes, old or new."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from comparative_benchmark.backends import remedies
+from comparative_benchmark.backends.api import UnknownBackendError, backends, get_backend
+
+EXTRAS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"][
+    "optional-dependencies"
+]
+
+
+@pytest.mark.parametrize("name", sorted(backends()))
+def test_each_backend_names_extras_that_there_are(name):
+    backend = get_backend(name)
+    if not backend.implementation.startswith("comparative_benchmark."):
+        pytest.skip("a backend of another package")
+    assert set(backend.extras) <= set(EXTRAS)
+    [extra] = re.findall(r"pip install -e '\.\[([^]]+)\]'", backend.install)
+    assert extra in EXTRAS
+
+
+def test_no_extra_has_a_name_that_pip_before_23_3_does_not_know():
+    """It compares what is asked for with the names in the metadata, which have hyphens."""
+    named = " ".join(EXTRAS["all"] + EXTRAS["dev"])
+    assert not [extra for extra in EXTRAS if "_" in extra]
+    assert "_" not in "".join(re.findall(r"common-benchmark-suite\[[^]]*\]", named))
+
+
+def test_an_installed_package_is_not_told_to_look_into_a_checkout(monkeypatch):
+    monkeypatch.setattr(remedies, "checkout", lambda: None)
+    assert remedies.install("jax_xla", "jax-xla") == "pip install 'common-benchmark-suite[jax-xla]'"
+
+
+def test_a_misspelt_backend_or_compiler_gets_the_nearest():
+    with pytest.raises(UnknownBackendError, match="no backend 'jaxxla'; did you mean jax_xla?"):
+        get_backend("jaxxla")
+    with pytest.raises(UnknownBackendError, match="compiler 'egar'; did you mean eager?"):
+        get_backend("pt_inductor").compiler("egar")
