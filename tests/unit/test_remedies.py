@@ -14,11 +14,16 @@ EXTRAS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(
 ]
 
 
-@pytest.mark.parametrize("name", sorted(backends()))
+OWN = [
+    name
+    for name, backend in sorted(backends().items())
+    if backend.implementation.startswith("comparative_benchmark.")
+]
+
+
+@pytest.mark.parametrize("name", OWN)
 def test_each_backend_names_extras_that_there_are(name):
     backend = get_backend(name)
-    if not backend.implementation.startswith("comparative_benchmark."):
-        pytest.skip("a backend of another package")
     assert set(backend.extras) <= set(EXTRAS)
     [extra] = re.findall(r"pip install -e '\.\[([^]]+)\]'", backend.install)
     assert extra in EXTRAS
@@ -37,7 +42,7 @@ def test_an_installed_package_is_not_told_to_look_into_a_checkout(monkeypatch):
 
 
 def test_a_misspelt_backend_or_compiler_gets_the_nearest():
-    with pytest.raises(UnknownBackendError, match="no backend 'jaxxla'; did you mean jax_xla?"):
+    with pytest.raises(UnknownBackendError, match=r"no backend 'jaxxla'; did you mean jax_xla\?"):
         get_backend("jaxxla")
-    with pytest.raises(UnknownBackendError, match="compiler 'egar'; did you mean eager?"):
+    with pytest.raises(UnknownBackendError, match=r"compiler 'egar'; did you mean eager\?"):
         get_backend("pt_inductor").compiler("egar")
