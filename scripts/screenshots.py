@@ -1,15 +1,22 @@
 """Makes the screenshots of the report in docs/screenshots: desktop, phone, dark, one case, a sweep.
 
 They show made-up results, so that every part of the page has something in it; the title says so.
+With `--site` those of the documentation instead, as `./scripts/site.sh` has built it: home, a
+tutorial and the API, light and dark, on a sheet for wide windows and one for phones.
 
-    python scripts/screenshots.py [--output docs/screenshots]
+    python scripts/screenshots.py [--output docs/screenshots] [--site build/site]
 """
 
 import argparse
+import functools
+import http.server
+import io
+import itertools
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +26,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 ROOT = Path(__file__).parents[1]
 _NIGHTS, _CASES = 12, 240
+_SITE_PAGES = ("", "own-model/", "python-api/")
 _CASE = "a.cell[aria-label*='jax_xla:xla'][aria-label*='faster'][aria-label*='since']"
 
 
@@ -26,8 +34,12 @@ def main() -> None:
     """Builds the page and takes the pictures."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "screenshots")
+    parser.add_argument("--site", type=Path, help="folder of the documentation's pages")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
+    if options.site is not None:
+        _site_sheets(options.site, options.output)
+        return
     with tempfile.TemporaryDirectory(prefix="cbs-screenshots-") as folder:
         address, sweep = (make(Path(folder)).as_uri() for make in (_report, _sweep))
         for name, width, height, dark, steps in (
@@ -48,6 +60,31 @@ def main() -> None:
             finally:
                 browser.quit()
             _shrink(options.output / f"report-{name}.png")
+
+
+def _site_sheets(site: Path, output: Path) -> None:
+    from PIL import Image
+
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=site)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    for name, width, height in (("wide", 1280, 900), ("phone", 390, 844)):
+        pictures = []
+        for page, dark in itertools.product(_SITE_PAGES, (False, True)):
+            browser = _browser(width, height, dark=dark)
+            try:
+                browser.get(f"http://127.0.0.1:{server.server_port}/{page}")
+                pictures.append(Image.open(io.BytesIO(browser.get_screenshot_as_png())))
+            finally:
+                browser.quit()
+        columns = 2 if name == "wide" else len(pictures)
+        rows = len(pictures) // columns
+        sheet = Image.new("RGB", (columns * width, rows * height))
+        for place, picture in enumerate(pictures):
+            sheet.paste(picture, (place % columns * width, place // columns * height))
+        sheet.resize((sheet.width // 2, sheet.height // 2)).save(output / f"site-{name}.png")
+        _shrink(output / f"site-{name}.png")
+    server.shutdown()
 
 
 def _report(folder: Path) -> Path:
