@@ -37,6 +37,11 @@ while (($#)); do
   esac
 done
 
+# Said now, not when the cases have run.
+for given in "${CBS_TORCHBENCH:-}" "${CBS_BENCH:-}"; do
+  [[ -z "${given}" || -e "${given}" ]] || { echo "nightly: ${given} is not there" >&2; exit 1; }
+done
+
 MODELS=""
 if ((TINY)); then
   MODELS='BERT_TINY_FP32_(JAX|PT)_32XI32_BATCH1'
