@@ -325,16 +325,11 @@ def test_the_reason_that_matters_most_is_the_exit_code(first, second, together):
 
 
 @pytest.mark.parametrize("option", ["--bench", "--torchbench"])
-def test_what_others_have_brought_is_looked_for_before_anything_runs(tmp_path, environment, option):
-    command = [ROOT / "scripts" / "nightly.sh", "--tiny", "--folder", tmp_path / "night"]
-    variables = {**environment, "CBS_VENV": sys.prefix}
-    done = subprocess.run(
-        [*command, option, tmp_path / "nowhere"],
-        env=variables,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
+def test_what_others_have_brought_is_looked_for_before_anything_runs(tmp_path, option):
+    done = _run(
+        SCRIPTS / "nightly.sh",
+        *("--tiny", "--folder", tmp_path / "night", option, tmp_path / "nowhere"),
+        environment={"CBS_VENV": sys.prefix},
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"nightly: {tmp_path}/nowhere is not there\n"
