@@ -35,7 +35,14 @@ SCRIPTS = (
         "history_alarms",
         "report",
     ),
-    *("artifact_transfer", "checkpoint_loading", "orchestration", "tiny_artifacts", "parity_jobs"),
+    *(
+        "artifact_transfer",
+        "checkpoint_loading",
+        "orchestration",
+        "own_program",
+        "tiny_artifacts",
+        "parity_jobs",
+    ),
     *(
         "micro_against_peers",
         "brought_against_peers",

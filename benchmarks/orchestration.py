@@ -6,16 +6,14 @@ itself again, wraps a dozen functions of the harness, and calls the command. Wha
 phases (import, load, h2d, trace, lower, compile, first_run, execute, d2h; preprocess and reference
 in the workers that prepare) is work. All else is orchestration.
 
-With `--own` an exported program of one's own (`docs/examples/export_my_net.py`) is raced
-on three runtimes, and the first latency on screen is timed, too.
+`own_program.py` does it for a race, whose workers load side by side.
 
-    python benchmarks/orchestration.py [--own] [--quick]
+    python benchmarks/orchestration.py [--quick]
 """
 
 import argparse
 import importlib
 import json
-import re
 import subprocess
 import sys
 import tempfile
@@ -26,9 +24,7 @@ from _spans import Spans
 from _timing import print_goal, print_table
 
 GOAL = 0.10
-FIRST_GOAL_S = 15.0
 _MODELS = {False: "(BERT|RESNET)_TINY_FP32_.+_BATCH1", True: "BERT_TINY_FP32_JAX_.+_BATCH1"}
-_LATENCY = re.compile(r"\d ms\b")
 _BACKENDS = {False: "jax_xla,pt_inductor,iree", True: "jax_xla"}
 
 
@@ -37,30 +33,23 @@ def main() -> int:
         return _wrapped(Path(sys.argv[2]), sys.argv[3:])
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="one trial, to try the script")
-    parser.add_argument("--own", action="store_true", help="an exported program, raced")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="cbs-orchestration-") as directory:
-        what = _own(Path(directory)) if options.own else _of_the_suite(quick=options.quick)
         command = [
-            *("run", *what, "-device", "host-cpu"),
+            *("run", "--backend", _BACKENDS[options.quick]),
+            *("-name", f"models/{_MODELS[options.quick]}/.+", "-device", "host-cpu"),
             *("-o", f"{directory}/results.json", "--root-dir", f"{directory}/root"),
+            *("-w", "5", "-iter", "100"),
         ]
         spans = Path(directory) / "spans.json"
         started = time.time()
-        process = subprocess.Popen(
+        done = subprocess.run(
             [sys.executable, __file__, "--wrapped", str(spans), *command],
+            check=False,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
         )
-        first_s = None
-        for line in process.stderr or ():
-            sys.stderr.write(line)
-            if first_s is None and _LATENCY.search(line):
-                first_s = time.time() - started
-        code = process.wait()
         wall = time.time() - started
-        assert code == 0, f"cbs run failed with exit code {code}"
+        assert done.returncode == 0, f"cbs run failed with exit code {done.returncode}"
         found = json.loads(spans.read_text(encoding="utf-8"))
     rows: dict[str, float] = found["orchestration"]
     rows["start of the command"] = found["began"] - started
@@ -72,26 +61,7 @@ def main() -> int:
     share = 1 - work / wall
     print(f"wall {wall:.1f} s, work {work:.1f} s, orchestration {wall - work:.1f} s ({share:.1%})")
     print_goal(f"orchestration < {GOAL:.0%}", met=share < GOAL, found=f"{share:.1%}")
-    if options.own:
-        assert first_s is not None, "no latency was shown before the table"
-        print_goal(
-            f"first latency of a program of one's own < {FIRST_GOAL_S:.0f} s after the command",
-            met=first_s < FIRST_GOAL_S,
-            found=f"{first_s:.1f} s",
-        )
     return 0
-
-
-def _of_the_suite(*, quick: bool) -> list[str]:
-    name = f"models/{_MODELS[quick]}/.+"
-    return ["-name", name, "--backend", _BACKENDS[quick], "-w", "5", "-iter", "100"]
-
-
-def _own(folder: Path) -> list[str]:
-    exporter = Path(__file__).parents[1] / "docs" / "examples" / "export_my_net.py"
-    subprocess.run([sys.executable, str(exporter), str(folder)], check=True, capture_output=True)
-    program = str(folder / "my_net.onnx")
-    return [program, "--batch", "8", "--backend", "onnxruntime,openvino,iree:llvm-cpu"]
 
 
 def _print(

@@ -77,10 +77,15 @@ class SamplingRule:
     seed: int = 0
 
     def warmup_iterations(self, samples_ms: Sequence[float]) -> int:
-        """Returns how many iterations to run before looking again: some 20 ms, at least 3."""
+        """Returns how many iterations to run before looking again: some 20 ms, at least 3.
+
+        To look takes longer than to run what takes microseconds: a program of 4 us would be looked
+        at hundreds of times before the floor is reached.
+        """
         if not samples_ms:
             return 5
-        return max(3, min(200, math.ceil(20 / max(statistics.median(samples_ms), 1e-3))))
+        look_ms = 20 / max(statistics.median(samples_ms[-_MOST_ITERATIONS:]), 1e-3)
+        return max(3, min(_MOST_ITERATIONS, math.ceil(look_ms)))
 
     def warm_up_end(self, samples_ms: Sequence[float]) -> Sequence[float]:
         """Returns the part of a warm-up that is tested for a trend."""
