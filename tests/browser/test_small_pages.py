@@ -73,6 +73,7 @@ def test_scripts_show_their_rates_beside_cases_of_the_suite(shared_browser, tmp_
     detail = find(browser, "#detail-body").text
     assert "items/s, 95 % interval over replicates" in detail
     assert "time per unit of work, 95 %" in detail
-    assert f"cbs bench run --fulltrace --config {tmp_path}/c.yaml --select one" in detail
+    assert "cbs bench run --fulltrace --config .../c.yaml --select one" in detail
+    assert str(tmp_path) not in detail
     assert "Compile time" not in detail
     assert browser.get_log("browser") == []
