@@ -64,8 +64,9 @@ def test_all_of_them_in_one_file_and_on_one_page(cbs_run, environment, tmp_path)
     page = (tmp_path / "page.html").read_text()
     assert all(f'"{name}' in page for name in ("guide_mlp", "bert, time per item"))
     assert '<section class="card" id="scripts"' in page
-    assert f"--torchbench {models}/guide_mlp -t eval" in page
-    assert f"--config {path} --select bert" in page
+    # Where they lie is nobody's business, unless --with-host says so.
+    assert "--torchbench .../guide_mlp -t eval" in page
+    assert f"--config .../{path.name} --select bert" in page
     cbs("history", "import", "results.json", "--db", "history.sqlite")
     listed = cbs("history", "ls", "--db", "history.sqlite")
     assert all(name in listed for name in ("guide_mlp", "bert, time per item", "toy"))
