@@ -110,7 +110,7 @@ def main() -> None:
         for peer, pair in _pairs(folder, options.optimum).items():
             if options.peer and peer not in options.peer:
                 continue
-            if pair.more[-len(_ONE_THREAD) :] == _ONE_THREAD:
+            if _ONE_THREAD[0] in pair.more:
                 use_one_cpu()
             else:
                 os.sched_setaffinity(0, all_cpus)

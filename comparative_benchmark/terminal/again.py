@@ -61,16 +61,14 @@ def _which(result: Result, given: str | None, *, in_suite: bool) -> str:
     parameters = definition.model_parameters
     if folder := parameters.get("folder"):
         return f"--torchbench {folder} -t {parameters['test']}"
-    words = command_words(
-        Recorded(
-            model=definition.model,
-            parameters=parameters,
-            framework=definition.framework_name,
-            input_data=definition.input_data,
-            inputs_dir=given,
-        )
+    recorded = Recorded(
+        model=definition.model,
+        parameters=parameters,
+        framework=definition.framework_name,
+        input_data=definition.input_data,
+        inputs_dir=given,
     )
-    if words and not in_suite:
+    if not in_suite and (words := command_words(recorded)):
         return words
     name = definition.benchmark_name
     if given:

@@ -128,7 +128,7 @@ def parse(text: str) -> InputSpec:
 def recorded(written: Sequence[InputSpec], filled: Sequence[InputSpec]) -> dict[str, str]:
     """Returns the parameters that say what a model is run on, and how that was written.
 
-    The latter is there where sizes have names; it is no part of the identity.
+    The latter is there where sizes have names, and is not part of the identity.
     """
     as_run, as_written = ("; ".join(map(str, specs)) for specs in (filled, written))
     return {"inputs": as_run, **({"written": as_written} if as_written != as_run else {})}
