@@ -47,16 +47,18 @@ def run_cbs(
     directory: Path,
     environment: dict[str, str],
     timeout_s: float = 900,
-    unsteady: int | None = None,
+    unsteady: int = 0,
 ) -> Run:
     """Runs `cbs run` to its end; results go to `results.json` of the directory.
 
     Args:
       unsteady: how many trials are unsteady by their nature. Where more are, because the machine
         did something else meanwhile, the run is made again: three times it is not the machine.
+        A run that goes on from results that are there is made once.
     """
     output = directory / "results.json"
-    for _ in range(3):
+    tries = 1 if output.exists() else 3
+    while True:
         done = subprocess.run(
             cbs_command(*arguments, output=output),
             env=environment,
@@ -67,10 +69,12 @@ def run_cbs(
             check=False,
         )
         run = Run(done.returncode, done.stdout, done.stderr, output)
-        if unsteady is None or list(run.statuses.values()).count("unsteady") <= unsteady:
-            break
+        tries -= 1
+        if not (tries and output.exists()):
+            return run
+        if list(run.statuses.values()).count("unsteady") <= unsteady:
+            return run
         output.unlink()
-    return run
 
 
 def processes_of(marker: str) -> list[int]:

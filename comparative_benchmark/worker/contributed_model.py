@@ -4,124 +4,13 @@ What a model has, and what of it is optional: `openxla.benchmark.models.model_in
 """
 
 import contextlib
-import importlib
 import inspect
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 
-from comparative_benchmark.backends.api import Array, Reference
-from openxla.benchmark import testdata
-from openxla.benchmark.artifacts import arrays
-from openxla.benchmark.artifacts.workload_cost import WorkloadCost
-from openxla.benchmark.artifacts.workload_store import SECOND, remove_second
-from openxla.benchmark.models.generation import TOKENS
-from openxla.benchmark.models.model_interfaces import TrainingModel
-from openxla.benchmark.models.second_input import second_inputs
-from openxla.benchmark.models.shared_model import as_tuple
-
-
-def make_inputs(model: Any, input_data: str, files: Sequence[str]) -> list[Array]:
-    """Returns the arrays of files if there are any, else what the model makes of its raw input."""
-    if files:
-        return [arrays.load(Path(path)) for path in files]
-    if hasattr(model, "generate_inputs"):
-        raw = model.generate_inputs(input_data)
-    else:  # a model that inherits nothing of ours
-        raw = testdata.vary(model.generate_default_inputs(), input_data)
-    return [checked_array(value, "preprocess") for value in as_tuple(model.preprocess(raw))]
-
-
-@attrs.frozen(kw_only=True)
-class JudgedBy:
-    """Makes what the outputs of a model are judged by.
-
-    Attributes:
-      compute: gives truth and reference.
-      model: what is computed.
-      generates: whether it continues prompts; the reference then goes on with the truth's tokens.
-    """
-
-    compute: Reference
-    model: Any
-    generates: bool
-
-    def save(self, inputs: Sequence[Array], target: Path, prefix: str = "") -> dict[str, Any]:
-        """Writes inputs, truth and reference to folders of these names; tells what is in each."""
-        # An exported program says itself how it is judged, whatever framework takes it.
-        own = getattr(self.model, "truth_and_reference", None)
-        truth, same_type = self.compute(self.model, inputs) if own is None else own(inputs)
-        if self.generates:
-            same_type = self._along_truth(inputs, truth)
-        return {
-            kind: arrays.save_all(target / f"{prefix}{kind}", stem, values)
-            for kind, stem, values in (
-                ("inputs", "input", inputs),
-                ("truth", "output", truth),
-                ("reference", "output", same_type),
-            )
-        }
-
-    def save_second(self, inputs: Sequence[Array], target: Path) -> str | None:
-        """Writes the same of a second input; returns why there is none, None if there is.
-
-        A model that cannot be run on one is judged by its first input alone.
-        """
-        try:
-            second = [checked_array(v, "second_inputs") for v in second_inputs(self.model, inputs)]
-            self.save(second, target, SECOND)
-        except Exception as error:
-            remove_second(target)
-            return f"{type(error).__name__}: {error}"[:300]
-        return None
-
-    def _along_truth(self, inputs: Sequence[Array], truth: Sequence[Any]) -> list[Any]:
-        """Returns the outputs of the reference run that goes on with the truth's tokens.
-
-        Raises:
-          RuntimeError: the float64 run that is fed with its own tokens takes others: the model does
-            not go on with what it is fed, and nothing could be judged by it.
-        """
-        forced = self.model.verification_inputs(inputs, truth)
-        again, same_type = self.compute(self.model, forced)
-        if not np.array_equal(again[TOKENS], truth[TOKENS]):
-            raise RuntimeError(
-                "the model takes other tokens when it is fed with those that it took"
-            )
-        return same_type
-
-
-def count_cost(reference: str, model: Any, inputs: Sequence[Array]) -> WorkloadCost:
-    """Returns what the model has to do, as `cost` beside a reference counts it, or why not.
-
-    A model that cannot be counted has its truth all the same.
-    """
-    if isinstance(model, TrainingModel):  # `forward` is several steps, and updates real weights
-        return WorkloadCost.unknown("what a training step has to do is not counted")
-    module = importlib.import_module(reference.partition(":")[0])
-    count: Callable[..., WorkloadCost] | None = getattr(module, "cost", None)
-    if count is None:
-        return WorkloadCost.unknown(f"{module.__name__} counts nothing")
-    try:
-        return count(model, inputs)
-    except Exception as error:
-        return WorkloadCost.unknown(f"not countable: {type(error).__name__}: {error}"[:300])
-
-
-def remark_on_truth(reference: str, model: Any, inputs: Sequence[Array]) -> str | None:
-    """Returns why a model's float64 run is not exact, as `remark` beside a reference tells it.
-
-    None where it is, or where nobody can tell.
-    """
-    module = importlib.import_module(reference.partition(":")[0])
-    remark: Callable[..., str | None] | None = getattr(module, "remark", None)
-    try:
-        return remark(model, inputs) if remark is not None else None
-    except Exception:  # a model that looks at values cannot be run without them
-        return None
+from comparative_benchmark.backends.api import Array
 
 
 def checked_array(value: Any, source: str) -> Array:
@@ -130,12 +19,6 @@ def checked_array(value: Any, source: str) -> Array:
     if array.dtype == object or array.dtype.kind in "USmM":
         raise TypeError(f"{source} gave a {type(value).__name__}, which is not an array of numbers")
     return array
-
-
-def try_out(model: Any, inputs: Sequence[Array]) -> None:
-    """Has a model that somebody brings say what it cannot do, if it has a word for it."""
-    if (own := getattr(model, "try_out", None)) is not None:
-        own(*inputs)
 
 
 def check_arity(model: Any, inputs: Sequence[Any]) -> None:

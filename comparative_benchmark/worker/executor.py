@@ -26,15 +26,7 @@ from comparative_benchmark.backends.api import (
 from comparative_benchmark.machine.effective import Denormals, denormals, effective_settings
 from comparative_benchmark.machine.variables import telling
 from comparative_benchmark.worker import generation_parts, sampling, step_parts
-from comparative_benchmark.worker.contributed_model import (
-    JudgedBy,
-    check_arity,
-    checked_array,
-    count_cost,
-    make_inputs,
-    remark_on_truth,
-    try_out,
-)
+from comparative_benchmark.worker.contributed_model import check_arity, checked_array
 from comparative_benchmark.worker.phases import (
     PhaseClock,
     forget_peak_memory,
@@ -43,7 +35,6 @@ from comparative_benchmark.worker.phases import (
     resident_memory_bytes,
 )
 from comparative_benchmark.worker.protocol import Message
-from openxla.benchmark import testdata
 from openxla.benchmark.artifacts import arrays
 
 # How the stacks say that memory ran out, when they do not raise MemoryError.
@@ -83,67 +74,20 @@ class Executor:
         return {"type": "answer", "command": name, **answer}
 
     def _prepare(
-        self,
-        *,
-        module_path: str,
-        parameters: dict[str, Any],
-        reference: str,
-        directory: str,
-        input_data: str = testdata.INPUT_DATA_MODEL_DEFAULT.name,
-        input_files: Sequence[str] = (),
-        generates: bool = False,
-        second: bool = True,
-        packages: Mapping[str, str] = MappingProxyType({}),
+        self, *, packages: Mapping[str, str] = MappingProxyType({}), **told: Any
     ) -> Message:
-        """Makes inputs, truth and reference of a workload, and of its second input.
-
-        The answer's `without_second` says why there is no second one, its `remark` what the truth
-        is worth where it is not exact; both None if there is nothing to be said.
+        """Makes inputs, truth and reference of a workload, see `preparing.prepare`.
 
         Args:
-          module_path: the module that offers `create_model`.
-          parameters: its arguments.
-          reference: `module:function` that computes both.
-          directory: where they go.
-          input_data: name of the raw input that the model preprocesses.
-          input_files: arrays to be taken as inputs instead.
-          generates: whether the model continues prompts; the reference then follows the truth.
-          second: whether the second input is wanted.
           packages: whose versions are told, by module (see `BackendInfo.packages`).
+          told: the arguments of `preparing.prepare`.
         """
+        # Those that measure are many, and start sooner without what this needs.
+        from comparative_benchmark.worker.preparing import prepare
+
         self._phases = PhaseClock(self._announce)
-        target = Path(directory)
-        with self._phases("import"):
-            compute = load_object(reference)
-            importlib.import_module(module_path)
-        with self._phases("load"):
-            model = ModelDefinition(module_path=module_path, parameters=parameters).create()
-        with self._phases("preprocess"):
-            inputs = make_inputs(model, input_data, input_files)
-            check_arity(model, inputs)
-            try_out(model, inputs)
-        judged_by = JudgedBy(compute=compute, model=model, generates=generates)
-        with self._phases("reference"):
-            files = judged_by.save(inputs, target)
-            cost = count_cost(reference, model, inputs)
-            # Tests prove it for the suite's own models.
-            # An exported program says itself what its truth is worth.
-            is_brought = hasattr(model, "try_out") and not hasattr(model, "truth_and_reference")
-            remark = remark_on_truth(reference, model, inputs) if is_brought else None
-        without_second = None if second else "none was wanted"
-        if second:
-            with self._phases("second_reference"):
-                without_second = judged_by.save_second(inputs, target)
-        return {
-            "files": files,
-            "cost": attrs.asdict(cost),
-            "remark": remark,
-            "without_second": without_second,
-            # Foreign code may not be able to compute in float64, and says why.
-            "without_float64": getattr(model, "without_float64", None),
-            "versions": _versions(packages),
-            **self._report(),
-        }
+        prepared = prepare(self._phases, **told)
+        return {**prepared, "versions": _versions(packages), **self._report()}
 
     def _load(
         self,
@@ -218,7 +162,9 @@ class Executor:
             if device_times:
                 block = sampling.with_device_times(backend, block)
         self._last_outputs = block.outputs
-        return {"block": attrs.asdict(block, filter=attrs.filters.exclude("outputs"))}
+        # Not each of thousands of samples by itself, as `asdict` would go through them.
+        told = attrs.asdict(block, recurse=False, filter=attrs.filters.exclude("outputs"))
+        return {"block": {**told, "conditions": attrs.asdict(block.conditions)}}
 
     def _outputs(self, *, directory: str) -> Message:
         """Fetches and saves the outputs of the last execution."""

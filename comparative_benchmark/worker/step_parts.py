@@ -5,15 +5,16 @@ Each part is dispatched and waited for, in the order of a step.
 """
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from comparative_benchmark.backends.training import StepParts
+if TYPE_CHECKING:
+    from comparative_benchmark.backends.training import StepParts
 
 # Caches, and lazily made state of the optimizer.
 _WARM_UP = 2
 
 
-def measure(parts: StepParts, iterations: int) -> dict[str, Any]:
+def measure(parts: "StepParts", iterations: int) -> dict[str, Any]:
     """Times each part so many times.
 
     Returns:

@@ -20,7 +20,6 @@ def measured(tmp_path_factory, environment):
         *(*TOYS, "-name", "models/TOY_BUSY/.+"),
         directory=tmp_path_factory.mktemp("measured"),
         environment=environment,
-        unsteady=0,
     )
 
 
@@ -144,9 +143,7 @@ def test_what_is_no_results_file_is_refused_in_a_sentence(measured, tmp_path, co
 
 
 def test_ratios_are_against_the_baseline(cbs_run):
-    run = cbs_run(
-        *TOYS, "-name", "models/TOY_BUSY/.+", "--baseline", "test_numpy:direct", unsteady=0
-    )
+    run = cbs_run(*TOYS, "-name", "models/TOY_BUSY/.+", "--baseline", "test_numpy:direct")
     assert "x test_numpy:direct (98 %)" in run.out
     assert "baseline" in run.out
 
@@ -160,7 +157,7 @@ def test_a_baseline_that_does_not_run_is_refused_with_the_choices(cbs_run):
 
 def test_the_usual_baseline_is_one_that_is_installed(cbs_run):
     backends = "test_absent,test_numpy:direct,test_numpy:direct+gambles"
-    run = cbs_run(*TOYS, "--backend", backends, "-name", "models/TOY_BUSY/.+", unsteady=0)
+    run = cbs_run(*TOYS, "--backend", backends, "-name", "models/TOY_BUSY/.+")
     assert "x test_numpy:direct (98 %)" in run.out
     assert ": not installed: test_absent (pip install a-module-that-nobody-has).\n" in run.out
     assert run.code in (0, 1), run.out + run.err

@@ -31,9 +31,7 @@ def other(tmp_path_factory):
 
 
 def test_two_environments_race_and_get_a_verdict(cbs_run, other):
-    run = cbs_run(
-        *ONE, "--env", f"old={sys.executable},new={other}", "--processes", "3", unsteady=0
-    )
+    run = cbs_run(*ONE, "--env", f"old={sys.executable},new={other}", "--processes", "3")
     assert run.code == 0, run.err
     records = {
         record["definition"]["environment"]["name"]: record for record in run.document["benchmarks"]
@@ -105,9 +103,7 @@ def test_cpus_that_are_not_there_are_refused(cbs_run):
 
 
 def test_a_budget_of_each_trial_leaves_the_pilot_and_nothing_else(cbs_run):
-    run = cbs_run(
-        *TOYS, "-name", "models/TOY_(NONE|BUSY)/.+", "--trial-budget", "0.001", unsteady=0
-    )
+    run = cbs_run(*TOYS, "-name", "models/TOY_(NONE|BUSY)/.+", "--trial-budget", "0.001")
     assert run.code == 0, run.err
     for record in run.document["benchmarks"]:
         metrics = record["metrics"]["framework_level"]
@@ -120,7 +116,6 @@ def test_a_budget_of_each_trial_leaves_the_pilot_and_nothing_else(cbs_run):
 def test_a_profile_is_kept_of_what_was_measured_and_a_time_line_of_all(cbs_run):
     run = cbs_run(
         *(*TOYS, "-name", "models/TOY_(NONE|BUSY|RAISES)/.+", "--processes", "2", "--profile"),
-        unsteady=0,
     )
     records = {record["definition"]["model"]: record for record in run.document["benchmarks"]}
     assert "profile" not in records["TOY_RAISES"]

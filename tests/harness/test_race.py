@@ -133,7 +133,7 @@ def test_an_unsteady_competitor_keeps_its_evidence(race):
 
 
 def test_one_competitor_alone_is_no_race_but_is_sampled_alike(cbs_run):
-    run = cbs_run(*TOYS, "-name", "models/TOY_NONE/.+", "--processes", "3", unsteady=0)
+    run = cbs_run(*TOYS, "-name", "models/TOY_NONE/.+", "--processes", "3")
     metrics = _metrics(run, "TOY_NONE")
     assert metrics["race"] == {
         "interleaved": False,
@@ -148,7 +148,6 @@ def test_one_competitor_alone_is_no_race_but_is_sampled_alike(cbs_run):
 def test_sampling_works_without_processes_too(cbs_run):
     run = cbs_run(
         *(*TOYS, "-name", "models/TOY_(NONE|BUSY)/.+", "--processes", "2", "--run-in-process"),
-        unsteady=0,
     )
     assert run.code == 0, run.err
     assert _metrics(run, "TOY_BUSY")["race"]["interleaved"] is False
@@ -175,7 +174,6 @@ def test_a_compiler_that_chooses_by_measuring_compiles_anew_in_each_process(cbs_
     run = cbs_run(
         *("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy,test_numpy:direct+gambles"),
         *("-name", "models/TOY_BUSY/.+", "--processes", "3"),
-        unsteady=0,
     )
     assert run.code == 0, run.err
     by_compiler = {
@@ -206,7 +204,6 @@ def test_blocks_of_a_gpu_whose_clock_is_down_count_for_nothing(cbs_run):
     run = cbs_run(
         *("--suite", "cbs_test_plugin.suite", "-name", "models/TOY_BUSY/.+", "--processes", "3"),
         *("--backend", "test_numpy,test_numpy:direct+throttles"),
-        unsteady=0,
     )
     results = run.document["benchmarks"]
     assert [result["status"] for result in results] == ["ok", "ok"]
@@ -234,7 +231,6 @@ def test_of_ten_races_of_compilers_that_gamble_two_may_be_decided(cbs_run):
             *("--suite", "cbs_test_plugin.suite", "-name", "models/TOY_BUSY/.+"),
             *("--backend", "test_numpy:direct+gambles,test_numpy:direct+gambles-too"),
             *("--processes", "3", "--seed", str(number)),
-            unsteady=0,
         )
         assert run.code == 0, run.err
         (comparison,) = cb.load(run.output).verdicts("test_numpy:direct+gambles")
@@ -247,7 +243,6 @@ def test_a_cold_compile_that_found_a_cache_is_refused(cbs_run):
     run = cbs_run(
         *("--suite", "cbs_test_plugin.suite", "-name", "models/TOY_BUSY/.+", "--processes", "3"),
         *("--backend", "test_numpy,test_numpy:direct+has-a-cache-elsewhere"),
-        unsteady=0,
     )
     assert run.code == 1
     right, wrong = (record["metrics"]["framework_level"] for record in run.document["benchmarks"])

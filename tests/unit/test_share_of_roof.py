@@ -16,7 +16,7 @@ from comparative_benchmark.roofline import _cpu_ceilings, ceilings
 from comparative_benchmark.roofline._children import Answer
 from comparative_benchmark.roofline.ceilings import Ceilings, CeilingsError, Copy, Gemm
 from comparative_benchmark.runs.recording import to_result
-from comparative_benchmark.worker import contributed_model
+from comparative_benchmark.worker import preparing
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 
 
@@ -67,14 +67,14 @@ def reference(monkeypatch):
 
 
 def test_the_counter_beside_a_reference_is_asked(reference):
-    found = contributed_model.count_cost(
+    found = preparing.count_cost(
         reference(cost=lambda model, inputs: (model, inputs)), "model", [1]
     )
     assert found == ("model", [1])
 
 
 def test_a_reference_without_a_counter_says_so(reference):
-    found = contributed_model.count_cost(reference(), "model", [])
+    found = preparing.count_cost(reference(), "model", [])
     assert (found.flops, found.bytes) == (None, None)
     assert found.flops_source == found.bytes_source == "made_up_reference counts nothing"
 
@@ -83,7 +83,7 @@ def test_a_model_that_can_not_be_counted_says_why(reference):
     def cost(model, inputs):
         raise ValueError("a `while` loop")
 
-    found = contributed_model.count_cost(reference(cost=cost), "model", [])
+    found = preparing.count_cost(reference(cost=cost), "model", [])
     assert found.flops is None
     assert found.flops_source == "not countable: ValueError: a `while` loop"
 
