@@ -1,7 +1,6 @@
 """In a worker: a file that was brought is imported, and what it offers is made."""
 
 import importlib
-import importlib.util
 import inspect
 import random
 import sys
@@ -19,6 +18,7 @@ from openxla.benchmark.brought.own_modules import EXAMPLE_INPUTS
 from openxla.benchmark.brought.places import OwnModule
 from openxla.benchmark.brought.wanted import BroughtError
 from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.python_files import import_file
 
 # Weights that a module draws are the same in every process.
 SEED = 0
@@ -87,14 +87,7 @@ class Brought:
         with self._told(f"importing {self.place.file.name}"):
             if self.place.module:
                 return importlib.import_module(self.place.module)
-            name = f"brought_{self.place.file.stem}"
-            spec = importlib.util.spec_from_file_location(name, self.place.file)
-            if spec is None or spec.loader is None:
-                raise BroughtError(f"{self.place.file} is not a Python file")
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[name] = module
-            spec.loader.exec_module(module)
-            return module
+            return import_file(f"brought_{self.place.file.stem}", self.place.file)
 
     def _needs_arguments(self, value: Any) -> str | None:
         try:

@@ -2,7 +2,6 @@
 
 import hashlib
 import importlib
-import importlib.util
 import os
 import pkgutil
 import re
@@ -15,6 +14,7 @@ from openxla.benchmark import comparative_suite
 from openxla.benchmark.comparative_suite import layout
 from openxla.benchmark.comparative_suite.expressions import Expression
 from openxla.benchmark.def_types import BenchmarkCase, DefinitionError
+from openxla.benchmark.python_files import import_file
 
 SUITES_GROUP = "openxla.benchmark.suites"
 
@@ -151,13 +151,7 @@ def _benchmarks_in(path: str) -> list[BenchmarkCase]:
 def _benchmarks_of_file(file: Path) -> list[BenchmarkCase]:
     def load(path: str) -> ModuleType:
         # Its path is part of the name: folders may hold files of one name.
-        name = f"{file.stem}_{hashlib.sha256(path.encode()).hexdigest()[:8]}"
-        spec = importlib.util.spec_from_file_location(name, path)
-        if spec is None or spec.loader is None:
-            raise ImportError("not a Python file")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
+        return import_file(f"{file.stem}_{hashlib.sha256(path.encode()).hexdigest()[:8]}", file)
 
     return _offered(str(file), load)
 

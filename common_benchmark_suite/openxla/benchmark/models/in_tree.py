@@ -1,7 +1,6 @@
 """In a worker: a model of another checkout of the OpenXLA suite, on the interfaces of this one."""
 
 import importlib
-import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -9,6 +8,7 @@ from typing import Any
 
 from openxla.benchmark.def_types import DefinitionError
 from openxla.benchmark.models.trees import MODELS, Tree
+from openxla.benchmark.python_files import import_file
 
 
 def create_model(*, tree: str, tree_module: str, tree_sha256: str, **parameters: Any) -> Any:
@@ -43,14 +43,7 @@ def _imported(tree: Tree) -> ModuleType:
     for depth, part in enumerate(packages):
         name, folder = f"{name}.{part}", folder / part
         _also_found_in(name, folder, first=depth > 0)
-    name = f"{name}.{last}"
-    spec = importlib.util.spec_from_file_location(name, tree.file)
-    if spec is None or spec.loader is None:
-        raise DefinitionError(f"{tree.file} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
+    return import_file(f"{name}.{last}", tree.file)
 
 
 def _also_found_in(name: str, folder: Path, *, first: bool) -> None:
