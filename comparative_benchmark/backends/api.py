@@ -273,7 +273,9 @@ class ModelDefinition:
         create = getattr(module, "create_model", None)
         if create is None:
             raise AttributeError(f"{module.__name__} has no function create_model(**parameters)")
-        return create(**self.parameters)
+        # A shape is a list in JSON, and the tuple that the definition has to the model.
+        parameters = self.parameters.items()
+        return create(**{k: tuple(v) if isinstance(v, list) else v for k, v in parameters})
 
 
 @attrs.define(kw_only=True)

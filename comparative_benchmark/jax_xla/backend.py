@@ -71,6 +71,8 @@ class JaxXla(Backend):
 
     def compile(self) -> None:
         """Traces to a jaxpr, lowers to StableHLO, compiles with XLA: JAX tells them apart."""
+        # What the model compiled while it was made is not this program's.
+        self._cache_hits = self._cache_misses = 0
         if isinstance(self._model, TrainingModel):
             self._compile_step(self._model)
             return

@@ -11,7 +11,7 @@ from comparative_benchmark.backends.jax_models import split, widened
 from comparative_benchmark.jax_xla.cost import cost
 from openxla.benchmark.models.shared_model import as_tuple
 
-__all__ = ["compute", "cost"]
+__all__ = ["compute", "cost", "in_own_type"]
 
 
 def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
@@ -23,9 +23,7 @@ def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
     apply, params = split(model)
     # Where a GPU is the default, the model has put its weights there.
     cpu = jax.devices("cpu")[0]
-    with jax.default_device(cpu), jax.disable_jit():
-        values = apply(*jax.device_put((params, *inputs), cpu))
-        same_type = [np.asarray(value) for value in as_tuple(values)]
+    same_type = in_own_type(model, inputs)
     with jax.default_device(cpu), jax.enable_x64(True):
         wide_params, wide_inputs = widened(jax.device_put((params, tuple(inputs)), cpu))
         outputs = as_tuple(jax.jit(apply)(wide_params, *wide_inputs))
@@ -34,3 +32,12 @@ def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
         if value.dtype.kind == "f" and value.dtype != np.float64:
             raise TypeError(f"the model computes in {value.dtype} although its weights are float64")
     return truth, same_type
+
+
+def in_own_type(model: Any, inputs: Sequence[Array]) -> list[Array]:
+    """Returns the outputs of a run in the model's own type, op by op, on the CPU."""
+    apply, params = split(model)
+    cpu = jax.devices("cpu")[0]
+    with jax.default_device(cpu), jax.disable_jit():
+        values = apply(*jax.device_put((params, *inputs), cpu))
+        return [np.asarray(value) for value in as_tuple(values)]

@@ -148,7 +148,7 @@ class WorkerChecks:
             detail = "it has no architecture, and so no seeded checkpoint"
             return self._finding("seed", "not_applicable", detail)
         seed = case.model.model_parameters.get("seed", 0)
-        other = self._prepare(session, case, seed=int(seed or 0) + 1)
+        other = self._prepare(session, case, seed=(seed if isinstance(seed, int) else 0) + 1)
         change = max(
             judging.relative(values, truth)
             for values, truth in zip(

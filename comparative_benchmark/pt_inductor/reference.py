@@ -18,7 +18,7 @@ from comparative_benchmark.pt_inductor.rounding import remark
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 
-__all__ = ["compute", "cost", "remark"]
+__all__ = ["compute", "cost", "in_own_type", "remark"]
 
 # Of the memory that is free, beside the model: the rest is for what it computes.
 _PART_FOR_A_COPY = 0.5
@@ -35,7 +35,7 @@ def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
     if isinstance(model, ForeignModel):
         return model.judged_by(inputs)
     tensors = [as_tensor(value) for value in inputs]
-    same_type = _arrays(model.forward(*tensors))
+    same_type = in_own_type(model, inputs)
     if layer_by_layer.float64_bytes(model) > free_bytes() * _PART_FOR_A_COPY:
         with contextlib.suppress(layer_by_layer.RoundsError):
             return _arrays(layer_by_layer.forward(model, tensors)), same_type
@@ -44,6 +44,12 @@ def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
         module.double()
     wide_tensors = [value.double() if value.is_floating_point() else value for value in tensors]
     return _arrays(wide.forward(*wide_tensors)), same_type
+
+
+def in_own_type(model: Any, inputs: Sequence[Array]) -> list[Array]:
+    """Returns the outputs of an eager run in the model's own type."""
+    with torch.no_grad():
+        return _arrays(model.forward(*[as_tensor(value) for value in inputs]))
 
 
 def _arrays(outputs: Any) -> list[Any]:

@@ -24,6 +24,7 @@ from comparative_benchmark.machine.conditions import Conditions
 from comparative_benchmark.machine.effective import EffectiveSettings
 from comparative_benchmark.stats.steadiness import Steadiness
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
+from openxla.benchmark.def_types import Scalar
 
 SCHEMA_VERSION = 1
 NOT_MEASURABLE: Literal["not_measurable"] = "not_measurable"
@@ -590,7 +591,7 @@ class Definition:
     options: tuple[str, ...]
     environment: EnvironmentName | None = None
     model: Text
-    model_parameters: dict[str, str | int | float | bool | None]
+    model_parameters: dict[str, Scalar | tuple[Scalar, ...]]
     verify_parameters: dict[str, NonNegative]
     input_data: Text
     input_source: str | None = None

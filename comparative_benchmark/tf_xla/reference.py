@@ -10,7 +10,7 @@ from comparative_benchmark.tf_xla.backend import to_numpy
 from comparative_benchmark.tf_xla.cost import cost
 from openxla.benchmark.models.shared_model import as_tuple
 
-__all__ = ["compute", "cost"]
+__all__ = ["compute", "cost", "in_own_type"]
 
 
 def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
@@ -26,13 +26,19 @@ def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
         raise TypeError(f"{type(model).__name__} has no method as_float64(), which gives the truth")
     with tf.device("CPU:0"):
         tensors = [tf.convert_to_tensor(value) for value in inputs]
-        same_type = _run(model, tensors)
+        same_type = in_own_type(model, inputs)
         wide = [tf.cast(x, tf.float64) if x.dtype.is_floating else x for x in tensors]
         truth = _run(model.as_float64(), wide)
     for value in truth:
         if value.dtype.kind == "f" and value.dtype.itemsize < tf.float64.size:
             raise TypeError(f"the model computes in {value.dtype} although its weights are float64")
     return truth, same_type
+
+
+def in_own_type(model: Any, inputs: Sequence[Array]) -> list[Array]:
+    """Returns the outputs of a run in the model's own type, op by op, on the CPU."""
+    with tf.device("CPU:0"):
+        return _run(model, [tf.convert_to_tensor(value) for value in inputs])
 
 
 def _run(model: Any, tensors: list[Any]) -> list[Any]:

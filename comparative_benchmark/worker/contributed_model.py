@@ -5,7 +5,7 @@ What a model has, and what of it is optional: `openxla.benchmark.models.model_in
 
 import contextlib
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,14 +23,24 @@ def checked_array(value: Any, source: str) -> Array:
 
 def check_arity(model: Any, inputs: Sequence[Any]) -> None:
     """Raises TypeError when `forward` cannot take that many inputs."""
-    signature: inspect.Signature | None = None
-    with contextlib.suppress(ValueError, TypeError):  # some callables hide their signature
-        signature = inspect.signature(model.forward)
-    if signature is None:
-        return
-    try:
-        signature.bind(*inputs)
-    except TypeError as error:
+    if error := mismatch(model.forward, inputs):
         raise TypeError(
-            f"preprocess gives {len(inputs)} inputs, which forward{signature} cannot take: {error}"
-        ) from error
+            f"preprocess gives {len(inputs)} inputs, which forward cannot take: {error}"
+        )
+
+
+def mismatch(function: Callable[..., Any], arguments: Sequence[Any]) -> str | None:
+    """Returns why a function cannot be called with so many arguments; None if it can.
+
+    None as well where that cannot be known: some callables hide their signature.
+    """
+    signature: inspect.Signature | None = None
+    with contextlib.suppress(ValueError, TypeError):
+        signature = inspect.signature(function)
+    if signature is None:
+        return None
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        return f"{function.__name__}{signature}: {error}"
+    return None

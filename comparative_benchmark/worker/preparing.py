@@ -12,17 +12,19 @@ import attrs
 import numpy as np
 
 from comparative_benchmark.backends.api import Array, ModelDefinition, Reference, load_object
-from comparative_benchmark.worker.contributed_model import check_arity, checked_array
+from comparative_benchmark.worker.contributed_model import check_arity, checked_array, mismatch
 from comparative_benchmark.worker.phases import PhaseClock
 from comparative_benchmark.worker.protocol import Message
 from openxla.benchmark import testdata
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 from openxla.benchmark.artifacts.workload_store import SECOND, remove_second
+from openxla.benchmark.brought.program_model import in_place_of_truth, rounded
 from openxla.benchmark.models.generation import TOKENS
 from openxla.benchmark.models.model_interfaces import TrainingModel
 from openxla.benchmark.models.second_input import second_inputs
 from openxla.benchmark.models.shared_model import as_tuple
+from openxla.benchmark.models.trees import IN_TREE
 
 
 def prepare(
@@ -63,7 +65,13 @@ def prepare(
         inputs = make_inputs(model, input_data, input_files)
         check_arity(model, inputs)
         try_out(model, inputs)
-    judged_by = JudgedBy(compute=compute, model=model, generates=generates)
+    module = importlib.import_module(reference.partition(":")[0])
+    judged_by = JudgedBy(
+        compute=compute,
+        model=model,
+        generates=generates,
+        in_own_type=getattr(module, "in_own_type", None) if module_path == IN_TREE else None,
+    )
     with phases("reference"):
         files = judged_by.save(inputs, target)
         cost = count_cost(reference, model, inputs)
@@ -93,7 +101,10 @@ def make_inputs(model: Any, input_data: str, files: Sequence[str]) -> list[Array
         raw = model.generate_inputs(input_data)
     else:  # a model that inherits nothing of ours
         raw = testdata.vary(model.generate_default_inputs(), input_data)
-    return [checked_array(value, "preprocess") for value in as_tuple(model.preprocess(raw))]
+    # The OpenXLA suite's models take several raw inputs one by one, ours as a tuple.
+    are_apart = isinstance(raw, tuple) and mismatch(model.preprocess, [raw]) is not None
+    made = model.preprocess(*raw) if are_apart else model.preprocess(raw)
+    return [checked_array(value, "preprocess") for value in as_tuple(made)]
 
 
 @attrs.frozen(kw_only=True)
@@ -104,17 +115,18 @@ class JudgedBy:
       compute: gives truth and reference.
       model: what is computed.
       generates: whether it continues prompts; the reference then goes on with the truth's tokens.
+      in_own_type: gives the outputs of a plain run, for a model that is not written to be widened:
+        where its float64 run fails, it is judged by two of these.
     """
 
     compute: Reference
     model: Any
     generates: bool
+    in_own_type: Callable[[Any, Sequence[Array]], list[Array]] | None = None
 
     def save(self, inputs: Sequence[Array], target: Path, prefix: str = "") -> dict[str, Any]:
         """Writes inputs, truth and reference to folders of these names; tells what is in each."""
-        # An exported program says itself how it is judged, whatever framework takes it.
-        own = getattr(self.model, "truth_and_reference", None)
-        truth, same_type = self.compute(self.model, inputs) if own is None else own(inputs)
+        truth, same_type = self._due(inputs)
         if self.generates:
             same_type = self._along_truth(inputs, truth)
         return {
@@ -139,6 +151,23 @@ class JudgedBy:
             return f"{type(error).__name__}: {error}"[:300]
         return None
 
+    def _due(self, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
+        """Returns truth and reference."""
+        # An exported program says itself how it is judged, whatever framework takes it.
+        own = getattr(self.model, "truth_and_reference", None)
+        if own is not None:
+            found: tuple[list[Any], list[Any]] = own(inputs)
+            return found
+        try:
+            return self.compute(self.model, inputs)
+        except Exception as error:
+            if self.in_own_type is None:
+                raise
+            why = f"{type(error).__name__}: {error}"[:300]
+        plain = self.in_own_type(self.model, inputs)
+        self.model.without_float64 = f"the model has no float64 run: {why}"
+        return in_place_of_truth(plain), self.in_own_type(self.model, rounded(inputs))
+
     def _along_truth(self, inputs: Sequence[Array], truth: Sequence[Any]) -> list[Any]:
         """Returns the outputs of the reference run that goes on with the truth's tokens.
 
@@ -147,7 +176,7 @@ class JudgedBy:
             not go on with what it is fed, and nothing could be judged by it.
         """
         forced = self.model.verification_inputs(inputs, truth)
-        again, same_type = self.compute(self.model, forced)
+        again, same_type = self._due(forced)
         if not np.array_equal(again[TOKENS], truth[TOKENS]):
             raise RuntimeError(
                 "the model takes other tokens when it is fed with those that it took"

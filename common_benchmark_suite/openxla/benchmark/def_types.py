@@ -14,7 +14,8 @@ from typing import Any, TypeAlias
 
 import attrs
 
-ParameterValue: TypeAlias = str | int | float | bool | None
+Scalar: TypeAlias = str | int | float | bool | None
+ParameterValue: TypeAlias = Scalar | tuple[Scalar, ...]
 Parameters: TypeAlias = Mapping[str, ParameterValue]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
@@ -112,9 +113,14 @@ def _are_parameters(instance: Any, attribute: "attrs.Attribute[Any]", value: Any
     for key, item in value.items():
         if not isinstance(key, str) or not key.isidentifier():
             _fail(instance, attribute, f"has the key {key!r}, which is not a keyword argument")
-        finite = not isinstance(item, float) or math.isfinite(item)
-        if not finite or not (item is None or isinstance(item, str | int | float | bool)):
-            _fail(instance, attribute, f"has {key!r}: {item!r}, which JSON cannot hold as a scalar")
+        if not all(map(_is_scalar, item if isinstance(item, tuple) else [item])):
+            reason = f"has {key!r}: {item!r}, which is neither a JSON scalar nor a list of some"
+            _fail(instance, attribute, reason)
+
+
+def _is_scalar(value: Any) -> bool:
+    finite = not isinstance(value, float) or math.isfinite(value)
+    return finite and (value is None or isinstance(value, str | int | float | bool))
 
 
 def _are_verify_parameters(instance: Any, attribute: "attrs.Attribute[Any]", value: Any) -> None:
@@ -126,7 +132,11 @@ def _are_verify_parameters(instance: Any, attribute: "attrs.Attribute[Any]", val
 
 
 def _freeze_mapping(value: Any) -> Any:
-    return MappingProxyType(dict(value)) if isinstance(value, Mapping) else value
+    if not isinstance(value, Mapping):
+        return value
+    # A shape is written as a list or a tuple; JSON has one of them.
+    frozen = {k: tuple(item) if isinstance(item, list) else item for k, item in value.items()}
+    return MappingProxyType(frozen)
 
 
 def _freeze_sequence(value: Any) -> Any:

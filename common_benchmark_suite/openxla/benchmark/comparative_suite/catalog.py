@@ -145,7 +145,9 @@ def _benchmarks_in(path: str) -> list[BenchmarkCase]:
         for framework in frameworks
         for case in _offered(str(framework), lambda path: layout.load(Path(path)))
     ]
-    return [layout.with_models_beside(case, folder) for case in offered]
+    # That suite lists one of its cases twice.
+    once = {id(case): case for case in offered}
+    return [layout.with_models_beside(case, folder) for case in once.values()]
 
 
 def _benchmarks_of_file(file: Path) -> list[BenchmarkCase]:

@@ -15,7 +15,7 @@ from types import ModuleType
 import attrs
 
 from openxla.benchmark import comparative_suite
-from openxla.benchmark.def_types import BenchmarkCase
+from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
 from openxla.benchmark.models.trees import IN_TREE, MODELS, Tree
 
 DEFINITIONS = "benchmark_definitions"
@@ -34,7 +34,12 @@ def load(framework: Path) -> ModuleType:
 
 
 def with_models_beside(case: BenchmarkCase, suite: Path) -> BenchmarkCase:
-    """Returns a case whose model is the one in the tree that the suite lies in, if it is there."""
+    """Returns a case whose model is the one in the tree that the suite lies in, if it is there.
+
+    A TFLite model is a file that its address names; the module beside it has nothing to run.
+    """
+    if case.model.model_impl.framework_type is ModelFrameworkType.TFLITE:
+        return case
     path = case.model.model_impl.module_path or ""
     tree = Tree(folder=suite.parent / "models", module=path.removeprefix(f"{MODELS}."))
     if not path.startswith(f"{MODELS}.") or not tree.file.is_file():

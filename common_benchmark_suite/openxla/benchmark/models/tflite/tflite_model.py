@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.def_types import DefinitionError, Parameters
 from openxla.benchmark.models import checkpoints, shared_model
 from openxla.benchmark.models.architectures import Architecture
 from openxla.benchmark.models.architectures.base import digest_of
@@ -111,6 +112,25 @@ def creator(architecture: Architecture, *, source_module: str) -> Callable[..., 
     return shared_model.creator(
         architecture, lambda parameters: TfLiteModel(architecture, parameters, source_module)
     )
+
+
+def create_model(**parameters: Any) -> TfLiteModel:
+    """Returns the model that `model_uri` names, of any architecture, as the OpenXLA suite does.
+
+    Raises:
+      DefinitionError: the address is malformed, or names a model that the suite does not have.
+    """
+    uri = model_uri.parse(parameters.get("model_uri"))
+    rooms = [f"{__package__}.{name}" for name in ("bert", "vit")]
+    for room in rooms:
+        architecture = importlib.import_module(f"{room}.architecture").ARCHITECTURE
+        if any(re.fullmatch(pattern, uri.source) for pattern, _ in architecture.sources):
+            name = room.rpartition(".")[2]
+            made: TfLiteModel = importlib.import_module(f"{room}.{name}_model").create_model(
+                **parameters
+            )
+            return made
+    raise DefinitionError(f"model_uri {uri.text!r}: the suite has no JAX model {uri.source}")
 
 
 _CONVERTERS = (conversion.__name__, "openxla.benchmark.models.calibration")
