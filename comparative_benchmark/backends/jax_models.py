@@ -8,18 +8,15 @@ import jax
 import jax.numpy as jnp
 
 from comparative_benchmark.backends import tf32
-from openxla.benchmark.models.jax.jax_model_interface import JaxInferenceModel
 
 
 def split(model: Any) -> tuple[Callable[..., Any], Any]:
     """Returns a model's pure function and its weights.
 
     A model with `apply(params, *inputs)` and `params` gives these; of any other, `forward` is taken
-    with whatever it closes over, and no weights. The `apply` of the OpenXLA suite's interface takes
-    inputs alone.
+    with whatever it closes over, and no weights.
     """
-    is_apart = hasattr(model, "apply") and hasattr(model, "params")
-    if is_apart and not isinstance(model, JaxInferenceModel):
+    if hasattr(model, "apply") and hasattr(model, "params"):
         return model.apply, model.params
     return (lambda _, *inputs: model.forward(*inputs)), ()
 

@@ -65,6 +65,94 @@ class Own(jax_model_interface.JaxInferenceModel):
 def create_model(batch_size=1, data_type="fp32", **_unused_params):
     return Own(batch_size)
 """
+# Two raw inputs; its type is fixed where it is made, its parameters are no argument, and it
+# compiles something twice while it is made.
+PINNED = """
+import jax, jax.numpy as jnp
+from openxla.benchmark.models.jax import jax_model_interface
+
+class Pinned(jax_model_interface.JaxInferenceModel):
+    def __init__(self, shape):
+        assert isinstance(shape, tuple), shape
+        self.shape, self.params = shape, jax.random.normal(jax.random.key(0), (shape[1], 8))
+        for _ in range(2):
+            jax.jit(lambda x: x @ x.T)(self.params)
+    def generate_default_inputs(self):
+        return 1.0, 2.0
+    def preprocess(self, low, high):
+        return (jnp.linspace(low, high, self.shape[0] * self.shape[1]).reshape(self.shape),)
+    def apply(self, x):
+        return x.astype(jnp.float32) @ self.params
+    def forward(self, x):
+        return self.apply(x)
+
+def create_model(shape, **_unused_params):
+    return Pinned(shape)
+"""
+TENSORFLOW = """
+import tensorflow as tf
+from openxla.benchmark.models import model_interfaces
+
+class Plain(model_interfaces.InferenceModel, tf.Module):
+    def __init__(self, shape):
+        super().__init__()
+        self.shape = shape
+        self.weights = tf.Variable(tf.random.stateless_normal((shape[1], 8), seed=(1, 2)))
+    def generate_default_inputs(self):
+        return 3.0
+    def preprocess(self, raw_input):
+        count = self.shape[0] * self.shape[1]
+        return (tf.reshape(tf.linspace(0.0, raw_input, count), self.shape),)
+    @tf.function(jit_compile=True)
+    def forward(self, x):
+        return tf.nn.relu(tf.matmul(x, self.weights))
+
+def create_model(shape, **_unused_params):
+    return Plain(shape)
+"""
+TFLITE = "converted:BERT_TINY_FP32_JAX_32XI32_BATCH1/model_fp32.tflite"
+
+
+def test_models_that_are_not_written_for_us_are_judged_in_their_own_type(tmp_path, cbs_run):
+    root = tmp_path / "openxla" / "benchmark"
+    for folder, framework, module, parameters in (
+        ("jax", "JAX", "own.pinned", {"shape": [4, 16]}),
+        ("tf", "TF_V2", "own.plain", {"shape": (4, 16)}),
+        ("tflite", "TFLITE", "tflite_model", {"model_uri": TFLITE}),
+    ):
+        suite, own = root / "comparative_suite" / folder, root / "models" / folder / "own"
+        suite.mkdir(parents=True)
+        own.mkdir(parents=True)
+        (suite / "benchmark_definitions.py").write_text(
+            "from openxla.benchmark import def_types, testdata\n"
+            "from openxla.benchmark.comparative_suite import utils\n"
+            "IMPL = def_types.ModelImplementation(\n"
+            f"    name='OWN', framework_type=def_types.ModelFrameworkType.{framework},\n"
+            f"    module_path=f'{{utils.MODELS_MODULE_PATH}}.{folder}.{module}')\n"
+            f"MODEL = def_types.Model(name='OWN_{framework}', model_impl=IMPL,\n"
+            f"    model_parameters={parameters})\n"
+            "ALL_BENCHMARKS = [def_types.BenchmarkCase.build(\n"
+            "    model=MODEL, input_data=testdata.INPUT_DATA_MODEL_DEFAULT)]\n"
+        )
+    (root / "models" / "jax" / "own" / "pinned.py").write_text(PINNED)
+    (root / "models" / "tf" / "own" / "plain.py").write_text(TENSORFLOW)
+    done = cbs_run(
+        *("-name", "models/OWN.+", "--suite-dir", str(root / "comparative_suite")),
+        *("--backend", "jax_xla,tf_xla:xla,iree:llvm-cpu,tflite", "-w", "1", "-iter", "2"),
+    )
+    assert done.code == 0, done.out + done.err
+    assert done.statuses == {
+        "OWN_JAX jax_xla:xla": "ok",
+        "OWN_JAX iree:llvm-cpu": "ok",
+        "OWN_JAX tflite:native": "ok",
+        "OWN_TF_V2 tf_xla:xla": "ok",
+        "OWN_TF_V2 iree:llvm-cpu": "ok",
+        "OWN_TF_V2 tflite:native": "ok",
+        "OWN_TFLITE tflite:native": "ok",
+    }, done.out
+    assert done.out.count(" agreed ") == 6, done.out
+    shapes = [r["definition"]["model_parameters"].get("shape") for r in done.document["benchmarks"]]
+    assert shapes.count([4, 16]) == 6
 
 
 def test_models_of_two_frameworks_are_run_and_verified(tmp_path, cbs_run):

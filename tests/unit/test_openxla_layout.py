@@ -136,6 +136,23 @@ def test_a_model_beside_the_definitions_is_that_one_and_the_others_are_ours(chec
     assert tflite.module_path == "openxla.benchmark.models.tflite.tflite_model"
 
 
+def test_a_case_that_is_listed_twice_is_one(checkout):
+    file = checkout / "pt" / "benchmark_definitions.py"
+    file.write_text(file.read_text() + "ALL_BENCHMARKS += ALL_BENCHMARKS[:1]\n")
+    names = [case.name for case in catalog.all_benchmarks([str(checkout)])]
+    assert len(names) == len(set(names)) == 6
+
+
+def test_a_tflite_model_is_the_file_of_its_address_whatever_lies_beside(checkout):
+    beside = checkout.parent / "models" / "tflite"
+    beside.mkdir()
+    (beside / "tflite_model.py").write_text("def create_model(model_uri):\n    return model_uri\n")
+    cases = catalog.select(catalog.all_benchmarks([str(checkout)]), framework="tflite")
+    assert {c.model.model_impl.module_path for c in cases} == {
+        "openxla.benchmark.models.tflite.tflite_model"
+    }
+
+
 def test_its_model_is_made_on_our_interfaces(checkout, packages):
     (case,) = catalog.select(catalog.all_benchmarks([str(checkout)]), name="models/NET.*PT.*H8/.+")
     model = in_tree.create_model(**case.model.model_parameters)

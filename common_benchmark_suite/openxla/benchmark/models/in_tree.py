@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from openxla.benchmark.def_types import DefinitionError
+from openxla.benchmark.models.jax.jax_model_interface import JaxInferenceModel
 from openxla.benchmark.models.trees import MODELS, Tree
 from openxla.benchmark.python_files import import_file
 
@@ -28,7 +29,27 @@ def create_model(*, tree: str, tree_module: str, tree_sha256: str, **parameters:
     create = getattr(_imported(found), "create_model", None)
     if create is None:
         raise DefinitionError(f"{found.file} has no function create_model(**parameters)")
-    return create(**parameters)
+    model = create(**parameters)
+    return _OfInputsAlone(model) if isinstance(model, JaxInferenceModel) else model
+
+
+class _OfInputsAlone:
+    """A model of that suite's JAX interface on ours, where `apply` takes parameters as well.
+
+    That suite compiles `forward`; what it computes with is a constant of the program.
+    """
+
+    params: tuple[()] = ()
+
+    def __init__(self, model: JaxInferenceModel) -> None:
+        self._model = model
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def apply(self, _: tuple[()], *inputs: Any) -> Any:
+        """Runs it."""
+        return self._model.forward(*inputs)
 
 
 def _imported(tree: Tree) -> ModuleType:
