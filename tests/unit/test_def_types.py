@@ -114,6 +114,13 @@ def test_data_type_and_batch_size_come_from_the_parameters():
     assert (case().data_type, case().batch_size) == (None, None)
 
 
+def test_a_shape_is_a_parameter_however_it_is_written():
+    implementation = ModelImplementation(name="I", framework_type=ModelFrameworkType.JAX)
+    for shape in ([4, 16], (4, 16)):
+        model = Model(name="M", model_impl=implementation, model_parameters={"shape": shape})
+        assert model.model_parameters == {"shape": (4, 16)}
+
+
 def test_tensor_specs_print_as_shape_and_type():
     assert str(TensorSpec(shape=(1, 384), dtype="i32")) == "1x384xi32"
     assert str(TensorSpec(shape=(), dtype="f32")) == "f32"

@@ -166,7 +166,7 @@ CHANGES = [
     (["benchmarks", 0, "definition", "framework"], "jax"),
     (["benchmarks", 0, "definition", "batch_size"], "1"),
     (["benchmarks", 0, "definition", "tags"], "bert"),
-    (["benchmarks", 0, "definition", "model_parameters"], {"shape": [1]}),
+    (["benchmarks", 0, "definition", "model_parameters"], {"shape": [[1]]}),
     (["benchmarks", 0, "definition", "workload", "digest"], "abc"),
     (["benchmarks", 0, "metrics"], {}),
     (["benchmarks", 0, "metrics"], {"other_level": {}}),
