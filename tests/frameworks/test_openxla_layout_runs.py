@@ -65,8 +65,8 @@ class Own(jax_model_interface.JaxInferenceModel):
 def create_model(batch_size=1, data_type="fp32", **_unused_params):
     return Own(batch_size)
 """
-# Two raw inputs; its type is fixed where it is made, its parameters are no argument, and it
-# compiles something twice while it is made.
+# It takes two raw inputs, fixes its type where it is made, holds its parameters itself, and compiles
+# something twice while it is made.
 PINNED = """
 import jax, jax.numpy as jnp
 from openxla.benchmark.models.jax import jax_model_interface
@@ -113,7 +113,22 @@ def create_model(shape, **_unused_params):
 TFLITE = "converted:BERT_TINY_FP32_JAX_32XI32_BATCH1/model_fp32.tflite"
 
 
-def test_models_that_are_not_written_for_us_are_judged_in_their_own_type(tmp_path, cbs_run):
+@pytest.fixture
+def run_in(cbs_run):
+    """Runs the cases of a checkout on backends."""
+
+    def run(root, backends):
+        done = cbs_run(
+            *("-name", "models/OWN.+", "--suite-dir", str(root / "comparative_suite")),
+            *("--backend", backends, "-w", "1", "-iter", "2"),
+        )
+        assert done.code == 0, done.out + done.err
+        return done
+
+    return run
+
+
+def test_models_that_are_not_written_for_us_are_judged_in_their_own_type(tmp_path, run_in):
     root = tmp_path / "openxla" / "benchmark"
     for folder, framework, module, parameters in (
         ("jax", "JAX", "own.pinned", {"shape": [4, 16]}),
@@ -136,11 +151,7 @@ def test_models_that_are_not_written_for_us_are_judged_in_their_own_type(tmp_pat
         )
     (root / "models" / "jax" / "own" / "pinned.py").write_text(PINNED)
     (root / "models" / "tf" / "own" / "plain.py").write_text(TENSORFLOW)
-    done = cbs_run(
-        *("-name", "models/OWN.+", "--suite-dir", str(root / "comparative_suite")),
-        *("--backend", "jax_xla,tf_xla:xla,iree:llvm-cpu,tflite", "-w", "1", "-iter", "2"),
-    )
-    assert done.code == 0, done.out + done.err
+    done = run_in(root, "jax_xla,tf_xla:xla,iree:llvm-cpu,tflite")
     assert done.statuses == {
         "OWN_JAX jax_xla:xla": "ok",
         "OWN_JAX iree:llvm-cpu": "ok",
@@ -155,7 +166,7 @@ def test_models_that_are_not_written_for_us_are_judged_in_their_own_type(tmp_pat
     assert shapes.count([4, 16]) == 6
 
 
-def test_models_of_two_frameworks_are_run_and_verified(tmp_path, cbs_run):
+def test_models_of_two_frameworks_are_run_and_verified(tmp_path, run_in):
     root = tmp_path / "openxla" / "benchmark"
     for folder, framework, model in (("pt", "PYTORCH", PYTORCH), ("jax", "JAX", JAX)):
         suite, own = root / "comparative_suite" / folder, root / "models" / folder / "own"
@@ -166,11 +177,7 @@ def test_models_of_two_frameworks_are_run_and_verified(tmp_path, cbs_run):
         (suite / "benchmark_definitions.py").write_text(BENCHMARKS.format(folder=folder))
         (own / "own_model.py").write_text(model)
         (own / "width.py").write_text("WIDTH = 16\n")
-    done = cbs_run(
-        *("-name", "models/OWN.+", "--suite-dir", str(root / "comparative_suite")),
-        *("--backend", "pt_inductor:eager,jax_xla,onnxruntime", "-w", "1", "-iter", "2"),
-    )
-    assert done.code == 0, done.out + done.err
+    done = run_in(root, "pt_inductor:eager,jax_xla,onnxruntime")
     assert done.statuses == {
         "OWN_FP32_JAX_BATCH4 jax_xla:xla": "ok",
         "OWN_FP32_PT_BATCH4 pt_inductor:eager": "ok",

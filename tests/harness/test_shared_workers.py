@@ -10,9 +10,6 @@ from comparative_benchmark.terminal.options import Parser
 from comparative_benchmark.terminal.run_options import add_run_arguments
 from openxla.benchmark import def_types, testdata
 
-# A busy machine can make a sound trial unsteady.
-MEASURED = {"ok", "unsteady"}
-
 pytestmark = pytest.mark.alone
 
 
@@ -50,7 +47,15 @@ class Heard(argparse.Namespace):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("shared")
+    """One run of all cases, made again if the machine disturbs it: three times it is not that."""
+    for _ in range(3):
+        found = _measured(tmp_path_factory.mktemp("shared"))
+        if all(result.status.value != "unsteady" for result in found[0]):
+            break
+    return found
+
+
+def _measured(directory):
     parser = Parser()
     add_run_arguments(parser)
     options = parser.parse_args(
@@ -85,8 +90,7 @@ def run(tmp_path_factory):
 def test_one_worker_serves_all_workloads_and_replicates_are_still_three(run):
     results, _, logs = run
     good = [result for result in results if "NONE" in result.definition.model]
-    assert len(good) == 3
-    assert {result.status.value for result in good} <= MEASURED
+    assert [result.status.value for result in good] == ["ok"] * 3
     for result in good:
         assert len(result.measured.processes) == 3
         assert result.measured.race.shared_workers
@@ -114,4 +118,4 @@ def test_what_runs_out_of_memory_in_the_middle_is_kept_and_the_others_go_on(run)
     assert failed.status.value == "out_of_memory"
     # `--resume` goes by this: what is ok is not run again, and all else is.
     assert results.index(failed) < len(results) - 1
-    assert results[-1].status.value in MEASURED
+    assert results[-1].status.value == "ok"
