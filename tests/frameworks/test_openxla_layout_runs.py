@@ -65,8 +65,8 @@ class Own(jax_model_interface.JaxInferenceModel):
 def create_model(batch_size=1, data_type="fp32", **_unused_params):
     return Own(batch_size)
 """
-# It takes two raw inputs, fixes its type where it is made, holds its parameters itself, and compiles
-# something twice while it is made.
+# It takes two raw inputs, fixes its type where it is made, holds its parameters itself, and
+# compiles something twice while it is made.
 PINNED = """
 import jax, jax.numpy as jnp
 from openxla.benchmark.models.jax import jax_model_interface
