@@ -2,27 +2,33 @@
 """Reads what a pull request asks to be measured from its text, and prints it as `cbs run` takes it.
 
 A line of the text says `RUN_BENCHMARK: NAME [BACKENDS]`, e.g. `RUN_BENCHMARK: BERT_TINY_FP32_JAX
-jax_xla`: NAME is the start of names of models, BACKENDS are as in `cbs run --backend`. The text is
-anybody's: what is printed holds letters, digits, `_`, and in backends `:+,-`, and nothing else.
+jax_xla`: NAME is the start of names of models, BACKENDS are as in `cbs run --backend`.
+`torchbench/NAME` is the start of names of TorchBench's folders, `bench/NAME` a benchmark of a
+milabench configuration. The text is anybody's: what is printed holds letters, digits, `_`, and in
+backends `:+,-`, and nothing else.
 
-The text is read from standard input; two lines are printed, the expression for `-name` and the
-backends (empty where none are named). Exit code: 0, 3 if nothing is asked for, 1 if what is asked
-for cannot be.
+The text is read from standard input; three lines are printed: the expression for `-name` (the name,
+of a milabench benchmark), the backends (empty where none are named), and what it is a name of,
+`models`, `torchbench` or `bench`. Exit code: 0, 3 if nothing is asked for, 1 if what is asked for
+cannot be.
 """
 
 import re
 import sys
 
 _ASKS = "RUN_BENCHMARK:"
-_REQUEST = re.compile(r"([A-Za-z0-9_]{1,100})(?:[ \t]+([a-z][a-z0-9_:+,-]{0,199}))?")
+_REQUEST = re.compile(
+    r"(?:(torchbench|bench)/)?([A-Za-z0-9_]{1,100})(?:[ \t]+([a-z][a-z0-9_:+,-]{0,199}))?"
+)
+_EXPRESSIONS = {"models": "models/{}.*/.+DEFAULT", "torchbench": "{}.*", "bench": "{}"}
 
 
 class RequestError(Exception):
     """What is asked for cannot be; the message says what can."""
 
 
-def request_of(text: str) -> tuple[str, str] | None:
-    """Returns the expression and the backends that a text asks for; None if it asks for nothing.
+def request_of(text: str) -> tuple[str, str, str] | None:
+    """Returns what a text asks for, as printed; None if it asks for nothing.
 
     Raises:
       RequestError: it asks in a way that cannot be.
@@ -42,9 +48,11 @@ def request_of(text: str) -> tuple[str, str] | None:
     if match is None:
         raise RequestError(
             "write RUN_BENCHMARK: NAME [BACKENDS], where NAME is the start of names of models, of "
-            "letters, digits and _, and BACKENDS are such as jax_xla,pt_inductor:eager"
+            "letters, digits and _ (or torchbench/NAME, bench/NAME), and BACKENDS are such as "
+            "jax_xla,pt_inductor:eager"
         )
-    return f"models/{match[1]}.*/.+DEFAULT", match[2] or ""
+    kind = match[1] or "models"
+    return _EXPRESSIONS[kind].format(match[2]), match[3] or "", kind
 
 
 def without_comments(text: str) -> str:

@@ -14,7 +14,7 @@ from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.compare import DEFAULT_BASELINE
 from comparative_benchmark.results.record import Result, Status
 from comparative_benchmark.results.store import ResultsFile
-from comparative_benchmark.runs import runner, training_memory
+from comparative_benchmark.runs import runner
 from comparative_benchmark.runs.environments import UnusableEnvironmentError, parse_environments
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import (
@@ -90,7 +90,7 @@ def measure(
     except (UnknownBackendError, UnusableEnvironmentError) as error:
         raise UsageError(str(error)) from error
     baseline = _baseline(options, competitors)
-    chosen = selection or foreign.selected(options) or _selection(options)
+    chosen = selection or selected(options)
     plan = runner.plan(chosen.cases, competitors, device)
     settings = attrs.evolve(
         _settings(options, device, baseline), share_workers=chosen.share_workers
@@ -102,15 +102,7 @@ def measure(
         observer.say(f"{competitor} takes none of the selected cases")
     if not plan.trials:
         raise UsageError("nothing to run: no selected backend takes a selected case")
-    trials = [
-        attrs.evolve(
-            trial,
-            refused=trial.refused
-            or chosen.refuse(trial, settings)
-            or training_memory.why_too_large(trial, settings),
-        )
-        for trial in plan.trials
-    ]
+    trials = chosen.admitted(plan.trials, settings)
     for line in chosen.before(trials, settings):
         observer.say(line)
     try:
@@ -134,8 +126,15 @@ def measure(
     )
 
 
-def _selection(options: argparse.Namespace) -> Selection:
-    """Returns the selected cases, or those of the user's model, on the inputs that they gave."""
+def selected(options: argparse.Namespace) -> Selection:
+    """Returns what options select: folders of others, the user's model, or cases of the catalogue.
+
+    Raises:
+      UsageError: something that the user typed cannot be.
+      DefinitionError, NoMatchError: see `terminal.options.select`.
+    """
+    if folders := foreign.selected(options):
+        return folders
     if brought := brought_model(options):
         return Selection(
             cases=brought.cases,

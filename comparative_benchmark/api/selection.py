@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 import attrs
 
 from comparative_benchmark.results.record import Result
+from comparative_benchmark.runs import training_memory
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import Trial
 from openxla.benchmark.def_types import BenchmarkCase
@@ -27,3 +28,15 @@ class Selection:
     refuse: Callable[[Trial, RunSettings], str | None] = lambda *_: None
     before: Callable[[Sequence[Trial], RunSettings], Iterable[str]] = lambda *_: ()
     after: Callable[[Sequence[Result]], Iterable[str]] = lambda _: ()
+
+    def admitted(self, trials: Iterable[Trial], settings: RunSettings) -> list[Trial]:
+        """Returns the trials; those that are not to be tried say why."""
+        return [
+            attrs.evolve(
+                trial,
+                refused=trial.refused
+                or self.refuse(trial, settings)
+                or training_memory.why_too_large(trial, settings),
+            )
+            for trial in trials
+        ]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from comparative_benchmark.api.measuring import selected
 from comparative_benchmark.backends.api import UnknownBackendError
 from comparative_benchmark.bisection import story
 from comparative_benchmark.bisection.bisection import as_json
@@ -19,13 +20,14 @@ from comparative_benchmark.runs.trial import parse_competitors
 from comparative_benchmark.stats.sampling_rule import SamplingRule
 from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.options import (
+    EVAL,
     EXIT_MISSING,
     EXIT_OK,
     UsageError,
     find_device,
-    select,
 )
 from comparative_benchmark.terminal.run_settings import settings_of
+from openxla.benchmark.workloads import workload_of
 
 
 def run(options: argparse.Namespace) -> int:
@@ -64,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
 def _subject(options: argparse.Namespace, console: Console) -> Subject:
     device = find_device(options.device)
     competitors = parse_competitors(options.backend, device.accelerator_type)
-    cases = select(options)
+    selection = selected(options)
     lock = lock_of(options, competitors)
     metric = Metric(options.metric)
     rule = SamplingRule(
@@ -78,7 +80,7 @@ def _subject(options: argparse.Namespace, console: Console) -> Subject:
 
     def oracle(pool: EnvironmentPool, recipes: Recipes, folder: Path) -> RaceOracle:
         return RaceOracle(
-            cases=cases,
+            selection=selection,
             competitors=competitors,
             metric=metric,
             settings=settings_of(options, device, sampling=rule),
@@ -98,4 +100,7 @@ def _subject(options: argparse.Namespace, console: Console) -> Subject:
         "device": options.device,
         "threads": options.threads,
     }
+    if options.torchbench or options.model or options.inputs or options.test != EVAL:
+        # What catalogue and options alone do not tell; earlier state files know nothing of it.
+        question["cases"] = {case.name: workload_of(case).digest for case in selection.cases}
     return Subject(lock=lock, question=question, noise=metric.noise, oracle=oracle)

@@ -10,6 +10,7 @@ from comparative_benchmark.terminal.options import (
     seconds,
     spellings,
 )
+from comparative_benchmark.terminal.run_options import add_selection_arguments
 
 METRICS = ("latency", "compile", "memory", "output", "failure")
 
@@ -17,7 +18,7 @@ METRICS = ("latency", "compile", "memory", "output", "failure")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs bisect`."""
     add = parser.add_argument
-    add_options(parser, "name", "tag", "framework", "suite")
+    add_selection_arguments(parser)
     add_search_options(parser)
     add(
         "--backend",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import attrs
 
+from comparative_benchmark.api.selection import Selection
 from comparative_benchmark.bisection import judging
 from comparative_benchmark.bisection.environments import EnvironmentPool, Recipe
 from comparative_benchmark.bisection.judging import Metric
@@ -40,7 +41,7 @@ class RaceOracle:
     """Judges candidates by racing them; see `oracle.Oracle`.
 
     Attributes:
-      cases: what to run.
+      selection: what to run.
       competitors: with which backend and compilers, each raced for itself.
       metric: what may have become worse.
       settings: of the races; their sampling rule is where attempts start from.
@@ -51,7 +52,7 @@ class RaceOracle:
       bisected: canonical names of the packages that are meant to differ.
     """
 
-    cases: Sequence[BenchmarkCase]
+    selection: Selection
     competitors: Sequence[Competitor]
     metric: Metric
     settings: RunSettings
@@ -77,9 +78,10 @@ class RaceOracle:
         )
         answers: list[CaseAnswer] = []
         for competitor in self.competitors:
-            cases = [case for case in self.cases if _wanted(case, competitor, focus)]
+            cases = [case for case in self.selection.cases if _wanted(case, competitor, focus)]
             sides = in_environments([competitor], environments)
-            trials = runner.plan(cases, sides, settings.device).trials
+            planned = runner.plan(cases, sides, settings.device).trials
+            trials = self.selection.admitted(planned, settings)
             if not trials:
                 continue
             found = runner.execute(

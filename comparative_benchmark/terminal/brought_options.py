@@ -14,8 +14,8 @@ _OWN = ("input", "task", "batch", "seq_len", "dtype", "allow_pickle", "text", "i
 _CATALOGUE = {"name": "-name", "tag": "--tag", "suite": "--suite"}
 
 
-def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the model, and what is said of it."""
+def add_model_arguments(parser: argparse.ArgumentParser, *, saving: bool = False) -> None:
+    """Adds the model, and what is said of it; with `--save-as`, if its definitions are kept."""
     group = parser.add_argument_group("a model of your own")
     add = group.add_argument
     add(
@@ -55,12 +55,13 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="read weights of a Hugging Face directory that may hold code",
     )
-    add(
-        *spellings("--save-as"),
-        type=Path,
-        metavar="DIR",
-        help="write definitions of what was run, which --suite-dir DIR runs again",
-    )
+    if saving:
+        add(
+            *spellings("--save-as"),
+            type=Path,
+            metavar="DIR",
+            help="write definitions of what was run, which --suite-dir DIR runs again",
+        )
 
 
 def brought_model(options: argparse.Namespace) -> "Found | None":
@@ -96,7 +97,7 @@ def definitions_to_save(options: argparse.Namespace, found: "Found") -> "Definit
     """
     from openxla.benchmark.brought import BroughtError, definitions
 
-    if options.save_as is None:
+    if getattr(options, "save_as", None) is None:
         return None
     try:
         return definitions(options.model, _wanted(options), found.cases, options.save_as)

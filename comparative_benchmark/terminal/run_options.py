@@ -32,10 +32,19 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "cbs run [-name REGEX | MODEL | --torchbench PATH] [options]"
     parser.epilog, parser.formatter_class = _EXAMPLES, argparse.RawDescriptionHelpFormatter
     groups = _Groups(parser)
-    add_options(groups.get(_WHAT), "name", "test", "tag", "framework", "suite")
-    add_model_arguments(parser)
+    _add_cases(groups.get(_WHAT))
+    add_model_arguments(parser, saving=True)
     _add_folder_arguments(parser)
     _add_measuring_arguments(groups)
+
+
+def add_selection_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that select what runs: of the catalogue, of the user, of others."""
+    what = parser.add_argument_group(_WHAT)
+    _add_cases(what)
+    _add_inputs(what)
+    add_model_arguments(parser)
+    _add_folder_arguments(parser)
 
 
 def add_measuring_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +56,7 @@ def add_run_benchmarks_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the `run_benchmarks.py` of a backend."""
     groups = _Groups(parser)
     what = groups.get(_WHAT)
-    add_options(what, "name", "test", "tag", "framework", "suite")
+    _add_cases(what)
     what.add_argument(
         *spellings("-c", "--compiler"),
         action="append",
@@ -74,6 +83,19 @@ class _Groups:
 def usual_output() -> Path:
     """Returns where results go that nobody gave a file for: a new one for each start."""
     return Path("results", f"{datetime.datetime.now().astimezone():%Y-%m-%d-%H%M%S}.json")
+
+
+def _add_cases(what: Any) -> None:
+    add_options(what, "name", "test", "tag", "framework", "suite")
+
+
+def _add_inputs(what: Any) -> None:
+    what.add_argument(
+        "--inputs",
+        type=Path,
+        metavar="DIR",
+        help="run the selected models on input_0.npy, input_1.npy ... of this directory",
+    )
 
 
 def _add_folder_arguments(parser: argparse.ArgumentParser) -> None:
@@ -128,12 +150,7 @@ def _add_common_arguments(groups: _Groups) -> None:
         + ", ".join(map(str, devices.ALL_DEVICES))
         + f" (default: {devices.HOST_CPU})",
     )
-    what.add_argument(
-        "--inputs",
-        type=Path,
-        metavar="DIR",
-        help="run the selected models on input_0.npy, input_1.npy ... of this directory",
-    )
+    _add_inputs(what)
     how.add_argument(
         *spellings("-w", "--warmup-iterations"),
         type=count(0),

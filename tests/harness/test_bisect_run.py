@@ -136,9 +136,10 @@ def bisect(tmp_path_factory, environment):
         "PIP_FIND_LINKS": str(wheels),
     }
 
-    def run(*arguments, backend="test_numpy", interrupted_after=None):
-        command = [sys.executable, "-m", "comparative_benchmark", "bisect"]
-        command += ["--suite", "bisected_suite", "-name", "models/BISECTED/.+"]
+    of_the_suite = ("--suite", "bisected_suite", "-name", "models/BISECTED/.+")
+
+    def run(*arguments, what=of_the_suite, backend="test_numpy", interrupted_after=None):
+        command = [sys.executable, "-m", "comparative_benchmark", "bisect", *what]
         command += ["--backend", backend, "--requirements", "requirements.txt"]
         process = subprocess.Popen(
             [*command, *arguments],
@@ -246,6 +247,55 @@ def test_an_end_without_speed_is_an_error_that_says_what_to_ask(bisect):
     assert "the ends cannot be compared" in done.err
     assert "nothing was measured: wrong_output in" in done.err
     assert "--metric output" in done.err
+
+
+# A release that is slow makes it wrong; the truth is made where there is none.
+FOLDER = """
+import torch
+from torchbenchmark.util.model import BenchmarkModel
+
+try:
+    from toy_compiler import DELAY_MS
+except ModuleNotFoundError:
+    DELAY_MS = 0.0
+
+
+class Model(BenchmarkModel):
+    DEFAULT_EVAL_BSIZE = 4
+
+    def __init__(self, test, device, batch_size=None, extra_args=[]):
+        super().__init__(test=test, device=device, batch_size=batch_size, extra_args=extra_args)
+        self.net, self.x = torch.nn.Linear(8, 8), torch.randn(self.batch_size, 8)
+
+    def get_module(self):
+        return self.net, (self.x,)
+
+    def eval(self):
+        return (self.net(self.x) * (1.5 if DELAY_MS > 3 else 1.0),)
+"""
+
+
+def test_a_folder_of_torchbench_is_bisected(bisect):
+    folder = bisect.folder / "compiled_net"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(FOLDER)
+    what = ("--torchbench", str(folder))
+    done = bisect(
+        *_package("1.0", "1.2", "output", "folder"), what=what, backend="pt_inductor:eager"
+    )
+    assert done.code == 0, done.out + done.err
+    assert done.out.startswith("toy-compiler became wrong in 1.2; 1.1 is the last good one\n")
+    state = json.loads((bisect.folder / "folder" / "bisection.json").read_text())
+    assert list(state["question"]["cases"]) == [
+        "models/compiled_net_EVAL_PT_BATCH4/inputs/INPUT_DATA_MODEL_DEFAULT"
+    ]
+    # Answers are for what the folder held.
+    (folder / "more.py").touch()
+    again = bisect(
+        *_package("1.0", "1.2", "output", "folder"), what=what, backend="pt_inductor:eager"
+    )
+    assert again.code == 1
+    assert "another question" in again.err
 
 
 @pytest.fixture(scope="module")

@@ -46,13 +46,15 @@ def _python(script, *arguments, **options):
 @pytest.mark.parametrize(
     ("text", "asked"),
     [
-        ("RUN_BENCHMARK: BERT_TINY", "models/BERT_TINY.*/.+DEFAULT\n\n"),
+        ("RUN_BENCHMARK: BERT_TINY", "models/BERT_TINY.*/.+DEFAULT\n\nmodels\n"),
         (
             "Fast.\r\n\r\n  RUN_BENCHMARK:  BERT_TINY_FP32_JAX \t jax_xla,iree:llvm-cpu \r\nAnd.",
-            "models/BERT_TINY_FP32_JAX.*/.+DEFAULT\njax_xla,iree:llvm-cpu\n",
+            "models/BERT_TINY_FP32_JAX.*/.+DEFAULT\njax_xla,iree:llvm-cpu\nmodels\n",
         ),
-        ("RUN_BENCHMARK: A\nRUN_BENCHMARK: A", "models/A.*/.+DEFAULT\n\n"),
-        ("<!-- RUN_BENCHMARK: NAME\n-->\nRUN_BENCHMARK: A", "models/A.*/.+DEFAULT\n\n"),
+        ("RUN_BENCHMARK: A\nRUN_BENCHMARK: A", "models/A.*/.+DEFAULT\n\nmodels\n"),
+        ("<!-- RUN_BENCHMARK: NAME\n-->\nRUN_BENCHMARK: A", "models/A.*/.+DEFAULT\n\nmodels\n"),
+        ("RUN_BENCHMARK: torchbench/hf_Bert pt_inductor", "hf_Bert.*\npt_inductor\ntorchbench\n"),
+        ("RUN_BENCHMARK: bench/flops", "flops\n\nbench\n"),
     ],
 )
 def test_a_request_is_read(text, asked):
@@ -72,6 +74,8 @@ def test_a_request_is_read(text, asked):
         "RUN_BENCHMARK: (A+)+$",
         "RUN_BENCHMARK: A -o/etc/passwd",
         "RUN_BENCHMARK: -A",
+        "RUN_BENCHMARK: torchbench/../A",
+        "RUN_BENCHMARK: elsewhere/A",
         "RUN_BENCHMARK: " + "A" * 101,
         "RUN_BENCHMARK: \N{CYRILLIC CAPITAL LETTER A}",
         "RUN_BENCHMARK: A\nRUN_BENCHMARK: B",

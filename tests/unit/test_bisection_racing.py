@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from comparative_benchmark.api.selection import Selection
 from comparative_benchmark.bisection.judging import Metric
 from comparative_benchmark.bisection.oracle import Focus
 from comparative_benchmark.bisection.racing import RaceOracle, other_packages
@@ -37,7 +38,7 @@ def test_what_differs_besides_what_is_bisected_is_told():
 
 def _sampling(metric, focus, attempt, rule=None):
     oracle = RaceOracle(
-        cases=[],
+        selection=Selection(cases=[]),
         competitors=[],
         metric=metric,
         settings=RunSettings(device=devices.HOST_CPU, sampling=rule or SamplingRule(seed=5)),
