@@ -406,6 +406,20 @@ def test_nights_are_published_and_the_second_one_shows_trends(nightly, environme
 
 
 @pytest.mark.alone
+def test_folders_of_torchbench_have_part_in_a_night(nightly):
+    folder = ROOT / "tests" / "data" / "torchbench" / "guide_mlp"
+    done = nightly(
+        *("--store", nightly.folder / "store", "--torchbench", folder),
+        *("--backend", "test_numpy", "--name", "models/TOY_NONE/.+"),
+        *("--", "--suite", "cbs_test_plugin.suite", "-w", "1", "-iter", "3"),
+        CBS_TORCHBENCH_BACKENDS="pt_inductor:eager",
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+    page = (nightly.folder / "night" / "report.html").read_text()
+    assert all(name in page for name in ("TOY_NONE", "guide_mlp_EVAL_PT", "guide_mlp_TRAIN_PT"))
+
+
+@pytest.mark.alone
 def test_a_wrong_output_turns_the_exit_code_and_its_result_is_published(nightly):
     wrong = ("--backend", "test_numpy", "--name", "models/TOY_(NONE|NAN)/.+")
     done = nightly("--store", nightly.folder / "store", *wrong, *TOY_RUN, NIGHT="1")
