@@ -8,6 +8,9 @@
 # below FOLDER, and the checkout stays as it is. Both sides run their own models, backends and harness;
 # where their locked requirements differ, each has an environment of its own. FOLDER gets table.md and
 # results.json. DEVICE (default host-cpu) and CBS_RUN_OPTIONS (further options of `cbs run`) may be set.
+# `torchbench/NAME` in the text races folders under CBS_TORCHBENCH, `bench/NAME` a script of the milabench
+# configuration CBS_BENCH: these are the same on both sides, and what differs is the suite and what is
+# installed. A script runs in the environment of each side, as it is.
 # Exit code: 0, 2 if something is slower or wrong, 1 if something failed, 3 if nothing is asked for or
 # nothing could be compared.
 set -euo pipefail
@@ -26,8 +29,19 @@ request="$(printf '%s' "${PR_BODY:-}" | "${FOUND_PYTHON}" "${CBS_ROOT}/scripts/p
 if ((code != 0)); then
   exit "${code}"
 fi
-{ read -r NAME; read -r BACKENDS || true; } <<< "${request}"
-BACKENDS="${BACKENDS:-jax_xla,pt_inductor}"
+{ read -r NAME; read -r BACKENDS; read -r KIND; } <<< "${request}"
+what=(-name "${NAME}")
+case "${KIND}" in
+  torchbench)
+    BACKENDS="${BACKENDS:-pt_inductor}"
+    what+=(--torchbench "${CBS_TORCHBENCH:?the folders that torchbench/NAME is one of}")
+    ;;
+  bench)
+    BACKENDS="${BACKENDS:-pt_inductor}" # whose environments scripts run in
+    : "${CBS_BENCH:?the milabench configuration that bench/NAME is of}"
+    ;;
+  *) BACKENDS="${BACKENDS:-jax_xla,pt_inductor}" ;;
+esac
 IFS=',' read -ra NAMED <<< "${BACKENDS}"
 if ! git -C "${CBS_ROOT}" rev-parse --quiet --verify "${BASE_SHA}^{commit}" >/dev/null; then
   echo "no commit ${BASE_SHA} in this checkout; fetch it first" >&2
@@ -69,9 +83,15 @@ interpreter "${CBS_ROOT}" "${HEAD_PYTHON}" "${FOLDER}/head-python"
 rm -f "${FOLDER}/results.json"
 read -ra more <<< "${CBS_RUN_OPTIONS:-}"
 ran=0
-cbs run --backend "${BACKENDS}" -device "${DEVICE}" -name "${NAME}" \
-  --env "base=${FOLDER}/base-python,head=${FOLDER}/head-python" \
-  -o "${FOLDER}/results.json" "${more[@]}" || ran=$?
+if [[ "${KIND}" == bench ]]; then
+  cbs bench run --config "${CBS_BENCH}" --select "${NAME}" --repeat 3 --no-report \
+    --env "base=${BASE_PYTHON},head=${HEAD_PYTHON}" \
+    -o "${FOLDER}/results.json" "${more[@]}" || ran=$?
+else
+  cbs run --backend "${BACKENDS}" -device "${DEVICE}" "${what[@]}" \
+    --env "base=${FOLDER}/base-python,head=${FOLDER}/head-python" \
+    -o "${FOLDER}/results.json" "${more[@]}" || ran=$?
+fi
 if [[ ! -f "${FOLDER}/results.json" ]]; then
   exit "${ran}"
 fi

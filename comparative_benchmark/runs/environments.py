@@ -78,17 +78,26 @@ def parse_environments(text: str) -> list[Environment]:
     Raises:
       UnusableEnvironmentError: one cannot be used.
     """
-    found: dict[str, Environment] = {}
+    return [_inspect(name, python) for name, python in interpreters(text).items()]
+
+
+def interpreters(text: str) -> dict[str, str]:
+    """Returns the interpreters that `name=PATH,name=PATH` names, by name, without a look at them.
+
+    Raises:
+      UnusableEnvironmentError: there is none where one should be.
+    """
+    found: dict[str, str] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, separator, path = item.partition("=")
         if not separator or not name.isidentifier() or not path:
             raise UnusableEnvironmentError(f"--env {item!r} is not NAME=PATH")
         if name in found:
             raise UnusableEnvironmentError(f"--env names {name!r} twice")
-        found[name] = _inspect(name, _interpreter(name, Path(path).expanduser()))
+        found[name] = _interpreter(name, Path(path).expanduser())
     if not found:
         raise UnusableEnvironmentError("--env names no environment: give NAME=PATH[,NAME=PATH]")
-    return list(found.values())
+    return found
 
 
 def _interpreter(name: str, path: Path) -> str:

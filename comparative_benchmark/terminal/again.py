@@ -24,7 +24,9 @@ def command(result: Result, *more: str, suites: Sequence[str] = ()) -> str:
     if result.measured.throughput:
         config = definition.model_parameters.get("config")
         where = f"--config {shlex.quote(str(config))} " if config else ""
-        return f"cbs bench run --fulltrace {where}--select {definition.model}"
+        environment = definition.environment
+        raced = f" --env {environment.name}={environment.python}" if environment else ""
+        return f"cbs bench run --fulltrace {where}--select {definition.model}{raced}"
     operator = selection_of(result)
     given = definition.input_source if definition.input_data.startswith(PREFIX) else None
     if given and any(Path(given).is_relative_to(suite) for suite in suites):

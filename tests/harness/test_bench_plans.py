@@ -1,12 +1,15 @@
 """Plans, environments and what benchfiles import, through whole runs of small scripts."""
 
 import os
+import sys
 
 import bench_support as support
 import pytest
 
 from comparative_benchmark.backends.cpus import usable_cpus
+from comparative_benchmark.cli.command import main
 from comparative_benchmark.packages.milabench import config, doing, table
+from comparative_benchmark.results.codec import read_document
 from comparative_benchmark.results.record import Status
 
 pytestmark = pytest.mark.slow
@@ -59,6 +62,40 @@ def test_jobs_run_at_once_on_cpus_of_their_own(tmp_path, monkeypatch):
     assert "MY_TOKEN" not in variables
     assert "MY_OWN" not in variables
     assert found[0]["arguments"] == f"['--data', '{base / 'data'}', '--on'] {tmp_path / 'a'}"
+
+
+def test_environments_race_in_turns(tmp_path, capsys):
+    fast = 'rates([100.0, 101.0] * 6 if "old" in os.environ["VIRTUAL_ENV"] else [50.0, 51.0] * 6)'
+    support.write(tmp_path / "a", f"{fast}\nprint(time.time())")
+    path = support.configured(tmp_path / "c.yaml", a=[])
+    for name in ("old", "new"):
+        python = tmp_path / name / "bin" / "python"
+        python.parent.mkdir(parents=True)
+        python.symlink_to(sys.executable)
+    both = f"old={tmp_path}/old,new={tmp_path}/new/bin/python"
+    where = ("--config", str(path), "--base", str(tmp_path / "base"))
+    run = ("bench", "run", *where, "--repeat", "3", "-o", str(tmp_path / "r.json"))
+    assert main([*run, "--env", both]) == 0
+    shown = capsys.readouterr().out
+    assert [line.split()[0] for line in shown.splitlines() if "items/s" in line] == [
+        "a@old",
+        "a@new",
+    ]
+    old, new = read_document(tmp_path / "r.json").benchmarks
+    assert old.measured.throughput.rate == pytest.approx(100.5, abs=1)
+    assert new.measured.throughput.rate == pytest.approx(50.5, abs=1)
+    assert (old.definition.environment.name, new.definition.environment.name) == ("old", "new")
+    assert old.definition.workload.digest == new.definition.workload.digest
+    started = {
+        float(log.read_text().split()[-1]): log.parent.name.split(".")[2]
+        for log in (tmp_path / "base" / "runs").glob("*/*.log")
+        if log.stat().st_size
+    }
+    assert [started[time] for time in sorted(started)] == ["old", "new", "new", "old", "old", "new"]
+    assert main([*run, "--env", "old=/nowhere"]) == 1
+    assert "no interpreter there" in capsys.readouterr().err
+    assert main([*run, "--env", both, "--use-current-env"]) == 1
+    assert "leave --use-current-env out" in capsys.readouterr().err
 
 
 def test_what_jobs_take_from_each_other_is_measured(tmp_path, monkeypatch):

@@ -553,6 +553,20 @@ def test_base_and_head_race_with_their_own_code(proposal, environment):
     assert _run("git", "status", "--porcelain", cwd=proposal).stdout == ""
 
 
+@pytest.mark.alone
+def test_a_script_races_in_the_environments_of_both_sides(proposal, environment, tmp_path):
+    bench_support.write(tmp_path / "script")
+    script = bench_support.configured(tmp_path / "bench.yaml", script=[])
+    asked = {"PR_BODY": "RUN_BENCHMARK: bench/script test_numpy", "CBS_RUN_OPTIONS": ""}
+    done = _race(proposal, environment, CBS_BENCH=str(script), **asked)
+    assert done.returncode == 0, done.stdout + done.stderr
+    table = (proposal.parent / "out" / "table.md").read_text()
+    assert "milabench:script@head" in table
+    results = json.loads((proposal.parent / "out" / "results.json").read_text())
+    told = [result["definition"]["environment"]["name"] for result in results["benchmarks"]]
+    assert told == ["base", "head"]
+
+
 @pytest.mark.parametrize(
     ("variables", "code", "message"),
     [
@@ -561,6 +575,8 @@ def test_base_and_head_race_with_their_own_code(proposal, environment):
         ({"PR_BODY": "RUN_BENCHMARK: X", "BASE_SHA": "gone"}, 1, "no commit gone in this checkout"),
         ({"PR_BODY": "RUN_BENCHMARK: NO_SUCH test_numpy"}, 1, "NO_SUCH"),
         ({"PR_BODY": "RUN_BENCHMARK: TOY none"}, 1, "no backend 'none'"),
+        ({"PR_BODY": "RUN_BENCHMARK: torchbench/A"}, 1, "the folders that torchbench/NAME"),
+        ({"PR_BODY": "RUN_BENCHMARK: bench/A"}, 1, "the milabench configuration that bench/NAME"),
     ],
 )
 def test_a_request_that_can_not_be_is_told(proposal, environment, variables, code, message):

@@ -15,7 +15,8 @@ from comparative_benchmark.packages.milabench import config, overrides, placemen
 from comparative_benchmark.packages.milabench.arithmetic import ArgumentsError
 from comparative_benchmark.packages.milabench.config import Bench
 from comparative_benchmark.results.codec import ResultsFileError, read_document
-from comparative_benchmark.results.record import Result
+from comparative_benchmark.results.record import EnvironmentName, Result
+from comparative_benchmark.runs.environments import UnusableEnvironmentError, interpreters
 from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_OK, UsageError
 
@@ -129,6 +130,12 @@ def _run(options: argparse.Namespace) -> int:
 
     chosen = benches(options)
     base = placement.base_dir(options.base)
+    if options.env and options.use_current_env:
+        raise UsageError("--env says where benchmarks run: leave --use-current-env out")
+    try:
+        named = interpreters(options.env) if options.env else {}
+    except UnusableEnvironmentError as error:
+        raise UsageError(str(error)) from error
     code, results = running.run(
         chosen,
         base,
@@ -140,6 +147,7 @@ def _run(options: argparse.Namespace) -> int:
             echo=options.fulltrace,
             alone=options.alone,
             auto_batch=options.auto_batch,
+            environments=[EnvironmentName(name=n, python=path) for n, path in named.items()],
         ),
     )
     if not options.no_report:

@@ -11,6 +11,7 @@ from comparative_benchmark.packages.milabench.arguments import AnyNumber, assemb
 from comparative_benchmark.packages.milabench.arithmetic import ArgumentsError
 from comparative_benchmark.packages.milabench.inheritance import Entry, entries_of
 from comparative_benchmark.packages.milabench.overrides import Override
+from comparative_benchmark.results.record import EnvironmentName
 from comparative_benchmark.terminal.options import UsageError
 from openxla.benchmark.nearest import choices
 
@@ -40,6 +41,7 @@ class Bench:
       needs: why it cannot run here, whatever happens; None if it may.
       config: all that the file says of it, for its benchfile.
       venv: an environment that is used as it is; None for that of its install group.
+      environment: its name, where it is one of several that race.
       batch_factor: what `auto_batch` sizes are multiplied by.
     """
 
@@ -57,7 +59,13 @@ class Bench:
     needs: str | None
     config: Mapping[str, Any]
     venv: Path | None = None
+    environment: EnvironmentName | None = None
     batch_factor: int = 1
+
+    def in_environment(self, environment: EnvironmentName) -> "Bench":
+        """Returns it as it runs in an environment that is used as it is."""
+        venv = Path(environment.python).parents[1]
+        return attrs.evolve(self, venv=venv, environment=environment)
 
 
 def read(path: Path, overrides: Sequence[Override] = ()) -> list[Bench]:

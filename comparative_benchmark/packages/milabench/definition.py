@@ -34,6 +34,7 @@ def definition(bench: Bench, device: str, config: Mapping[str, Any], units: str)
         backend=BACKEND,
         level="framework_level",
         options=(),
+        environment=bench.environment,
         model=bench.name,
         model_parameters={
             **_scalars(config.get("argv")),

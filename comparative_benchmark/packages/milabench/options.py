@@ -121,6 +121,11 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="where a benchmark says auto_batch(N), first try N, 2 N, 4 N ... for what gives most",
     )
+    add(
+        "--env",
+        metavar="NAME=PATH,...",
+        help="race environments: each benchmark in each, as it is, in turns by --repeat",
+    )
     add("--fulltrace", action="store_true", help="show the output of the scripts")
     add("--no-report", action="store_true", help="leave out the table")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import attrs
 
 from comparative_benchmark.machine import host
-from comparative_benchmark.packages.milabench import batches, guard, phases
+from comparative_benchmark.packages.milabench import batches, guard, phases, table
 from comparative_benchmark.packages.milabench.config import Bench
 from comparative_benchmark.packages.milabench.dash import Dash
 from comparative_benchmark.packages.milabench.doing import not_installed
@@ -19,7 +19,12 @@ from comparative_benchmark.packages.milabench.phase_records import RUN, PhaseOut
 from comparative_benchmark.packages.milabench.placement import Placement, gpus
 from comparative_benchmark.packages.milabench.talk import planned
 from comparative_benchmark.results.codec import converted
-from comparative_benchmark.results.record import ExecutionEnvironment, Result, Status
+from comparative_benchmark.results.record import (
+    EnvironmentName,
+    ExecutionEnvironment,
+    Result,
+    Status,
+)
 from comparative_benchmark.results.store import ResultsFile
 from comparative_benchmark.terminal.options import (
     EXIT_FAILED,
@@ -42,6 +47,7 @@ class How:
       echo: whether the output of scripts is shown.
       alone: whether one of several processes runs alone as well, in each replicate.
       auto_batch: whether the best batch size is looked for where a benchmark leaves it open.
+      environments: that race, each as it is; none for that of each benchmark.
     """
 
     results: Path
@@ -51,6 +57,7 @@ class How:
     echo: bool = False
     alone: bool = False
     auto_batch: bool = False
+    environments: Sequence[EnvironmentName] = ()
 
 
 def run(benches: Sequence[Bench], base: Path, how: How) -> tuple[int, list[Result]]:
@@ -68,17 +75,30 @@ def run(benches: Sequence[Bench], base: Path, how: How) -> tuple[int, list[Resul
     found = []
     for bench in benches:
         before = file.path.read_bytes()
-        place = Placement(base=base, bench=bench, run_name=name)
+        places = _places(Placement(base=base, bench=bench, run_name=name), how)
         if how.auto_batch and batches.is_automatic(bench):
-            place = _with_best_batch(place, how, run_id)
-        result = _one(place, how, run_id)
+            places = [_with_best_batch(place, how, run_id) for place in places]
+        results = _in_turns(places, how, run_id)
         if guard.restored(file.path, before):
             print(f"{bench.name}: it had changed {file.path}, which was restored", file=sys.stderr)
-        file.append(result)
-        found.append(result)
-        reason = f": {result.reason}" if result.reason else ""
-        print(f"{bench.name}: {result.status.value}{reason}", file=sys.stderr)
+        for result in results:
+            file.append(result)
+            found.append(result)
+            reason = f": {result.reason}" if result.reason else ""
+            print(f"{table.name_of(result)}: {result.status.value}{reason}", file=sys.stderr)
     return _exit_code(found), found
+
+
+def _places(placement: Placement, how: How) -> list[Placement]:
+    """Returns where a benchmark runs: once, or in each environment that races."""
+    return [
+        attrs.evolve(
+            placement,
+            bench=placement.bench.in_environment(environment),
+            run_name=f"{placement.run_name}.{environment.name}",
+        )
+        for environment in how.environments
+    ] or [placement]
 
 
 def _with_best_batch(placement: Placement, how: How, run_id: str) -> Placement:
@@ -89,7 +109,7 @@ def _with_best_batch(placement: Placement, how: How, run_id: str) -> Placement:
         bench = attrs.evolve(placement.bench, batch_factor=factor)
         run_name = f"{placement.run_name}.batch{factor}"
         tried = attrs.evolve(placement, bench=bench, run_name=run_name)
-        result = _one(tried, once, run_id)
+        [result] = _in_turns([tried], once, run_id)
         throughput = result.measured.throughput
         found = throughput.rate if throughput and result.status is Status.OK else None
         told = f"{found:.5g} {throughput.units}" if throughput and found else result.reason
@@ -100,22 +120,26 @@ def _with_best_batch(placement: Placement, how: How, run_id: str) -> Placement:
     return attrs.evolve(placement, bench=attrs.evolve(placement.bench, batch_factor=best))
 
 
-def _one(placement: Placement, how: How, run_id: str) -> Result:
-    bench = placement.bench
-    replicates: list[Replicate] = []
+def _in_turns(places: Sequence[Placement], how: How, run_id: str) -> list[Result]:
+    """Returns the result of each; what drifts with time is in all alike, as they take turns."""
+    replicates: list[list[Replicate]] = [[] for _ in places]
     for number in range(how.repeat):
-        replicate = _replicate(placement, how, number)
-        replicates.append(replicate)
-        if replicate.outcome.status is not Status.OK:
-            break
-    return to_result(
-        bench,
-        replicates,
-        run_id=run_id,
-        device="host-gpu" if gpus() else "host-cpu",
-        versions=_versions(placement),
-        config=placement.config(),
-    )
+        order = range(len(places)) if number % 2 == 0 else reversed(range(len(places)))
+        for side in order:
+            done = replicates[side]
+            if all(replicate.outcome.status is Status.OK for replicate in done):
+                done.append(_replicate(places[side], how, number))
+    return [
+        to_result(
+            place.bench,
+            done,
+            run_id=run_id,
+            device="host-gpu" if gpus() else "host-cpu",
+            versions=_versions(place),
+            config=place.config(),
+        )
+        for place, done in zip(places, replicates, strict=True)
+    ]
 
 
 def _replicate(placement: Placement, how: How, number: int) -> Replicate:

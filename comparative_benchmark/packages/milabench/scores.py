@@ -8,6 +8,7 @@ import attrs
 from rich.table import Table
 from rich.text import Text
 
+from comparative_benchmark.packages.milabench.table import name_of
 from comparative_benchmark.results.compare import (
     Comparison,
     compare_documents,
@@ -131,7 +132,7 @@ def as_document(found: Scores) -> dict[str, Any]:
 
 def _throughputs(document: Document) -> dict[str, Throughput]:
     return {
-        result.definition.model: result.measured.throughput
+        name_of(result): result.measured.throughput
         for result in document.benchmarks
         if isinstance(result.measured.throughput, Throughput)
     }

@@ -76,17 +76,31 @@ class Totals:
 
 def rows(benches: Sequence[Bench], results: Sequence[Result]) -> list[Row]:
     """Returns a row of each benchmark, by the last of its results; one without any has failed."""
-    last = {result.definition.model: result for result in results if result.measured.throughput}
-    return [
-        _row(last[bench.name], bench.weight) if bench.name in last else _missing(bench)
-        for bench in benches
-    ]
+    last = _last_by_name(results)
+    found = []
+    for bench in benches:
+        own = [result for result in last.values() if result.definition.model == bench.name]
+        found += [_row(result, bench.weight) for result in own] or [_missing(bench)]
+    return found
 
 
 def rows_of(results: Sequence[Result]) -> list[Row]:
     """Returns a row of each benchmark that has results, by the last of them."""
-    last = {result.definition.model: result for result in results if result.measured.throughput}
-    return [_row(result, None) for result in last.values()]
+    return [_row(result, None) for result in _last_by_name(results).values()]
+
+
+def name_of(result: Result) -> str:
+    """Returns a benchmark's name, with that of the environment where several race."""
+    definition = result.definition
+    return (
+        f"{definition.model}@{definition.environment.name}"
+        if definition.environment
+        else definition.model
+    )
+
+
+def _last_by_name(results: Sequence[Result]) -> dict[str, Result]:
+    return {name_of(result): result for result in results if result.measured.throughput}
 
 
 def totals(found: Sequence[Row]) -> Totals:
@@ -215,7 +229,7 @@ def _row(result: Result, weight: float | None) -> Row:
         failed = 1
     medians = [statistics.median(rates) for rates in good]
     return Row(
-        name=result.definition.model,
+        name=name_of(result),
         status=result.status.value,
         reason=str(result.reason or ""),
         fail=failed,
