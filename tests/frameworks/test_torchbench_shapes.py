@@ -95,6 +95,24 @@ class Model(BenchmarkModel):
     def eval(self, niter=1):
         self.model(self.test_x)
 """,
+    "sizes_by_test": CURRENT.replace("batch_size=None", "train_bs=8, eval_bs=2").replace(
+        "batch_size=batch_size", "batch_size=train_bs if test == 'train' else eval_bs"
+    ),
+    # The constructor of the base class is not called, and no GPU is there.
+    "returns_early": """
+class Model(BenchmarkModel):
+    def __init__(self, device=None, jit=False):
+        self.device = device
+        if device != "cuda":
+            return
+
+    def get_module(self):
+        raise NotImplementedError("GPU only")
+
+    def eval(self, niter=1):
+        if self.device != "cuda":
+            raise NotImplementedError()
+""",
     # A cache that is no buffer; an optimizer in the module; a schedule that counts.
     "keeps_a_state": """
 class Net(torch.nn.Module):
@@ -136,6 +154,18 @@ class Model(model_factory.HuggingFaceGenerationModel):
         super().__init__(name="hf_T5_generate", test=test, device=device, jit=jit,
                          batch_size=batch_size, extra_args=extra_args)
 """,
+    "gated_and_large": """
+from torchbenchmark.util.framework.huggingface import model_factory, networks
+LARGE = {"vocab_size": 10**9}
+model_factory.NETWORKS = {"llama": networks.Network(networks.MASKED, "BertConfig", arguments=LARGE)}
+
+class Model(model_factory.HuggingFaceModel, model_factory.HuggingFaceAuthMixin):
+    DEFAULT_EVAL_BSIZE = 1
+
+    def __init__(self, test, device, batch_size=None, extra_args=[]):
+        model_factory.HuggingFaceAuthMixin.__init__(self)
+        super().__init__(name="llama", test=test, device=device, batch_size=batch_size)
+""",
     "later_task": "from torchbenchmark.tasks import OTHER\nassert OTHER.NOT_YET_KNOWN\n" + CURRENT,
     # What is missing, and whose fault that is.
     "data_not_there": "from torchbenchmark import DATA_PATH\nopen(DATA_PATH + '/coco/x')\n",
@@ -160,7 +190,9 @@ UNSUPPORTED = {
     ("wants_cuda", "eval"): "needs a GPU of NVIDIA",
     ("wants_a_package", "eval"): "needs package cbs_not_there",
     ("wants_another_version", "eval"): "needs another version of package numpy",
-    ("detector", "eval"): "needs package detectron2",
+    ("detector", "eval"): "needs package detectron2, which is on no package index",
+    ("gated_and_large", "eval"): "memory: [0-9]+ GiB are needed",
+    ("returns_early", "eval"): "it raises NotImplementedError on cpu",
     ("generates", "train"): "do not train",
     ("constants", "eval"): "constants alone",
 }
@@ -175,6 +207,8 @@ RIGHT = (
     ("trains_in_one_piece", "train", 0),
     ("of_2022", "eval", 3),
     ("of_2022", "train", 0),
+    ("sizes_by_test", "eval", 0),
+    ("sizes_by_test", "train", 3),
     ("keeps_a_state", "eval", 0),
     ("keeps_a_state", "train", 0),
     ("generates", "eval", 0),
