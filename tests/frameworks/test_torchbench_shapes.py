@@ -113,6 +113,37 @@ class Model(BenchmarkModel):
         if self.device != "cuda":
             raise NotImplementedError()
 """,
+    # One module for training, which `get_module()` shows, and another for inference.
+    "two_modules": """
+class Model(BenchmarkModel):
+    def __init__(self, device=None, jit=False):
+        super().__init__()
+        self.model, self.eval_model = torch.nn.Linear(6, 6), torch.nn.Linear(6, 6)
+        self.x, self.eval_x = torch.randn(4, 6), torch.randn(2, 6)
+
+    def get_module(self):
+        return self.model, (self.x,)
+
+    def set_eval(self):
+        pass
+
+    def eval(self, niter=1):
+        self.eval_model(input=self.eval_x)
+""",
+    # What `get_module()` shows is made anew for each call, and nothing calls it.
+    "wraps_its_module": CURRENT.replace(
+        "class Model(",
+        """class Wrapper(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        return self.model(x)
+
+class Model(""",
+    ).replace("return self.model, (", "return Wrapper(self.model), ("),
+    "calls_forward": CURRENT.replace("self.model(self.x)", "self.model.forward(self.x)"),
     # A cache that is no buffer; an optimizer in the module; a schedule that counts.
     "keeps_a_state": """
 class Net(torch.nn.Module):
@@ -208,11 +239,19 @@ RIGHT = (
     ("of_2022", "eval", 3),
     ("of_2022", "train", 0),
     ("sizes_by_test", "eval", 0),
+    ("two_modules", "eval", 0),
+    ("wraps_its_module", "eval", 0),
     ("sizes_by_test", "train", 3),
     ("keeps_a_state", "eval", 0),
     ("keeps_a_state", "train", 0),
     ("generates", "eval", 0),
     ("later_task", "eval", 2),
+)
+COMPILED = (
+    ("two_modules", "eval"),
+    ("wraps_its_module", "train"),
+    ("calls_forward", "eval"),
+    ("calls_forward", "train"),
 )
 SCRIPT = """
 import json, re, sys
@@ -223,7 +262,7 @@ from comparative_benchmark.judge.verification import verify
 from comparative_benchmark.torchbench.model import create_model
 
 place, scratch = Path(sys.argv[1]), Path(sys.argv[2])
-right, refused = json.loads(sys.argv[3]), json.loads(sys.argv[4])
+right, refused, compiled = (json.loads(given) for given in sys.argv[3:])
 torch.set_grad_enabled(False)
 
 def saved(name, values):
@@ -247,6 +286,21 @@ for name, test, size in right:
     outputs[0].reshape(-1)[-1] += 1
     assert not verify(saved("o", outputs), truth, reference).passed, name
     print(name, test, "right")
+
+for name, test in compiled:
+    model = create_model(folder=str(place / name), test=test)
+    inputs = model.preprocess(model.generate_default_inputs())
+    truth, reference = (saved(n, v) for n, v in zip("tr", model.judged_by(inputs)))
+    model.reside(inputs)
+    graphs = []
+    with torch.enable_grad():
+        model.compile_in_place(lambda graph, _: graphs.append(graph) or graph)
+        outputs = [value.numpy() for value in model.outputs_of(model.timed())]
+    assert graphs, name
+    assert verify(saved("o", outputs), truth, reference).passed, name
+    if name == "two_modules":  # what is called is exported, too
+        outputs = [value.numpy() for value in model.forward(*map(torch.as_tensor, inputs))]
+        assert verify(saved("o", outputs), truth, reference).passed
 
 for name, test, reason in refused:
     try:
@@ -274,7 +328,7 @@ def test_each_runs_or_says_why_not(tmp_path, environment):
     refused = [(name, test, reason) for (name, test), reason in UNSUPPORTED.items()]
     run_script(
         SCRIPT,
-        [str(place), str(tmp_path), json.dumps(RIGHT), json.dumps(refused)],
+        [str(place), str(tmp_path), *map(json.dumps, (RIGHT, refused, COMPILED))],
         environment,
         framework="folder",
     )
