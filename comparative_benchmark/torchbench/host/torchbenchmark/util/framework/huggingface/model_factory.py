@@ -40,8 +40,7 @@ class HuggingFaceModel(Stages, BenchmarkModel):
         self.unqual_name = name.removesuffix(_GENERATE)
         if self.unqual_name not in NETWORKS:
             raise NotImplementedError(
-                f"network: the configuration of {name} would have to be fetched from the hub; "
-                f"known here: {', '.join(NETWORKS)}"
+                f"network: the configuration of {name} would have to be fetched from the hub"
             )
         network = NETWORKS[self.unqual_name]
         transformers = import_module("transformers")

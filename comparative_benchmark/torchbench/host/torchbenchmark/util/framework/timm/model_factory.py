@@ -38,7 +38,9 @@ class TimmModel(Stages, BenchmarkModel):
             self.model.train()
             classes = self.model.num_classes
             self.target = torch.randint(0, classes, (self.batch_size,)).to(device)
-            self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-2, momentum=0.9)
+            self.optimizer = import_module("timm.optim").create_optimizer_v2(
+                self.model, opt="sgd", lr=1e-4, weight_decay=1e-4, momentum=0.9
+            )
             self.loss_fn = torch.nn.CrossEntropyLoss()
         else:
             self.model.eval()
