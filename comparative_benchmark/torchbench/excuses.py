@@ -6,9 +6,13 @@ raises is its failure.
 
 from pathlib import Path
 
+import torch
+
 from comparative_benchmark.torchbench.network import chain
 
 _BASE = "torchbenchmark"
+# What TorchBench's guide has installed by "an outsider", and not by a folder's install.py.
+_OF_PYTORCH = ("torchvision", "torchaudio", "torchtext")
 # What PyTorch says where it was built without CUDA, or there is no GPU.
 _NO_GPU = (
     "Torch not compiled with CUDA enabled",
@@ -51,7 +55,9 @@ def _module(error: ImportError, folder: Path, packages: Path | None) -> str | No
     if package == _BASE:
         return _of_base(name, folder)
     remedy = f"pip install {package}"
-    if (folder / "install.py").is_file() and packages is None:
+    if package in _OF_PYTORCH:  # any other version would bring another PyTorch with it
+        remedy = f"pip install --no-deps {package}, in the version for PyTorch {torch.__version__}"
+    elif (folder / "install.py").is_file() and packages is None:
         remedy = "--install, which has the folder's install.py install it apart from us"
     return f"needs package {package}, which {folder.name} imports and is not installed: {remedy}"
 

@@ -86,13 +86,7 @@ class LoadedFolder:
         with self.refusing(), torch.enable_grad():
             _seed()
             if self.is_current:
-                given = {"extra_args": [], **({"jit": False} if self._must_have("jit") else {})}
-                made = self._class(
-                    test=request.test,
-                    device=device,
-                    batch_size=request.batch_size,
-                    **{key: value for key, value in given.items() if key in self._parameters},
-                )
+                made = self._class(**self._of_today(device))
             else:
                 made = self._class(**self._of_2021(device))
                 made.test = request.test
@@ -107,16 +101,30 @@ class LoadedFolder:
         parameter = self._parameters.get(name)
         return parameter is not None and parameter.default is inspect.Parameter.empty
 
+    def _of_today(self, device: str) -> dict[str, Any]:
+        """Returns arguments of a constructor with `test`; some of 2022 have no `batch_size`."""
+        given: dict[str, Any] = {"extra_args": [], **self._sizes()}
+        if self._must_have("jit"):
+            given["jit"] = False
+        taken = {key: value for key, value in given.items() if key in self._parameters}
+        if "batch_size" in self._parameters or _takes_any(self._parameters):
+            taken = {"batch_size": self.request.batch_size, **taken}
+        elif self.request.batch_size is not None and not self._sizes().keys() & taken.keys():
+            raise NotImplementedError("the folder takes no batch size")
+        return {"test": self.request.test, "device": device, **taken}
+
     def _of_2021(self, device: str) -> dict[str, Any]:
         """Returns arguments of a constructor without `test`; later ones take a batch size each."""
         request = self.request
-        given: dict[str, Any] = {"device": device, "jit": request.jit}
-        if request.batch_size is not None:
-            sizes = {"train": "train_bs", "eval": "eval_bs"}
-            if sizes[request.test] not in self._parameters:
-                raise NotImplementedError("a folder of the protocol of 2021 has one batch size")
-            given |= dict.fromkeys(sizes.values(), request.batch_size)
+        given: dict[str, Any] = {"device": device, "jit": request.jit, **self._sizes()}
+        if request.batch_size is not None and f"{request.test}_bs" not in self._parameters:
+            raise NotImplementedError("a folder of the protocol of 2021 has one batch size")
         return {key: value for key, value in given.items() if key in self._parameters}
+
+    def _sizes(self) -> dict[str, int]:
+        """Returns the user's batch size by its names of 2022; empty if there is none."""
+        size = self.request.batch_size
+        return {} if size is None else {"train_bs": size, "eval_bs": size}
 
     def step_of(self, made: Any) -> Callable[[], Any]:
         """Returns what runs one iteration of the test by an object."""
@@ -145,7 +153,8 @@ class LoadedFolder:
             raise
         except NotImplementedError as error:
             where = f"{self.request.folder.name}, test {self.request.test}"
-            raise UnsupportedError(f"{where}: {str(error) or 'NotImplementedError'}") from error
+            said = str(error) or f"it raises NotImplementedError on {self.device}"
+            raise UnsupportedError(f"{where}: {said}") from error
         except Exception as error:
             reason = excuses.reason(error, self.request.folder, self.request.packages)
             if reason := reason or self._guard.reason(error):

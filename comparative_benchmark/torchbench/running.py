@@ -9,7 +9,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from comparative_benchmark.backends.api import Array, UnsupportedError
-from comparative_benchmark.torchbench import state, tensors
+from comparative_benchmark.torchbench import calls, state, tensors
 from comparative_benchmark.torchbench.loading import LoadedFolder
 from openxla.benchmark.models.pt.tensors import as_tensor
 
@@ -21,34 +21,14 @@ _STEPS_JUDGED = {"eval": 1, "train": 2}
 _NOISE_IN_GRADIENTS = 1e-3
 
 
-class Calls:
-    """What a step calls of the module: how often, on what, and what came of the last call."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.given: tuple[torch.Tensor, ...] = ()
-        self.last: Any = None
-
-    def watching(self, call: Callable[..., Any], *, inputs: bool = False) -> Callable[..., Any]:
-        """Returns the call, which is counted here, and its outputs kept."""
-
-        def watched(*arguments: Any, **named: Any) -> Any:
-            self.count += 1
-            if inputs:
-                self.given = tensors.leaves((arguments, named))
-            self.last = call(*arguments, **named)
-            return self.last
-
-        return watched
-
-
 class Running:
     """A folder's object, its module and its inputs.
 
     Attributes:
       made: the folder's object.
       modules: all that it holds.
-      module: what `get_module()` returns; None where that is not implemented.
+      module: what `get_module()` returns, or the one module that `eval` calls in its place: some
+        folders of 2021 keep a second one for inference. None if there is none.
       inputs: tensors among the example inputs.
       one_call: whether an iteration of `eval` is one call of the module, and returns no more.
       why_not_function: why the module on its inputs does not stand for an iteration; None if it
@@ -73,7 +53,8 @@ class Running:
         if (device or folder.device) != "cpu":
             self._take_weights_of(Running(folder, "cpu"))
         self._step = folder.step_of(self.made)
-        self._calls = Calls()
+        self._calls, self._seen = calls.Calls(), calls.Calls()
+        self._is_watched, self._forward = False, None
         self.replayed = self._test == "train"
         self.one_call = self._returns_more = False
         self._constant: list[bool] = []
@@ -124,7 +105,8 @@ class Running:
 
     def watch(self) -> None:
         """Keeps the outputs of the module from now on, where a run is judged by them."""
-        if self.one_call and "forward" not in vars(self.module):
+        if self.one_call and not self._is_watched:
+            self._is_watched, self._forward = True, vars(self.module).get("forward")
             self.module.forward = self._calls.watching(self.module.forward)
 
     def refusing(self) -> AbstractContextManager[None]:
@@ -148,20 +130,31 @@ class Running:
 
     def compile_in_place(self, backend: Callable[..., Any]) -> None:
         """Has the module compiled when it is next called, wherever the folder keeps it."""
-        if not isinstance(self.module, torch.nn.Module):
+        module, through_module = self._compiled_module()
+        if not isinstance(module, torch.nn.Module):
             raise UnsupportedError("get_module() gives no module that could be compiled")
-        module = self.module
-        module.__dict__.pop("forward", None)
+        if self._is_watched:
+            calls.put_back(module, self._forward)
+        self._is_watched = True
+        call = module._call_impl if through_module else module.forward  # noqa: SLF001
 
         def called(*arguments: Any, **named: Any) -> Any:
             # A function of ours: Dynamo passes over PyTorch's own, as `Module.compile` gives it.
-            return module._call_impl(*arguments, **named)  # noqa: SLF001
+            return call(*arguments, **named)
 
         compiled = torch.compile(called, backend=backend)
-        # Where a call of the module looks first, wherever the folder keeps it.
-        module._compiled_call_impl = (  # noqa: SLF001
-            self._calls.watching(compiled) if self.one_call else compiled
-        )
+        # Where a call of it looks first, wherever the folder keeps it.
+        place = "_compiled_call_impl" if through_module else "forward"
+        setattr(module, place, self._calls.watching(compiled) if self.one_call else compiled)
+
+    def _compiled_module(self) -> tuple[Any, bool]:
+        """Returns the module to be compiled, and whether it is called, or its `forward` is."""
+        if self._test == "train" and self._state is not None:
+            with calls.watching(self._candidates()) as seen:
+                self._step()
+            self._state.restore()
+            self._seen = self._choose(seen)
+        return self.module, self._seen.through_module > 0 or self._seen.count == 0
 
     def widen(self) -> None:
         """Has it compute in float64 from here on."""
@@ -179,40 +172,60 @@ class Running:
         if self._state is not None:
             self._state.keep_weights()
 
+    def _candidates(self) -> list[Any]:
+        """Returns the modules that an iteration may call: those that the object has itself."""
+        held = tensors.held(self.made, torch.nn.Module)
+        inside = {id(part) for one in held for part in one.modules() if part is not one}
+        others = [one for one in held if one is not self.module and id(one) not in inside]
+        return [self.module, *others]
+
+    def _choose(self, seen: list[tuple[torch.nn.Module, calls.Calls]]) -> calls.Calls:
+        """Returns the calls of the module, which is another one if that alone is called, once."""
+        called = [(module, found) for module, found in seen if found.count]
+        for module, found in called:
+            if module is self.module:
+                return found
+        if len(called) != 1:
+            return calls.Calls()
+        module, found = called[0]
+        if self._test == "train":
+            self.module = module
+        elif found.count == 1 and found.example is not None:
+            self.module, self._example = module, found.example
+            self.inputs = tensors.leaves(self._example)
+            if self._state is not None:
+                self._state.leave_out(self.inputs)
+        return found
+
     def _try_out(self) -> None:
         """Finds out what an iteration calls, and whether it gives the same twice."""
-        watchable = isinstance(self.module, torch.nn.Module) and not isinstance(
-            self.module, torch.jit.ScriptModule
-        )
-        if watchable:
-            self.module.forward = self._calls.watching(self.module.forward, inputs=True)
-        returned, last = self.run()
-        given_back = tensors.leaves(returned)
-        self.one_call = self._calls.count == 1 and bool(tensors.leaves(last))
-        if self.one_call and not _are_among(given_back, tensors.leaves(last)):
-            self.one_call, self._returns_more = False, True
-        self.why_not_function = self._why_not_function()
-        first = [value.clone() for value in tensors.leaves(last if self.one_call else returned)]
-        self._constant = [tensors.is_constant(value) for value in tensors.judged(tuple(first))]
-        self.constant = bool(first) and all(self._constant)
-        again = self.run()
-        if watchable:
-            del self.module.forward
-        second = tensors.leaves(again[1] if self.one_call else again[0])
+        with calls.watching(self._candidates()) as seen:
+            returned = self._step()
+            self._seen = found = self._choose(seen)
+            last, given_back = found.last, tensors.leaves(returned)
+            self.one_call = found.count == 1 and bool(tensors.leaves(last))
+            if self.one_call and not _are_among(given_back, tensors.leaves(last)):
+                self.one_call, self._returns_more = False, True
+            self.why_not_function = self._why_not_function(found)
+            first = [value.clone() for value in tensors.leaves(last if self.one_call else returned)]
+            self._constant = [tensors.is_constant(value) for value in tensors.judged(tuple(first))]
+            self.constant = bool(first) and all(self._constant)
+            returned = self._step()
+            second = tensors.leaves(found.last if self.one_call else returned)
         if same(first, second):
             self._state = None
             return
         self.replayed = True
         self.why_not_function = "it gives another output each time, as it draws or keeps a state"
 
-    def _why_not_function(self) -> str | None:
+    def _why_not_function(self, found: calls.Calls) -> str | None:
         if self.module is None:
             return "get_module() is not implemented"
         if self._returns_more:
             return "eval() returns other tensors than the module of get_module() does"
         if not self.one_call:
-            return f"eval() calls the module of get_module() {self._calls.count} times"
-        if not same(self._calls.given, self.inputs):
+            return f"eval() calls the module of get_module() {found.count} times"
+        if not same(tensors.leaves((found.arguments, found.named)), self.inputs):
             return "eval() calls the module on other inputs than get_module() returns"
         return None
 

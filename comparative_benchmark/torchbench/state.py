@@ -72,6 +72,17 @@ class State:
             (part, name, getattr(part, name).detach().clone()) for part, name, _ in self._attributes
         ]
 
+    def leave_out(self, inputs: Sequence[torch.Tensor]) -> None:
+        """Does not put tensors back from here on: they are inputs, which others write to."""
+        ours = {id(value) for value in inputs}
+        kept = [
+            (tensor, value)
+            for tensor, value in zip(self._tensors, self._values, strict=True)
+            if id(tensor) not in ours
+        ]
+        self._tensors = [tensor for tensor, _ in kept]
+        self._values = [value for _, value in kept]
+
     def first(self, parameter: torch.nn.Parameter) -> torch.Tensor:
         """Returns the weights that a parameter held."""
         for module, weights in zip(self._modules, self._weights, strict=True):

@@ -95,6 +95,55 @@ class Model(BenchmarkModel):
     def eval(self, niter=1):
         self.model(self.test_x)
 """,
+    "sizes_by_test": CURRENT.replace("batch_size=None", "train_bs=8, eval_bs=2").replace(
+        "batch_size=batch_size", "batch_size=train_bs if test == 'train' else eval_bs"
+    ),
+    # The constructor of the base class is not called, and no GPU is there.
+    "returns_early": """
+class Model(BenchmarkModel):
+    def __init__(self, device=None, jit=False):
+        self.device = device
+        if device != "cuda":
+            return
+
+    def get_module(self):
+        raise NotImplementedError("GPU only")
+
+    def eval(self, niter=1):
+        if self.device != "cuda":
+            raise NotImplementedError()
+""",
+    # One module for training, which `get_module()` shows, and another for inference.
+    "two_modules": """
+class Model(BenchmarkModel):
+    def __init__(self, device=None, jit=False):
+        super().__init__()
+        self.model, self.eval_model = torch.nn.Linear(6, 6), torch.nn.Linear(6, 6)
+        self.x, self.eval_x = torch.randn(4, 6), torch.randn(2, 6)
+
+    def get_module(self):
+        return self.model, (self.x,)
+
+    def set_eval(self):
+        pass
+
+    def eval(self, niter=1):
+        self.eval_model(input=self.eval_x)
+""",
+    # What `get_module()` shows is made anew for each call, and nothing calls it.
+    "wraps_its_module": CURRENT.replace(
+        "class Model(",
+        """class Wrapper(torch.nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        return self.model(x)
+
+class Model(""",
+    ).replace("return self.model, (", "return Wrapper(self.model), ("),
+    "calls_forward": CURRENT.replace("self.model(self.x)", "self.model.forward(self.x)"),
     # A cache that is no buffer; an optimizer in the module; a schedule that counts.
     "keeps_a_state": """
 class Net(torch.nn.Module):
@@ -136,6 +185,18 @@ class Model(model_factory.HuggingFaceGenerationModel):
         super().__init__(name="hf_T5_generate", test=test, device=device, jit=jit,
                          batch_size=batch_size, extra_args=extra_args)
 """,
+    "gated_and_large": """
+from torchbenchmark.util.framework.huggingface import model_factory, networks
+LARGE = {"vocab_size": 10**9}
+model_factory.NETWORKS = {"llama": networks.Network(networks.MASKED, "BertConfig", arguments=LARGE)}
+
+class Model(model_factory.HuggingFaceModel, model_factory.HuggingFaceAuthMixin):
+    DEFAULT_EVAL_BSIZE = 1
+
+    def __init__(self, test, device, batch_size=None, extra_args=[]):
+        model_factory.HuggingFaceAuthMixin.__init__(self)
+        super().__init__(name="llama", test=test, device=device, batch_size=batch_size)
+""",
     "later_task": "from torchbenchmark.tasks import OTHER\nassert OTHER.NOT_YET_KNOWN\n" + CURRENT,
     # What is missing, and whose fault that is.
     "data_not_there": "from torchbenchmark import DATA_PATH\nopen(DATA_PATH + '/coco/x')\n",
@@ -160,7 +221,9 @@ UNSUPPORTED = {
     ("wants_cuda", "eval"): "needs a GPU of NVIDIA",
     ("wants_a_package", "eval"): "needs package cbs_not_there",
     ("wants_another_version", "eval"): "needs another version of package numpy",
-    ("detector", "eval"): "needs package detectron2",
+    ("detector", "eval"): "needs package detectron2, which is on no package index",
+    ("gated_and_large", "eval"): "memory: [0-9]+ GiB are needed",
+    ("returns_early", "eval"): "it raises NotImplementedError on cpu",
     ("generates", "train"): "do not train",
     ("constants", "eval"): "constants alone",
 }
@@ -175,10 +238,20 @@ RIGHT = (
     ("trains_in_one_piece", "train", 0),
     ("of_2022", "eval", 3),
     ("of_2022", "train", 0),
+    ("sizes_by_test", "eval", 0),
+    ("two_modules", "eval", 0),
+    ("wraps_its_module", "eval", 0),
+    ("sizes_by_test", "train", 3),
     ("keeps_a_state", "eval", 0),
     ("keeps_a_state", "train", 0),
     ("generates", "eval", 0),
     ("later_task", "eval", 2),
+)
+COMPILED = (
+    ("two_modules", "eval"),
+    ("wraps_its_module", "train"),
+    ("calls_forward", "eval"),
+    ("calls_forward", "train"),
 )
 SCRIPT = """
 import json, re, sys
@@ -189,7 +262,7 @@ from comparative_benchmark.judge.verification import verify
 from comparative_benchmark.torchbench.model import create_model
 
 place, scratch = Path(sys.argv[1]), Path(sys.argv[2])
-right, refused = json.loads(sys.argv[3]), json.loads(sys.argv[4])
+right, refused, compiled = (json.loads(given) for given in sys.argv[3:])
 torch.set_grad_enabled(False)
 
 def saved(name, values):
@@ -213,6 +286,21 @@ for name, test, size in right:
     outputs[0].reshape(-1)[-1] += 1
     assert not verify(saved("o", outputs), truth, reference).passed, name
     print(name, test, "right")
+
+for name, test in compiled:
+    model = create_model(folder=str(place / name), test=test)
+    inputs = model.preprocess(model.generate_default_inputs())
+    truth, reference = (saved(n, v) for n, v in zip("tr", model.judged_by(inputs)))
+    model.reside(inputs)
+    graphs = []
+    with torch.enable_grad():
+        model.compile_in_place(lambda graph, _: graphs.append(graph) or graph)
+        outputs = [value.numpy() for value in model.outputs_of(model.timed())]
+    assert graphs, name
+    assert verify(saved("o", outputs), truth, reference).passed, name
+    if name == "two_modules":  # what is called is exported, too
+        outputs = [value.numpy() for value in model.forward(*map(torch.as_tensor, inputs))]
+        assert verify(saved("o", outputs), truth, reference).passed
 
 for name, test, reason in refused:
     try:
@@ -240,7 +328,7 @@ def test_each_runs_or_says_why_not(tmp_path, environment):
     refused = [(name, test, reason) for (name, test), reason in UNSUPPORTED.items()]
     run_script(
         SCRIPT,
-        [str(place), str(tmp_path), json.dumps(RIGHT), json.dumps(refused)],
+        [str(place), str(tmp_path), *map(json.dumps, (RIGHT, refused, COMPILED))],
         environment,
         framework="folder",
     )

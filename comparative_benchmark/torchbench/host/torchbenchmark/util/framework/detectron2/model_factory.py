@@ -1,9 +1,9 @@
 """Folders of detectron2's detectors."""
 
+from importlib.util import find_spec
 from typing import Any
 
 from ...model import BenchmarkModel
-from ..needs import module
 
 
 class Detectron2Model(BenchmarkModel):
@@ -17,7 +17,11 @@ class Detectron2Model(BenchmarkModel):
         self, variant: str, test: str, device: str, batch_size: int | None = None, **_: Any
     ) -> None:
         super().__init__(test=test, device=device, batch_size=batch_size)
-        module("detectron2", "this folder")
+        if find_spec("detectron2") is None:
+            raise NotImplementedError(
+                "needs package detectron2, which is on no package index: build it from its own "
+                "repository"
+            )
         raise NotImplementedError(
             f"network: {variant} needs weights of detectron2's model zoo and COCO's pictures, "
             "which TorchBench keeps in a store of its own"

@@ -1,11 +1,11 @@
 """Folders that edit pictures by a text."""
 
+from importlib import import_module
 from typing import Any
 
 import torch
 
 from ...model import BenchmarkModel
-from ..needs import module
 
 
 class DiffuserModel(BenchmarkModel):
@@ -19,7 +19,7 @@ class DiffuserModel(BenchmarkModel):
         super().__init__(test=test, device=device, batch_size=batch_size)
         if device == "cpu":
             raise NotImplementedError(f"{name} does not support the CPU")
-        diffusers = module("diffusers", "this folder")
+        diffusers = import_module("diffusers")
         pipe = diffusers.StableDiffusionInstructPix2PixPipeline.from_pretrained(
             name, torch_dtype=torch.float32, safety_checker=None
         )

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ import torch
 from .... import DATA_PATH
 from ....tasks import GNN
 from ...model import BenchmarkModel
-from ..needs import module
 from ..stages import Stages
 
 _CLASSES = {"gat": "GAT", "gcn": "GCN", "edgecnn": "EdgeCNN", "gin": "GIN", "sage": "GraphSAGE"}
@@ -33,14 +33,14 @@ class GNNModel(Stages, BenchmarkModel):
         **_: Any,
     ) -> None:
         super().__init__(test=test, device=device, batch_size=batch_size, extra_args=extra_args)
-        kind = getattr(module("torch_geometric.nn", "this folder"), _CLASSES[model_name])
+        kind = getattr(import_module("torch_geometric.nn"), _CLASSES[model_name])
         parser = argparse.ArgumentParser()
         parser.add_argument("--graph_type", choices=("dense", "sparse"), default="dense")
         self.tb_args, self.extra_args = parser.parse_known_args(self.extra_args)
         suffix = "_sparse" if self.tb_args.graph_type == "sparse" else ""
         file = Path(DATA_PATH) / "Reddit_minimal" / f"sub_reddit{suffix}.pt"
         graph = torch.load(file, weights_only=False)
-        self.subgraph_loader = module("torch_geometric.loader", "this folder").NeighborLoader(
+        self.subgraph_loader = import_module("torch_geometric.loader").NeighborLoader(
             graph, num_neighbors=[-1], input_nodes=None, batch_size=self.batch_size, num_workers=0
         )
         heads = {"heads": 2} if model_name == "gat" else {}
@@ -89,7 +89,7 @@ class BasicGNNModel(BenchmarkModel):
         **_: Any,
     ) -> None:
         super().__init__(test=test, device=device, batch_size=batch_size, extra_args=extra_args)
-        kind = getattr(module("torch_geometric.nn", "this folder"), _CLASSES[model_name])
+        kind = getattr(import_module("torch_geometric.nn"), _CLASSES[model_name])
         self.model = kind(_WIDTH, _WIDTH, num_layers=3).to(device)
         nodes = torch.randn(_NODES, _WIDTH, device=device)
         self.example_inputs = (nodes, torch.randint(_NODES, (2, _EDGES), device=device))

@@ -3,13 +3,14 @@
 import contextlib
 import os
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import torch
 
 from ....tasks import NLP
 from ...model import BenchmarkModel
-from ..needs import module
+from ..room import refuse_without_memory
 from ..stages import Stages
 from .networks import NETWORKS, PAIRS
 
@@ -39,15 +40,15 @@ class HuggingFaceModel(Stages, BenchmarkModel):
         self.unqual_name = name.removesuffix(_GENERATE)
         if self.unqual_name not in NETWORKS:
             raise NotImplementedError(
-                f"network: the configuration of {name} would have to be fetched from the hub; "
-                f"known here: {', '.join(NETWORKS)}"
+                f"network: the configuration of {name} would have to be fetched from the hub"
             )
         network = NETWORKS[self.unqual_name]
-        transformers = module("transformers", "this folder")
+        transformers = import_module("transformers")
         config = getattr(transformers, network.config)(**network.arguments)
         self.model_cls = getattr(transformers, network.model)
-        made = getattr(self.model_cls, "from_config", self.model_cls)(config)
-        self.model = made.to(device)
+        make = getattr(self.model_cls, "from_config", self.model_cls)
+        refuse_without_memory(lambda: make(config), test, device)
+        self.model = make(config).to(device)
         self.max_length = network.train if test == "train" else network.eval
         if test == "eval" and device == "cpu":
             self.max_length //= network.on_cpu
@@ -88,9 +89,11 @@ class HuggingFaceAuthMixin:
     """Folders of gated models say by it that they need a token of the hub."""
 
     def __init__(self) -> None:
-        if _TOKEN not in os.environ:
+        # A model of ours has weights from the seed: nothing is fetched that a token would open.
+        if _TOKEN not in os.environ and not isinstance(self, HuggingFaceModel):
             raise NotImplementedError(
-                f"network: its weights are gated, and need a token of the hub in {_TOKEN}"
+                f"network: its weights are gated, and need a token of the hub in {_TOKEN} "
+                "(--inherit-environment hands it on to workers)"
             )
 
 
@@ -118,7 +121,7 @@ class HuggingFaceGenerationModel(HuggingFaceModel):
         if test == "train":
             raise NotImplementedError("folders that generate text do not train")
         super().__init__(name=name, test=test, device=device, **more)
-        config = module("transformers", "this folder").GenerationConfig(
+        config = import_module("transformers").GenerationConfig(
             max_new_tokens=256, pad_token_id=0, eos_token_id=None, do_sample=False, num_beams=1
         )
         self.model = GenerationWrapper(self.model, config)

@@ -48,6 +48,11 @@ def _t5(width: int, layers: int, heads: int, inner: int) -> dict[str, Any]:
 
 
 _PHI = _sized(2048, 24, 32, 8192, partial_rotary_factor=0.5)
+_LLAMA_8B = Network(
+    CAUSAL,
+    "LlamaConfig",
+    arguments=_sized(4096, 32, 32, 14336, num_key_value_heads=8, vocab_size=128256),
+)
 _LLAMA_13B = _sized(5120, 40, 40, 13824)
 
 # Sizes are those of the checkpoints that TorchBench's `basic_configs` names.
@@ -138,11 +143,7 @@ NETWORKS = MappingProxyType(
         "llama_v2_70b": Network(
             CAUSAL, "LlamaConfig", arguments=_sized(8192, 80, 64, 28672, num_key_value_heads=8)
         ),
-        "llama_v3_8b": Network(
-            CAUSAL,
-            "LlamaConfig",
-            arguments=_sized(4096, 32, 32, 14336, num_key_value_heads=8, vocab_size=128256),
-        ),
+        **dict.fromkeys(("llama_v3_8b", "llama_v31_8b"), _LLAMA_8B),
         "codellama": Network(CAUSAL, "LlamaConfig", arguments={"vocab_size": 32016}),
         "orca_2": Network(CAUSAL, "LlamaConfig", arguments={**_LLAMA_13B, "vocab_size": 32003}),
     }

@@ -2,12 +2,12 @@
 
 import contextlib
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import torch
 
 from ...model import BenchmarkModel
-from ..needs import module
 from ..stages import Stages
 
 
@@ -29,7 +29,7 @@ class TimmModel(Stages, BenchmarkModel):
     ) -> None:
         asked = self.asked(test, batch_size, train_bs, eval_bs)
         super().__init__(device=device, extra_args=extra_args, **asked)
-        timm = module("timm", "this folder")
+        timm = import_module("timm")
         self.model = timm.create_model(model_name, pretrained=False, scriptable=True).to(device)
         size = self.model.default_cfg["input_size"]
         self.example_inputs = torch.randn((self.batch_size, *size)).to(device)
@@ -38,7 +38,9 @@ class TimmModel(Stages, BenchmarkModel):
             self.model.train()
             classes = self.model.num_classes
             self.target = torch.randint(0, classes, (self.batch_size,)).to(device)
-            self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-2, momentum=0.9)
+            self.optimizer = import_module("timm.optim").create_optimizer_v2(
+                self.model, opt="sgd", lr=1e-4, weight_decay=1e-4, momentum=0.9
+            )
             self.loss_fn = torch.nn.CrossEntropyLoss()
         else:
             self.model.eval()

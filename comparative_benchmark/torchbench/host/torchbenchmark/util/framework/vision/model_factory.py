@@ -2,12 +2,12 @@
 
 import contextlib
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import torch
 
 from ...model import BenchmarkModel
-from ..needs import module
 from ..stages import Stages
 
 
@@ -34,7 +34,7 @@ class TorchVisionModel(Stages, BenchmarkModel):
     ) -> None:
         asked = self.asked(test, batch_size, train_bs, eval_bs)
         super().__init__(device=device, extra_args=extra_args, **asked)
-        self.model = getattr(module("torchvision.models", "this folder"), model_name)().to(device)
+        self.model = getattr(import_module("torchvision.models"), model_name)().to(device)
         self.example_inputs = (torch.randn((self.batch_size, 3, 224, 224)).to(device),)
         self.amp_context = contextlib.nullcontext
         if self.test == "train":
