@@ -6,7 +6,7 @@ import attrs
 
 from comparative_benchmark.report.inputs import ReportCase
 from comparative_benchmark.results.record import Status, Throughput
-from comparative_benchmark.terminal.tables import digits, rate_text, share_text
+from comparative_benchmark.terminal.tables import digits, rate_text, script_name, share_text
 
 _ARROW = "\N{RIGHTWARDS ARROW}"
 
@@ -49,7 +49,7 @@ def _row(case: ReportCase, found: Throughput) -> ScriptRow:
     memory_mb = device_mb or host_mb
     return ScriptRow(
         case=case.id,
-        name=case.result.definition.model,
+        name=script_name(case.result),
         status=case.status,
         rate=f"{rate_text(found)} {found.units}" if found.rate else "-",
         processes=f"{len(processes)}, {failed} failed" if failed else str(len(processes)),

@@ -209,6 +209,13 @@ def rate_text(throughput: Throughput) -> str:
     return _figure_text(throughput.rate, throughput.rate_interval)
 
 
+def script_name(result: Result) -> str:
+    """Returns the name of a script, with that of the environment where several race."""
+    definition = result.definition
+    where = f"@{definition.environment.name}" if definition.environment else ""
+    return f"{definition.model}{where}"
+
+
 def share_text(throughput: Throughput) -> str:
     """Returns e.g. `0.93 (0.91-0.95)`: what a process keeps of its rate alone beside the others."""
     alone = throughput.alone

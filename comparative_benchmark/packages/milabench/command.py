@@ -151,7 +151,10 @@ def _run(options: argparse.Namespace) -> int:
         ),
     )
     if not options.no_report:
+        from comparative_benchmark.packages.milabench import scores
+
         _print_table(table.rows(chosen, results))
+        print("".join(f"{line}\n" for line in scores.race_lines(results)), end="")
         print("".join(f"{line}\n" for line in table.remarks(results)), end="")
     print(f"results: {results_path(options)}")
     return code

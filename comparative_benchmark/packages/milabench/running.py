@@ -9,7 +9,7 @@ from pathlib import Path
 import attrs
 
 from comparative_benchmark.machine import host
-from comparative_benchmark.packages.milabench import batches, guard, phases, table
+from comparative_benchmark.packages.milabench import batches, guard, phases
 from comparative_benchmark.packages.milabench.config import Bench
 from comparative_benchmark.packages.milabench.dash import Dash
 from comparative_benchmark.packages.milabench.doing import not_installed
@@ -33,6 +33,7 @@ from comparative_benchmark.terminal.options import (
     EXIT_WRONG,
     UsageError,
 )
+from comparative_benchmark.terminal.tables import script_name
 
 
 @attrs.frozen(kw_only=True)
@@ -85,7 +86,7 @@ def run(benches: Sequence[Bench], base: Path, how: How) -> tuple[int, list[Resul
             file.append(result)
             found.append(result)
             reason = f": {result.reason}" if result.reason else ""
-            print(f"{table.name_of(result)}: {result.status.value}{reason}", file=sys.stderr)
+            print(f"{script_name(result)}: {result.status.value}{reason}", file=sys.stderr)
     return _exit_code(found), found
 
 

@@ -1,6 +1,7 @@
 """Speeds relative to stored results, each with its interval, and the score that they come to."""
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,17 +9,18 @@ import attrs
 from rich.table import Table
 from rich.text import Text
 
-from comparative_benchmark.packages.milabench.table import name_of
+from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.compare import (
     Comparison,
     compare_documents,
     summarize_comparisons,
 )
+from comparative_benchmark.results.compare_pair import compared
 from comparative_benchmark.results.comparison import exit_code as exit_code_of
-from comparative_benchmark.results.record import Document, Throughput
-from comparative_benchmark.stats.analysis import Interval, LogRatio, mean_ratio
+from comparative_benchmark.results.record import Document, Result, Throughput
+from comparative_benchmark.stats.analysis import NOISE_THRESHOLD, Interval, LogRatio, mean_ratio
 from comparative_benchmark.terminal.compare_views import ratio_text
-from comparative_benchmark.terminal.tables import ruled_table
+from comparative_benchmark.terminal.tables import ruled_table, script_name
 
 
 @attrs.frozen(kw_only=True)
@@ -54,7 +56,8 @@ def compare(old: Document, new: Document, *, threshold: float) -> Scores:
     comparisons = compare_documents(_only_rates(old), _only_rates(new), threshold=threshold)
     found = []
     for item in comparisons:
-        name = item.label.partition(", time per ")[0]
+        _, at, environment = item.competitor.partition("@")
+        name = item.label.partition(", time per ")[0] + at + environment
         known = after.get(name) or before.get(name)
         found.append(
             Scored(
@@ -107,6 +110,21 @@ def lines(found: Scores) -> list[str]:
     return [f"Score relative to the baseline: {text} ({compared} of {len(found.benches)})"]
 
 
+def race_lines(results: Sequence[Result]) -> list[str]:
+    """Returns a line on each environment but the first that a benchmark ran in: how fast it is."""
+    sides: defaultdict[str, list[Result]] = defaultdict(list)
+    for result in results:
+        sides[result.definition.model].append(result)
+    found = []
+    for first, *others in sides.values():
+        for other in others:
+            item = compared(Case(result=first), Case(result=other), threshold=NOISE_THRESHOLD)
+            speed = f"{ratio_text(_inverse(item.ratio))} x the speed of {script_name(first)}"
+            told = f"{speed}: {item.verdict.value}" if item.ratio else item.reason
+            found.append(f"{script_name(other)}: {told}")
+    return found
+
+
 def as_document(found: Scores) -> dict[str, Any]:
     """Returns everything as JSON values."""
 
@@ -132,7 +150,7 @@ def as_document(found: Scores) -> dict[str, Any]:
 
 def _throughputs(document: Document) -> dict[str, Throughput]:
     return {
-        name_of(result): result.measured.throughput
+        script_name(result): result.measured.throughput
         for result in document.benchmarks
         if isinstance(result.measured.throughput, Throughput)
     }

@@ -13,7 +13,12 @@ from rich.text import Text
 from comparative_benchmark.packages.milabench.config import Bench
 from comparative_benchmark.packages.milabench.rates import together
 from comparative_benchmark.results.record import Result, Status, Throughput, ThroughputProcess
-from comparative_benchmark.terminal.tables import ruled_table, share_text, style_of
+from comparative_benchmark.terminal.tables import (
+    ruled_table,
+    script_name,
+    share_text,
+    style_of,
+)
 
 MISSING = "missing"
 # Over processes, as milabench computes it.
@@ -89,18 +94,8 @@ def rows_of(results: Sequence[Result]) -> list[Row]:
     return [_row(result, None) for result in _last_by_name(results).values()]
 
 
-def name_of(result: Result) -> str:
-    """Returns a benchmark's name, with that of the environment where several race."""
-    definition = result.definition
-    return (
-        f"{definition.model}@{definition.environment.name}"
-        if definition.environment
-        else definition.model
-    )
-
-
 def _last_by_name(results: Sequence[Result]) -> dict[str, Result]:
-    return {name_of(result): result for result in results if result.measured.throughput}
+    return {script_name(result): result for result in results if result.measured.throughput}
 
 
 def totals(found: Sequence[Row]) -> Totals:
@@ -229,7 +224,7 @@ def _row(result: Result, weight: float | None) -> Row:
         failed = 1
     medians = [statistics.median(rates) for rates in good]
     return Row(
-        name=name_of(result),
+        name=script_name(result),
         status=result.status.value,
         reason=str(result.reason or ""),
         fail=failed,
