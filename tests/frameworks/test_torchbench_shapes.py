@@ -204,6 +204,7 @@ class Model(model_factory.HuggingFaceModel, model_factory.HuggingFaceAuthMixin):
     "sibling_not_there": "from torchbenchmark.models.not_beside.train import train\n",
     "wants_cuda": "torch.zeros(1).cuda()\n" + CURRENT,
     "wants_a_package": "import cbs_not_there.part\n" + CURRENT,
+    "wants_what_is_built_for_pytorch": "import torchtext\n" + CURRENT,
     "wants_another_version": "from numpy import not_there\n" + CURRENT,
     "detector": """
 from torchbenchmark.util.framework.detectron2.model_factory import Detectron2Model
@@ -220,6 +221,7 @@ UNSUPPORTED = {
     ("sibling_not_there", "eval"): "code of the folder not_beside, which is not beside it",
     ("wants_cuda", "eval"): "needs a GPU of NVIDIA",
     ("wants_a_package", "eval"): "needs package cbs_not_there",
+    ("wants_what_is_built_for_pytorch", "eval"): "pip install --no-deps torchtext, in the version",
     ("wants_another_version", "eval"): "needs another version of package numpy",
     ("detector", "eval"): "needs package detectron2, which is on no package index",
     ("gated_and_large", "eval"): "memory: [0-9]+ GiB are needed",
