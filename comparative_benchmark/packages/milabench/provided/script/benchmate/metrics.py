@@ -260,8 +260,9 @@ class ManualTimedIterator(TimedIterator):
         """Yields what an iterator yields, and adds up how much that was."""
         self.start = self._event()
         for data in iterator:
-            yield data
+            # Before the loop's body, which may end a step.
             self.acc_batch_size += self.deduce_batch_size(data)
+            yield data
             if self.is_done():
                 break
         self._push()
