@@ -56,7 +56,13 @@ sys.stdout.write("\\x1b[7:2z")""",
 {GOOD}""",
         (Status.WRONG_OUTPUT, "loss 2 was not a finite number"),
     ),
-    "no_rate": ("print('done')", (Status.FAILED, "it told no rate")),
+    "no_rate": (
+        # What voir shows of its voirfile, before it runs the script all the same.
+        """print("=" * 80, "voir: An error occurred in an overseer.", "=" * 80, sep="\\n")
+print("Traceback (most recent call last):", '  File "voirfile.py", line 1', sep="\\n")
+print("ValueError: no number", "    full_key: stop", "=" * 80, "done", sep="\\n")""",
+        (Status.FAILED, "it told no rate: its voirfile failed: ValueError: no number"),
+    ),
     "exit_3": (
         f"""{GOOD}
 sys.exit("out of luck")""",

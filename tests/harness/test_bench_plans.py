@@ -8,7 +8,7 @@ import pytest
 
 from comparative_benchmark.backends.cpus import usable_cpus
 from comparative_benchmark.cli.command import main
-from comparative_benchmark.packages.milabench import config, doing, table
+from comparative_benchmark.packages.milabench import config, doing, execution, table
 from comparative_benchmark.results.codec import read_document
 from comparative_benchmark.results.record import Status
 
@@ -229,20 +229,45 @@ class Activated(Package):
 __pack__ = Activated
 """,
     )
+    # Its mode is that of a file that was copied as text.
+    support.write(
+        tmp_path / "d",
+        f"{support.GOOD}\ntell(task='early_stop', progress=[12, 12])\ntime.sleep(300)",
+        benchfile="""
+from milabench.executors import PackExecutor
+from milabench.commands import AccelerateAllNodes, ActivatorCommand
+from milabench.pack import Package
+class Late(Package):
+    def build_run_plan(self):
+        return AccelerateAllNodes(ActivatorCommand(PackExecutor(self, lazy=True)))
+
+    @property
+    def working_directory(self):
+        return self.dirs.code / "not_fetched"
+
+    async def run(self):
+        return await super().run()
+__pack__ = Late
+""",
+    )
     script = activated / "activator"
     script.write_text('#!/bin/bash\n. "$1/bin/activate"\nexec python main.py\n')
     script.chmod(0o755)
     (folder / "own.txt").write_text("")
-    path = support.configured(tmp_path / "c.yaml", a=["argv: {--threads: 4}"], b=[])
+    path = support.configured(
+        tmp_path / "c.yaml", a=["argv: {--threads: 4}"], b=[], d=["plan: {method: njobs, n: 2}"]
+    )
     base = tmp_path / "base"
     benches = support.installed(config.read(path), base)
     assert doing.prepare(benches, base) == 0
     printed = capsys.readouterr().out
     assert "a: prepared" in printed
     assert "7" in printed
+    monkeypatch.setattr(execution, "_AFTER_LAST_RATE_S", 0.1)
     code, results = support.run(path, base)
     assert code == 0, {name: result.reason for name, result in results.items()}
     assert {result.status for result in results.values()} == {Status.OK}
+    assert [p.tag for p in results["d"].measured.throughput.processes] == ["d.0", "d.1"]
 
 
 def test_steps_and_helpers_are_not_measured(tmp_path, monkeypatch):

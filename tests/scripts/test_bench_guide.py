@@ -156,10 +156,36 @@ with bench_monitor(poll_interval=0.2) as log:
         print("step", i)
 """
 
+# Steps of two batches each, and what else scripts import.
+STEPPED = """
+import time
+from benchmate.common import setupvoir
+from benchmate.metrics import ManualTimedIterator, sumggle_push
+from benchmate.observer import BenchObserver
+from benchmate.progress import tqdm
+from benchmate.timings import StepTimer
+from benchmate.toggles import get_observation_count
+from benchmate.ux import long_action
+
+observer = BenchObserver(earlystop=get_observation_count(9), batch_size_fn=len, stdout=True)
+with long_action("waiting"):
+    for number, batch in enumerate(observer.iterate([[0] * 8] * 40, custom_step=True)):
+        time.sleep(0.01)
+        if number % 2:
+            observer.record_loss(0.5)
+            observer.step()
+assert isinstance(observer.original_dataloader(), ManualTimedIterator)
+timer = StepTimer(lambda **told: print(told))
+for _ in tqdm(range(2)):
+    timer.step(3)
+    timer.end()
+"""
+
 
 def test_scripts_of_real_folders_on_real_voir(clone):
     benches = clone / "benchmarks"
-    for name, main in (("observed", KNOWS_NOTHING), ("escapes", BY_ESCAPES)):
+    scripts = {"observed": KNOWS_NOTHING, "escapes": BY_ESCAPES, "stepped": STEPPED}
+    for name, main in scripts.items():
         folder = benches / name
         folder.mkdir()
         (folder / "main.py").write_text(main)
@@ -182,7 +208,7 @@ def test_scripts_of_real_folders_on_real_voir(clone):
         "".join(
             f"{name}: {{inherits: _defaults, definition: {name}, install_group: ornatebench,"
             f" install_variant: unpinned, voir: {{options: {{stop: {stop}}}}}}}\n"
-            for name, stop in (("observed", 20), ("escapes", 12))
+            for name, stop in (("observed", 20), ("escapes", 12), ("stepped", 9))
         )
     )
     shell(
@@ -195,6 +221,10 @@ def test_scripts_of_real_folders_on_real_voir(clone):
     assert 560 < observed.rate <= 640
     assert observed.processes[0].losses == (1 / 32, 1 / 32)
     assert (escapes.rate, escapes.units) == (42.5, "Tflops")
+    stepped = found["stepped"].measured.throughput
+    # 16 items in at least 20 ms.
+    assert 500 < stepped.rate <= 800
+    assert (len(stepped.processes[0].rates), stepped.processes[0].losses) == (9, (0.5, 0.5))
     assert not list(benches.glob("*/__pycache__"))
 
 

@@ -51,6 +51,41 @@ def test_included_files_come_first_and_a_star_goes_over_all(tmp_path):
     assert {name: bench.weight for name, bench in found.items()} == {"one": 7.0, "two": 7.0}
 
 
+def test_a_file_goes_over_what_it_includes(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "base.yaml").write_text("""
+_defaults: {enabled: false, voir: {options: {stop: 9}}}
+_net: {inherits: _defaults, definition: ../net, tags: [t], argv: {--lr: 1}}
+small: {inherits: _net, argv: {--size: 1}}
+large: {inherits: _net, weight: 2}
+""")
+    found = by_name(
+        read(
+            tmp_path,
+            """
+include: [sub/base.yaml]
+small: {enabled: true, argv: {--size: 3}}
+_mine: {inherits: large, enabled: true}
+sweep: {matrix: {n: [4, 5]}, job: {name: "of{n}", inherits: _mine, argv: {"n={n}": true}}}
+gone: {enabled: false}
+""",
+        )
+    )
+    assert {name: bench.enabled for name, bench in found.items()} == {
+        "small": True,
+        "large": False,
+        "of4": True,
+        "of5": True,
+    }
+    assert found["small"].folder == found["of4"].folder == tmp_path / "net"
+    assert found["small"].config["argv"] == {"--lr": 1, "--size": 3}
+    assert found["small"].config["voir"]["options"] == {"stop": 9, "interval": "1s"}
+    assert (found["of5"].config["argv"], found["of5"].weight) == ({"--lr": 1, "n=5": True}, 2.0)
+    (tmp_path / "sub" / "base.yaml").write_text("net: {inherits: _defaults, plan: 3}\n")
+    with pytest.raises(UsageError, match=r"sub/base\.yaml:1:28: no plan"):
+        read(tmp_path, "include: sub/base.yaml\nnet: {definition: x}\n")
+
+
 def test_a_matrix_makes_a_benchmark_of_each_combination(tmp_path):
     found = by_name(
         read(
@@ -90,16 +125,21 @@ def test_keys_of_a_benchfile_of_its_own_pass(tmp_path):
     assert bench.config["my_own_thing"] == [1, 2.5, "true", True, None]
 
 
-def test_what_a_benchmark_asks_of_the_machine_is_never_evaluated(tmp_path):
+def test_what_a_benchmark_asks_of_the_machine_is_never_evaluated(tmp_path, monkeypatch):
     needs = {
         "num_machines: 2": "2 machines",
         'num_machines: 1, requires_capabilities: ["len(nodes) >= ${num_machines}"]': None,
-        'requires_capabilities: ["len(nodes) > 1"]': "1 machines",
+        'requires_capabilities: ["len(nodes) > 1"]': "2 machines",
         "requires_capabilities: [\"__import__('os').abort()\"]": "which is not evaluated here",
+        "requires_capabilities: [\"gpu['count'] > 1\"]": None,
     }
     for text, said in needs.items():
         [bench] = read(tmp_path, f"a: {{definition: x, {text}}}")
         assert (bench.needs is None) if said is None else (said in bench.needs)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert placement.unmet(bench) == "it needs 2 GPUs, and there are 1"
+    [bench] = read(tmp_path, "a: {definition: {git: 'https://example.org/a', branch: main}}")
+    assert placement.unmet(bench) == "it needs https://example.org/a, which is not fetched"
 
 
 def test_names_that_stand_for_paths_and_the_machine(tmp_path, monkeypatch):
@@ -156,6 +196,9 @@ def test_arguments():
     assert filled("expr({cpu_count} // 2 + min(3, 1))", {"cpu_count": "9"}) == "5"
     assert filled("workers=auto({n_worker}, 8)", {"n_worker": "3"}) == "workers=3"
     assert filled("n=expr(-2 * {x})", {"x": "4"}) == "n=-8"
+    # As a configuration of torchtune has it: all of it is the key.
+    tune = filled({"{code}/tune.py": True, "train.batch=auto_batch(8)": True}, {"code": "/c"})
+    assert assemble(tune) == ["/c/tune.py", "train.batch=8"]
     with pytest.raises(ArgumentsError, match="by zero"):
         filled("expr(4 // {gpu_count})", {"gpu_count": "0"})
     with pytest.raises(ArgumentsError):
@@ -246,7 +289,7 @@ def test_the_description_of_a_system_says_what_computes(tmp_path, monkeypatch):
     assert (found["install_variant"], found["system"]["sshkey"]) == ("rocm", "key")
     assert found["system"]["nodes"][0]["ip"] == "127.0.0.1"
     other = tmp_path / "other.yaml"
-    other.write_text("system: {arch: xpu}\n")
+    other.write_text("system: {arch: xpu, cloud_profiles: {}}\nmultirun: {runs: []}\n")
     assert said(system=other)["argv"] == {"--d": "xpu-ccl"}
     assert said(system=other, override=["*.system.arch=hpu"])["argv"] == {"--d": "hpu-hccl"}
     with pytest.raises(UsageError, match=r"c\.yaml:1:1: expr\(1 // 0\).*by zero"):

@@ -1,12 +1,13 @@
 """The small parts: what is shown live, which installer is called, and the shell's shim."""
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from comparative_benchmark.packages.milabench import template, venvs
+from comparative_benchmark.packages.milabench import placement, template, venvs
 from comparative_benchmark.packages.milabench.dash import Dash
 from comparative_benchmark.packages.milabench.foreign import ForeignCpu
 from comparative_benchmark.packages.milabench.observed import Observed
@@ -88,3 +89,61 @@ def test_cpu_time_of_others(tmp_path):
     assert counter.share(1e9) == 0.0
     stat.unlink()
     assert counter.share(0.0) is None
+
+
+def test_commands_of_real_benchfiles(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(placement.HOST_PATH))
+    commands, packs = map(importlib.import_module, ("milabench.commands", "milabench.pack"))
+    (tmp_path / "main.py").write_text("")
+    config = {"name": "b", "definition": str(tmp_path), "plan": {"method": "njobs"}, "argv": ["-x"]}
+    names = ("base", "code", "venv", "data", "runs", "extra", "cache")
+    dirs = {name: str(tmp_path / name) for name in names}
+    pack = packs.Package({**config, "tag": ["b"], "dirs": dirs})
+    main = str(tmp_path / "main.py")
+    script = commands.PackCommand(pack, lazy=True)
+    voir = commands.VoirCommand(script, module=True)
+
+    def argv(command, devices):
+        gpus = [{"device": str(number)} for number in range(devices)]
+        [(_, found, _)] = commands.NJobs(command, 1, gpus).commands()
+        return list(map(str, found))
+
+    assert argv(commands.TorchrunAllNodes(script).use_stdout(), 1) == ["python", main, "-x"]
+    launched = ["torchrun", "--nproc-per-node=2"]
+    assert argv(commands.TorchrunAllNodes(script), 2) == [*launched, "--", main, "-x"]
+    assert argv(commands.TorchRunCommand(voir, module=True), 2) == [
+        *(*launched, "--no-python", "--", "voir", main, "-x")
+    ]
+    assert argv(commands.AccelerateAllNodes(voir), 1) == ["voir", main, "-x"]
+    many = argv(commands.AccelerateAllNodes(voir), 2)
+    assert many[:2] == ["accelerate", "launch"]
+    assert many[-4:] == ["--no_python", "voir", main, "-x"]
+
+    class Tune(commands.TorchrunAllGPU):
+        executable = "tune"
+
+        def should_wrap(self):
+            return True
+
+    nodes = commands.WorkingDir(Tune(commands.SimpleCommand(pack, "y")))
+    assert argv(nodes, 0) == ["tune", "--nproc-per-node=1", "-m", "--", "-x", "y"]
+
+
+def test_a_benchfile_fetches_a_repository(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(placement.HOST_PATH))
+    paths, channel = map(importlib.import_module, ("milabench.fs", "milabench.channel"))
+    source = tmp_path / "source"
+    (source / "sub").mkdir(parents=True)
+    (source / "sub" / "a.py").write_text("1")
+    (source / "b.py").write_text("2")
+    git = ["git", "-C", str(source), "-c", "user.name=n", "-c", "user.email=e"]
+    for action in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-q", "-m", "m"]):
+        subprocess.run([*git, *action], check=True)
+    whole, part = paths.XPath(tmp_path / "whole"), paths.XPath(tmp_path / "part")
+    whole.clone_subtree(str(source), "main")
+    part.clone_subtree(str(source), "main", "sub")
+    assert sorted(p.name for p in whole.iterdir()) == ["b.py", "sub"]
+    whole.merge_into(part, manifest="/b.py\n")
+    assert sorted(p.name for p in part.iterdir()) == ["a.py", "b.py"]
+    with pytest.raises(channel.CommandFailedError, match="git clone: fatal"):
+        whole.clone_subtree(str(tmp_path / "none"), "main")

@@ -72,7 +72,8 @@ def filled(value: Any, names: Mapping[str, str]) -> Any:
         name, equals, rest = text.rpartition("=") if _NAMED.match(text) else ("", "", text)
         return f"{name}{equals}{_computed(rest, int(names.get(BATCH_FACTOR, '1')))}"
     if isinstance(value, Mapping):
-        return {key: filled(item, names) for key, item in value.items()}
+        # An argument without a value is a key: `batch_size=auto_batch(8): true`.
+        return {filled(key, names): filled(item, names) for key, item in value.items()}
     if isinstance(value, list):
         return [filled(item, names) for item in value]
     return value

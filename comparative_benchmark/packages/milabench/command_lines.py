@@ -42,6 +42,7 @@ class Ended:
       stopped: whether it had asked to be stopped, as an early stop does.
       left: processes that it left behind, which were killed.
       isolated: whether it had no network; `network_tries`: how often it wanted one.
+      instrument_error: which one voir had with its voirfile, and went on without rates.
     """
 
     tag: str
@@ -58,6 +59,7 @@ class Ended:
     isolated: bool = False
     network_tries: int | None = None
     last_words: str = ""
+    instrument_error: str = ""
     devices: tuple[str, ...] = ()
     cpus: tuple[int, ...] = ()
 

@@ -17,7 +17,7 @@ from openxla.benchmark.nearest import choices
 
 _METHODS = ("per_gpu", "njobs")
 _FILE_NAME = re.compile(r"\w[\w.+-]*")
-_NODES = re.compile(r"len\(nodes\)\s*(>=?)\s*(\d+)")
+_CAPABILITY = re.compile(r"(len\(nodes\)|gpu\[(['\"])count\2\])\s*(>=?)\s*(\d+)")
 
 
 @attrs.frozen(kw_only=True)
@@ -39,6 +39,7 @@ class Bench:
       install_variant: which `requirements.<variant>.txt`; `unpinned` is `requirements.in`.
       weight: in the score of all.
       needs: why it cannot run here, whatever happens; None if it may.
+      least_gpus: that it asks for.
       config: all that the file says of it, for its benchfile.
       venv: an environment that is used as it is; None for that of its install group.
       environment: its name, where it is one of several that race.
@@ -58,6 +59,7 @@ class Bench:
     enabled: bool
     needs: str | None
     config: Mapping[str, Any]
+    least_gpus: int = 0
     venv: Path | None = None
     environment: EnvironmentName | None = None
     batch_factor: int = 1
@@ -78,8 +80,12 @@ def read(path: Path, overrides: Sequence[Override] = ()) -> list[Bench]:
     Raises:
       UsageError: it cannot be read, or says what cannot be; with file, line and column.
     """
-    entries = entries_of(path, overrides)
-    found = {name: _bench(name, entry, fields) for name, entry, fields in entries}
+    found = {
+        name: _bench(name, entry, fields)
+        for name, entry, fields in entries_of(path, overrides)
+        # Files that only switch benchmarks on and off name some that others have no more.
+        if "definition" in fields or fields.get("enabled") is not False
+    }
     if not found:
         raise UsageError(f"{path} has no benchmark: all names begin with _")
     return list(found.values())
@@ -102,10 +108,13 @@ def _bench(name: str, entry: Entry, merged: dict[str, Any]) -> Bench:
         assemble(filled(merged.get("argv"), AnyNumber()))
     except ArgumentsError as error:
         entry.fail("argv", str(error))
+    needs, least_gpus = _needs(entry, merged)
+    if isinstance(definition := merged["definition"], dict):
+        needs, definition = f"{definition['git']}, which is not fetched", entry.folder / name
     return Bench(
         name=name,
         place=entry.file.place(entry.node),
-        folder=Path(merged["definition"]),
+        folder=Path(definition),
         group=group,
         install_group=install_group,
         install_variant=None if variant is None else str(variant),
@@ -114,7 +123,8 @@ def _bench(name: str, entry: Entry, merged: dict[str, Any]) -> Bench:
         weight=_number(entry, merged, "weight", 1.0, least=0.0),
         tags=tuple(merged["tags"]),
         enabled=merged.get("enabled", True) is not False,
-        needs=_needs(entry, merged),
+        needs=needs,
+        least_gpus=least_gpus,
         config={**merged, "name": name, "group": group, "install_group": install_group},
     )
 
@@ -142,19 +152,24 @@ def _number(
     return float(value)
 
 
-def _needs(entry: Entry, fields: Mapping[str, Any]) -> str | None:
+def _needs(entry: Entry, fields: Mapping[str, Any]) -> tuple[str | None, int]:
+    """Returns what is missing on any machine, and the least number of GPUs."""
     machines = _number(entry, fields, "num_machines", 1.0, least=1.0)
     if machines > 1:
-        return f"{machines:g} machines"
+        return f"{machines:g} machines", 0
+    least_gpus = 0
     for text in fields.get("requires_capabilities") or ():
         told = str(filled(text, scalars(fields)))
-        # milabench evaluates these as Python; what they ask for is always this.
-        match = _NODES.fullmatch(told.strip())
+        # milabench evaluates these as Python; what they ask for is always one of these.
+        match = _CAPABILITY.fullmatch(told.strip())
         if match is None:
-            return f"{told!r}, which is not evaluated here"
-        if int(match[2]) + (match[1] == ">") > 1:
-            return f"{match[2]} machines"
-    return None
+            return f"{told!r}, which is not evaluated here", 0
+        least = int(match[4]) + (match[3] == ">")
+        if match[1].startswith("gpu"):
+            least_gpus = max(least_gpus, least)
+        elif least > 1:
+            return f"{least} machines", 0
+    return None, least_gpus
 
 
 def scalars(fields: Mapping[str, Any]) -> dict[str, str]:

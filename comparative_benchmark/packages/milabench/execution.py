@@ -24,6 +24,8 @@ from comparative_benchmark.packages.milabench.observed import Observed
 _LOOK_S = 0.5
 _PIECE = 1 << 16
 _AFTER_END_S = 1.0
+# What a script may still do that has told all rates which it wanted to tell.
+_AFTER_LAST_RATE_S = 5.0
 
 Listener = Callable[[str, Observed], None]
 
@@ -98,6 +100,7 @@ class _Watch:
             self._selector.register(number, selectors.EVENT_READ)
         self._until = time.monotonic() + limits.duration_s
         self._gone: dict[int, float] = {}
+        self._all_told: dict[int, float] = {}
 
     def until_all_ended(self) -> None:
         next_look = time.monotonic() + _LOOK_S / 5
@@ -147,9 +150,16 @@ class _Watch:
     def _look(self) -> None:
         limits = self._limits
         full = shutil.disk_usage(limits.disk).free < limits.disk_reserve_bytes
+        now = time.monotonic()
         for run in self._runs:
             if not run.over:
                 run.look_at_memory()
+                if run.ended.observed.all_told and not run.ended.stopped:
+                    since = self._all_told.setdefault(id(run), now)
+                    if now - since >= _AFTER_LAST_RATE_S:
+                        # Loops of 10 000 epochs, which milabench's own scripts have.
+                        run.ended.stopped = True
+                        run.end(None)
                 if full:
                     mib = limits.disk_reserve_bytes >> 20
                     run.end(f"less than {mib} MiB were left on the disk of {limits.disk}")

@@ -49,25 +49,17 @@ def _pack(asked: dict[str, Any]) -> Any:
 
 
 async def _phase(pack: Any, asked: dict[str, Any]) -> None:
-    from milabench.pack import Package  # type: ignore[import-not-found]
-
-    phase = asked["phase"]
-    if phase != "run":
-        await _finished(getattr(pack, phase)(**asked.get("arguments", {})))
-    elif type(pack).run is not Package.run:
-        # A pack that runs itself knows no plan.
-        await _finished(pack.run())
-    else:
-        await _finished(_planned(pack, asked).execute())
+    # A pack may run itself, and often leaves all of that to its base.
+    pack.planned = lambda command: _planned(command, asked)
+    await _finished(getattr(pack, asked["phase"])(**asked.get("arguments", {})))
 
 
-def _planned(pack: Any, asked: dict[str, Any]) -> Any:
+def _planned(command: Any, asked: dict[str, Any]) -> Any:
     from milabench import commands
 
-    gpus, command = asked["gpus"], pack.build_run_plan()
     if asked["per_gpu"]:
-        return commands.PerGPU(command, gpus)
-    return commands.NJobs(command, asked["jobs"], gpus)
+        return commands.PerGPU(command, asked["gpus"])
+    return commands.NJobs(command, asked["jobs"], asked["gpus"])
 
 
 async def _finished(value: Any) -> Any:

@@ -1,9 +1,10 @@
 """Entries of milabench's YAML by name, with what they inherit.
 
-`inherits` is a chain: what a benchmark says goes over what it inherits, mapping by mapping, and
-tags unite. Names that begin with `_` are there to be inherited from. `matrix` makes a benchmark of
-each combination of values. Where the template says `install-variant` milabench reads
-`install_variant`: both are the same here.
+What a file says of a name goes over what the files that it includes say of it. `inherits` is a
+chain: what a benchmark says goes over what it inherits, mapping by mapping, and tags unite. Names
+that begin with `_` are there to be inherited from. `matrix` makes a benchmark of each combination
+of values. Where the template says `install-variant` milabench reads `install_variant`: both are the
+same here.
 """
 
 import itertools
@@ -45,14 +46,24 @@ class Entry:
     node: yaml.Node | None
     fields: Mapping[str, Any]
     folder: Path
-    places: Mapping[str, yaml.Node] = attrs.field(factory=dict)
+    places: Mapping[str, tuple[YamlFile, yaml.Node]] = attrs.field(factory=dict)
 
     def fail(self, key: str, text: str) -> Any:
         """Raises a UsageError with the place of a key."""
-        where = self.places.get(key, self.node)
+        file, where = self.places.get(key, (self.file, self.node))
         if where is None:
-            raise UsageError(f"{self.file.path}: {text}")
-        self.file.fail(where, text)
+            raise UsageError(f"{file.path}: {text}")
+        file.fail(where, text)
+
+    def above(self, included: "Entry | None") -> "Entry":
+        """Returns an entry that also has what an included file says under the same name."""
+        if included is None:
+            return self
+        return attrs.evolve(
+            self,
+            fields=_over(included.fields, self.fields),
+            places={**included.places, **self.places},
+        )
 
 
 def entries_of(
@@ -101,15 +112,20 @@ def _load(path: Path, entries: dict[str, Entry], above: tuple[Path, ...]) -> Non
     for name, (key, value) in items.items():
         if not isinstance(value, yaml.MappingNode):
             file.fail(value, f"the benchmark {name} must be a mapping")
-        fields, places = {}, {}
+        fields: dict[str, Any] = {}
+        places: dict[str, tuple[YamlFile, yaml.Node]] = {}
         for given, (given_key, given_value) in file.items(value, f"the benchmark {name}").items():
             known = _known(given)
             if known not in _KEYS and (close := near(known, _KEYS, cutoff=_LIKE)):
                 file.fail(given_key, f"unknown key {given!r}; did you mean {close}?")
             if known in fields:
                 file.fail(given_key, f"{known!r} stands twice in the benchmark {name}")
-            fields[known], places[known] = file.plain(given_value), given_key
-        entries[name] = Entry(file=file, node=key, fields=fields, folder=path.parent, places=places)
+            fields[known], places[known] = file.plain(given_value), (file, given_key)
+        entry = Entry(file=file, node=key, fields=fields, folder=path.parent, places=places)
+        if "definition" in fields:
+            # Relative to the file that says it, which another may include.
+            fields["definition"] = _definition(entry)
+        entries[name] = entry.above(entries.get(name))
 
 
 def _known(key: str) -> str:
@@ -157,7 +173,7 @@ def _substituted(value: Any, texts: Mapping[str, str]) -> Any:
             value = value.replace(f"{{{name}}}", text)
         return value
     if isinstance(value, dict):
-        return {key: _substituted(item, texts) for key, item in value.items()}
+        return {_substituted(key, texts): _substituted(v, texts) for key, v in value.items()}
     return [_substituted(item, texts) for item in value] if isinstance(value, list) else value
 
 
@@ -196,8 +212,10 @@ def _tags(entry: Entry) -> set[str]:
     return set(tags)
 
 
-def _definition(entry: Entry) -> str:
+def _definition(entry: Entry) -> str | dict[str, Any]:
     given = entry.fields["definition"]
+    if isinstance(given, dict) and isinstance(given.get("git"), str):
+        return given
     if not isinstance(given, str):
         entry.fail("definition", "definition must be the path of a folder")
     folder = (entry.folder / given).resolve()

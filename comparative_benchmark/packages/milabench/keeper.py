@@ -80,7 +80,8 @@ def _become(spec: "dict[str, object]", libc: ctypes.CDLL) -> None:
         environment: dict[str, str] = spec["env"]  # type: ignore[assignment]
         os.execvpe(argv[0], argv, environment)  # noqa: S606  # which shell?
     except OSError as error:
-        os.write(2, f"cannot start {spec['argv']}: {error.strerror}\n".encode())
+        what = error.filename or spec["argv"][0]  # type: ignore[index]
+        os.write(2, f"cannot start in {spec['cwd']}: {what}: {error.strerror}\n".encode())
     finally:
         os._exit(127)
 

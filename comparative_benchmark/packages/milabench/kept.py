@@ -7,6 +7,7 @@ closed. Three other pipes bring events, output and, at the end, how it came out.
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -32,6 +33,11 @@ _NO_PROXIES = {
     for name in names
     for spelt in (name, name.lower())
 }
+
+# A line, rules, and a traceback up to the exception, which is not indented.
+_VOIRS_ERROR = re.compile(
+    rb"voir: An error occurred[^\n]*\n=+\nTraceback[^\n]*\n(?:[ \t][^\n]*\n|\n)*([^\s][^\n]*)"
+)
 
 
 class KeptCommand:
@@ -152,6 +158,8 @@ class KeptCommand:
         ended.left, ended.isolated = told["left"], told["isolated"]
         ended.network_tries = told["network_tries"]
         self._log.flush()
+        if not ended.observed.rates:
+            ended.instrument_error = _instrument_error(ended.log_file)
 
     def _take_data(self, piece: bytes) -> None:
         for event in self._lines.feed(piece):
@@ -189,6 +197,12 @@ def _children(pid: int) -> list[int]:
     except OSError:
         return []
     return list(map(int, text.split()))
+
+
+def _instrument_error(log: Path) -> str:
+    """Returns the exception of a voirfile, which voir shows, and then runs the script as it is."""
+    found = _VOIRS_ERROR.search(log.read_bytes())
+    return found[1].decode(errors="replace").strip()[:300] if found else ""
 
 
 def _last_words(tail: bytes) -> str:

@@ -172,7 +172,8 @@ def _how_it_ended(ended: Ended, steady: Steady) -> tuple[Status, str | None]:
     if observed.nan_loss is not None:
         return Status.WRONG_OUTPUT, f"loss {observed.nan_loss} was not a finite number"
     if not steady.rates:
-        return Status.FAILED, f"it told no rate{network}"
+        error = f": its voirfile failed: {ended.instrument_error}" if ended.instrument_error else ""
+        return Status.FAILED, f"it told no rate{error}{network}"
     if not steady.is_steady:
         assert steady.steadiness is not None
         return Status.UNSTEADY, f"no end of the rates is steady: {steady.steadiness.reason}"

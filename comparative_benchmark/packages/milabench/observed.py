@@ -12,7 +12,8 @@ TRAIN = "train"
 _MOST = 100_000
 _LARGEST = 1e300
 # What milabench's monitors call events that are no measurements of the script.
-_OWN_TASKS = ("early_stop", "main")
+_EARLY_STOP = "early_stop"
+_OWN_TASKS = (_EARLY_STOP, "main")
 
 
 @attrs.define(kw_only=True)
@@ -25,6 +26,8 @@ class Observed:
       losses: of the training, in order; first and last of a flood.
       nan_loss: number of the first loss that was not finite; None if all were.
       progress: last that made sense, of the training.
+      stop_asked: whether it asked to be ended.
+      wanted: how many rates it said it wants, as soon as it has observed them.
       device_memory_mb: highest of all devices together; None where no device was told of.
       device_use: mean load, from 0 to 1.
       oddities: what did not make sense, and how often.
@@ -39,6 +42,7 @@ class Observed:
     device_memory_mb: float | None = None
     device_loads: list[float] = attrs.field(factory=list)
     stop_asked: bool = False
+    wanted: int | None = None
     oddities: Counter[str] = attrs.field(factory=Counter)
     events: int = 0
 
@@ -57,6 +61,8 @@ class Observed:
             self._device(event["gpudata"])
         if event.get("$event") == "stop":
             self.stop_asked = True
+        if task == _EARLY_STOP:
+            self._early_stop(event.get("progress"))
 
     @property
     def task(self) -> str | None:
@@ -74,6 +80,11 @@ class Observed:
     def measured_units(self) -> str:
         """What they count, e.g. `items/s`."""
         return self.units.get(self.task or "", "items/s")
+
+    @property
+    def all_told(self) -> bool:
+        """Whether it has told all rates that it said it wants, and they are told of."""
+        return self.wanted is not None and len(self.measured) >= self.wanted
 
     @property
     def device_use(self) -> float | None:
@@ -122,6 +133,12 @@ class Observed:
         if done and self.progress and done < self.progress[0]:
             self.oddities["progress that went back"] += 1
         self.progress = (done, total)
+
+    def _early_stop(self, progress: Any) -> None:
+        if isinstance(progress, list | tuple) and len(progress) == 2:
+            done, wanted = progress
+            if type(done) is int and type(wanted) is int and 0 < wanted <= done:
+                self.wanted = wanted
 
     def _device(self, data: Any) -> None:
         if not isinstance(data, Mapping) or not data:

@@ -13,7 +13,12 @@ from openxla.benchmark.nearest import choices
 
 # `NAME.KEY.KEY=VALUE`, or `*.KEY=VALUE` for all benchmarks.
 _TEXT = re.compile(r"(\*|[\w+-]+)\.([^=\s]+)=(.*)", re.DOTALL)
-_OF_A_SYSTEM = ("arch", "sshkey", "nodes", "gpu", "docker", "docker_image", "options", "self")
+_OF_A_SYSTEM = (
+    *("arch", "sshkey", "nodes", "gpu", "docker", "docker_image", "options", "self"),
+    "cloud_profiles",
+)
+# What else such a file may have: runs with other settings, which are not made here.
+_BESIDE_A_SYSTEM = ("multirun",)
 
 
 @attrs.frozen(kw_only=True)
@@ -59,7 +64,7 @@ def of_system(path: Path) -> Override:
     """
     file = YamlFile(path)
     items = file.items(file.document(), "the file")
-    if list(items) != ["system"]:
+    if "system" not in items or not {*items} <= {"system", *_BESIDE_A_SYSTEM}:
         file.fail(file.document(), "the file must have one key, system")
     _, node = items["system"]
     fields: dict[str, Any] = {}

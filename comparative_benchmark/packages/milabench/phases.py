@@ -13,7 +13,7 @@ from comparative_benchmark.packages.milabench.phase_records import (
     PhaseOutcome,
     Wishes,
 )
-from comparative_benchmark.packages.milabench.placement import Placement
+from comparative_benchmark.packages.milabench.placement import Placement, unmet
 from comparative_benchmark.packages.milabench.talk import LONGEST_S, Talk
 from comparative_benchmark.results.record import Status
 
@@ -25,8 +25,8 @@ def do(phase: str, placement: Placement, wishes: Wishes) -> PhaseOutcome:
     """Does a phase of a benchmark; never raises for what foreign code does."""
     outcome = PhaseOutcome()
     bench = placement.bench
-    if bench.needs:
-        outcome.fail(Status.UNSUPPORTED, f"it needs {bench.needs}")
+    if problem := unmet(bench):
+        outcome.fail(Status.UNSUPPORTED, problem)
         return outcome
     if problem := _folder_problem(bench.folder):
         outcome.fail(Status.FAILED, f"{bench.place}: {problem}")

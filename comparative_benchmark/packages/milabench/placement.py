@@ -46,6 +46,15 @@ def gpus() -> list[Gpu]:
     return [Gpu(device=str(number)) for number in range(count)]
 
 
+def unmet(bench: Bench) -> str | None:
+    """Returns what a benchmark needs that is not here; None if it may run."""
+    if bench.needs:
+        return f"it needs {bench.needs}"
+    if bench.least_gpus > (found := len(gpus())):
+        return f"it needs {bench.least_gpus} GPUs, and there are {found or 'none'}"
+    return None
+
+
 def base_dir(given: Path | None) -> Path:
     """Returns the folder of environments, data and runs.
 

@@ -16,7 +16,7 @@ from comparative_benchmark.packages.milabench.doing import not_installed
 from comparative_benchmark.packages.milabench.foreign import ForeignCpu
 from comparative_benchmark.packages.milabench.measuring import Replicate, to_result
 from comparative_benchmark.packages.milabench.phase_records import RUN, PhaseOutcome, Wishes
-from comparative_benchmark.packages.milabench.placement import Placement, gpus
+from comparative_benchmark.packages.milabench.placement import Placement, gpus, unmet
 from comparative_benchmark.packages.milabench.talk import planned
 from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.record import (
@@ -145,7 +145,7 @@ def _in_turns(places: Sequence[Placement], how: How, run_id: str) -> list[Result
 
 def _replicate(placement: Placement, how: How, number: int) -> Replicate:
     started = time.monotonic()
-    if not placement.bench.needs and (problem := not_installed(placement)):
+    if not unmet(placement.bench) and (problem := not_installed(placement)):
         outcome = PhaseOutcome()
         outcome.fail(Status.FAILED, problem)
         return Replicate(outcome=outcome, wall_s=0.0)

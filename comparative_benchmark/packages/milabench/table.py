@@ -268,7 +268,8 @@ def _score(processes: Sequence[ThroughputProcess]) -> float:
 
 
 def _digits(value: float) -> str:
-    return f"{value:.2f}" if value < 1e5 else f"{value:.4g}"
+    # Large matrices make few Tflops on a CPU: 0.00 would say nothing.
+    return f"{value:.2f}" if 0.1 <= value < 1e5 or not value else f"{value:.4g}"
 
 
 def _percent(share: float | None) -> str:

@@ -174,6 +174,9 @@ class Talk:
             env = venvs.installer_environment()
         elif found := shutil.which(first, path=env["PATH"]):
             argv[0] = found
+        elif first.endswith(".py") and Path(first).is_file():
+            # Its mode got lost, as in archives.
+            argv = [str(placement.dirs["venv"] / "bin" / "python"), *argv]
         if cpu_set:
             env.setdefault("OMP_NUM_THREADS", str(len(cpu_set)))
         return CommandLine(

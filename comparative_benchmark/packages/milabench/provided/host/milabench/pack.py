@@ -141,6 +141,11 @@ class Package(BasePackage):
     prepare_script = "prepare.py"
     base_requirements: "str | list[str]" = "requirements.in"
 
+    @staticmethod
+    def planned(command: Any) -> Any:
+        """Returns the command once for each device or job; the suite says how often."""
+        return command
+
     def make_env(self) -> "dict[str, str]":
         """Returns the folders of milabench, under the names of its guide and of its code."""
         env = {f"MILABENCH_DIR_{n.upper()}": str(p) for n, p in self.config["dirs"].items()}
@@ -231,8 +236,8 @@ class Package(BasePackage):
         return VoirCommand(PackCommand(self, *self.argv, lazy=True), cwd=folder)
 
     async def run(self) -> Any:
-        """Runs what `build_run_plan` says."""
-        return await self.build_run_plan().execute()
+        """Runs what `build_run_plan` says, as often at once as the plan of the configuration."""
+        return await self.planned(self.build_run_plan()).execute()
 
 
 def command_line(
@@ -245,9 +250,11 @@ def command_line(
     measured: bool = True,
 ) -> "dict[str, Any]":
     """Returns a command as the suite reads it."""
+    folder = pack.working_directory
     return {
         "argv": [str(item) for item in args],
-        "cwd": str(cwd or pack.working_directory),
+        # A folder that the installation itself is about to fetch is not there yet.
+        "cwd": str(cwd or (folder if folder.exists() else pack.dirs.code)),
         "env": {name: str(value) for name, value in pack.full_env(env).items()},
         "use_stdout": bool(use_stdout),
         "measured": measured,

@@ -1,91 +1,49 @@
 """Rates of a loop's body, measured without a wait for the device in between."""
 
-import json
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from voir.helpers import current_overseer
 from voir.phase import StopProgram
-from voir.smuggle import SmuggleWriter
 
-Push = Callable[..., Any]
+from .pushers import (
+    LazyLossPusher,
+    LazyMetricPusher,
+    Push,
+    file_push,
+    give_push,
+    is_running_with_voir,
+    smuggle_push,
+    sumggle_push,
+)
 
-
-def file_push(file: Any = None) -> Push:
-    """Returns a function that prints its arguments as JSON."""
-
-    def message(**fields: Any) -> None:
-        fields.setdefault("task", "train")
-        print(json.dumps(fields), file=file or sys.stdout)
-
-    return message
-
-
-def sumggle_push() -> Push:
-    """Returns a function that hides its arguments in escape sequences of the output."""
-    return file_push(SmuggleWriter(sys.stdout))
-
-
-smuggle_push = sumggle_push
-
-
-def is_running_with_voir() -> bool:
-    """Tells whether voir runs the script."""
-    return current_overseer.get() is not None
-
-
-def give_push() -> Push:
-    """Returns what gives to voir; without voir, what prints."""
-    overseer = current_overseer.get()
-    return overseer.give if overseer is not None else file_push()
+# Scripts import all of these from here.
+__all__ = [
+    "CPUTimer",
+    "HostEvent",
+    "LazyLossPusher",
+    "LazyMetricPusher",
+    "ManualTimedIterator",
+    "Push",
+    "StopProgram",
+    "TimedIterator",
+    "default_device",
+    "default_event",
+    "earlystop_count",
+    "file_push",
+    "give_push",
+    "is_running_with_voir",
+    "smuggle_push",
+    "sumggle_push",
+]
 
 
 def earlystop_count() -> int:
     """Returns how many observations are wanted."""
     counts = {"VOIR_EARLYSTOP_COUNT": 60, "VOIR_EARLYSTOP_SKIP": 10}
     return sum(int(os.environ.get(name, default)) for name, default in counts.items())
-
-
-class LazyMetricPusher:
-    """Keeps what needs the device until somebody waits for that anyway."""
-
-    def __init__(self, task: str) -> None:
-        self.task = task
-        self.delayed: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
-
-    def append(self, *args: Any, **kwargs: Any) -> None:
-        """Keeps values."""
-        self.delayed.append((args, kwargs))
-
-    def record(self, *args: Any, **kwargs: Any) -> None:
-        """Keeps values, without a wait."""
-        self.append(*args, **kwargs)
-
-    def materialize(self, *args: Any, **kwargs: Any) -> Any:
-        """Returns what is pushed for values; may wait for the device."""
-        return kwargs
-
-    def push(self, pusher: Push) -> None:
-        """Pushes all that was kept."""
-        delayed, self.delayed = self.delayed, []
-        for args, kwargs in delayed:
-            pusher(**self.materialize(*args, **kwargs))
-
-
-class LazyLossPusher(LazyMetricPusher):
-    """Keeps losses as tensors."""
-
-    def record(self, loss: Any) -> None:
-        """Keeps a loss."""
-        self.append(loss.detach() if hasattr(loss, "detach") else loss)
-
-    def materialize(self, loss: Any) -> Any:
-        """Returns a loss as a number."""
-        value = loss.item() if hasattr(loss, "item") else float(loss)
-        return {"loss": value, "task": self.task}
 
 
 class CPUTimer:
@@ -138,6 +96,12 @@ def default_event() -> Any:
     if torch is not None and torch.cuda.is_available():
         return torch.cuda.Event
     return HostEvent
+
+
+def default_device() -> Any:
+    """Returns the device that torch would use."""
+    torch = sys.modules.get("torch")
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu") if torch else "cpu"
 
 
 class TimedIterator:
@@ -194,6 +158,12 @@ class TimedIterator:
 
     def __len__(self) -> int:
         return len(self.loader)
+
+    def __enter__(self) -> "TimedIterator":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._push()
 
     def __iter__(self) -> "Iterator[Any]":
         self.log_progress()
@@ -276,6 +246,36 @@ class TimedIterator:
         """Tells something, in the first process."""
         if not self.rank:
             self.message_push(**fields)
+
+
+class ManualTimedIterator(TimedIterator):
+    """Wraps a loader whose script says when a step ends, e.g. after several batches."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.acc_batch_size = 0
+        self.start: Any = None
+
+    def wrapped(self, iterator: "Iterator[Any]") -> "Iterator[Any]":
+        """Yields what an iterator yields, and adds up how much that was."""
+        self.start = self._event()
+        for data in iterator:
+            # Before the loop's body, which may end a step.
+            self.acc_batch_size += self.deduce_batch_size(data)
+            yield data
+            if self.is_done():
+                break
+        self._push()
+        if self.is_done() and self.raise_stop_program:
+            raise StopProgram
+
+    def step(self, batch_override: "int | None" = None) -> None:
+        """Ends a step; of so many items, if they are not those of the batches."""
+        end = self._event()
+        count = self.acc_batch_size if batch_override is None else batch_override
+        self.events.append((self.start or end, end, count))
+        self.start, self.acc_batch_size = end, 0
+        self.log_progress()
 
 
 def _distributed() -> Any:

@@ -6,7 +6,11 @@ from typing import Any
 
 from voir.helpers import current_overseer
 
-from .metrics import LazyLossPusher, TimedIterator, give_push, sumggle_push
+from . import cpu
+from .metrics import ManualTimedIterator, TimedIterator
+from .pushers import LazyLossPusher, give_push, sumggle_push
+
+cpu.complete()
 
 
 class BenchObserver:
@@ -51,15 +55,25 @@ class BenchObserver:
         probe = overseer.probe(f"{ptera.refstring(function)}() as retval", overridable=True)
         probe["retval"].override(override)
 
-    def iterate(self, iterator: Any) -> Any:
+    def iterate(self, iterator: Any, custom_step: bool = False) -> Any:
         """Returns a loader that is timed."""
-        return self.loader(iterator)
+        return self.loader(iterator, custom_step=custom_step)
+
+    def step(self) -> None:
+        """Ends a step, where the script says when one ends."""
+        if isinstance(self.instance, ManualTimedIterator):
+            self.instance.step()
+
+    def original_dataloader(self) -> Any:
+        """Returns the loader that is timed."""
+        return self.instance
 
     def loader(self, loader: Any, custom_step: bool = False) -> Any:
-        """Returns a loader that is timed; the same one each time."""
+        """Returns a loader that is timed, step by step or batch by batch; the same each time."""
         if self.instance is None:
             options = {**self.kwargs, "rank": self.rank, "push": self.pusher}
-            self.instance = TimedIterator(loader, *self.args, **options)
+            timed = ManualTimedIterator if custom_step else TimedIterator
+            self.instance = timed(loader, *self.args, **options)
             self.instance.task = self.task
             self.instance.on_iterator_stop_iterator = (  # type: ignore[method-assign]
                 self.on_iterator_stop_iterator
