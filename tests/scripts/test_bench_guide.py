@@ -167,7 +167,7 @@ from benchmate.timings import StepTimer
 from benchmate.toggles import get_observation_count
 from benchmate.ux import long_action
 
-observer = BenchObserver(earlystop=get_observation_count(9), batch_size_fn=len, stdout=True)
+observer = BenchObserver(earlystop=get_observation_count(6), batch_size_fn=len, stdout=True)
 with long_action("waiting"):
     for number, batch in enumerate(observer.iterate([[0] * 8] * 40, custom_step=True)):
         time.sleep(0.01)
@@ -208,7 +208,7 @@ def test_scripts_of_real_folders_on_real_voir(clone):
         "".join(
             f"{name}: {{inherits: _defaults, definition: {name}, install_group: ornatebench,"
             f" install_variant: unpinned, voir: {{options: {{stop: {stop}}}}}}}\n"
-            for name, stop in (("observed", 20), ("escapes", 12), ("stepped", 9))
+            for name, stop in (("observed", 20), ("escapes", 12), ("stepped", 6))
         )
     )
     shell(
@@ -222,9 +222,9 @@ def test_scripts_of_real_folders_on_real_voir(clone):
     assert observed.processes[0].losses == (1 / 32, 1 / 32)
     assert (escapes.rate, escapes.units) == (42.5, "Tflops")
     stepped = found["stepped"].measured.throughput
-    # 16 items in at least 20 ms.
-    assert 500 < stepped.rate <= 800
-    assert (len(stepped.processes[0].rates), stepped.processes[0].losses) == (9, (0.5, 0.5))
+    # 16 items in at least 20 ms; fewer than eight rates are taken as they are.
+    assert 100 < stepped.rate <= 800
+    assert (len(stepped.processes[0].rates), stepped.processes[0].losses) == (6, (0.5, 0.5))
     assert not list(benches.glob("*/__pycache__"))
 
 
