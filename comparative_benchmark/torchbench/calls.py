@@ -44,6 +44,20 @@ class Calls:
         return self.named or self.arguments
 
 
+class OnlyOf:
+    """Gives what is compiled to a module itself, and to no other of its class.
+
+    Folders copy modules with all attributes and other weights (`higher` does, for each inner loop
+    of MAML): a copy that took what was compiled along would compute with the weights of the first.
+    """
+
+    def __init__(self, module: torch.nn.Module, call: Callable[..., Any]) -> None:
+        self._module, self._call = module, call
+
+    def __get__(self, which: Any, kind: type | None = None) -> Callable[..., Any] | None:
+        return self._call if which is self._module else None
+
+
 def is_watchable(module: Any) -> bool:
     """Tells whether calls of a module can be seen: scripted ones keep their `forward`."""
     return isinstance(module, torch.nn.Module) and not isinstance(module, torch.jit.ScriptModule)

@@ -143,9 +143,12 @@ class Running:
             return call(*arguments, **named)
 
         compiled = torch.compile(called, backend=backend)
-        # Where a call of it looks first, wherever the folder keeps it.
-        place = "_compiled_call_impl" if through_module else "forward"
-        setattr(module, place, self._calls.watching(compiled) if self.one_call else compiled)
+        watched = self._calls.watching(compiled) if self.one_call else compiled
+        if through_module:
+            # Where a call of it looks first, wherever the folder keeps it.
+            type(module)._compiled_call_impl = calls.OnlyOf(module, watched)  # noqa: SLF001
+        else:
+            module.forward = watched
 
     def _compiled_module(self) -> tuple[Any, bool]:
         """Returns the module to be compiled, and whether it is called, or its `forward` is."""

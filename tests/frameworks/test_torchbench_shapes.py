@@ -52,6 +52,20 @@ FOLDERS = {
         half = torch.full((6,), 0.5, dtype=torch.float)
         return ((self.model(self.x.float()) * half.to(torch.float32)).float(),)
 """,
+    # As `higher` copies a module: all of its attributes, and weights of its own.
+    "trains_by_a_copy": CURRENT
+    + """
+    def train(self):
+        twin = torch.nn.Linear(6, 6)
+        for name, value in vars(self.model).items():
+            if name not in ("_parameters", "_buffers", "_modules"):
+                setattr(twin, name, value)
+        twin.load_state_dict({n: 3 * value for n, value in self.model.state_dict().items()})
+        self.optimizer.zero_grad()
+        scale = twin(self.x).detach().square().mean()
+        (scale * self.model(self.x).square().mean()).backward()
+        self.optimizer.step()
+""",
     "constants": CURRENT + "    def eval(self):\n        return (torch.ones(3),)\n",
     "a_mask_of_ones": CURRENT
     + "    def eval(self):\n        return torch.ones(3), self.model(self.x), torch.ones(0)\n",
@@ -251,6 +265,7 @@ RIGHT = (
 )
 COMPILED = (
     ("two_modules", "eval"),
+    ("trains_by_a_copy", "train"),
     ("wraps_its_module", "train"),
     ("calls_forward", "eval"),
     ("calls_forward", "train"),
