@@ -20,6 +20,7 @@ from pathlib import Path
 import attrs
 
 from comparative_benchmark.machine.variables import for_worker
+from comparative_benchmark.torchbench.excuses import repository
 from comparative_benchmark.torchbench.folders import Folder, digest
 from openxla.benchmark import files
 from openxla.benchmark.root import root_dir
@@ -116,7 +117,7 @@ def run_install(folder: Folder, place: Path) -> str | None:
         process = subprocess.Popen(
             [str(place / "bin" / "python"), "install.py"],
             cwd=folder.path,
-            env=_environment(place),
+            env=_environment(place, folder),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -152,7 +153,7 @@ def _show_ours(place: Path) -> None:
     (site_packages(place) / "ours.pth").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _environment(place: Path) -> dict[str, str]:
+def _environment(place: Path, folder: Folder) -> dict[str, str]:
     kept = for_worker(os.environ)
     for name in ("PYTHONHOME", "VIRTUAL_ENV", "PIP_TARGET", "PIP_PREFIX", "PIP_USER"):
         kept.pop(name, None)
@@ -162,6 +163,7 @@ def _environment(place: Path) -> dict[str, str]:
         **{name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_"))},
         "PATH": os.pathsep.join([str(place / "bin"), kept.get("PATH", os.defpath)]),
         "VIRTUAL_ENV": str(place),
+        "CBS_TORCHBENCH_REPO": str(repository(folder.path)),
         "PYTHONPATH": os.pathsep.join([str(_UTILS), str(_HOST)]),
         "PYTHONNOUSERSITE": "1",
         "PYTHONDONTWRITEBYTECODE": "1",

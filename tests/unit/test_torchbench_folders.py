@@ -281,3 +281,23 @@ def test_install_py_finds_what_torchbench_offers_it(tmp_path, monkeypatch):
     )
     one = folders.read(folder(tmp_path, install_py=text))
     assert installing.run_install(one, installing.environment_of(one)) is None
+
+
+def test_data_of_the_store_are_taken_where_they_are_and_named_where_not(tmp_path):
+    install = """
+from utils import s3_utils
+s3_utils.checkout_s3_data("INPUT_TARBALLS", "there.tar.gz", decompress=True)
+s3_utils.checkout_s3_data("INPUT_TARBALLS", "missing.tar.gz", decompress=True)
+"""
+    (tmp_path / "torchbenchmark" / "data" / ".data" / "there").mkdir(parents=True)
+    done = subprocess.run(
+        [sys.executable, "-c", install],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(installing._UTILS), "CBS_TORCHBENCH_REPO": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    last = done.stderr.splitlines()[-1]
+    assert "ConnectionError: missing.tar.gz is in TorchBench's S3 store" in last
+    assert last.endswith(f"it would be {tmp_path}/torchbenchmark/data/.data/missing")

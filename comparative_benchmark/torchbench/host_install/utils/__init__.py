@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-REPO_ROOT = Path.cwd().parent
+REPO_ROOT = Path(os.environ.get("CBS_TORCHBENCH_REPO", Path.cwd().parent))
 TORCH_DEPS = ["numpy", "torch", "torchvision", "torchaudio"]
 
 
