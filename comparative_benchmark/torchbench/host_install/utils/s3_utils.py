@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from utils import REPO_ROOT
+from . import REPO_ROOT
 
 S3_BUCKET = "ossci-datasets"
 
