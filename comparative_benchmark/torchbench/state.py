@@ -160,7 +160,8 @@ def roughened(inputs: Sequence[Array]) -> list[Array]:
 
     def moved(value: Array) -> Array:
         steps = generator.integers(-1, 2, value.shape) * float(np.finfo(str(value.dtype)).eps)
-        return np.multiply(value, 1 + steps).astype(value.dtype)  # zeros stay
+        changed: Array = np.multiply(value, 1 + steps).astype(value.dtype)  # zeros stay
+        return changed
 
     return [moved(value) if value.dtype.kind == "f" else value for value in inputs]
 
