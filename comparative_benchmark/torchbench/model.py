@@ -110,7 +110,9 @@ class FolderModel(ForeignModel):
         """Float64 run of another object of the class, and a run in its own type.
 
         Where the folder cannot be widened, the run in its own type takes the truth's place, and
-        that of slightly rounded weights the reference's: it says how far rounding alone goes.
+        that of slightly rounded weights and inputs the reference's: it says how far rounding alone
+        goes. So it is where the folder's own type is float64 already: a wider run is the same run,
+        and its error of zero would leave no room to another order of operations.
 
         Raises:
           UnsupportedError: it gives another output each time, also from the same state; or only
@@ -139,8 +141,8 @@ class FolderModel(ForeignModel):
         rough = self._rough(inputs)
         if any(_led_astray(value, due) for due, value in zip(own, rough, strict=True)):
             raise UnsupportedError(
-                f"{self._folder.request.test} makes another output of each rounding error, and "
-                f"cannot be run in float64 ({self.without_float64}): nothing could be verified"
+                f"{self._folder.request.test} makes another output of each rounding error, and has "
+                f"no truth in float64 ({self.without_float64}): nothing could be verified"
             )
         return [_as_truth(value) for value in own], rough
 
@@ -178,12 +180,14 @@ class FolderModel(ForeignModel):
                 raise NotWidenedError(f"output {place} is {due.dtype}, not float64")
             if value.dtype.kind == "f" and not _near(value, due):
                 raise NotWidenedError(f"output {place} is of another computation in float64")
+        if _are_float64(own) and _equal(own, truth):
+            raise NotWidenedError("it computes in float64 itself, and no wider type is there")
         return truth
 
     def _rough(self, inputs: Sequence[Array]) -> list[Array]:
         rough = Running(self._folder)
         rough.roughen()
-        return _outputs(rough, inputs)
+        return _outputs(rough, state.roughened(inputs))
 
 
 def create_model(
@@ -230,6 +234,11 @@ def _led_astray(value: Array, due: Array) -> bool:
     if due.dtype.kind != "f" or not (np.isfinite(value).all() and np.isfinite(due).all()):
         return False
     return not _near(value, due)
+
+
+def _are_float64(values: Sequence[Array]) -> bool:
+    found = [value.dtype for value in values if value.dtype.kind == "f"]
+    return bool(found) and all(dtype == np.float64 for dtype in found)
 
 
 def _equal(some: Sequence[Array], others: Sequence[Array]) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
+from comparative_benchmark.backends.api import Array
 from comparative_benchmark.torchbench import tensors
 
 _WIDE = {torch.float32: torch.float64, torch.complex64: torch.complex128}
@@ -151,6 +152,18 @@ def roughen(modules: list[torch.nn.Module]) -> None:
                     half = torch.finfo(parameter.dtype).eps / 2
                     noise = torch.rand(parameter.shape, generator=generator) * 2 - 1
                     parameter.mul_(1 + half * noise.to(parameter))
+
+
+def roughened(inputs: Sequence[Array]) -> list[Array]:
+    """Returns inputs whose floating-point numbers are moved by a rounding step, or not at all."""
+    generator = np.random.default_rng(0)
+
+    def moved(value: Array) -> Array:
+        steps = generator.integers(-1, 2, value.shape) * float(np.finfo(str(value.dtype)).eps)
+        changed: Array = np.multiply(value, 1 + steps).astype(value.dtype)  # zeros stay
+        return changed
+
+    return [moved(value) if value.dtype.kind == "f" else value for value in inputs]
 
 
 def _attributes(

@@ -42,6 +42,16 @@ FOLDERS = {
     ),
     "returns_not_implemented": CURRENT
     + "    def train(self):\n        return NotImplementedError('inference only')\n",
+    # Nothing wider is there, so that a wider run would say that there is no rounding.
+    "in_double": CURRENT
+    + """
+    def get_module(self):
+        self.x = torch.linspace(1, 2, 24, dtype=torch.float64).reshape(4, 6)
+        return torch.nn.Identity(), (self.x,)
+
+    def eval(self):
+        return (torch.log(self.x) - torch.sqrt(self.x),)
+""",
     "module_alone": CURRENT + "    def get_module(self):\n        return self.model\n",
     "tokenizers_dictionary": CURRENT
     + "    def get_module(self):\n        return self.model, UserDict(input=self.x)\n",
@@ -262,6 +272,7 @@ RIGHT = (
     ("keeps_a_state", "train", 0),
     ("generates", "eval", 0),
     ("later_task", "eval", 2),
+    ("in_double", "eval", 0),
 )
 COMPILED = (
     ("two_modules", "eval"),
@@ -292,7 +303,11 @@ for name, test, size in right:
     model = create_model(folder=str(place / name), test=test, batch_size=size or None)
     inputs = model.preprocess(model.generate_default_inputs())
     truth, reference = (saved(n, v) for n, v in zip("tr", model.judged_by(inputs)))
-    assert model.without_float64 is None or name == "generates", model.without_float64
+    why = model.without_float64
+    assert why is None or name in ("generates", "in_double"), why
+    if name == "in_double":
+        assert "float64 itself" in why
+        assert 0 < abs(np.load(truth[0]) - np.load(reference[0])).max() < 1e-14
     assert not size or inputs[0].shape[0] == size
     model.reside(inputs)
     for _ in range(3):
