@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from comparative_benchmark.torchbench.folders import repository
 from comparative_benchmark.torchbench.network import chain
 
 _BASE = "torchbenchmark"
@@ -41,12 +42,6 @@ def reason(error: BaseException, folder: Path, packages: Path | None) -> str | N
         if any(words in str(one) for words in _NO_GPU):
             return f"{folder.name} needs a GPU of NVIDIA: {_line(one)}"
     return None
-
-
-def repository(folder: Path) -> Path:
-    """Returns the checkout that a folder is in, else the folder's parent."""
-    two_up = folder.parents[1] if len(folder.parents) > 1 else folder.parent
-    return two_up.parent if two_up.name == _BASE else folder.parent
 
 
 def _module(error: ImportError, folder: Path, packages: Path | None) -> str | None:

@@ -262,3 +262,9 @@ def _names_beside(path: Path) -> list[str]:
         return [item.name for item in path.parent.iterdir() if item.is_dir()]
     except OSError:
         return []
+
+
+def repository(folder: Path) -> Path:
+    """Returns the checkout that a folder is in, else the folder's parent."""
+    two_up = folder.parents[1] if len(folder.parents) > 1 else folder.parent
+    return two_up.parent if two_up.name == "torchbenchmark" else folder.parent

@@ -20,8 +20,7 @@ from pathlib import Path
 import attrs
 
 from comparative_benchmark.machine.variables import for_worker
-from comparative_benchmark.torchbench.excuses import repository
-from comparative_benchmark.torchbench.folders import Folder, digest
+from comparative_benchmark.torchbench.folders import Folder, digest, repository
 from openxla.benchmark import files
 from openxla.benchmark.root import root_dir
 

@@ -21,7 +21,7 @@ import attrs
 import torch
 
 from comparative_benchmark.backends.api import UnsupportedError
-from comparative_benchmark.torchbench import excuses, torchvision_import
+from comparative_benchmark.torchbench import excuses, folders, torchvision_import
 from comparative_benchmark.torchbench.network import Guard
 
 _HOST = Path(__file__).parent / "host"
@@ -171,7 +171,7 @@ def import_folder(request: Request) -> ModuleType:
         raise RuntimeError(f"another {_PACKAGE} was imported in this process before")
     sys.dont_write_bytecode = True  # a folder is left as it was found
     folder = request.folder
-    os.environ["CBS_TORCHBENCH_REPO"] = str(excuses.repository(folder))
+    os.environ["CBS_TORCHBENCH_REPO"] = str(folders.repository(folder))
     os.environ["CBS_TORCHBENCH_TEST"] = request.test
     os.chdir(tempfile.mkdtemp(prefix="folder-"))
     if request.packages is not None:
