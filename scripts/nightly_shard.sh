@@ -6,8 +6,9 @@
 # BACKENDS as in `cbs run --backend`, NAME as in `cbs run -name`; an empty one stands for the cases of
 # nightly_cases.sh. Before anything is timed `cbs run` fetches what is locked (artifacts/locks, or
 # CBS_LOCKS_DIR), and makes what is not. Then other people's benchmarks run, into the same file:
-# CBS_TORCHBENCH names TorchBench's folders (as `cbs run --torchbench`; both tests, through
-# BACKENDS or CBS_TORCHBENCH_BACKENDS), CBS_BENCH a milabench configuration (as `cbs bench --config`). Exit code: the one that matters most.
+# CBS_TORCHBENCH names TorchBench's folders (as `cbs run --torchbench`; both tests, through BACKENDS or
+# CBS_TORCHBENCH_BACKENDS), CBS_BENCH a milabench configuration (as `cbs bench --config`). Exit code: the
+# one that matters most.
 set -euo pipefail
 source "$(dirname "$0")/nightly_environment.sh"
 

@@ -8,7 +8,7 @@ milabench configuration. The text is anybody's: what is printed holds letters, d
 backends `:+,-`, and nothing else.
 
 The text is read from standard input; three lines are printed: the expression for `-name` (the name,
-of a milabench benchmark), the backends (empty where none are named), and what it is a name of,
+of a milabench benchmark), the backends (empty where none are named), and the kind of the name:
 `models`, `torchbench` or `bench`. Exit code: 0, 3 if nothing is asked for, 1 if what is asked for
 cannot be.
 """

@@ -298,6 +298,41 @@ def test_a_folder_of_torchbench_is_bisected(bisect):
     assert "holds another bisection (cases was" in again.err
 
 
+OWN = """
+import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        try:
+            from toy_compiler import DELAY_MS
+        except ModuleNotFoundError:
+            DELAY_MS = 0.0
+        return self.layer(x) * (1.5 if DELAY_MS > 3 else 1.0)
+
+
+def create_model():
+    return Net()
+
+
+def example_inputs():
+    return (torch.ones(4, 8),)
+"""
+
+
+def test_a_model_of_ones_own_is_bisected(bisect):
+    (bisect.folder / "my_net.py").write_text(OWN)
+    done = bisect(
+        *_package("1.1", "1.2", "output", "own"), what=("my_net.py",), backend="pt_inductor:eager"
+    )
+    assert done.code == 0, done.out + done.err
+    assert done.out.startswith("toy-compiler became wrong in 1.2; 1.1 is the last good one\n")
+
+
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory):
     """A repository of the toy compiler: three commits, the last one wrong."""

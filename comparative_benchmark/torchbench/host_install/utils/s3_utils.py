@@ -28,7 +28,7 @@ def checkout_s3_data(data_type: str, name: str, decompress: bool = True) -> None
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
-    """Returns what says that there is no such store here, for all else that asks for it."""
+    """Stands for all other functions of TorchBench's module: each refuses, as it would fetch."""
     if name.startswith("__"):
         raise AttributeError(name)
 
