@@ -6,7 +6,8 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
 from comparative_benchmark.terminal.options import (
@@ -258,7 +259,10 @@ class _Version(argparse.Action):
 
 def _guarded(options: argparse.Namespace) -> int:
     """Calls the handler; a user's mistake becomes one sentence, Ctrl-C becomes 130."""
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in (signal.SIGTERM, signal.SIGALRM):
+        signal.signal(number, _terminate)
+    others = sys.unraisablehook
+    sys.unraisablehook = partial(_ended_in_a_callback, others)
     try:
         set_root(options)
         code: int = _resolve(options.handler)(options)
@@ -283,6 +287,8 @@ def _guarded(options: argparse.Namespace) -> int:
     except _mistakes() as error:
         print(f"cbs: {_shown(str(error))}", file=sys.stderr)
         return EXIT_FAILED
+    finally:
+        sys.unraisablehook = others
     return code
 
 
@@ -319,3 +325,16 @@ def _resolve(reference: str) -> Any:
 def _terminate(_: int, __: Any) -> NoReturn:
     # As Ctrl-C: the way out that ends the workers and keeps the results.
     raise KeyboardInterrupt
+
+
+def _ended_in_a_callback(
+    others: Callable[["sys.UnraisableHookArgs"], object], lost: "sys.UnraisableHookArgs"
+) -> None:
+    """Raises an interrupt once more that came where Python prints exceptions and goes on.
+
+    So it does in `__del__` and in callbacks of weak references, which every import has.
+    """
+    if lost.exc_type is KeyboardInterrupt:
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+    else:
+        others(lost)

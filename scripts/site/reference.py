@@ -45,6 +45,7 @@ VARIABLES = {
     "CBS_SHARDS": "shards of the nightly workflow, as JSON",
     "CBS_BENCH": "milabench configuration that the nightly runs as well",
     "CBS_TORCHBENCH": "TorchBench's folders that the nightly runs as well",
+    "CBS_TORCHBENCH_BACKENDS": "backends that the nightly runs them through (default: the shard's)",
     "CBS_RUN_OPTIONS": "further options of `cbs run` for `scripts/pr_benchmark.sh`",
     "CBS_USE_UV": "`0` has the scripts use pip where uv is on the path",
 }

@@ -87,3 +87,32 @@ def test_no_refusal_prints_a_secret(environment, tmp_path, arguments):
 )
 def test_only_secrets_are_left_out(message, shown):
     assert without_secrets(message) == shown
+
+
+def test_an_interrupt_is_not_lost_where_python_prints_exceptions_and_goes_on(environment, tmp_path):
+    program = """if True:
+        import os, signal, sys, time, weakref
+        from comparative_benchmark.cli import backends_command, command
+
+        class Module: pass
+
+        def handler(options):
+            module = Module()
+            watched = weakref.ref(module, lambda _: os.kill(os.getpid(), signal.SIGTERM))
+            del module
+            time.sleep(30)
+
+        backends_command.run = handler
+        sys.exit(command.main(["backends"]))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 130, done.stderr
+    assert done.stderr == "interrupted; finished results are kept\n"
