@@ -15,8 +15,6 @@ from openxla.benchmark.models.pt.tensors import as_tensor
 
 # So many numbers of a training step's weights and gradients are judged: evenly picked of all.
 _MOST_JUDGED = 1 << 20
-# The second step of training shows what an optimizer keeps of the first: momenta.
-_STEPS_JUDGED = {"eval": 1, "train": 2}
 # Gradients below this share of the root mean square of all may be rounding.
 _NOISE_IN_GRADIENTS = 1e-3
 
@@ -77,13 +75,12 @@ class Running:
         Raises:
           UnsupportedError: there is nothing.
         """
-        if self._state is not None:
-            self._state.restore()
-            for _ in range(_STEPS_JUDGED[self._test]):
-                handle = self.run()
         if self._test == "train":
             found = self._gradients_and_weights()
         else:
+            if self._state is not None:
+                self._state.restore()
+                handle = self.run()
             found = self._telling(tensors.leaves(handle[1] if self.one_call else handle[0]))
         if not found:
             raise UnsupportedError(
@@ -167,11 +164,11 @@ class Running:
         if self._state is not None:
             self._state.keep_weights()
 
-    def roughen(self) -> None:
-        """Moves its weights by less than a rounding step."""
+    def roughen(self, seed: int) -> None:
+        """Moves its weights by less than a rounding step, each seed in another way."""
         if self._state is not None:
             self._state.restore()
-        state.roughen(self.modules)
+        state.roughen(self.modules, seed)
         if self._state is not None:
             self._state.keep_weights()
 
@@ -202,6 +199,8 @@ class Running:
 
     def _try_out(self) -> None:
         """Finds out what an iteration calls, and whether it gives the same twice."""
+        buffers = self._buffers()
+        kept = [value.clone() for value in buffers]
         with calls.watching(self._candidates()) as seen:
             returned = self._step()
             self._seen = found = self._choose(seen)
@@ -209,7 +208,7 @@ class Running:
             self.one_call = found.count == 1 and bool(tensors.leaves(last))
             if self.one_call and not _are_among(given_back, tensors.leaves(last)):
                 self.one_call, self._returns_more = False, True
-            self.why_not_function = self._why_not_function(found)
+            self.why_not_function = self._why_not_function(found, same(kept, buffers))
             first = [value.clone() for value in tensors.leaves(last if self.one_call else returned)]
             self._constant = [tensors.is_constant(value) for value in tensors.judged(tuple(first))]
             self.constant = bool(first) and all(self._constant)
@@ -221,9 +220,14 @@ class Running:
         self.replayed = True
         self.why_not_function = "it gives another output each time, as it draws or keeps a state"
 
-    def _why_not_function(self, found: calls.Calls) -> str | None:
+    def _buffers(self) -> list[torch.Tensor]:
+        return [value for module in self.modules for value in module.buffers()]
+
+    def _why_not_function(self, found: calls.Calls, keeps_buffers: bool) -> str | None:
         if self.module is None:
             return "get_module() is not implemented"
+        if not keeps_buffers:
+            return "eval() changes its module's buffers, as batch normalization does in training"
         if self._returns_more:
             return "eval() returns other tensors than the module of get_module() does"
         if not self.one_call:
@@ -233,28 +237,33 @@ class Running:
         return None
 
     def _gradients_and_weights(self) -> tuple[torch.Tensor, ...]:
-        """Returns gradients, if the folder leaves any, and weights after the steps, a row each.
+        """Returns gradients, if the folder leaves any, and weights after two steps, a row each.
 
         Where a gradient is but rounding, Adam makes a whole step of it, in any direction. So
         steps are damped where the gradient is small beside all others.
         """
+        assert self._state is not None
+        self._state.restore()
+        self.run()
+        self._state.restore_moved()
         trained = [p for m in self.modules for p in m.parameters() if p.requires_grad]
         stride = max(1, math.ceil(sum(p.numel() for p in trained) / _MOST_JUDGED))
+        before = [p.detach().reshape(-1)[::stride].clone() for p in trained]
+        self.run()
         with_gradient = [p for p in trained if p.grad is not None]
         squares = sum(float(p.grad.double().square().sum()) for p in with_gradient)
         count = sum(p.numel() for p in with_gradient) or 1
         noise = squares / count * _NOISE_IN_GRADIENTS**2
         picked: list[list[torch.Tensor]] = [[], []]
-        for parameter in trained:
+        for parameter, start in zip(trained, before, strict=True):
             weights = parameter.detach().reshape(-1)[::stride]
             if parameter.grad is not None:
                 gradient = parameter.grad.reshape(-1)[::stride]
                 picked[0].append(gradient)
-                if self._state is not None and noise:
-                    before = self._state.first(parameter).reshape(-1)[::stride]
+                if noise:
                     signal = gradient.double().square()
                     damping = (signal / (signal + noise)).to(weights.dtype)
-                    weights = before + (weights - before) * damping
+                    weights = start + (weights - start) * damping
             picked[1].append(weights)
         return tuple(torch.cat(values) for values in picked if values)
 

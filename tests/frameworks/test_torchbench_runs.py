@@ -107,7 +107,7 @@ def test_folders_of_both_protocols_run_unchanged(cbs_run, tmp_path):
         metrics = measured(found[name])
         assert metrics["second_verification"]["passed"]
         assert "without_float64" not in metrics
-    # What it shows is not what it reads; and random numbers are others in float64.
+    # What it shows is not what it reads; and what draws inside PyTorch draws others in float64.
     assert "does not read" in measured(found["list_net_EVAL_PT_BATCH256"])["without_second"]
     assert "float64" in measured(found["meter_EVAL_PT_BATCH4"])["without_float64"]
     assert "no proof as a float64 run is: pt_inductor:eager" in run.out
@@ -225,10 +225,19 @@ def rate(made): made.optimizer.param_groups[0]["lr"] *= 1.01
 def decay(made): made.optimizer.param_groups[0]["weight_decay"] = 0.0
 def momentum(made): made.optimizer.param_groups[0]["betas"] = (0.0, 0.0)
 def skipped(made): made.optimizer.param_groups[0]["params"].pop()
+def stale(made):  # as a program that took the weights for constants
+    module, kept = made.model, {n: p.detach().clone() for n, p in made.model.named_parameters()}
+    def forward(x):
+        now = {n: kept[n] + p - p.detach() for n, p in module.named_parameters()}
+        del module.forward
+        found = torch.func.functional_call(module, now, (x,))
+        module.forward = forward
+        return found
+    module.forward = forward
 def loss(made): made.loss = torch.nn.CrossEntropyLoss(label_smoothing=0.01)
 def target(made): made.target[0] = (made.target[0] + 1) % 10
 
-for plant in (rate, decay, momentum, skipped, loss, target):
+for plant in (rate, decay, momentum, skipped, stale, loss, target):
     found = faulty(plant)
     assert not found.passed, plant.__name__
     print(plant.__name__, found.reason)
@@ -236,7 +245,7 @@ for plant in (rate, decay, momentum, skipped, loss, target):
 
 
 def test_planted_faults_of_training_are_wrong_outputs(tmp_path, environment, planted):
-    planted("rate", "decay", "momentum", "skipped", "loss", "target")
+    planted("rate", "decay", "momentum", "skipped", "stale", "loss", "target")
     run_script(PLANTED, [str(DATA / "staged_net"), str(tmp_path)], environment, framework="folder")
 
 

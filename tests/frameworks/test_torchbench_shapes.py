@@ -62,6 +62,35 @@ FOLDERS = {
         half = torch.full((6,), 0.5, dtype=torch.float)
         return ((self.model(self.x.float()) * half.to(torch.float32)).float(),)
 """,
+    "draws": CURRENT
+    + """
+    def eval(self):
+        noise = torch.bernoulli(torch.full_like(self.x, 0.5)) + torch.empty_like(self.x).normal_()
+        noise = noise + torch.rand(6, out=torch.zeros(6)) + torch.randn(4, 6) + torch.normal(self.x)
+        return (self.model(self.x + noise),)
+""",
+    # As DCGAN's discriminator; statistics that move with each call are in no exported program.
+    "in_training_mode": CURRENT
+    + """
+    def get_module(self):
+        if not isinstance(self.model, torch.nn.Sequential):
+            self.model = torch.nn.Sequential(self.model, torch.nn.BatchNorm1d(6))
+        return self.model, (self.x,)
+
+    def eval(self):
+        return (self.model(self.x),)
+""",
+    # One step, and rounding has led it elsewhere: Adam goes a whole step where gradients are zero.
+    "goes_far": CURRENT.replace("torch.nn.Linear(6, 6)", "torch.nn.Sequential(*layers)")
+    .replace(
+        "        self.model =",
+        """        layers = []
+        for _ in range(20):
+            layers += [torch.nn.Linear(64, 64), torch.nn.BatchNorm1d(64), torch.nn.ReLU()]
+        self.model =""",
+    )
+    .replace("randn(self.batch_size, 6)", "randn(8, 64)")
+    .replace("SGD(self.model.parameters(), lr=0.1)", "Adam(self.model.parameters(), lr=0.01)"),
     # As `higher` copies a module: all of its attributes, and weights of its own.
     "trains_by_a_copy": CURRENT
     + """
@@ -273,6 +302,9 @@ RIGHT = (
     ("generates", "eval", 0),
     ("later_task", "eval", 2),
     ("in_double", "eval", 0),
+    ("draws", "eval", 0),
+    ("in_training_mode", "eval", 0),
+    ("goes_far", "train", 0),
 )
 COMPILED = (
     ("two_modules", "eval"),
@@ -309,6 +341,16 @@ for name, test, size in right:
         assert "float64 itself" in why
         assert 0 < abs(np.load(truth[0]) - np.load(reference[0])).max() < 1e-14
     assert not size or inputs[0].shape[0] == size
+    if name == "in_training_mode":
+        try:
+            model.forward(*map(torch.as_tensor, inputs))
+        except UnsupportedError as error:
+            assert "buffers" in str(error)
+        else:
+            raise AssertionError(name)
+    if name == "goes_far":
+        due = np.load(truth[0])
+        assert abs(np.load(reference[0]) - due).max() < 1e-2 * due.std()
     model.reside(inputs)
     for _ in range(3):
         handle = model.timed()
