@@ -45,17 +45,37 @@ class Calls:
 
 
 class OnlyOf:
-    """Gives what is compiled to a module itself, and to no other of its class.
+    """Gives what stands for a method of a module to it alone, and to no other of its class.
 
     Folders copy modules with all attributes and other weights (`higher` does, for each inner loop
     of MAML): a copy that took what was compiled along would compute with the weights of the first.
     """
 
-    def __init__(self, module: torch.nn.Module, call: Callable[..., Any]) -> None:
-        self._module, self._call = module, call
+    def __init__(self, module: torch.nn.Module, call: Callable[..., Any], others: Any) -> None:
+        self._module, self._call, self._others = module, call, others
 
-    def __get__(self, which: Any, kind: type | None = None) -> Callable[..., Any] | None:
-        return self._call if which is self._module else None
+    def __get__(self, which: Any, kind: type | None = None) -> Any:
+        if which is self._module:
+            return self._call
+        return None if self._others is None else self._others.__get__(which, kind)
+
+
+def put_in_place(
+    module: torch.nn.Module, method: str, call: Callable[..., Any]
+) -> Callable[[], None]:
+    """Has a module call something in a method's place; returns what undoes it.
+
+    The module gets a class of its own, as what is put into one's attributes is copied with them.
+    """
+    kept = vars(module).get(method)
+    if kept is not None:  # the folder put it there, and it is copied anyway
+        setattr(module, method, call)
+        return lambda: setattr(module, method, kept)
+    shared = type(module)
+    others = getattr(shared, method)
+    module.__class__ = type(shared.__name__, (shared,), {"__module__": shared.__module__})
+    setattr(type(module), method, OnlyOf(module, call, others))
+    return lambda: setattr(module, "__class__", shared)
 
 
 def is_watchable(module: Any) -> bool:
@@ -69,18 +89,11 @@ def watching(modules: Iterable[Any]) -> Iterator[list[tuple[torch.nn.Module, Cal
     watched = [(module, Calls()) for module in modules if is_watchable(module)]
     with contextlib.ExitStack() as stack:
         for module, calls in watched:
-            stack.callback(put_back, module, vars(module).get("forward"))
-            module.forward = calls.watching(module.forward, inputs=True)
+            call = calls.watching(module.forward, inputs=True)
+            stack.callback(put_in_place(module, "forward", call))
 
             def note(*_: Any, calls: Calls = calls) -> None:
                 calls.through_module += 1
 
             stack.callback(module.register_forward_pre_hook(note).remove)
         yield watched
-
-
-def put_back(module: torch.nn.Module, forward: Any) -> None:
-    """Leaves the `forward` that the folder had put into its module, if any."""
-    del module.forward
-    if forward is not None:
-        module.forward = forward

@@ -52,7 +52,8 @@ class Running:
             self._take_weights_of(Running(folder, "cpu"))
         self._step = folder.step_of(self.made)
         self._calls, self._seen = calls.Calls(), calls.Calls()
-        self._is_watched, self._forward = False, None
+        self._is_watched = False
+        self._unwatch: Callable[[], None] = lambda: None
         self.replayed = self._test == "train"
         self.one_call = self._returns_more = False
         self._constant: list[bool] = []
@@ -103,8 +104,8 @@ class Running:
     def watch(self) -> None:
         """Keeps the outputs of the module from now on, where a run is judged by them."""
         if self.one_call and not self._is_watched:
-            self._is_watched, self._forward = True, vars(self.module).get("forward")
-            self.module.forward = self._calls.watching(self.module.forward)
+            call = self._calls.watching(self.module.forward)
+            self._is_watched, self._unwatch = True, calls.put_in_place(self.module, "forward", call)
 
     def refusing(self) -> AbstractContextManager[None]:
         """See `LoadedFolder.refusing`."""
@@ -130,8 +131,7 @@ class Running:
         module, through_module = self._compiled_module()
         if not isinstance(module, torch.nn.Module):
             raise UnsupportedError("get_module() gives no module that could be compiled")
-        if self._is_watched:
-            calls.put_back(module, self._forward)
+        self._unwatch()
         self._is_watched = True
         call = module._call_impl if through_module else module.forward  # noqa: SLF001
 
@@ -141,11 +141,9 @@ class Running:
 
         compiled = torch.compile(called, backend=backend)
         watched = self._calls.watching(compiled) if self.one_call else compiled
-        if through_module:
-            # Where a call of it looks first, wherever the folder keeps it.
-            type(module)._compiled_call_impl = calls.OnlyOf(module, watched)  # noqa: SLF001
-        else:
-            module.forward = watched
+        # Where a call of it looks first, wherever the folder keeps it.
+        method = "_compiled_call_impl" if through_module else "forward"
+        calls.put_in_place(module, method, watched)
 
     def _compiled_module(self) -> tuple[Any, bool]:
         """Returns the module to be compiled, and whether it is called, or its `forward` is."""
