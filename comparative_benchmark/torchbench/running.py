@@ -70,8 +70,8 @@ class Running:
         returned = self._step()
         return returned, self._calls.last
 
-    def outputs_of(self, handle: tuple[Any, Any]) -> tuple[torch.Tensor, ...]:
-        """Returns what a run is judged by.
+    def outputs_of(self, handle: Any) -> tuple[torch.Tensor, ...]:
+        """Returns what a run is judged by: it is replayed, or what `run` returned.
 
         Raises:
           UnsupportedError: there is nothing.
