@@ -187,6 +187,17 @@ def import_folder(request: Request) -> ModuleType:
     return module
 
 
+def has_scripted_code() -> bool:
+    """Tells whether modules of folders hold functions or modules of TorchScript."""
+    kinds = (torch.jit.ScriptFunction, torch.jit.ScriptModule)
+    return any(
+        isinstance(value, kinds)
+        for name, module in list(sys.modules.items())
+        if name.startswith(f"{_PACKAGE}.models.")
+        for value in list(vars(module).values())
+    )
+
+
 def _is_ours(package: ModuleType) -> bool:
     return Path(str(package.__file__)).is_relative_to(_HOST)
 

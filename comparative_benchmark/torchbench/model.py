@@ -17,7 +17,7 @@ from comparative_benchmark.backends.api import Array, UnsupportedError
 from comparative_benchmark.backends.foreign import ForeignModel
 from comparative_benchmark.backends.torch_modules import to_numpy
 from comparative_benchmark.torchbench import state
-from comparative_benchmark.torchbench.loading import LoadedFolder, Request
+from comparative_benchmark.torchbench.loading import LoadedFolder, Request, has_scripted_code
 from comparative_benchmark.torchbench.running import Running
 from comparative_benchmark.torchbench.widening import Widening
 from openxla.benchmark.models.second_input import NoSecondInputError, changed
@@ -41,6 +41,7 @@ class FolderModel(ForeignModel):
     Attributes:
       module: the folder's module, None if it offers none.
       without_float64: why the last truth is not a float64 run; None if it is.
+      not_countable: why nobody may count what it has to do; None if somebody may.
     """
 
     def __init__(self, request: Request) -> None:
@@ -48,6 +49,9 @@ class FolderModel(ForeignModel):
         self._running = Running(self._folder)
         self.module = self._running.module
         self.without_float64: str | None = None
+        # Scripts that make tensors end the process where tensors are fake (PyTorch 2.13).
+        scripted = "operations of TorchScript are not counted"
+        self.not_countable = scripted if has_scripted_code() else None
         self._loss: float | None = None
         self._repeats = False
 

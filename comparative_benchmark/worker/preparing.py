@@ -191,6 +191,8 @@ def count_cost(reference: str, model: Any, inputs: Sequence[Array]) -> WorkloadC
     """
     if isinstance(model, TrainingModel):  # `forward` is several steps, and updates real weights
         return WorkloadCost.unknown("what a training step has to do is not counted")
+    if reason := getattr(model, "not_countable", None):
+        return WorkloadCost.unknown(reason)
     module = importlib.import_module(reference.partition(":")[0])
     count: Callable[..., WorkloadCost] | None = getattr(module, "cost", None)
     if count is None:
