@@ -259,8 +259,7 @@ class _Version(argparse.Action):
 
 def _guarded(options: argparse.Namespace) -> int:
     """Calls the handler; a user's mistake becomes one sentence, Ctrl-C becomes 130."""
-    for number in (signal.SIGTERM, signal.SIGALRM):
-        signal.signal(number, _terminate)
+    signal.signal(signal.SIGTERM, _terminate)
     others = sys.unraisablehook
     sys.unraisablehook = partial(_ended_in_a_callback, others)
     try:
@@ -335,6 +334,7 @@ def _ended_in_a_callback(
     So it does in `__del__` and in callbacks of weak references, which every import has.
     """
     if lost.exc_type is KeyboardInterrupt:
+        signal.signal(signal.SIGALRM, _terminate)  # only now: others may use the timer
         signal.setitimer(signal.ITIMER_REAL, 0.01)
     else:
         others(lost)
