@@ -34,19 +34,17 @@ def main(arguments: list[str]) -> int:
     _volunteer_for_out_of_memory_killer()
     _die_with_parent()
 
-    process_id = os.getpid()
-
     def send(message: Message) -> None:
-        if os.getpid() != process_id:
-            # A model has forked, and the child has come back as well: one of them answers.
-            os._exit(0)
         data = encode(message)
         while data:
             data = data[os.write(answers, data) :]
 
     send({"type": "hello", "pid": os.getpid(), "python": sys.version.split()[0]})
     # Imported after the greeting: a broken installation becomes an answer, not a silence.
+    from comparative_benchmark.worker import copies
     from comparative_benchmark.worker.executor import Executor
+
+    copies.end_where_we_go_on()
 
     executor = Executor(announce=send)
     for command in _read(commands):

@@ -48,6 +48,13 @@ FAULTS = {
         "network: the folder needs a connection",
     ),
     "forks": ("import os; os.fork()", None, "ok", None),
+    # What comes back late must not write outputs that are being read.
+    "forks_and_comes_back_late": (
+        "import os, time; self.model = torch.nn.Linear(4, 1 << 20); os.fork() or time.sleep(0.2)",
+        "import os; os.fork(); return (torch.relu(self.model(self.x)),)",
+        "ok",
+        None,
+    ),
     "leaves_a_child": (
         "import subprocess; subprocess.Popen(['sleep', '1000'], start_new_session=True)",
         None,
@@ -176,7 +183,11 @@ def test_a_bad_folder_costs_its_own_trial_alone(cbs_run, tmp_path, planted):
     found = {name.partition("_EVAL")[0]: record for name, record in records(run).items()}
     expected = {name: status for name, (_, _, status, _) in FAULTS.items()}
     got = {name: record["status"] for name, record in found.items()}
-    assert got == {**expected, "links_out": "unsupported", "zz_good": "ok"}, run.out
+    assert got == {**expected, "links_out": "unsupported", "zz_good": "ok"}, (
+        run.code,
+        run.out,
+        run.err,
+    )
     for name, (_, _, _, reason) in FAULTS.items():
         if reason:
             assert re.search(reason, found[name]["reason"]), found[name]["reason"]

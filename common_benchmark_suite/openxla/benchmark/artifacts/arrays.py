@@ -22,6 +22,8 @@ def save_all(
     saved = []
     for index, value in enumerate(values):
         path = directory / f"{stem}_{index}.npy"
+        # A new file: cut short in its place, it would end a process that has mapped it.
+        path.unlink(missing_ok=True)
         np.save(path, value, allow_pickle=False)
         saved.append(
             {"file": path.name, "shape": list(value.shape), "dtype": element_type_of(value.dtype)}

@@ -1,0 +1,82 @@
+"""Copies of a worker that a model makes: what was the worker goes on alone."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+# Code in a file of ours calls code in another one; what either writes, a copy of it would, too.
+PROGRAM = """
+import functools, multiprocessing, os, sys, threading, time
+from comparative_benchmark.worker import copies
+
+copies.end_where_we_go_on()
+model = {}
+exec(compile(%r, "/a/model.py", "exec"), model)
+ours = compile(%r, copies.__file__, "exec")
+exec(ours, {"call": model["call"], "os": os, "functools": functools})
+"""
+OURS = """
+try:
+    call()
+except Exception as error:
+    os.write(1, f"{error}\\n".encode())
+os.write(1, b"went on\\n")
+"""
+
+
+def lines(model, ours=OURS):
+    program = PROGRAM % (textwrap.dedent(model), ours)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return sorted(done.stdout.split("\n")[:-1]), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("model", "written"),
+    [
+        ("import os\ndef call():\n  os.fork()", ["went on"]),
+        ("import os\ndef call():\n  for _ in range(3): os.fork()", ["went on"]),
+        # A copy that raises is no second failure.
+        (
+            "import os\ndef call():\n  os.fork()\n  raise ValueError('no')",
+            ["no", "went on"],
+        ),
+        ("import os\ndef call():\n  if os.fork() == 0: raise SystemExit", ["went on"]),
+        # What a copy is made for is done.
+        (
+            (
+                "import os\ndef call():\n  if os.fork() == 0: work()\n  else: os.wait()\n"
+                "def work():\n  os.write(1, b'worked\\n')"
+            ),
+            ["went on", "worked"],
+        ),
+        (
+            (
+                "import multiprocessing, os\ndef call():\n"
+                "  one = multiprocessing.get_context('fork').Process(target=work)\n"
+                "  one.start(); one.join(); assert one.exitcode == 0\n"
+                "def work():\n  import sys; os.write(1, f'{sys.getprofile()}\\n'.encode())"
+            ),
+            ["None", "went on"],
+        ),
+        # From a thread of the model's own nothing comes back to ours.
+        (
+            (
+                "import os, threading\ndef call():\n"
+                "  one = threading.Thread(target=os.fork); one.start(); one.join()"
+            ),
+            ["went on"],
+        ),
+    ],
+)
+def test_a_copy_ends_where_our_code_goes_on(model, written):
+    assert lines(model) == (written, "")
+
+
+def test_a_copy_that_ours_makes_by_a_function_of_c_ends_too():
+    ours = OURS.replace("call()", "functools.partial(os.fork)()", 1)
+    assert lines("def call(): pass", ours) == (["went on"], "")
