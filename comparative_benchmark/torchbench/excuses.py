@@ -4,6 +4,7 @@ A package, data or a device that is not there ends a trial as `unsupported`; all
 raises is its failure.
 """
 
+import traceback
 from pathlib import Path
 
 import torch
@@ -54,7 +55,20 @@ def _module(error: ImportError, folder: Path, packages: Path | None) -> str | No
         remedy = f"pip install --no-deps {package}, in the version for PyTorch {torch.__version__}"
     elif (folder / "install.py").is_file() and packages is None:
         remedy = "--install, which has the folder's install.py install it apart from us"
-    return f"needs package {package}, which {folder.name} imports and is not installed: {remedy}"
+    who = _importer(error, folder)
+    return f"needs package {package}, which {who} imports and is not installed: {remedy}"
+
+
+def _importer(error: ImportError, folder: Path) -> str:
+    """Returns who imports what is not there: the folder, or a package that it has."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    for frame in reversed(frames):
+        name = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if name == _BASE:
+            break
+        if name != "importlib":
+            return f"package {name}"
+    return folder.name
 
 
 def _version(error: ImportError, folder: Path) -> str | None:

@@ -309,10 +309,19 @@ class Executor:
             "command": command,
             "kind": _kind_of(error),
             "phase": phase,
-            "message": f"{type(error).__name__}: {error}".strip()[:4000],
+            "message": _told(error),
             "traceback": "".join(traceback.format_exception(error))[-20000:],
             **self._report(),
         }
+
+
+def _told(error: BaseException) -> str:
+    """Returns an error in words; with its first cause where a lazy import tells another name."""
+    text = f"{type(error).__name__}: {error}".strip()[:4000]
+    first = error
+    while isinstance(error, ImportError) and first.__cause__ is not None:
+        first = first.__cause__
+    return text if first is error else f"{text} (for {_told(first)})"
 
 
 def _kind_of(error: Exception) -> str:

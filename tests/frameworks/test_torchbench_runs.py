@@ -41,6 +41,13 @@ FAULTS = {
     "not_implemented": ("raise NotImplementedError('cuda only')", None, "unsupported", "cuda only"),
     "eval_not_implemented": ("", "raise NotImplementedError", "unsupported", "NotImplemented"),
     "needs_a_package": ("import cbs_not_there", None, "unsupported", "pip install cbs_not_there"),
+    # As transformers does where a torchvision for another PyTorch is there.
+    "imports_late": (
+        "raise ImportError('no BertModel') from RuntimeError('no operator')",
+        None,
+        "failed",
+        r"ImportError: no BertModel \(for RuntimeError: no operator\)",
+    ),
     "downloads": (
         "import urllib.request; urllib.request.urlopen('http://example.org/weights')",
         None,

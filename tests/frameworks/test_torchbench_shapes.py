@@ -281,6 +281,8 @@ class Model(model_factory.HuggingFaceModel, model_factory.HuggingFaceAuthMixin):
     "sibling_not_there": "from torchbenchmark.models.not_beside.train import train\n",
     "wants_cuda": "torch.zeros(1).cuda()\n" + CURRENT,
     "wants_a_package": "import cbs_not_there.part\n" + CURRENT,
+    "wants_what_lacks_a_package": "exec('import cbs_not_there', {'__name__': 'dance.floor'})\n"
+    + CURRENT,
     "wants_what_is_built_for_pytorch": "import torchtext\n" + CURRENT,
     "wants_another_version": "from numpy import not_there\n" + CURRENT,
     "detector": """
@@ -297,7 +299,8 @@ UNSUPPORTED = {
     ("asks_for_install", "eval"): "data: please run install.py again",
     ("sibling_not_there", "eval"): "code of the folder not_beside, which is not beside it",
     ("wants_cuda", "eval"): "needs a GPU of NVIDIA",
-    ("wants_a_package", "eval"): "needs package cbs_not_there",
+    ("wants_a_package", "eval"): "cbs_not_there, which wants_a_package imports and is not",
+    ("wants_what_lacks_a_package", "eval"): "cbs_not_there, which package dance imports and is not",
     ("wants_what_is_built_for_pytorch", "eval"): "pip install --no-deps torchtext, in the version",
     ("wants_another_version", "eval"): "needs another version of package numpy",
     ("detector", "eval"): "needs package detectron2, which is on no package index",
