@@ -69,6 +69,8 @@ def run_cbs(
             check=False,
         )
         run = Run(done.returncode, done.stdout, done.stderr, output)
+        # Shown where a test fails: what it asserts may not tell why.
+        print(f"exit code {run.code}\n{run.out[-4000:]}\n{run.err[-4000:]}")
         tries -= 1
         if not (tries and output.exists()):
             return run
