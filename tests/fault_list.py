@@ -73,6 +73,15 @@ sys.exit("out of luck")""",
         "rates([float(2 ** i) for i in range(16)])",
         (Status.UNSTEADY, "no end of the rates is steady"),
     ),
+    "unsteady_and_short": (
+        "rates([10.0, 20.0, 40.0] + [100.0] * 7)",
+        (Status.UNSTEADY, "of 10 rates at most 2 can be warm-up"),
+    ),
+    # What its hub says at once, since it is told that there is no network.
+    "offline": (
+        """if os.environ["HF_HUB_OFFLINE"]: sys.exit("OSError: see how to run in offline mode")""",
+        (Status.FAILED, "it needed the network, which `run` has not"),
+    ),
     "daemon": (
         f"""if os.fork() == 0:
     os.setsid()

@@ -7,26 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from comparative_benchmark.machine import offline
+
 # Whoever wants folders to download while they are loaded sets it to 1.
 ALLOWED_VARIABLE = "CBS_FOREIGN_NETWORK"
-# Nobody listens on port 9, so programs that a folder starts are refused at once.
-_NOWHERE = "http://127.0.0.1:9"
-VARIABLES = {
-    **{
-        name: _NOWHERE
-        for scheme in ("http", "https", "ftp", "all")
-        for name in (f"{scheme}_proxy", f"{scheme}_proxy".upper())
-    },
-    "no_proxy": "localhost,127.0.0.1,::1",
-    "NO_PROXY": "localhost,127.0.0.1,::1",
-    "HF_HUB_OFFLINE": "1",
-    "HF_DATASETS_OFFLINE": "1",
-    "TRANSFORMERS_OFFLINE": "1",
-}
-# Programs that folders start to download with, and errors that show the attempt.
+# Programs that folders start to download with.
 _DOWNLOADERS = ("curl", "wget", "git", "gdown", "pip", "aws", "kaggle")
-_OFFLINE_ERRORS = ("OfflineModeIsEnabled", "LocalEntryNotFoundError", "NetworkRefusedError")
-_OFFLINE_WORDS = ("offline mode", "couldn't connect to", "Connection refused", "127.0.0.1:9")
 
 
 def chain(error: BaseException, *, implicit: bool) -> list[BaseException]:
@@ -53,7 +39,7 @@ class Guard:
         """Guards this process for good, and programs that it starts through their proxies."""
         if os.environ.get(ALLOWED_VARIABLE) == "1":
             return
-        os.environ.update(VARIABLES)
+        os.environ.update(offline.VARIABLES)
         for name in ("connect", "connect_ex"):
             setattr(socket.socket, name, self._of_socket(getattr(socket.socket, name)))
         socket.getaddrinfo = self._of_lookup(socket.getaddrinfo)
@@ -61,8 +47,8 @@ class Guard:
     def reason(self, error: BaseException) -> str | None:
         """Returns why an error is one for lack of the network; None if it is not."""
         for one in chain(error, implicit=True):
-            named = any(kind.__name__ in _OFFLINE_ERRORS for kind in type(one).__mro__)
-            if named or any(word.lower() in str(one).lower() for word in _OFFLINE_WORDS):
+            named = any(kind.__name__ in offline.ERRORS for kind in type(one).__mro__)
+            if named or offline.is_why(str(one)):
                 return self._sentence(f"{type(one).__name__}: {one}")
             command = getattr(one, "cmd", None)
             words = command.split() if isinstance(command, str) else list(command or ())

@@ -156,8 +156,10 @@ with bench_monitor(poll_interval=0.2) as log:
         print("step", i)
 """
 
-# Steps of two batches each, and what else scripts import.
+# Steps of two batches each, and what else scripts import. What is told is written at once, as a
+# monitor's thread writes, too.
 STEPPED = """
+import sys
 import time
 from benchmate.common import setupvoir
 from benchmate.metrics import ManualTimedIterator, sumggle_push
@@ -179,6 +181,19 @@ timer = StepTimer(lambda **told: print(told))
 for _ in tqdm(range(2)):
     timer.step(3)
     timer.end()
+
+class Counted:
+    writes = 0
+    def write(self, text):
+        self.writes += 1
+        return sys.__stdout__.write(text)
+
+counted = sys.stdout = Counted()
+log, _ = setupvoir(enabled=False)
+log({"task": "main", "value": 1})
+sumggle_push()(task="main", value=2)
+sys.stdout = sys.__stdout__
+assert counted.writes == 2, counted.writes
 """
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from comparative_benchmark.machine import memory
+from comparative_benchmark.machine import memory, offline
 from comparative_benchmark.machine.gpu_users import SESSION_VARIABLE
 from comparative_benchmark.packages.milabench import keeper
 from comparative_benchmark.packages.milabench.command_lines import CommandLine, Ended, Limits
@@ -23,17 +23,6 @@ from comparative_benchmark.packages.milabench.observed import Observed
 
 # More output is dropped; the log says so.
 LOG_LIMIT_BYTES = 16 * 2**20
-# Where no namespace is allowed, programs that honour proxies find none.
-_NO_PROXIES = {
-    spelt: value
-    for value, names in (
-        ("http://127.0.0.1:9", ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")),
-        ("localhost,127.0.0.1,::1", ("NO_PROXY",)),
-    )
-    for name in names
-    for spelt in (name, name.lower())
-}
-
 # A line, rules, and a traceback up to the exception, which is not indented.
 _VOIRS_ERROR = re.compile(
     rb"voir: An error occurred[^\n]*\n=+\nTraceback[^\n]*\n(?:[ \t][^\n]*\n|\n)*([^\s][^\n]*)"
@@ -80,7 +69,7 @@ class KeptCommand:
         }
         env = {**command.env, SESSION_VARIABLE: mark, "DATA_FD": str(data_write)}
         if not limits.network:
-            env |= _NO_PROXIES
+            env |= offline.VARIABLES
         spec = {
             "argv": command.argv,
             "cwd": command.cwd,

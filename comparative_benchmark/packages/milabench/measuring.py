@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 from msgspec import UNSET
 
+from comparative_benchmark.machine import offline
 from comparative_benchmark.packages.milabench.command_lines import Ended
 from comparative_benchmark.packages.milabench.config import Bench
 from comparative_benchmark.packages.milabench.definition import definition
@@ -29,8 +30,9 @@ from comparative_benchmark.results.record import (
 )
 from comparative_benchmark.results.summary import outlier_counts, summarize
 from comparative_benchmark.stats.analysis import SampleError, latency_interval, unpaired_ratio
+from comparative_benchmark.stats.steadiness import FEWEST_SAMPLES
 
-_NETWORK = "it tried to reach the network {} times, which `run` has not: fetch in prepare.py"
+_NO_NETWORK = "which `run` has not: fetch in prepare.py"
 
 
 @attrs.frozen(kw_only=True)
@@ -128,8 +130,8 @@ def _process(number: int, ended: Ended, replicate: Replicate) -> tuple[Throughpu
     notes = [f"{count} x {what}" for what, count in sorted(observed.oddities.items())]
     if steady.steadiness is None and steady.rates:
         notes.append(TOO_FEW)
-    if ended.network_tries:
-        notes.append(_NETWORK.format(ended.network_tries))
+    if network := _network(ended):
+        notes.append(network)
     if not ended.isolated:
         notes.append("the network could not be taken away here: it was only hidden by proxies")
     if ended.left:
@@ -157,9 +159,18 @@ def _process(number: int, ended: Ended, replicate: Replicate) -> tuple[Throughpu
     return found, steady
 
 
+def _network(ended: Ended) -> str:
+    """Returns what a script wanted of the network; empty if nothing."""
+    if ended.network_tries:
+        return f"it tried to reach the network {ended.network_tries} times, {_NO_NETWORK}"
+    if ended.code and offline.is_why(ended.last_words):
+        return f"it needed the network, {_NO_NETWORK}"
+    return ""
+
+
 def _how_it_ended(ended: Ended, steady: Steady) -> tuple[Status, str | None]:
     observed = ended.observed
-    network = f"; {_NETWORK.format(ended.network_tries)}" if ended.network_tries else ""
+    network = f"; {found}" if (found := _network(ended)) else ""
     if ended.reason:
         timeout = ended.reason.startswith("it took longer")
         return (Status.TIMEOUT if timeout else Status.FAILED), ended.reason + network
@@ -176,7 +187,14 @@ def _how_it_ended(ended: Ended, steady: Steady) -> tuple[Status, str | None]:
         return Status.FAILED, f"it told no rate{error}{network}"
     if not steady.is_steady:
         assert steady.steadiness is not None
-        return Status.UNSTEADY, f"no end of the rates is steady: {steady.steadiness.reason}"
+        reason = f"no end of the rates is steady: {steady.steadiness.reason}"
+        if (told := len(steady.rates)) < 2 * FEWEST_SAMPLES:
+            reason += (
+                f"; of {told} rates at most {told - FEWEST_SAMPLES} can be warm-up: have it tell "
+                f"more, {2 * FEWEST_SAMPLES} say (of voir's scripts: --override "
+                f"NAME.voir.options.stop={2 * FEWEST_SAMPLES})"
+            )
+        return Status.UNSTEADY, reason
     return Status.OK, None
 
 

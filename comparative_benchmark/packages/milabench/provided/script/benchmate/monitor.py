@@ -1,7 +1,6 @@
 """What tells of devices and the process while a script runs, through voir or the output."""
 
 import contextlib
-import json
 import os
 import sys
 import threading
@@ -17,6 +16,8 @@ from voir.instruments.monitor import monitor
 from voir.instruments.network import network_monitor
 from voir.smuggle import SmuggleWriter
 from voir.tools import instrument_definition
+
+from .pushers import write_line
 
 _PATTERNS = (
     *("value", "progress", "rate", "units", "loss", "time", "gpudata", "memory_peak"),
@@ -91,13 +92,12 @@ def _smuggling(monogpu: bool, poll_interval: float) -> "tuple[Callable[[Any], No
     def log(data: Any) -> None:
         # At the end of a script its output may be closed already.
         with contextlib.suppress(ValueError):
-            print(json.dumps(data), file=writer)
+            write_line(data, writer)
 
     select_backend(None, force=True)
     sources: dict[str, Any] = {"gpudata": devices()}
-    if monogpu:
-        sources["process"] = process_monitor(os.getpid())
-    else:
+    # Not the process: voir looks at it, and at each of its children, for a second.
+    if not monogpu:
         sources |= {"iodata": io_monitor(), "netdata": network_monitor(), "cpudata": cpu_monitor()}
     return log, _Monitor(poll_interval, log, sources)
 
@@ -119,7 +119,7 @@ def smuggle_monitor(
 
 
 def monogpu_monitor(*args: Any, **kwargs: Any) -> Any:
-    """Tells of devices and this process."""
+    """Tells of devices."""
     return smuggle_monitor(*args, monogpu=True, **kwargs)
 
 

@@ -11,12 +11,17 @@ from voir.smuggle import SmuggleWriter
 Push = Callable[..., Any]
 
 
+def write_line(fields: Any, file: Any) -> None:
+    """Writes a line of JSON at once: what other threads write cannot come into it."""
+    file.write(json.dumps(fields) + "\n")
+
+
 def file_push(file: Any = None) -> Push:
     """Returns a function that prints its arguments as JSON."""
 
     def message(**fields: Any) -> None:
         fields.setdefault("task", "train")
-        print(json.dumps(fields), file=file or sys.stdout)
+        write_line(fields, file or sys.stdout)
 
     return message
 
