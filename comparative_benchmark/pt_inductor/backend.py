@@ -172,9 +172,9 @@ class PtInductor(Backend):
                 model.timed()
                 self._wait()
         if not self._graphs:
-            raise UnsupportedError(
-                "Inductor compiled nothing: the folder does not call the module of get_module()"
-            )
+            broke = next(iter(counters["graph_break"]), "").strip().partition("\n")[0]
+            why = broke or "the folder does not call the module of get_module()"
+            raise UnsupportedError(f"Inductor compiled nothing: {why}")
 
     def dispatch(self) -> Any:
         """Calls the model, or takes its next training step."""

@@ -1,6 +1,5 @@
 """What a run of one workload came to, in a few sentences: which competitor to take, and why."""
 
-import shlex
 import statistics
 from collections.abc import Iterable, Sequence
 
@@ -8,6 +7,7 @@ from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.compare_pair import compared
 from comparative_benchmark.results.comparison import Comparison
 from comparative_benchmark.results.record import AGREED, Status
+from comparative_benchmark.runs.resuming import typed
 from comparative_benchmark.stats.analysis import (
     MIN_PROCESSES,
     NOISE_THRESHOLD,
@@ -48,7 +48,7 @@ def answers(cases: Sequence[Case], *, absent: str = "", command: Sequence[str] =
         failed = [case for case in installed if case not in good]
         lines += [f"{_name(case)}: {_shortened(case.why)}." for case in failed]
     lines += [f"To try more: {line}." for line in filter(None, (lacking, absent))]
-    return lines + ([f"Again: {_typed(command)}"] if command else [])
+    return lines + ([f"Again: {typed(command)}"] if command else [])
 
 
 def _choice(ranked: Sequence[Case]) -> str:
@@ -141,8 +141,3 @@ def _names(cases: Iterable[Case]) -> str:
 def _shortened(text: str) -> str:
     line = " ".join(text.split()).rstrip(".")
     return line if len(line) <= _LONGEST_REASON else f"{line[: _LONGEST_REASON - 3]}..."
-
-
-def _typed(command: Sequence[str]) -> str:
-    program, *rest = command
-    return shlex.join([program.rpartition("/")[2], *rest])

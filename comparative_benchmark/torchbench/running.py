@@ -15,6 +15,8 @@ from openxla.benchmark.models.pt.tensors import as_tensor
 
 # So many numbers of a training step's weights and gradients are judged: evenly picked of all.
 _MOST_JUDGED = 1 << 20
+# What a call may be given besides what `get_module()` returns.
+_PLAIN = (torch.Tensor, bool, int, float, str, type(None), torch.dtype, torch.device)
 # Gradients below this share of the root mean square of all may be rounding.
 _NOISE_IN_GRADIENTS = 1e-3
 
@@ -41,6 +43,8 @@ class Running:
         self.made = folder.make(device)
         self.module: Any = None
         self._example: Any = ()
+        # Positional and named arguments with which an iteration calls the module.
+        self._call: tuple[Any, Any] | None = None
         try:
             with folder.refusing(NotImplementedError), torch.enable_grad():
                 self.module, self._example = _pair(self.made.get_module())
@@ -113,11 +117,12 @@ class Running:
 
     def function(self, *values: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Returns the module's outputs on inputs."""
-        flat, spec = pytree.tree_flatten(self._example)
+        assert self._call is not None
+        flat, spec = pytree.tree_flatten(self._call)
         given = iter(values)
         filled = [next(given) if isinstance(item, torch.Tensor) else item for item in flat]
-        returned = tensors.call(self.module, pytree.tree_unflatten(filled, spec))
-        return self._telling(tensors.leaves(returned))
+        arguments, named = pytree.tree_unflatten(filled, spec)
+        return self._telling(tensors.leaves(self.module(*arguments, **named)))
 
     def _telling(self, values: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         """Returns outputs as they are judged, without those that are constant in each run."""
@@ -232,6 +237,13 @@ class Running:
             return f"eval() calls the module of get_module() {found.count} times"
         if not same(tensors.leaves((found.arguments, found.named)), self.inputs):
             return "eval() calls the module on other inputs than get_module() returns"
+        called = (found.arguments, found.named)
+        shown = pytree.tree_leaves(self._example)
+        for item in pytree.tree_leaves(called):
+            # What else it is given may be changed by each call, as a cache is.
+            if not isinstance(item, _PLAIN) and not any(item is one for one in shown):
+                return f"eval() gives the module an object of type {type(item).__name__}"
+        self._call = called
         return None
 
     def _gradients_and_weights(self) -> tuple[torch.Tensor, ...]:

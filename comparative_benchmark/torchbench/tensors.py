@@ -22,13 +22,6 @@ def plain(value: Any) -> Any:
     return dict(value) if isinstance(value, UserDict) else value
 
 
-def call(module: Any, inputs: Any) -> Any:
-    """Calls a module as `get_module()` of a folder means it: a dictionary is arguments by name."""
-    if isinstance(inputs, Mapping):
-        return module(**inputs)
-    return module(*inputs) if isinstance(inputs, tuple | list) else module(inputs)
-
-
 def held(made: Any, kind: type) -> list[Any]:
     """Returns the objects of a kind among an object's attributes, each once."""
     found: dict[int, Any] = {}

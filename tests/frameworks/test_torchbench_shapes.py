@@ -52,6 +52,57 @@ FOLDERS = {
     def eval(self):
         return (torch.log(self.x) - torch.sqrt(self.x),)
 """,
+    # The iteration gives the module a number that get_module() does not show.
+    "called_with_a_number": """
+class Power(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(6, 6)
+
+    def forward(self, x, power=1, *, shift=0.0):
+        return self.inner(x) ** power + shift
+"""
+    + CURRENT
+    + """
+    def get_module(self):
+        self.model = Power() if not isinstance(self.model, Power) else self.model
+        return self.model, (self.x,)
+
+    def eval(self):
+        return (self.model(self.x, 2, shift=0.5),)
+""",
+    "called_with_an_object": """
+class Cache:
+    seen = 0
+
+class Counts(torch.nn.Linear):
+    def forward(self, x, cache=None):
+        return super().forward(x)
+"""
+    + CURRENT
+    + """
+    def get_module(self):
+        self.model = Counts(6, 6) if not isinstance(self.model, Counts) else self.model
+        return self.model, (self.x,)
+
+    def eval(self):
+        return (self.model(self.x, Cache()),)
+""",
+    # As folders of 2020 were.
+    "without_a_base": """
+class Model:
+    def __init__(self, device='cpu', jit=False):
+        self.module = torch.nn.Linear(6, 6)
+        self.x = torch.randn(4, 6)
+
+    def get_module(self):
+        return self.module, (self.x,)
+
+    def eval(self, niter=1):
+        for _ in range(niter):
+            found = self.module(self.x)
+        return (found,)
+""",
     # One of its outputs is of single precision, so that there is a wider run: of that one.
     "partly_in_double": """
 class Both(torch.nn.Module):
@@ -312,6 +363,9 @@ UNSUPPORTED = {
 # With a batch size where one is given.
 RIGHT = (
     ("jit_without_default", "train", 0),
+    ("called_with_a_number", "eval", 0),
+    ("called_with_an_object", "eval", 0),
+    ("without_a_base", "eval", 0),
     ("partly_in_double", "eval", 0),
     ("module_alone", "eval", 0),
     ("tokenizers_dictionary", "eval", 0),
@@ -374,11 +428,17 @@ for name, test, size in right:
         assert why is None
         assert 0 < abs(np.load(truth[0]) - np.load(reference[0])).max() < 1e-14
     assert not size or inputs[0].shape[0] == size
-    if name == "in_training_mode":
+    if name == "called_with_a_number":
+        assert verify(
+            saved("f", [v.numpy() for v in model.forward(*map(torch.as_tensor, inputs))]),
+            truth,
+            reference,
+        ).passed
+    if name in ("in_training_mode", "called_with_an_object"):
         try:
             model.forward(*map(torch.as_tensor, inputs))
         except UnsupportedError as error:
-            assert "buffers" in str(error)
+            assert ("buffers" if name == "in_training_mode" else "type Cache") in str(error)
         else:
             raise AssertionError(name)
     if name == "scripted":

@@ -55,6 +55,8 @@ def test_the_fastest_is_named_with_its_interval_and_what_it_costs():
     assert first.endswith("takes 100 MiB at most.")
     assert second.startswith("Slower for certain: openvino:latency (onnx) (1.99")
     assert last == "Again: cbs run 'my net.onnx' --backend a,b"
+    *_, last = said(FAST, SLOW, command=("/x/comparative_benchmark/__main__.py", "run"))
+    assert last == "Again: python -m comparative_benchmark run"
 
 
 def test_a_stack_in_several_frameworks_is_held_against_the_best_alone():
