@@ -126,7 +126,7 @@ class FolderModel(ForeignModel):
 
         Raises:
           UnsupportedError: it gives another output each time, also from the same state; or only
-            constants.
+            constants; or NaN.
         """
         if self._running.constant:
             raise UnsupportedError(
@@ -134,6 +134,11 @@ class FolderModel(ForeignModel):
                 "agree: nothing could be verified"
             )
         own = self._run_on(inputs)
+        if not all(map(_is_finite, own)):
+            raise UnsupportedError(
+                f"{self._folder.request.test} gives NaN or infinity by itself: nothing could be "
+                "verified"
+            )
         if self._running.replayed and not self._repeats:
             if not _equal(own, self._run_on(inputs)):
                 raise UnsupportedError(
@@ -190,6 +195,8 @@ class FolderModel(ForeignModel):
                 raise NotWidenedError(f"output {place} has another shape in float64")
             if value.dtype.kind == "f" and due.dtype != np.float64:
                 raise NotWidenedError(f"output {place} is {due.dtype}, not float64")
+            if not _is_finite(due):
+                raise NotWidenedError(f"output {place} holds NaN or infinity in float64")
             if _relative_error(value, due) > _FURTHEST:
                 raise NotWidenedError(f"output {place} is of another computation in float64")
         if _are_float64(own) and _equal(own, truth):
@@ -262,7 +269,7 @@ def _as_truth(value: Array) -> Array:
 
 def _relative_error(value: Array, due: Array) -> float:
     """Returns the root mean square error in spreads; zero where the judge needs none."""
-    if due.dtype.kind != "f" or not np.isfinite(due).all():
+    if due.dtype.kind != "f" or not _is_finite(due):
         return 0.0
     if not np.isfinite(value).all():
         return np.inf
@@ -270,6 +277,10 @@ def _relative_error(value: Array, due: Array) -> float:
     spread = float(np.std(wide))
     rmse = float(np.sqrt(np.mean(np.square(value.astype(np.float64) - wide))))
     return rmse / spread if spread else 0.0
+
+
+def _is_finite(value: Array) -> bool:
+    return value.dtype.kind not in "fc" or bool(np.isfinite(value).all())
 
 
 def _are_float64(values: Sequence[Array]) -> bool:

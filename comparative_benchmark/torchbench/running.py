@@ -1,7 +1,7 @@
 """An object of a folder's class at work: its steps, what they call, and what they are judged by."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -43,7 +43,7 @@ class Running:
         self.made = folder.make(device)
         self.module: Any = None
         self._example: Any = ()
-        # Positional and named arguments with which an iteration calls the module.
+        # Positional and named arguments of an iteration's call of the module, where it was seen.
         self._call: tuple[Any, Any] | None = None
         try:
             with folder.refusing(NotImplementedError), torch.enable_grad():
@@ -117,8 +117,8 @@ class Running:
 
     def function(self, *values: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Returns the module's outputs on inputs."""
-        assert self._call is not None
-        flat, spec = pytree.tree_flatten(self._call)
+        called = _call_on(self._example) if self._call is None else self._call
+        flat, spec = pytree.tree_flatten(called)
         given = iter(values)
         filled = [next(given) if isinstance(item, torch.Tensor) else item for item in flat]
         arguments, named = pytree.tree_unflatten(filled, spec)
@@ -291,6 +291,13 @@ def _pair(returned: Any) -> tuple[Any, Any]:
     if isinstance(returned, tuple | list) and len(returned) == 2:
         return returned[0], tensors.plain(returned[1])
     return (returned, ()) if callable(returned) else (None, ())
+
+
+def _call_on(example: Any) -> tuple[Any, Any]:
+    """Returns arguments of a call on what `get_module()` gives: a dictionary is of named ones."""
+    if isinstance(example, Mapping):
+        return (), dict(example)
+    return (tuple(example) if isinstance(example, tuple | list) else (example,)), {}
 
 
 def _are_among(some: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> bool:

@@ -90,7 +90,7 @@ class State:
                 self._modules, self._weights, self._types, strict=True
             ):
                 for name, parameter in module.named_parameters():
-                    if parameter.is_floating_point():
+                    if parameter.is_floating_point() and name in weights:
                         signs = torch.randint(0, 2, parameter.shape, generator=generator) * 2 - 1
                         # In the type of the folder: the float64 run starts from the same numbers.
                         own = weights[name].to(types[name])
@@ -100,6 +100,11 @@ class State:
         with torch.no_grad():
             for module, weights in zip(self._modules, self._weights, strict=True):
                 for name, value in _named(module):
+                    if name not in weights:
+                        _take_away(module, name)
+                        continue
+                    if value.shape != weights[name].shape:  # observers of quantisation grow theirs
+                        value.resize_(weights[name].shape)
                     value.copy_(weights[name])
             for tensor, value in zip(self._tensors, self._values, strict=True):
                 tensor.copy_(value)
@@ -177,6 +182,12 @@ def _put_back(part: torch.nn.Module, name: str, value: torch.Tensor) -> None:
         now.copy_(value)
     else:
         setattr(part, name, value.clone())
+
+
+def _take_away(module: torch.nn.Module, name: str) -> None:
+    """Removes a buffer that a step has made: the next one makes it again."""
+    owner, _, last = name.rpartition(".")
+    module.get_submodule(owner)._buffers.pop(last, None)  # noqa: SLF001
 
 
 def _copies_of_plain(owner: Any) -> dict[str, Any]:

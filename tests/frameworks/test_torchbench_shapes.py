@@ -88,6 +88,21 @@ class Counts(torch.nn.Linear):
     def eval(self):
         return (self.model(self.x, Cache()),)
 """,
+    # A buffer that the first step makes, and one that it makes longer, as observers do.
+    "makes_buffers": """
+class Makes(torch.nn.Linear):
+    def __init__(self):
+        super().__init__(6, 6)
+        self.register_buffer("seen", torch.zeros(0))
+
+    def forward(self, x):
+        if not hasattr(self, "mask"):
+            self.register_buffer("mask", torch.ones(6))
+        if not self.seen.numel():
+            self.seen.resize_(6).copy_(x.detach().abs().mean(0))
+        return super().forward(x * self.mask + self.seen)
+"""
+    + CURRENT.replace("torch.nn.Linear(6, 6)", "Makes()"),
     # As folders of 2020 were.
     "without_a_base": """
 class Model:
@@ -365,6 +380,7 @@ RIGHT = (
     ("jit_without_default", "train", 0),
     ("called_with_a_number", "eval", 0),
     ("called_with_an_object", "eval", 0),
+    ("makes_buffers", "train", 0),
     ("without_a_base", "eval", 0),
     ("partly_in_double", "eval", 0),
     ("module_alone", "eval", 0),
