@@ -1,11 +1,11 @@
 """Variables by which programs keep off the network, and say at once that they need it."""
 
 # Nobody listens on port 9, so what goes there is refused at once.
-NOWHERE = "http://127.0.0.1:9"
+_NOWHERE = "http://127.0.0.1:9"
 _HERE = "localhost,127.0.0.1,::1"
 VARIABLES = {
     **{
-        spelt: NOWHERE
+        spelt: _NOWHERE
         for scheme in ("http", "https", "ftp", "all")
         for spelt in (f"{scheme}_proxy", f"{scheme}_proxy".upper())
     },

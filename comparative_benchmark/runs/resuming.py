@@ -15,17 +15,14 @@ def going_on(command: Sequence[str]) -> str:
     if program == "comparative_benchmark.runs":  # called from Python
         return "resume=True"
     resuming = [] if "--resume" in arguments else ["--resume"]
-    return shlex.join([*_started(program), *arguments, *resuming])
+    return typed([program, *arguments, *resuming])
 
 
 def typed(command: Sequence[str]) -> str:
     """Returns a command line, of which `sys.argv` tells a path, as a user types it."""
     program, *arguments = command
-    return shlex.join([*_started(program), *arguments])
-
-
-def _started(program: str) -> list[str]:
     path = Path(program)
+    start = ["python", program] if path.suffix == ".py" else [path.name]
     if path.name == "__main__.py":
-        return ["python", "-m", path.parent.name]
-    return ["python", program] if path.suffix == ".py" else [path.name]
+        start = ["python", "-m", path.parent.name]
+    return shlex.join([*start, *arguments])

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import torch
 
+from comparative_benchmark.backends.causes import chain
 from comparative_benchmark.torchbench.folders import repository
-from comparative_benchmark.torchbench.network import chain
 
 _BASE = "torchbenchmark"
 # What TorchBench's guide has installed by "an outsider", and not by a folder's install.py.

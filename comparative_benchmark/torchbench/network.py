@@ -7,22 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from comparative_benchmark.backends.causes import chain
 from comparative_benchmark.machine import offline
 
 # Whoever wants folders to download while they are loaded sets it to 1.
 ALLOWED_VARIABLE = "CBS_FOREIGN_NETWORK"
 # Programs that folders start to download with.
 _DOWNLOADERS = ("curl", "wget", "git", "gdown", "pip", "aws", "kaggle")
-
-
-def chain(error: BaseException, *, implicit: bool) -> list[BaseException]:
-    """Returns an error and what it was raised from; implicitly, too, while what was handled."""
-    found: list[BaseException] = []
-    following: BaseException | None = error
-    while following is not None and following not in found:
-        found.append(following)
-        following = following.__cause__ or (following.__context__ if implicit else None)
-    return found
 
 
 class NetworkRefusedError(ConnectionRefusedError):

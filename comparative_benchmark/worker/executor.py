@@ -23,6 +23,7 @@ from comparative_benchmark.backends.api import (
     installed_versions,
     load_object,
 )
+from comparative_benchmark.backends.causes import chain
 from comparative_benchmark.machine.effective import Denormals, denormals, effective_settings
 from comparative_benchmark.machine.variables import telling
 from comparative_benchmark.worker import generation_parts, sampling, step_parts
@@ -315,13 +316,13 @@ class Executor:
         }
 
 
-def _told(error: BaseException) -> str:
+def _told(error: Exception) -> str:
     """Returns an error in words; with its first cause where a lazy import tells another name."""
+    *_, first = chain(error, implicit=False)
     text = f"{type(error).__name__}: {error}".strip()[:4000]
-    first = error
-    while isinstance(error, ImportError) and first.__cause__ is not None:
-        first = first.__cause__
-    return text if first is error else f"{text} (for {_told(first)})"
+    if first is error or not isinstance(error, ImportError):
+        return text
+    return f"{text} (for {type(first).__name__}: {first})"[:4000]
 
 
 def _kind_of(error: Exception) -> str:
