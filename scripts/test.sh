@@ -12,9 +12,6 @@ ensure_environment .venv comparative_benchmark/*/requirements.txt
 ensure_environment .venv requirements/dev.txt
 ensure_packages .recipes.venv requirements/recipes.txt
 ensure_packages .docs.venv requirements/docs.txt
-# The tests' own out-of-tree package: it plugs in through entry points, as users' packages do.
-.venv/bin/python -c 'import cbs_test_plugin' 2>/dev/null \
-  || install .venv --no-deps --editable tests/plugin
 
 step() {
   echo "== $1"

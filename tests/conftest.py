@@ -2,6 +2,7 @@
 
 import functools
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,11 +11,23 @@ from tests_support import Run, run_cbs
 
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
+PLUGIN = Path(__file__).parent / "plugin"
+
 _LONGEST = ("test_documents.py", "test_backends.py")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Gives each process of `--numprocesses` a CPU of its own: threads must not fight for them."""
+    """Prepares the process of the tests, and with it all processes that they start.
+
+    Each process of `--numprocesses` gets its own CPU: threads must not compete for them.
+    """
+    # An out-of-tree package registers through entry points, as those of users do.
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if str(PLUGIN) not in given:
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(PLUGIN), *given]))
+    # A shell starts background jobs with SIGINT ignored, and their children inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if worker := os.environ.get("PYTEST_XDIST_WORKER"):
         cpus = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cpus[int(worker.removeprefix("gw")) % len(cpus)]})
@@ -65,8 +78,7 @@ def recipes_environment(environment: dict[str, str]) -> dict[str, str]:
     packages = Path(__file__).parents[1] / ".recipes.venv"
     if not packages.is_dir():
         pytest.skip(f"{packages.name} is not there: ./scripts/test.sh makes it")
-    given = [environment["PYTHONPATH"]] if "PYTHONPATH" in environment else []
-    return {**environment, "PYTHONPATH": os.pathsep.join([*given, str(packages)])}
+    return {**environment, "PYTHONPATH": f"{environment['PYTHONPATH']}{os.pathsep}{packages}"}
 
 
 @pytest.fixture

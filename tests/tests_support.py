@@ -79,6 +79,15 @@ def run_cbs(
         output.unlink()
 
 
+def python_path(*folders: Path, given: str | None = None) -> str:
+    """Returns a PYTHONPATH that starts with these folders and goes on as the given or present one.
+
+    The tests' own package is on the present one: without it, a process has no `test_numpy`.
+    """
+    rest = os.environ["PYTHONPATH"] if given is None else given
+    return os.pathsep.join([*map(str, folders), rest])
+
+
 def processes_of(marker: str) -> list[int]:
     """Returns the processes, except this one, whose environment holds the marker."""
     found = []

@@ -20,6 +20,7 @@ from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import (
     ALL_BACKENDS,
     Competitor,
+    Trial,
     competitors_of,
     in_environments,
     installed_competitors,
@@ -62,23 +63,38 @@ class Measured:
     remarks: Sequence[str] = ()
 
 
-def measure(
+@attrs.frozen(kw_only=True)
+class PlannedRun:
+    """A run that has not started.
+
+    Attributes:
+      trials: in the order in which they run.
+      selection: the cases, and what their command has to say.
+      settings, baseline, absent: see `Measured`.
+    """
+
+    trials: Sequence[Trial]
+    selection: Selection
+    settings: RunSettings
+    baseline: str | None
+    absent: str
+
+
+def plan_run(
     options: argparse.Namespace,
-    observer: runner.Observer,
+    say: Callable[[str], None],
     *,
-    command: Sequence[str],
     selection: Selection | None = None,
-) -> Measured:
-    """Runs what options say; results go to `options.output`.
+) -> PlannedRun:
+    """Resolves options to the trials of a run; starts no process and writes nothing.
 
     Args:
       options: of `cbs run` or `run_benchmarks.py`.
-      observer: is told of progress.
-      command: what the user typed, kept with the results.
-      selection: what is run; None for what options select from the catalogue.
+      say: takes lines about competitors that will not run.
+      selection: what to run; None for the cases that the options select.
 
     Raises:
-      UsageError: something that the user asked for cannot be, or the file cannot be written.
+      UsageError: the options contradict each other or this machine.
       DefinitionError, NoMatchError: see `terminal.options.select`.
     """
     set_root(options)
@@ -97,18 +113,46 @@ def measure(
     )
     absent = _left_out(options, device, chosen.cases)
     if absent:
-        observer.say(absent)
+        say(absent)
     for competitor in plan.idle:
-        observer.say(f"{competitor} takes none of the selected cases")
+        say(f"{competitor} takes none of the selected cases")
     if not plan.trials:
         raise UsageError("nothing to run: no selected backend takes a selected case")
-    trials = chosen.admitted(plan.trials, settings)
-    for line in chosen.before(trials, settings):
+    return PlannedRun(
+        trials=chosen.admitted(plan.trials, settings),
+        selection=chosen,
+        settings=settings,
+        baseline=baseline,
+        absent=absent,
+    )
+
+
+def measure(
+    options: argparse.Namespace,
+    observer: runner.Observer,
+    *,
+    command: Sequence[str],
+    selection: Selection | None = None,
+) -> Measured:
+    """Runs what options say; results go to `options.output`.
+
+    Args:
+      options: of `cbs run` or `run_benchmarks.py`.
+      observer: receives progress.
+      command: what the user typed, kept with the results.
+      selection: what to run; None for the cases that the options select.
+
+    Raises:
+      UsageError: see `plan_run`; or the results file cannot be written.
+      DefinitionError, NoMatchError: see `terminal.options.select`.
+    """
+    planned = plan_run(options, observer.say, selection=selection)
+    for line in planned.selection.before(planned.trials, planned.settings):
         observer.say(line)
     try:
         results = runner.execute(
-            trials,
-            settings,
+            planned.trials,
+            planned.settings,
             ResultsFile(options.output),
             observer,
             command=command,
@@ -118,11 +162,11 @@ def measure(
         raise UsageError(str(error)) from error
     return Measured(
         results=results,
-        settings=settings,
-        baseline=baseline,
-        left_out=len(trials) - len(results),
-        absent=absent,
-        remarks=list(chosen.after(results)),
+        settings=planned.settings,
+        baseline=planned.baseline,
+        left_out=len(planned.trials) - len(results),
+        absent=planned.absent,
+        remarks=list(planned.selection.after(results)),
     )
 
 

@@ -5,7 +5,7 @@ import datetime
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
-from comparative_benchmark.api.measuring import Measured, measure
+from comparative_benchmark.api.measuring import Measured, measure, plan_run
 from comparative_benchmark.api.selection import Selection
 from comparative_benchmark.results import expected_failures
 from comparative_benchmark.results.case import Case
@@ -44,6 +44,9 @@ def run(
     """
     known = _known_failures(options)
     console = Console(verbose=options.verbose, suites=options.suite)
+    if getattr(options, "dry_run", False):
+        console.plan(plan_run(options, console.say, selection=selection).trials)
+        return EXIT_OK
     with console.following():
         measured = measure(
             options,

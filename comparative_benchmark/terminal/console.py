@@ -44,6 +44,20 @@ class Console:
         """Prints a line of progress."""
         self._err.print(Text(message, style=style))
 
+    def plan(self, trials: Sequence[Trial]) -> None:
+        """Prints the trials that a run would make, one per line."""
+        for trial in trials:
+            line = f"{trial.case.name}  {trial.competitor}"
+            if trial.refused is not None:
+                line += f"  {Status.UNSUPPORTED.value}: {trial.refused}"
+            self._out.print(Text(line), soft_wrap=True)
+        workloads = {trial.workload.digest for trial in trials}
+        competitors = {str(trial.competitor) for trial in trials}
+        self.say(
+            f"{len(trials)} trials: workloads: {len(workloads)}, competitors: {len(competitors)}; "
+            "nothing was run"
+        )
+
     def preparing(self, what: str) -> None:
         """See `runner.Observer`."""
         self.say(f"preparing  {what}")

@@ -242,6 +242,11 @@ def _add_sampling_arguments(groups: _Groups) -> None:
     how, limits = groups.get(_HOW), groups.get(_LIMITS)
     add = how.add_argument
     add(
+        *spellings("--dry-run"),
+        action="store_true",
+        help="check all options, print the trials that would run, and exit",
+    )
+    add(
         "--baseline",
         help="competitor to take ratios against (default: pt_inductor:eager, or the first one)",
     )

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from agreement_support import need
+from tests_support import python_path
 
 pytestmark = pytest.mark.frameworks
 
@@ -103,7 +104,7 @@ def test_the_layer_with_the_mistake_is_named(tmp_path, environment):
     good = "models/BERT_TINY_FP32_PT_32XI32_BATCH1/.+_DEFAULT"
     done, document = _parity(
         tmp_path,
-        {**environment, "PYTHONPATH": str(tmp_path)},
+        {**environment, "PYTHONPATH": python_path(tmp_path)},
         *("--suite", "wrong_suite", "--root-dir", str(tmp_path / "root")),
         *("--backend", "pt_inductor:eager,jax_xla", "--framework", "pytorch,jax"),
         # The good case comes first: it makes the truth.

@@ -1,6 +1,5 @@
 """A model that `cbs new-model` has written keeps to the contract; spoilt, it does not."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from agreement_support import need
+from tests_support import python_path
 
 pytestmark = pytest.mark.frameworks
 
@@ -28,7 +28,7 @@ def new_model(tmp_path_factory, environment):
     )
     (copy / "tests" / "frameworks").mkdir(parents=True)
     shutil.copy2(ROOT / "pyproject.toml", copy)
-    path = os.pathsep.join([str(copy / "common_benchmark_suite"), str(ROOT)])
+    path = python_path(copy / "common_benchmark_suite", ROOT)
 
     def cbs(*arguments):
         return subprocess.run(

@@ -3,7 +3,6 @@
 import functools
 import itertools
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from framework_process import run_script
-from tests_support import documented_plugin
+from tests_support import documented_plugin, python_path
 
 from openxla.benchmark import operators
 from openxla.benchmark.operators.architecture import ARCHITECTURE
@@ -121,8 +120,7 @@ def test_a_model_type_is_added_as_the_document_says(tmp_path, environment):
     root, group = Path(__file__).parents[2], "openxla.benchmark.operators"
     name = "my_custom_model"
     documented_plugin(tmp_path, root / "CONTRIBUTING.md", name, group, f"{name}:OPERATOR")
-    path = os.pathsep.join(filter(None, (str(tmp_path), environment.get("PYTHONPATH"))))
-    environment = {**environment, "PYTHONPATH": path}
+    environment = {**environment, "PYTHONPATH": python_path(tmp_path)}
     shape = ["--op", name, "--shapes", "8x16x4", "-w", "0", "-iter", "1"]
     backends = ["--backend", "pt_inductor:eager,jax_xla:xla,tf_xla:xla"]
     cbs = functools.partial(

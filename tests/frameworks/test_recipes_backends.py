@@ -1,12 +1,11 @@
 """Recipes beside PyTorch's: they take effect, keep their signal, and say why where they cannot."""
 
-import os
 from pathlib import Path
 
 import pytest
 from agreement_support import need
 from framework_process import run_script
-from tests_support import documented_plugin, run_cbs
+from tests_support import documented_plugin, python_path, run_cbs
 
 pytestmark = pytest.mark.frameworks
 
@@ -89,12 +88,15 @@ def test_a_recipe_is_added_as_the_document_says(tmp_path, recipes_environment):
     need("openvino")
     group = "comparative_benchmark.recipes"
     documented_plugin(tmp_path, ROOT / "CONTRIBUTING.md", "int8wo-asym", group, "asymmetric:RECIPE")
-    paths = [str(tmp_path), recipes_environment["PYTHONPATH"]]
+    path = python_path(tmp_path, given=recipes_environment["PYTHONPATH"])
     run = run_cbs(
         *("--backend", "openvino:latency+int8wo-asym", "-w", "0", "-iter", "1"),
         *("-name", "models/BERT_TINY_FP32_PT_32XI32_BATCH1/.+_DEFAULT"),
         directory=tmp_path,
-        environment={**recipes_environment, "PYTHONPATH": os.pathsep.join(paths)},
+        environment={
+            **recipes_environment,
+            "PYTHONPATH": path,
+        },
     )
     (result,) = run.document["benchmarks"]
     assert result["status"] == "ok", result["reason"]

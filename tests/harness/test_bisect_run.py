@@ -9,6 +9,7 @@ import sysconfig
 
 import attrs
 import pytest
+from tests_support import python_path
 from wheel_support import make_wheel
 
 pytestmark = pytest.mark.alone
@@ -130,7 +131,7 @@ def bisect(tmp_path_factory, environment):
     (here / "bisected_suite.py").write_text(SUITE)
     variables = {
         **environment,
-        "PYTHONPATH": str(here),
+        "PYTHONPATH": python_path(here),
         "PIP_CONFIG_FILE": os.devnull,
         "PIP_NO_INDEX": "1",
         "PIP_FIND_LINKS": str(wheels),

@@ -8,7 +8,7 @@ import pytest
 from artifacts_command_support import publication, serve
 from fault_server import Fault, fault_server
 from msgspec.structs import replace
-from tests_support import Run, cbs_command, run_cbs
+from tests_support import Run, cbs_command, python_path, run_cbs
 
 from openxla.benchmark.artifacts import lock_file, workload_store
 from openxla.benchmark.comparative_suite import catalog
@@ -266,7 +266,7 @@ def test_a_full_disk_is_told_before_anything_is_begun(machine, server, lock, tmp
         "Usage = collections.namedtuple('Usage', 'total used free')\n"
         "shutil.disk_usage = lambda _: Usage(1 << 40, (1 << 40) - 1000, 1000)\n"
     )
-    machine.environment["PYTHONPATH"] = str(tmp_path / "site")
+    machine.environment["PYTHONPATH"] = python_path(tmp_path / "site")
     refused(machine.run(*ONE), "1000 bytes are free", "free some space")
     assert not any(path.endswith(".npy") for path, _ in server.requests)
 

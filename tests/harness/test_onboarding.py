@@ -1,6 +1,5 @@
 """`cbs new-model` and what `cbs check-model` can tell without running a model."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests_support import python_path
 
 from comparative_benchmark.onboarding import judging, source_checks
 
@@ -33,7 +33,7 @@ def checkout(tmp_path):
 @pytest.fixture
 def cbs(checkout, environment):
     """Runs `cbs` of that copy, in one of its folders."""
-    path = os.pathsep.join([str(checkout / "common_benchmark_suite"), str(ROOT)])
+    path = python_path(checkout / "common_benchmark_suite", ROOT)
 
     def run(*arguments, cwd=None):
         return subprocess.run(

@@ -7,7 +7,7 @@ import sys
 
 import attrs
 import pytest
-from tests_support import processes_of
+from tests_support import processes_of, python_path
 
 NAMES = "models/TOY_({})/.+"
 TOYS = ("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy,test_absent")
@@ -171,7 +171,7 @@ def test_a_cell_that_fails_because_of_another_is_run_again_alone(tmp_path, envir
     (tmp_path / "poison.py").write_text(POISON)
     run = run_parity(
         tmp_path,
-        {**environment, "PYTHONPATH": str(tmp_path)},
+        {**environment, "PYTHONPATH": python_path(tmp_path)},
         *("--suite", "poison", "--backend", "test_numpy", "--framework", "pytorch"),
         *("-name", "models/._POISON/.+"),
     )

@@ -8,7 +8,7 @@ import sys
 
 import attrs
 import pytest
-from tests_support import processes_of, wait_for
+from tests_support import processes_of, python_path, wait_for
 
 # Two batches. The first model behaves: it makes the truth of all.
 MODELS = 40
@@ -96,7 +96,7 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path, environment):
     (tmp_path / "lanes_suite.py").write_text(SUITE)
-    variables = {"PYTHONPATH": str(tmp_path), "CBS_TEST_MARKER": str(tmp_path)}
+    variables = {"PYTHONPATH": python_path(tmp_path), "CBS_TEST_MARKER": str(tmp_path)}
     bench = Bench(tmp_path, {**environment, **variables})
     yield bench
     # What a failed test leaves running would make another one fail, minutes later.

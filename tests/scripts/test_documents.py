@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import results_support
+from tests_support import python_path
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -85,7 +86,7 @@ def own_checkout(checkout, tmp_path, environment) -> tuple[Path, dict[str, str]]
     target = tmp_path / "suite"
     shutil.copytree(checkout, target, ignore=shutil.ignore_patterns("*.venv"))
     (target / ".venv").symlink_to(ROOT / ".venv")
-    path = os.pathsep.join([str(target), str(target / "common_benchmark_suite")])
+    path = python_path(target, target / "common_benchmark_suite")
     return target, {**environment, "PYTHONPATH": path}
 
 

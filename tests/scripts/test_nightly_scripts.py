@@ -15,6 +15,7 @@ import bench_support
 import pytest
 from gcs_emulator import BUCKET, ProxyFault, gcs_emulator
 from report_support import document, record
+from tests_support import python_path
 
 from comparative_benchmark.packages.milabench import config
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
@@ -520,7 +521,7 @@ def proposal(tmp_path):
 
 
 def _race(proposal, environment, **variables):
-    path = os.pathsep.join([str(proposal), str(proposal / "common_benchmark_suite")])
+    path = python_path(proposal, proposal / "common_benchmark_suite")
     return _run(
         *(proposal / "scripts" / "pr_benchmark.sh", proposal.parent / "out"),
         environment={

@@ -10,7 +10,7 @@ from pathlib import Path
 import attrs
 import numpy as np
 import pytest
-from tests_support import documented_plugin
+from tests_support import documented_plugin, python_path
 
 from comparative_benchmark.api import run_command
 from comparative_benchmark.backends import api
@@ -382,7 +382,7 @@ def test_an_operator_is_added_as_the_document_says(tmp_path):
     documented_plugin(tmp_path, ROOT / "CONTRIBUTING.md", "hardswish", group, "hardswish:OPERATOR")
     listed = subprocess.run(
         [sys.executable, "-m", "comparative_benchmark", "micro", "list", "--json"],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        env={**os.environ, "PYTHONPATH": python_path(tmp_path)},
         capture_output=True,
         text=True,
         check=True,
