@@ -109,7 +109,8 @@ def plan_run(
     chosen = selection or selected(options)
     plan = runner.plan(chosen.cases, competitors, device)
     settings = attrs.evolve(
-        _settings(options, device, baseline), share_workers=chosen.share_workers
+        _settings(options, device, baseline),
+        share_workers=chosen.share_workers or getattr(options, "share_workers", False),
     )
     absent = _left_out(options, device, chosen.cases)
     if absent:

@@ -129,6 +129,7 @@ class Race:
         for trial in self._trials:
             outcome = self.outcomes[trial.key]
             outcome.stop_reason = "fixed"
+            outcome.race = RaceNote(shared_workers=self._shares)
             if outcome.processes:
                 continue
             started = time.monotonic()

@@ -24,7 +24,7 @@ from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.shared_workers import SharedWorkers
 from comparative_benchmark.runs.trial import Competitor, Trial
-from comparative_benchmark.stats.sampling_rule import FixedCounts, SamplingRule
+from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
 from openxla.benchmark.workloads import training_of, trains, workload_of
 
@@ -139,8 +139,9 @@ def execute(
     with ExitStack() as stack:
         kept = stack.enter_context(journal.Journal(results.path, now, say=observer.say))
         shared = None
-        if settings.share_workers and isinstance(rule, SamplingRule):
-            shared = stack.enter_context(SharedWorkers(settings.log_dir / run_id))
+        if settings.share_workers and not isinstance(rule, CompileOnly):
+            raced = isinstance(rule, SamplingRule)
+            shared = stack.enter_context(SharedWorkers(settings.log_dir / run_id, raced=raced))
         preparation = Preparation(settings, observer.preparing)
         tried = [trial for trial in pending if not _missing(trial, settings)]
         preparation.run(tried, budget.may_prepare)
@@ -238,13 +239,23 @@ def execution_environment(trials: Sequence[Trial], settings: RunSettings) -> Exe
 
 
 def _workload_groups(trials: Sequence[Trial], settings: RunSettings) -> list[list[Trial]]:
-    """Returns the trials by workload; one by one where counts are fixed and nothing is raced."""
+    """Returns the trials by workload; one by one if counts are fixed and nothing is raced.
+
+    Single trials that share workers are sorted by worker, so that one lives at a time.
+    """
     if isinstance(settings.sampling, FixedCounts):
+        if settings.share_workers:
+            workers = list(dict.fromkeys(map(_worker_of, trials)))
+            trials = sorted(trials, key=lambda trial: workers.index(_worker_of(trial)))
         return [[trial] for trial in trials]
     groups: dict[str, list[Trial]] = {}
     for trial in trials:
         groups.setdefault(trial.workload.digest, []).append(trial)
     return list(groups.values())
+
+
+def _worker_of(trial: Trial) -> tuple[str, str]:
+    return str(trial.competitor), trial.case.model.model_impl.framework_type.value
 
 
 @attrs.frozen

@@ -28,9 +28,16 @@ _ITS_OWN = frozenset({Status.OK, Status.UNSUPPORTED, Status.UNSTEADY})
 
 @attrs.define
 class SharedWorkers:
-    """Use as a context manager; `open` is what participants open their sessions with."""
+    """Use as a context manager; `open` is what participants open their sessions with.
+
+    Attributes:
+      log_dir: where logs go.
+      raced: keep the idle workers of all competitors. Without a race, a new worker ends those of
+        other competitors, and the run needs the memory of one.
+    """
 
     log_dir: Path
+    raced: bool = True
     _pools: dict[tuple[str, int], list[SessionPool]] = attrs.field(factory=dict, init=False)
     _folder: Path = attrs.field(init=False)
 
@@ -60,6 +67,8 @@ class SharedWorkers:
           SessionEnded: it did not come up.
         """
         name = _name(competitor, plan.framework)
+        if not self.raced:
+            self._end_others(name)
         pools = self._pools.setdefault((name, plan.replicate), [])
         pool = next((pool for pool in pools if not pool.busy), None)
         if pool is None:
@@ -76,6 +85,12 @@ class SharedWorkers:
         if isinstance(session, SharedSession):
             session.busy = True
         return session
+
+    def _end_others(self, name: str) -> None:
+        for (other, _), pools in self._pools.items():
+            if other != name:
+                for pool in pools:
+                    pool.empty()
 
     def may_have_failed(self, competitor: Competitor, framework: str, status: Status) -> bool:
         """Tells whether a trial may have ended as it did because of what its worker ran before."""

@@ -242,6 +242,12 @@ def _add_sampling_arguments(groups: _Groups) -> None:
     how, limits = groups.get(_HOW), groups.get(_LIMITS)
     add = how.add_argument
     add(
+        *spellings("--share-workers"),
+        action="store_true",
+        help="let one process of a competitor serve all cases, without starting a new one for "
+        "each: quicker, and cases can influence each other",
+    )
+    add(
         *spellings("--dry-run"),
         action="store_true",
         help="check all options, print the trials that would run, and exit",
