@@ -4,8 +4,9 @@
 #   ensure_packages DIR LOCK          puts packages into DIR, for whoever has it on PYTHONPATH
 #
 # PYTHON chooses the interpreter (default: the first of python3.11, 3.12, 3.13, python3 that is
-# supported). uv is used where it is on the path, pip otherwise; CBS_USE_UV=0 forbids uv.
+# supported). uv installs the packages; CBS_USE_UV=0 uses pip alone.
 
+UV_VERSION=0.13.9
 CBS_ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 
 supported_python() {
@@ -26,23 +27,36 @@ find_python() {
   return 1
 }
 
-use_uv() {
-  [[ "${CBS_USE_UV:-1}" != 0 ]] && command -v uv >/dev/null
+# Prints the path of uv: the one on PATH, or one that pip puts into the environment.
+find_uv() {
+  local venv="$1"
+  [[ "${CBS_USE_UV:-1}" == 0 ]] && return 1
+  command -v uv && return
+  [[ -x "${venv}/bin/uv" ]] \
+    || "${venv}/bin/python" -m pip install -qq --disable-pip-version-check "uv==${UV_VERSION}" \
+      >/dev/null 2>&1 || return 1
+  echo "${venv}/bin/uv"
 }
 
-# Packages whose files pip finds by --find-links must be found by uv, too: a build of torch without
-# CUDA may lie there.
+# uv takes a fifth of pip's time. Where it cannot be installed or fails, pip does the work.
 install() {
-  local venv="$1"
+  local venv="$1" uv
   shift
-  if use_uv; then
-    UV_FIND_LINKS="${UV_FIND_LINKS:-${PIP_FIND_LINKS:-}}" uv pip install --quiet \
-      --python "${venv}/bin/python" "$@"
-  else
-    # Twice quiet: warnings about a machine's own index settings are no news here.
-    "${venv}/bin/python" -m pip install -qq --disable-pip-version-check "$@"
+  if uv="$(find_uv "${venv}")" && install_with_uv "${uv}" "${venv}" "$@"; then
+    return
   fi
+  # Twice quiet: warnings about a machine's index settings do not help here.
+  "${venv}/bin/python" -m pip install -qq --disable-pip-version-check "$@"
 }
+
+install_with_uv() (
+  uv="$1" venv="$2"
+  shift 2
+  settings="$("${venv}/bin/python" "${CBS_ROOT}/scripts/uv_settings.py")" || exit 1
+  eval "${settings}"
+  # Byte code now: otherwise the first process that imports a framework is slow.
+  exec "${uv}" pip install --quiet --compile-bytecode --python "${venv}/bin/python" "$@"
+)
 
 # What an environment is made of, in one line: nothing is installed while it stays the same.
 fingerprint() {
@@ -67,11 +81,7 @@ ensure_environment() {
   fi
   echo "installing the environment ${venv} (some minutes, once) ..." >&2
   if [[ ! -x "${venv}/bin/python" ]] || ! supported_python "${venv}/bin/python"; then
-    if use_uv; then
-      uv venv --quiet --seed --python "${FOUND_PYTHON}" "${venv}"
-    else
-      "${FOUND_PYTHON}" -m venv "${venv}"
-    fi
+    "${FOUND_PYTHON}" -m venv "${venv}"
   fi
   install "${venv}" "${locks[@]}" || return 1
   install "${venv}" --no-deps --editable "${CBS_ROOT}" || return 1

@@ -1,44 +1,49 @@
 #!/usr/bin/env bash
-# Everything that CI checks: style, types, import contract, tests. Makes the environment .venv on
-# first use. Arguments are passed on to pytest, e.g. `./scripts/test.sh tests/unit -k protocol`.
+# Style, types, import contract and tests. Makes the environment .venv on first use.
 #
-#   ./scripts/test.sh --fast    style, types, import contract and unit tests, at the same time: what
-#                               to run after each change
+#   ./scripts/test.sh --fast    checks and unit tests: after each change
+#   ./scripts/test.sh           the default tier: before a pull request; CI runs it
+#   ./scripts/test.sh --all     every test: the nightly workflow runs it
+#   ./scripts/test.sh ARGS      checks, then pytest with these arguments, e.g. `tests/unit -k protocol`
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/environment.sh
+# Hundreds of processes import the suite: each would compile it anew.
+unset PYTHONDONTWRITEBYTECODE
+
+tier=default
+case "${1:-}" in
+  --fast | --all) tier="${1#--}" && shift ;;
+esac
 
 ensure_environment .venv comparative_benchmark/*/requirements.txt
 ensure_environment .venv requirements/dev.txt
-ensure_packages .recipes.venv requirements/recipes.txt
-ensure_packages .docs.venv requirements/docs.txt
+if [[ "${tier}" != fast ]]; then
+  ensure_packages .recipes.venv requirements/recipes.txt
+  ensure_packages .docs.venv requirements/docs.txt
+fi
 
-step() {
-  echo "== $1"
+logs="$(mktemp -d)"
+trap 'rm -rf "${logs}"' EXIT
+failed=0
+declare -A checks=()
+check() {
+  local name="$1"
   shift
-  .venv/bin/"$@"
+  ".venv/bin/$1" "${@:2}" >"${logs}/${name}" 2>&1 &
+  checks[${name}]=$!
 }
-fast() {
-  local logs name failed=0
-  local -A started=()
-  logs="$(mktemp -d)"
-  trap 'rm -rf "${logs}"' RETURN
-  beside() {
-    local name="$1"
-    shift
-    ".venv/bin/$1" "${@:2}" >"${logs}/${name}" 2>&1 &
-    started[${name}]=$!
-  }
-  # The longest first; the tests have the second CPU, and what the others leave of the first.
-  beside "types" mypy --no-error-summary
-  beside "style" ruff check --quiet .
-  beside "format" ruff format --quiet --check .
-  beside "contract" lint-imports --no-logo
-  beside "locks" python scripts/lock.py --check
-  echo "== unit tests"
-  .venv/bin/pytest --numprocesses auto --dist loadfile -m "not alone and not slow" -q tests/unit || failed=1
+start_checks() {
+  check "types" mypy --no-error-summary
+  check "style" ruff check --quiet .
+  check "format" ruff format --quiet --check .
+  check "contract" lint-imports --no-logo
+  check "locks" python scripts/lock.py --check
+}
+finish_checks() {
+  local name
   for name in style format types contract locks; do
-    if wait "${started[${name}]}"; then
+    if wait "${checks[${name}]}"; then
       echo "== ${name}: ok"
     else
       echo "== ${name}: failed"
@@ -46,25 +51,28 @@ fast() {
       failed=1
     fi
   done
-  return "${failed}"
 }
+tests() {
+  echo "== $1"
+  shift
+  .venv/bin/pytest "$@" || failed=1
+}
+# One process per CPU, pinned to it (see tests/conftest.py). If one dies, the run ends: xdist can
+# wait for ever for the tests of a replaced process.
+parallel=(--numprocesses auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0)
 
-if [[ "${1:-}" == --fast ]]; then
-  fast
-  exit
-fi
-step "style" ruff check --quiet .
-step "format" ruff format --quiet --check .
-step "types" mypy --no-error-summary
-step "import contract" lint-imports --no-logo
-step "locks" python scripts/lock.py --check
+# The checks take one CPU for a minute. Tests that measure come after them.
+start_checks
 if (($#)); then
-  step "tests" pytest "$@"
-  exit
+  tests "tests" "$@"
+elif [[ "${tier}" == fast ]]; then
+  tests "unit tests" --quiet "${parallel[@]}" -m "not alone and not slow and not nightly" tests/unit
+else
+  without="" longest=(--durations 10 --durations-min 1)
+  [[ "${tier}" == all ]] || without=" and not nightly"
+  tests "tests" "${parallel[@]}" "${longest[@]}" -m "not alone${without}"
+  finish_checks && checks=()
+  tests "tests that measure, one at a time" "${longest[@]}" -m "alone${without}"
 fi
-# One process for each CPU, pinned to it (see tests/conftest.py). What measures, races or needs
-# several CPUs comes afterwards, alone.
-# One that dies ends the run: xdist can wait for ever for what a replaced one was to do.
-step "tests" pytest --durations 15 --durations-min 20 --numprocesses auto --dist loadfile --no-loadscope-reorder \
-  --max-worker-restart 0 -m "not alone"
-step "tests that need the machine for themselves" pytest -m alone
+((${#checks[@]})) && finish_checks
+exit "${failed}"

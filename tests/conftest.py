@@ -3,10 +3,11 @@
 import functools
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from kept_root import kept_root
 from tests_support import Run, run_cbs
 
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
@@ -66,10 +67,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Variables of a `cbs` process."""
-    root = tmp_path_factory.mktemp("root")
-    return {**os.environ, ROOT_DIR_VARIABLE: str(root), "COLUMNS": "200"}
+def environment() -> Iterator[dict[str, str]]:
+    """Variables of a `cbs` process, whose artifact root outlives the session.
+
+    A test that needs an empty root passes `--root-dir`, or sets the variable of its processes.
+    """
+    with kept_root() as root:
+        yield {**os.environ, ROOT_DIR_VARIABLE: str(root), "COLUMNS": "200"}
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import pytest
 
 
 @attrs.frozen
@@ -86,6 +87,18 @@ def python_path(*folders: Path, given: str | None = None) -> str:
     """
     rest = os.environ["PYTHONPATH"] if given is None else given
     return os.pathsep.join([*map(str, folders), rest])
+
+
+def selected(request: pytest.FixtureRequest, test: Callable[..., None], parameter: str) -> list:
+    """Returns the values of a parameter with which a test was selected for this session.
+
+    A fixture that makes results for all of them makes none for tests that do not run.
+    """
+    return [
+        item.callspec.params[parameter]
+        for item in request.session.items
+        if getattr(item, "function", None) is test
+    ]
 
 
 def processes_of(marker: str) -> list[int]:

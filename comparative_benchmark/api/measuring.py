@@ -110,7 +110,7 @@ def plan_run(
     plan = runner.plan(chosen.cases, competitors, device)
     settings = attrs.evolve(
         _settings(options, device, baseline),
-        share_workers=chosen.share_workers or getattr(options, "share_workers", False),
+        share_workers=chosen.share_workers or options.share_workers,
     )
     absent = _left_out(options, device, chosen.cases)
     if absent:

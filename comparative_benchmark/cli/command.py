@@ -205,6 +205,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not (sys.argv[1:] if arguments is None else arguments):
         print(_FIRST_STEPS, file=sys.stderr)
         return EXIT_FAILED
+    return _guarded(parse(arguments))
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Returns the options of a `cbs` command line; exits with a message if it is wrong."""
     parser = Parser(
         prog="cbs",
         description="Compares machine-learning compilers on the same verified workloads.",
@@ -215,7 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     for command in COMMANDS:
         commands.add_parser(command.name, help=command.help, command=command)
-    return _guarded(parser.parse_args(arguments))
+    return parser.parse_args(arguments)
 
 
 def run_backend_main(backend: str, arguments: Sequence[str] | None = None) -> int:

@@ -151,6 +151,7 @@ class SessionPool:
             directory = self._directory()
             directory.mkdir(parents=True)
             cache_dir = self.cache_dir or directory / "cache"
+            cache_dir.mkdir(parents=True, exist_ok=True)
             session = self._session = settings.open_session(
                 backend,
                 environment,

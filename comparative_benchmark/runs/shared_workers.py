@@ -76,7 +76,10 @@ class SharedWorkers:
                 folder=self._folder / f"{name}.{plan.replicate}.{len(pools)}",
                 log_dir=self.log_dir,
                 label=f"process-{plan.replicate}" + f".{len(pools)}" * bool(pools),
-                cache_dir=self._folder / f"{name}.{len(pools)}.{plan.cache_dir.name}",
+                # Replicates find the first one's programs. Without a race, every compilation is cold.
+                cache_dir=self._folder / f"{name}.{len(pools)}.{plan.cache_dir.name}"
+                if self.raced
+                else None,
             )
             pools.append(pool)
         session = pool.get(

@@ -168,6 +168,12 @@ def _add_common_arguments(groups: _Groups) -> None:
         help="no worker processes: for debuggers, not for numbers",
     )
     how.add_argument(
+        *spellings("--share-workers"),
+        action="store_true",
+        help="let one process of a competitor serve all cases: quicker than a new process for "
+        "each, but cases can influence each other",
+    )
+    how.add_argument(
         *spellings("--inherit-environment"),
         action="store_true",
         help="give workers every variable of this environment (default: what programs need, and "
@@ -241,12 +247,6 @@ def _add_sampling_arguments(groups: _Groups) -> None:
     """Adds what decides how long to sample when neither -w nor -iter is given."""
     how, limits = groups.get(_HOW), groups.get(_LIMITS)
     add = how.add_argument
-    add(
-        *spellings("--share-workers"),
-        action="store_true",
-        help="let one process of a competitor serve all cases, without starting a new one for "
-        "each: quicker, and cases can influence each other",
-    )
     add(
         *spellings("--dry-run"),
         action="store_true",

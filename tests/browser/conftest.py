@@ -8,6 +8,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+# The default tier opens the page of a race; `--all` has every page, theme and size.
+DEFAULT = "test_report_in_chromium.py"
+
+
+def pytest_collection_modifyitems(items):
+    """Marks all other files of this folder."""
+    for item in items:
+        if HERE in item.path.parents and item.path.name != DEFAULT:
+            item.add_marker(pytest.mark.nightly)
 
 
 def made_results(path, *arguments):

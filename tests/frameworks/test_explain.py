@@ -1,28 +1,23 @@
-"""`cbs explain` on tiny BERT, eager against Inductor, through real workers."""
+"""`cbs explain` on tiny BERT, eager against Inductor, from the profiles of both."""
 
 import json
 import subprocess
 import sys
 
 import pytest
-from tests_support import run_cbs
 
 pytest.importorskip("torch")
-pytestmark = pytest.mark.alone
 
 
-def test_eager_and_inductor_are_explained(tmp_path, environment):
-    measured = run_cbs(
-        *("--backend", "pt_inductor:eager,pt_inductor:inductor", "--threads", "1"),
-        *("-name", "models/BERT_TINY_FP32_PT_32XI32_BATCH1/.+DEFAULT", "-w", "2", "-iter", "5"),
-        directory=tmp_path,
-        environment=environment,
-    )
-    assert measured.code == 0, measured.err
+# Profiles that the run kept; or new ones, by workers of `cbs explain`.
+@pytest.mark.parametrize("options", [(), pytest.param(("--again",), marks=pytest.mark.nightly)])
+def test_eager_and_inductor_are_explained(column, environment, options):
+    measured = column("pt_inductor")
     done = subprocess.run(
         [
             *(sys.executable, "-m", "comparative_benchmark", "explain", str(measured.output)),
-            *("pt_inductor:eager", "pt_inductor:inductor", "--json"),
+            *("pt_inductor:eager", "pt_inductor:inductor", "--json", *options),
+            *("--workload", "bert"),
         ],
         env=environment,
         capture_output=True,

@@ -80,8 +80,6 @@ TINY = (
     "models/(BERT_TINY_.+_PT_.+_BATCH1|(RESNET|LLAMA|EFFICIENTNET)_TINY_FP32_PT_.+_BATCH1"
     "|GPT2_TINY_GREEDY_FP32_PT_1X.+)/inputs/INPUT_DATA_MODEL_DEFAULT"
 )
-
-
 BERT = "models/BERT_TINY_.+_PT_.+_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"
 
 
@@ -93,7 +91,7 @@ def tiny(tmp_path_factory, environment):
 
 @pytest.fixture(scope="module")
 def otherwise(tmp_path_factory, environment):
-    """BERT, with leave to compute in other types."""
+    """BERT, allowed to compute in other types."""
     competitors = "openvino:latency+default-precision,openvino:latency+widened"
     return _run(competitors, BERT, tmp_path_factory.mktemp("otherwise"), environment)
 

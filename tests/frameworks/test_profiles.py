@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+from pathlib import Path
 
 import pytest
 from session_support import bring_up
@@ -67,30 +68,47 @@ def _spans(path):
     return spans
 
 
-def test_pytorch_tells_operators(profile_of):
-    files = profile_of("RESNET_TINY_FP32_PT_3X32X32XF32_BATCH1", "pt_inductor:eager")
+@pytest.fixture
+def kept(records):
+    """Returns a function that returns the files that a run with `--profile` kept, by name."""
+
+    def files(competitor, model):
+        [profile] = [
+            record["profile"]
+            for record in records(competitor)
+            if record["definition"]["model"].startswith(model)
+        ]
+        assert profile["error"] is None
+        paths = {name: Path(profile["directory"]) / name for name in profile["files"]}
+        return paths, profile["iterations"]
+
+    return files
+
+
+def test_pytorch_tells_operators(kept):
+    files, iterations = kept("pt_inductor:eager", "RESNET")
     assert set(files) == {"trace.json", "operators.txt", "memory.txt", "operators.json"}
     names = [span["name"] for span in _spans(files["trace.json"])]
-    assert names.count("iteration") == 5
+    assert names.count("iteration") == iterations
     assert "aten::conv2d" in names
     assert "sorted by self_cpu_memory_usage" in files["memory.txt"].read_text()
     table = files["operators.txt"].read_text()
-    assert "5 iterations" in table
+    assert f"{iterations} iterations" in table
     assert "convolution" in table
 
 
-def test_inductor_tells_its_graph(profile_of):
-    files = profile_of("RESNET_TINY_FP32_PT_3X32X32XF32_BATCH1", "pt_inductor:inductor")
+def test_inductor_tells_its_graph(kept):
+    files, iterations = kept("pt_inductor:inductor", "RESNET")
     spans = _spans(files["trace.json"])
-    assert [span["name"] for span in spans].count("iteration") == 5
+    assert [span["name"] for span in spans].count("iteration") == iterations
     assert any("CompiledFxGraph" in span["name"] for span in spans)
 
 
-def test_xla_tells_thunks_without_tensorboard(profile_of):
-    files = profile_of("BERT_TINY_FP32_JAX_32XI32_BATCH1", "jax_xla:xla")
+def test_xla_tells_thunks_without_tensorboard(kept):
+    files, iterations = kept("jax_xla:xla", "BERT")
     assert set(files) == {"trace.json.gz", "xla.xplane.pb", "operators.json"}
     names = [span["name"] for span in _spans(files["trace.json.gz"])]
-    assert names.count("iteration") == 5
+    assert names.count("iteration") == iterations
     assert any(name.startswith("dot") or "fusion" in name for name in names)
     assert not any(name.startswith("$") for name in names)  # no Python calls
 

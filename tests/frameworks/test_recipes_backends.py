@@ -46,6 +46,8 @@ def results(tmp_path_factory, recipes_environment):
     run = run_cbs(
         *("--backend", ",".join([*WORKING, *REFUSED]), "-w", "0", "-iter", "1"),
         *("-name", "models/BERT_TINY_FP32_(PT|JAX)_32XI32_BATCH4/.+_DEFAULT"),
+        # One process: most of the time would go to importing PyTorch and JAX.
+        "--run-in-process",
         directory=tmp_path_factory.mktemp("recipes"),
         environment=recipes_environment,
     )

@@ -31,12 +31,20 @@ MADE = [
     (BERT_TF, "tf_xla:xla", ("tensorflow",), ["saved_model"]),
     (BERT_TF, "tflite:native", ("tensorflow", "ai_edge_litert"), ["model.tflite"]),
 ]
+# One of each form of program; `test_repro_compilers` has those of XLA and IREE from JAX.
+FORMS = ("iree:llvm-cpu-data-tiling", "pt_inductor:inductor", "onnxruntime:default", "tf_xla:xla")
 
 
 @pytest.mark.parametrize(
     ("name", "competitor", "packages", "files"),
-    MADE,
-    ids=[f"{name.split('_')[0][7:]}-{competitor}" for name, competitor, *_ in MADE],
+    [
+        pytest.param(
+            *made,
+            id=f"{made[0].split('_')[0][7:]}-{made[1]}",
+            marks=() if made[1] in FORMS and made[0] != GPT2_PT else pytest.mark.nightly,
+        )
+        for made in MADE
+    ],
 )
 def test_a_reproducer_is_right_where_it_was_made(
     tmp_path, environment, name, competitor, packages, files

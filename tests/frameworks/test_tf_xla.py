@@ -11,7 +11,6 @@ import pytest
 from agreement_support import need
 from framework_process import run_script
 from session_support import bring_up
-from tests_support import run_cbs
 
 from comparative_benchmark.backends.api import get_backend
 from comparative_benchmark.runs import profiling
@@ -23,7 +22,6 @@ from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 pytestmark = pytest.mark.frameworks
 
-TINY = "models/(BERT|RESNET)_TINY_FP32_TF_.+_BATCH1/.+"
 COMPETITORS = ("tf_xla:xla", "tf_xla:graph", "iree:llvm-cpu-data-tiling")
 
 
@@ -32,70 +30,43 @@ def _tensorflow():
     need("tensorflow")
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory, environment):
-    directory = tmp_path_factory.mktemp("tiny-tf")
-    return run_cbs(
-        *("--backend", ",".join(COMPETITORS), "-name", TINY),
-        *("-w", "2", "-iter", "5"),
-        directory=directory,
-        environment=environment,
-    )
-
-
-def _records(run, competitor):
-    backend, _, compiler = competitor.partition(":")
-    found = [
-        record
-        for record in run.document["benchmarks"]
-        for definition in (record["definition"],)
-        if (definition["backend"], definition["compiler"]) == (backend, compiler)
-    ]
-    assert len(found) == 2
-    return found
-
-
-def test_every_trial_is_ok(tiny):
-    assert tiny.code == 0, tiny.out + tiny.err
-    assert set(tiny.statuses.values()) == {"ok"}
-    assert len(tiny.statuses) == 2 * len(COMPETITORS)
-
-
 @pytest.mark.parametrize("competitor", COMPETITORS)
-def test_results_say_what_was_measured(tiny, competitor):
-    for record in _records(tiny, competitor):
+def test_results_say_what_was_measured(records, competitor):
+    found = records(competitor, "TF")
+    assert len(found) == 2
+    for record in found:
         [(level, metrics)] = record["metrics"].items()
         assert level == ("compiler_level" if "iree" in competitor else "framework_level")
         assert metrics["program"]["weights"] == "parameters"
         assert metrics["verification"]["passed"]
         assert metrics["final_verification"]["passed"]
         assert 0 < metrics["verification"]["relative_rmse"] < 1e-5
-        assert len(metrics["latencies_ms"]) == 5
+        assert len(metrics["latencies_ms"]) == 20
         assert {"tensorflow", "keras"} <= set(record["versions"])
 
 
-def test_phases_are_told_apart_where_tensorflow_can(tiny):
+def test_phases_are_told_apart_where_tensorflow_can(records):
     for competitor in ("tf_xla:xla", "tf_xla:graph"):
-        for record in _records(tiny, competitor):
+        for record in records(competitor):
             phases = record["metrics"]["framework_level"]["phases"]
             for name in ("import", "load", "h2d", "trace", "compile", "d2h"):
                 assert phases[name]["ms"] > 0
             assert phases["lower"] == phases["first_run"] == "not_measurable"
-    for record in _records(tiny, "iree:llvm-cpu-data-tiling"):
+    for record in records("iree:llvm-cpu-data-tiling", "TF"):
         phases = record["metrics"]["compiler_level"]["phases"]
         assert phases["trace"]["ms"] > 0 < phases["lower"]["ms"]
 
 
-def test_programs_hold_no_weights(tiny):
-    for record in _records(tiny, "iree:llvm-cpu-data-tiling"):
+def test_programs_hold_no_weights(records):
+    for record in records("iree:llvm-cpu-data-tiling", "TF"):
         program = record["metrics"]["compiler_level"]["program"]
         assert program["artifact_size_bytes"] < program["notes"]["parameters_size_bytes"]
 
 
-def test_xla_programs_have_a_digest(tiny):
+def test_xla_programs_have_a_digest(records):
     digests = {
         record["metrics"]["framework_level"]["program"]["artifact_sha256"]
-        for record in _records(tiny, "tf_xla:xla")
+        for record in records("tf_xla:xla")
     }
     assert len(digests) == 2
     assert None not in digests
@@ -205,18 +176,6 @@ def test_a_warm_process_loads_what_a_cold_one_compiled(cbs_run):
     assert (cold["cache_hits"], cold["cache_misses"]) == (0, 1)
     assert (warm["cache_hits"], warm["cache_misses"]) == (1, 0)
     assert cold["artifact_sha256"] == warm["artifact_sha256"] is not None
-
-
-def test_without_a_gpu_gpu_trials_are_unsupported_with_a_reason(cbs_run):
-    if Path("/proc/driver/nvidia").exists():
-        pytest.skip("there is a GPU here")
-    run = cbs_run(
-        *("--backend", "tf_xla:xla", "-device", "host-gpu", "-iter", "1"),
-        *("-name", "models/BERT_TINY_FP32_TF_.+_BATCH1/.+"),
-    )
-    assert set(run.statuses.values()) == {"unsupported"}, run.out
-    assert run.code == 3
-    assert "nvidia-smi" in run.out
 
 
 def test_tensorflows_stablehlo_becomes_what_iree_reads():

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 from types import SimpleNamespace
 
 import attrs
@@ -15,7 +14,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 from agreement_support import need
-from tests_support import run_cbs
 
 from comparative_benchmark.backends.api import ModelDefinition, UnsupportedError
 from openxla.benchmark.artifacts import arrays
@@ -40,7 +38,6 @@ from comparative_benchmark.xla_hlo.hlo_module import HloModule  # noqa: E402
 from comparative_benchmark.xla_hlo.private_jaxlib import XlaError  # noqa: E402
 
 FORMS = ("stablehlo", "hlo-text", "hlo-proto")
-TINY = "models/(BERT|RESNET)_TINY_FP32_JAX_.+_BATCH1/.+"
 # Two outputs of different types, and a constant that printers of HLO like to leave out.
 TWO_OUTPUTS = """
 HloModule two_outputs
@@ -130,21 +127,13 @@ def exported(tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory, environment):
-    forms = ",".join(f"xla_hlo:{form}" for form in FORMS)
-    return run_cbs(
-        *("--backend", f"{forms},jax_xla", "-name", TINY, "-w", "2", "-iter", "5"),
-        directory=tmp_path_factory.mktemp("hlo"),
-        environment=environment,
-    )
-
-
-def _by_model(run):
+def by_model(records):
+    """Results of all forms and of JAX itself, by model and competitor."""
     found = {}
-    for record in run.document["benchmarks"]:
-        definition = record["definition"]
-        competitor = f"{definition['backend']}:{definition['compiler']}"
-        found.setdefault(definition["model"], {})[competitor] = record
+    for competitor in (*(f"xla_hlo:{form}" for form in FORMS), "jax_xla:xla"):
+        for record in records(competitor, "JAX"):
+            found.setdefault(record["definition"]["model"], {})[competitor] = record
+    assert len(found) == 2
     return found
 
 
@@ -172,14 +161,8 @@ def test_the_program_says_whether_tf32_may_be_used(tmp_path, form, asked, device
     assert backend._tf32 is noted
 
 
-def test_every_form_of_a_program_is_right(tiny):
-    assert tiny.code == 0, tiny.out + tiny.err
-    assert set(tiny.statuses.values()) == {"ok"}
-    assert len(tiny.statuses) == 2 * 4
-
-
-def test_forms_and_jax_itself_are_one_program(tiny):
-    for records in _by_model(tiny).values():
+def test_forms_and_jax_itself_are_one_program(by_model):
+    for records in by_model.values():
         assert len(records) == 4
         programs = {
             name: next(iter(record["metrics"].values()))["program"]
@@ -191,8 +174,8 @@ def test_forms_and_jax_itself_are_one_program(tiny):
         assert text["artifact_sha256"] == proto["artifact_sha256"] is not None
 
 
-def test_results_say_what_was_measured_and_who_exported(tiny):
-    for records in _by_model(tiny).values():
+def test_results_say_what_was_measured_and_who_exported(by_model):
+    for records in by_model.values():
         for form in FORMS:
             record = records[f"xla_hlo:{form}"]
             metrics = record["metrics"]["compiler_level"]
@@ -211,8 +194,8 @@ def test_results_say_what_was_measured_and_who_exported(tiny):
             assert not {"jax", "flax"} & record["versions"].keys()
 
 
-def test_programs_without_weights_in_them_are_small(tiny):
-    for records in _by_model(tiny).values():
+def test_programs_without_weights_in_them_are_small(by_model):
+    for records in by_model.values():
         notes = records["xla_hlo:stablehlo"]["metrics"]["compiler_level"]["program"]["notes"]
         assert notes["program_size_bytes"] < notes["memory_analysis"]["argument_size"]
 
@@ -230,17 +213,20 @@ def test_a_second_process_finds_the_compiled_program(cbs_run):
         assert cold["artifact_sha256"] == warm["artifact_sha256"]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "BERT_TINY_BF16_JAX_32XI32_BATCH1",
-        "RESNET_TINY_FP16_JAX_3X32X32XF16_BATCH1",
-        "GPT2_TINY_GREEDY_FP32_JAX_1X16XI32_8XI32",  # a loop, and outputs of two types
-    ],
+NAMES = (
+    "BERT_TINY_BF16_JAX_32XI32_BATCH1",
+    "RESNET_TINY_FP16_JAX_3X32X32XF16_BATCH1",
+    "GPT2_TINY_GREEDY_FP32_JAX_1X16XI32_8XI32",  # a loop, and outputs of two types
 )
-def test_types_and_outputs_of_all_kinds_are_right(cbs_run, name):
-    run = cbs_run("--backend", "xla_hlo", "-name", f"models/{name}/.+", "-w", "1", "-iter", "2")
+
+
+def test_types_and_outputs_of_all_kinds_are_right(cbs_run):
+    run = cbs_run(
+        *("--backend", "xla_hlo", "-name", f"models/({'|'.join(NAMES)})/.+"),
+        *("-w", "1", "-iter", "2", "--share-workers"),
+    )
     assert run.code == 0, run.out + run.err
+    assert {name.split()[0] for name in run.statuses} == set(NAMES)
     assert set(run.statuses.values()) == {"ok"}
 
 
@@ -467,14 +453,3 @@ def test_another_jaxlib_is_refused_with_a_reason(monkeypatch):
     monkeypatch.setattr(pjrt, "xla_client", SimpleNamespace())
     with pytest.raises(UnsupportedError, match=r"private interface .*0\.10\.2.*pip install"):
         pjrt.Client("cpu")
-
-
-def test_without_a_gpu_trials_are_unsupported_with_a_reason(cbs_run):
-    if Path("/proc/driver/nvidia").exists():
-        pytest.skip("there is a GPU here")
-    run = cbs_run(
-        *("--backend", "xla_hlo", "-device", "host-gpu"),
-        *("-name", "models/RESNET_TINY_FP32_JAX_.+_BATCH1/.+", "-iter", "1"),
-    )
-    assert set(run.statuses.values()) == {"unsupported"}
-    assert "nvidia-smi" in run.out

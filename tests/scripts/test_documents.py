@@ -1,4 +1,8 @@
-"""The commands of README, CONTRIBUTING, every page and the OpenXLA suite's guide work."""
+"""The commands of README, CONTRIBUTING, every page and the OpenXLA suite's guide work.
+
+All command lines are parsed, and their names resolved. The first documents that a user reads are
+executed, too; all others are executed in the nightly tier.
+"""
 
 import os
 import re
@@ -10,12 +14,16 @@ import pytest
 import results_support
 from tests_support import python_path
 
+from comparative_benchmark.cli import command as cli
+
 ROOT = Path(__file__).resolve().parents[2]
 
+FIRST_READ = ["README.md", "docs/quickstart.md", "docs/own-model.md"]
 # The tutorials need each other's results: in this order.
 DOCUMENTS = [
-    *("README.md", "CONTRIBUTING.md", "docs/quickstart.md", "docs/own-model.md"),
-    *("docs/regression-in-ci.md", "docs/explain.md", "docs/read-a-result.md", "docs/machine.md"),
+    *FIRST_READ,
+    *("CONTRIBUTING.md", "docs/regression-in-ci.md"),
+    *("docs/explain.md", "docs/read-a-result.md", "docs/machine.md"),
 ]
 # Their commands read results.json, or results/*.json, in the folder that they run in.
 OF_RESULTS = ["docs/report.md", "docs/formats.md", "docs/history.md"]
@@ -90,14 +98,95 @@ def own_checkout(checkout, tmp_path, environment) -> tuple[Path, dict[str, str]]
     return target, {**environment, "PYTHONPATH": path}
 
 
-@pytest.mark.parametrize("block", [block for name in DOCUMENTS for block in _blocks(name)])
+# Replaces all commands of a block by functions that write their words to a file. Programs of the
+# path are not found, so that the shell calls its handler for them.
+RECORDER = """
+RECORD=$1 PATH=/nonexistent
+record() { printf '%s\\0' "$@" $'\\n' >> "${RECORD}"; }
+command_not_found_handle() { record "$@"; }
+source() { :; }
+cd() { record cd "$@"; }
+eval() { record eval "$@"; }
+"""
+
+
+def _commands(block: str, folder: Path) -> list[list[str]]:
+    """Returns the commands of a shell block, each as its words after expansion; runs none."""
+    # A path cannot be a function, so that it becomes an argument of one.
+    renamed = re.sub(r"^(\s*)(\.\S*/\S+)", r"\1record \2", block, flags=re.MULTILINE)
+    record = folder / "commands"
+    record.touch()
+    done = subprocess.run(
+        ["/bin/bash", "-c", RECORDER + renamed, "bash", record],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "syntax error" not in done.stderr, done.stderr
+    lines = record.read_text().split("\0\n\0")
+    return [line.split("\0") for line in lines if line]
+
+
+def _all_blocks(document: str) -> list[str]:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    return re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+PAGES = ["README.md", "CONTRIBUTING.md"]
+PAGES += [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if _all_blocks(page)])
+def test_command_lines_are_right(page, tmp_path, monkeypatch, capsys):
+    found = []
+    for number, block in enumerate(_all_blocks(page)):
+        folder = tmp_path / f"block-{number}"
+        folder.mkdir()
+        found += _commands(block, folder)
+    assert found
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+    for name, *words in found:
+        if "/" in name and not name.startswith(".venv"):
+            assert os.access(ROOT / name, os.X_OK), name
+        if name == "cbs":
+            _check(words, capsys)
+
+
+def _check(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Parses a command line of `cbs`; resolves the names of a run of the catalogue."""
+    names_cases = words[:1] == ["run"] and "-name" in words
+    try:
+        if names_cases and "MY_" not in " ".join(words):
+            code = cli.main([*words, "--dry-run"])
+        else:
+            code = cli.parse(words) is None
+    except SystemExit as ended:
+        code = ended.code
+    assert code == 0, (words, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        pytest.param(block, id=f"{name}-{number}", marks=marks)
+        for name in DOCUMENTS
+        for marks in [() if name in FIRST_READ else pytest.mark.nightly]
+        for number, block in enumerate(_blocks(name))
+    ],
+)
 def test_shell_blocks_run(block, environment, request):
-    # What makes an environment, or a model, does so in a copy; all else in the one that is there.
+    # A block that makes an environment or a model runs in a copy of the checkout.
     cwd = ROOT
     if "setup_venv.sh" in block:
         cwd = request.getfixturevalue("checkout")
     elif "new-model" in block:
         cwd, environment = request.getfixturevalue("own_checkout")
+    if "nightly" not in request.node.keywords:
+        # Enough for a verdict; `--all` takes no shortcut.
+        block = block.replace("--processes 3", "--processes 3 --trial-budget 3")
     done = _run(block, cwd, environment)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
@@ -127,11 +216,14 @@ def test_every_command_that_is_left_out_is_in_a_document():
 
 def test_nightly_script_runs_the_cases_of_one_backend(environment, tmp_path):
     script = ". .venv/bin/activate; ./comparative_benchmark/jax_xla/benchmark_all.sh"
-    done = _run(f"{script} host-cpu {tmp_path}/r.json --tag tiny -w 0 -iter 2", ROOT, environment)
+    options = "--tag tiny -w 0 -iter 2 --share-workers"
+    done = _run(f"{script} host-cpu {tmp_path}/r.json {options}", ROOT, environment)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.count(" ok") == 12
 
 
+# `./scripts/test.sh` runs the same checks.
+@pytest.mark.nightly
 def test_hooks_pass(environment):
     done = _run(".venv/bin/pre-commit run --all-files", ROOT, environment)
     assert done.returncode == 0, done.stdout[-3000:]

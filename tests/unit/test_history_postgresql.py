@@ -24,6 +24,8 @@ from comparative_benchmark.history.regressions import look
 from comparative_benchmark.history.writing import Writer, Written
 
 pytest.importorskip("psycopg")
+# SQLite has the same tests in the default tier.
+pytestmark = pytest.mark.nightly
 
 
 def program(name):
