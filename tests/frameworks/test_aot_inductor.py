@@ -131,6 +131,7 @@ def tiny(tmp_path_factory, environment):
     )
 
 
+@pytest.mark.nightly
 def test_packages_are_right_and_no_framework_is_measured(tiny):
     assert tiny.code == 0, tiny.out + tiny.err
     [record] = tiny.document["benchmarks"]

@@ -142,7 +142,10 @@ def test_xla_tells_what_the_program_does(records):
 # IREE's data tiling does not compile bf16 for a CPU with AVX-512 that has no bf16 instructions.
 @pytest.mark.parametrize(
     ("model", "data_type", "iree"),
-    [("BERT", "FP16", "llvm-cpu-data-tiling"), ("RESNET", "BF16", "llvm-cpu")],
+    [
+        ("BERT", "FP16", "llvm-cpu-data-tiling"),
+        pytest.param("RESNET", "BF16", "llvm-cpu", marks=pytest.mark.nightly),
+    ],
 )
 def test_sixteen_bit_types_are_right_on_every_backend_that_starts_fast(
     cbs_run, model, data_type, iree
@@ -155,6 +158,7 @@ def test_sixteen_bit_types_are_right_on_every_backend_that_starts_fast(
     assert len(run.statuses) == 4
 
 
+@pytest.mark.nightly
 def test_inductor_with_frozen_weights_says_so(cbs_run):
     run = cbs_run(
         *("--backend", "pt_inductor:inductor+freezing"),
@@ -166,11 +170,18 @@ def test_inductor_with_frozen_weights_says_so(cbs_run):
     assert record["metrics"]["framework_level"]["program"]["weights"] == "frozen"
 
 
-def test_compile_only_finds_the_same_program_cold_and_warm(cbs_run):
+@pytest.mark.parametrize(
+    ("backends", "model"),
+    [
+        ("jax_xla,iree:llvm-cpu", "BERT_TINY_FP32_JAX"),
+        # A third of the time of a network.
+        pytest.param("pt_inductor:inductor", "EXAMPLE_FP32_PT", marks=pytest.mark.nightly),
+    ],
+)
+def test_compile_only_finds_the_same_program_cold_and_warm(cbs_run, backends, model):
     run = cbs_run(
-        *("--backend", "pt_inductor:inductor,jax_xla,iree:llvm-cpu", "--compile-only"),
-        # Inductor compiles the example alone, in a third of the time of a network.
-        *("-name", "models/(EXAMPLE_FP32_PT|BERT_TINY_FP32_JAX)_.*BATCH1/.+", "--processes", "1"),
+        *("--backend", backends, "--compile-only", "--processes", "1"),
+        *("-name", f"models/{model}_.*BATCH1/.+"),
     )
     assert run.code == 0, run.out + run.err
     for record in run.document["benchmarks"]:

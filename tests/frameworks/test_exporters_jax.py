@@ -61,6 +61,7 @@ def test_weights_come_in_the_order_of_the_parameters(bert, tmp_path):
     assert sum(weight.size for weight in weights) > 10_000
 
 
+@pytest.mark.nightly
 def test_archives_and_programs_are_the_same_bytes_in_a_second_generation(
     bert, tmp_path, environment
 ):
@@ -70,6 +71,7 @@ def test_archives_and_programs_are_the_same_bytes_in_a_second_generation(
         assert one[name] == two[name], name
 
 
+@pytest.mark.nightly
 def test_a_saved_model_names_no_file_of_this_machine(tmp_path, environment):
     need("tensorflow")
     model = MODEL.replace("BF16", "FP32")

@@ -73,6 +73,7 @@ def test_the_seeds_archives_hold_the_seeds_names(example, tmp_path):
     assert arrays.load(files[0]).dtype == "float32"
 
 
+@pytest.mark.nightly
 def test_a_second_generation_gives_the_same_bytes(example, tmp_path, environment):
     again = generate(EXAMPLE, tmp_path / "out", environment, "--types", "inputs,linalg_mlir,onnx")
     one, two = example.digests(), again.digests()

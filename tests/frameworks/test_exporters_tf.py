@@ -33,6 +33,7 @@ def test_what_is_proved_is_what_is_recorded(resnet):
         assert resnet.failures[name][:40] in entry["failures"][name]
 
 
+@pytest.mark.nightly
 def test_a_saved_model_is_one_archive_and_the_same_each_time(resnet, tmp_path, environment):
     assert {"tf_savedmodel_v2", "tflite_fp32"} <= resnet.made
     again = generate(MODEL, tmp_path / "out", environment, "--types", "tf_savedmodel_v2")

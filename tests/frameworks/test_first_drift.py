@@ -136,6 +136,7 @@ MODELS = (
 )
 
 
+@pytest.mark.nightly
 def test_right_implementations_agree_layer_by_layer(tmp_path, environment):
     names = "|".join(MODELS)
     done, document = _parity(

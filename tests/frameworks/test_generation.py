@@ -72,10 +72,10 @@ for stem, given in (("jax-free", inputs[:-1]), ("jax-fed", inputs)):
 """
 RUNS = [
     ("gpt2", "bf16", 0),  # which PyTorch and XLA leave at near-ties
-    ("gpt2", "bf16", 1),
-    ("llama", "bf16", 0),
+    pytest.param(("gpt2", "bf16", 1), marks=pytest.mark.nightly),
+    pytest.param(("llama", "bf16", 0), marks=pytest.mark.nightly),
     ("llama", "fp16", 1),
-    ("gemma", "bf16", 0),
+    pytest.param(("gemma", "bf16", 0), marks=pytest.mark.nightly),
 ]
 FAULTS = ("further", "stale", "empty")
 

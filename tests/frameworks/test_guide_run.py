@@ -100,6 +100,7 @@ model_params:
 """
 
 
+@pytest.mark.nightly
 def test_training_has_a_number_where_a_recipe_allows_it(tmp_path, recipes_environment):
     (tmp_path / "c.yml").write_text(TRAINING)
     _run(
@@ -143,6 +144,7 @@ def test_records_are_those_of_the_guide(run):
     assert names >= {"speedup(wrt bf16)", "Fwd Speedup (x)", "Bfloat16 Fwd Time (ms)"}
 
 
+@pytest.mark.nightly
 def test_a_models_products_explain_a_share_of_its_time(tmp_path, environment):
     need("torch")
     said = _run(
@@ -159,6 +161,7 @@ def test_a_models_products_explain_a_share_of_its_time(tmp_path, environment):
     assert int(told[2]) > 0
 
 
+@pytest.mark.nightly
 def test_a_sweep_is_drawn_by_shape_and_its_recipes_by_signal(tmp_path, recipes_environment):
     need("onnxruntime")
     said = _run(

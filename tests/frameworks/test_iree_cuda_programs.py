@@ -127,6 +127,7 @@ def test_fp32_is_computed_in_fp32(made):
     assert b"mma.sync" not in program
 
 
+@pytest.mark.nightly
 def test_bf16_compiles_and_is_summed_in_fp32(tmp_path, environment):
     # IREE ignores a pipeline of passes that it cannot parse: this is where that would be seen.
     model = MODEL.replace("FP32", "BF16")
@@ -151,6 +152,7 @@ def test_a_program_starts_where_only_the_runtime_is_installed(machine):
     assert found.metrics["program_source"]["types"] == ["irpa", "vmfb_cuda"]
 
 
+@pytest.mark.nightly
 def test_without_programs_the_compiler_is_what_lacks(machine):
     found = machine.run(
         *("--backend", "iree:cuda", "-device", "host-gpu"), hidden=("iree.compiler", *FRAMEWORKS)

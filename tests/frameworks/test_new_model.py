@@ -78,6 +78,7 @@ def create_model(seed=0, **parameters):
 '''
 
 
+@pytest.mark.nightly
 def test_a_spoilt_one_fails_with_what_to_do(new_model):
     copy, cbs = new_model
     folder = copy / SUITE / "models" / "pt" / "my_mlp"

@@ -48,10 +48,15 @@ NAMES = (
 )
 
 
-def test_networks_without_a_library_give_what_ours_give(environment, tmp_path):
+@pytest.mark.parametrize(
+    "names",
+    [("bert", "gpt2", "resnet"), pytest.param(NAMES, marks=pytest.mark.nightly)],
+    ids=("some", "all"),
+)
+def test_networks_without_a_library_give_what_ours_give(environment, tmp_path, names):
     need("jax")
     target = tmp_path / "errors.json"
-    run_script(SCRIPT, [str(BENCHMARKS), str(target), *NAMES], environment, framework="jax")
+    run_script(SCRIPT, [str(BENCHMARKS), str(target), *names], environment, framework="jax")
     errors = json.loads(target.read_text(encoding="utf-8"))
-    assert [name for name, *_ in errors] == [name for name in NAMES for _ in range(2)]
+    assert [name for name, *_ in errors] == [name for name in names for _ in range(2)]
     assert [error for error in errors if not error[-1] < 2e-5] == []

@@ -18,7 +18,8 @@ from gcs_emulator import BUCKET, gcs_emulator
 from openxla.benchmark.artifacts import lock_file
 from openxla.benchmark.root import LOCKS_DIR_VARIABLE, ROOT_DIR_VARIABLE
 
-pytestmark = pytest.mark.frameworks
+# The default tier has `tests/harness/test_fetched_artifacts.py`, with the toys.
+pytestmark = [pytest.mark.frameworks, pytest.mark.nightly]
 
 ROOT = Path(__file__).resolve().parents[2]
 JAX = "BERT_TINY_FP32_JAX_32XI32_BATCH1"

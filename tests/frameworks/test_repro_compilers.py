@@ -20,7 +20,9 @@ pytest.importorskip("iree.compiler")
 
 BERT = "models/BERT_TINY_FP32_JAX_32XI32_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"
 COMPETITORS = ("iree:llvm-cpu", "xla_hlo:stablehlo")
-IREE, XLA = COMPETITORS[0], COMPETITORS[1]
+IREE, XLA = COMPETITORS
+# IREE in the default tier, whose tools are tested as well; `--all` has both.
+BOTH = (IREE, pytest.param(XLA, marks=pytest.mark.nightly))
 # What `requirements.txt` names, and what a new environment must not have.
 PACKAGES = {
     "iree": ("iree-base-compiler", "iree-base-runtime", "numpy", "ml_dtypes"),
@@ -92,7 +94,7 @@ def only(measured, competitor):
     return record
 
 
-@pytest.mark.parametrize("competitor", COMPETITORS)
+@pytest.mark.parametrize("competitor", BOTH)
 def test_a_reproducer_runs_where_only_the_compiler_is_installed(
     made, fresh, copy_of, measured, competitor
 ):
@@ -122,7 +124,7 @@ def test_irees_own_tools_run_the_same_program(fresh, copy_of):
     assert "BM_main" in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("competitor", [IREE, XLA])
+@pytest.mark.parametrize("competitor", BOTH)
 def test_a_wrong_output_is_told_with_its_error(fresh, copy_of, competitor):
     environment, directory = fresh(competitor), copy_of(competitor)
     truth = directory / "expected" / "truth_0.npy"
@@ -132,21 +134,18 @@ def test_a_wrong_output_is_told_with_its_error(fresh, copy_of, competitor):
     assert "FAIL: output 0: relative error 0.2" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("competitor", "program"), [(IREE, "program.mlirbc"), (XLA, "program.mlirbc")]
-)
-def test_a_program_that_the_compiler_refuses_ends_with_its_error(
-    fresh, copy_of, competitor, program
-):
+@pytest.mark.parametrize("competitor", BOTH)
+def test_a_program_that_the_compiler_refuses_ends_with_its_error(fresh, copy_of, competitor):
     environment, directory = fresh(competitor), copy_of(competitor)
-    (directory / program).write_bytes((directory / program).read_bytes()[:-200])
+    program = directory / "program.mlirbc"
+    program.write_bytes(program.read_bytes()[:-200])
     done = environment.run(str(environment.python), "run.py", cwd=directory)
     assert done.returncode == 1
     assert "Error" in done.stderr
     assert "PASS" not in done.stdout
 
 
-@pytest.mark.parametrize("competitor", [IREE, XLA])
+@pytest.mark.parametrize("competitor", BOTH)
 def test_the_page_says_what_was_measured_and_where(made, measured, competitor):
     directory = made(competitor)
     readme = (directory / "README.md").read_text()
@@ -168,6 +167,7 @@ def test_the_page_says_what_was_measured_and_where(made, measured, competitor):
         assert str(measured.output.parent) not in (directory / name).read_text()
 
 
+@pytest.mark.nightly
 def test_the_export_can_be_repeated_where_the_suite_is(copy_of, environment):
     directory = copy_of(XLA)
     done = subprocess.run(

@@ -146,6 +146,7 @@ def test_training_is_verified_eager_and_compiled(cbs_run):
         assert metrics["program"]["notes"]["verified"] == "steps from the first state"
 
 
+@pytest.mark.nightly
 def test_a_userbenchmark_takes_folders_with_the_batch_that_fits(environment, tmp_path):
     place = tmp_path / "models"
     place.mkdir()
@@ -181,27 +182,33 @@ def test_what_the_folder_calls_is_exported_where_that_is_one_call(cbs_run):
     assert "calls the module of get_module() 3 times" in run.out
 
 
-def test_a_bad_folder_costs_its_own_trial_alone(cbs_run, tmp_path, planted):
-    planted(*FAULTS, "links_out")
+SAMPLE = ("raises_at_import", "downloads", "forks_and_comes_back_late", "exits", "gives_nan")
+
+
+@pytest.mark.parametrize(
+    "names", [SAMPLE, pytest.param(tuple(FAULTS), marks=pytest.mark.nightly)], ids=("some", "all")
+)
+def test_a_bad_folder_costs_its_own_trial_alone(cbs_run, tmp_path, planted, names):
+    planted(*names, "links_out")
     place = tmp_path / "bad"
     place.mkdir()
-    for name, (ctor, evaluated, _, _) in FAULTS.items():
-        write(place, name, ctor, evaluated)
+    for name in names:
+        write(place, name, *FAULTS[name][:2])
     write(place, "links_out", "", None)
     (place / "links_out" / "x").symlink_to("/etc/passwd")
     write(place, "zz_good", "", None)
     with nothing_outside(place, "none"):
         run = cbs_run("--torchbench", str(place), *QUICK)
     found = {name.partition("_EVAL")[0]: record for name, record in records(run).items()}
-    expected = {name: status for name, (_, _, status, _) in FAULTS.items()}
+    expected = {name: FAULTS[name][2] for name in names}
     got = {name: record["status"] for name, record in found.items()}
     assert got == {**expected, "links_out": "unsupported", "zz_good": "ok"}, (
         run.code,
         run.out,
         run.err,
     )
-    for name, (_, _, _, reason) in FAULTS.items():
-        if reason:
+    for name in names:
+        if reason := FAULTS[name][3]:
             assert re.search(reason, found[name]["reason"]), found[name]["reason"]
     assert not (tmp_path / "dropped").exists()
     assert processes_with(str(tmp_path)) == []

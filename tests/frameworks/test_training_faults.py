@@ -9,6 +9,7 @@ import json
 import pytest
 from cbs_test_plugin.adversaries_steps import ONLY_IN_TORCH, ONLY_MIXED, STEPS
 from framework_process import run_script
+from tests_support import selected
 
 from comparative_benchmark.judge.verification import verify
 from openxla.benchmark.artifacts import arrays
@@ -66,8 +67,15 @@ def faults_of(framework, optimizer, data_type):
     return ("none", *STEPS[optimizer], *only_here, *mixed)
 
 
+# A run of each framework in the default tier.
+DEFAULT = {("pt", "vit-tiny", "sgd", "bf16"), ("jax", "vit-tiny", "sgd", "fp32")}
 CASES = [
-    (framework, *run, fault)
+    pytest.param(
+        framework,
+        *run,
+        fault,
+        marks=() if (framework, *run) in DEFAULT else pytest.mark.nightly,
+    )
     for framework, runs in RUNS.items()
     for run in runs
     for fault in faults_of(framework, *run[1:])
@@ -75,10 +83,19 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def outputs(tmp_path_factory, environment):
-    """Folder with truth and reference of each run, by PyTorch, and what each model gives."""
+def outputs(request, tmp_path_factory, environment):
+    """Folder with truth and reference of the selected runs, by PyTorch, and all outputs."""
     folder = tmp_path_factory.mktemp("training-faults")
-    for framework, runs in RUNS.items():
+    test = test_a_fault_is_wrong_and_what_is_right_is_not
+    fields = ("framework", "network", "optimizer", "data_type")
+    chosen = set(zip(*(selected(request, test, field) for field in fields)))
+    for framework, all_runs in RUNS.items():
+        # PyTorch makes the truth for all.
+        runs = [
+            run
+            for run in all_runs
+            if {(framework, *run), ("jax" if framework == "pt" else framework, *run)} & chosen
+        ]
         texts = []
         for network, optimizer, data_type in runs:
             parameters = {"model_name": network, "train": optimizer, "data_type": data_type}

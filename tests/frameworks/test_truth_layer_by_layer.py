@@ -64,7 +64,13 @@ def _run(name, lies, environment):
     run_script(SCRIPT, arguments, environment, framework="pt")
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in ("gpt2", "vit") else pytest.mark.nightly)
+        for name in CASES
+    ],
+)
 def test_it_is_what_a_copy_of_the_model_gives(name, environment):
     _run(name, False, environment)
 
