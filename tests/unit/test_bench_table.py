@@ -12,6 +12,8 @@ from comparative_benchmark.packages.milabench import config, guard, scores, tabl
 from comparative_benchmark.results.codec import read_document
 from comparative_benchmark.results.record import Status
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def benches(tmp_path):

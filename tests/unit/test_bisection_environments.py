@@ -83,6 +83,7 @@ def test_an_environment_without_what_workers_need_can_not_serve(pool, installer,
         pool.get(_recipe("1.0"))
 
 
+@pytest.mark.slow
 def test_those_not_used_for_longest_go_first_and_those_in_use_stay(pool, tmp_path):
     for age, version in enumerate(("1.0", "2.0"), start=1):
         pool.get(_recipe(version))

@@ -8,6 +8,8 @@ from test_pretrained import REPOSITORY, REVISION, closed_port, serving
 from openxla.benchmark.brought import BroughtError, Wanted, found, is_model
 from openxla.benchmark.models import architectures, checkpoints
 
+pytestmark = pytest.mark.slow
+
 assert closed_port  # a fixture
 
 FIND = """

@@ -44,6 +44,7 @@ def tools():
         yield SimpleNamespace(**{name.strip("_"): importlib.import_module(name) for name in TOOLS})
 
 
+@pytest.mark.slow
 def test_the_scripts_import_no_framework(run_python):
     program = "import sys, aa_calibration, repeatability; print(*sys.modules)"
     done = run_python(program, PYTHONPATH=str(BENCHMARKS))

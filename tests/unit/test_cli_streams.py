@@ -7,6 +7,8 @@ import pytest
 
 from comparative_benchmark.terminal.streams import without_secrets
 
+pytestmark = pytest.mark.slow
+
 CBS = [sys.executable, "-m", "comparative_benchmark"]
 
 

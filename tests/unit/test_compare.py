@@ -341,6 +341,7 @@ def test_a_document_is_read_with_the_checks_of_the_store(tmp_path):
     assert exit_code(summarize_comparisons(compare.compare_documents(whole, whole))) == 0
 
 
+@pytest.mark.slow
 def test_processes_that_share_the_work_find_the_same(monkeypatch):
     digests = ["w1", "w2", "w3"]
     before = document(*(record(digest) for digest in digests))

@@ -49,6 +49,7 @@ LINES = {
 }
 
 
+@pytest.mark.slow
 def test_words_are_completed(script, tmp_path):
     (tmp_path / "results.json").touch()
     program = [f'cbs() {{ {CBS} "$@"; }}', f"source {script}"]
@@ -151,6 +152,7 @@ def zsh(tmp_path):
     os.close(ours)
 
 
+@pytest.mark.slow
 def test_zsh_completes_the_same_words(zsh, tmp_path):
     (tmp_path / "results.json").touch()
     for line, words in LINES.items():

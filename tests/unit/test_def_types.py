@@ -50,6 +50,7 @@ tolerances = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(models, input_data, tolerances)
 def test_a_valid_case_builds_and_is_named_after_model_and_input(model, data, verify_parameters):
     case = BenchmarkCase.build(model=model, input_data=data, verify_parameters=verify_parameters)
@@ -59,6 +60,7 @@ def test_a_valid_case_builds_and_is_named_after_model_and_input(model, data, ver
     assert len(case.tags) == len(set(case.tags))
 
 
+@pytest.mark.slow
 @given(models, input_data)
 def test_records_are_hashable_and_print_as_their_name(model, data):
     case = BenchmarkCase.build(model=model, input_data=data)

@@ -106,6 +106,7 @@ bad_tolerances = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.sampled_from(["absolute_tolerance", "relative_tolerance", "rmse_factor"]), bad_tolerances)
 def test_a_bad_tolerance_is_refused_with_its_key(key, value):
     with pytest.raises(DefinitionError) as caught:

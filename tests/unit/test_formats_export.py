@@ -43,6 +43,7 @@ def failed(results):
     return [result for result in results if result.status != "ok"]
 
 
+@pytest.mark.slow
 def test_every_format_says_what_it_can_not_hold(results):
     for name in EXPORTS:
         remarks = exporter(name)(results).remarks

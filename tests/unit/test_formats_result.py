@@ -10,6 +10,7 @@ from comparative_benchmark.history import results_files
 from comparative_benchmark.history.portable import FormatError, PortableResult, decoded, made
 
 
+@pytest.mark.slow
 @given(own_results())
 def test_json_and_back_is_the_same(results):
     for result in results:

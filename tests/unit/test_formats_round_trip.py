@@ -14,6 +14,8 @@ from comparative_benchmark.history import results_files
 from comparative_benchmark.history.importing import rows_of
 from comparative_benchmark.history.portable import FormatError
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("torchbench", "oss-v3", "google-benchmark")
 
 

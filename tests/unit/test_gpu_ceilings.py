@@ -203,6 +203,7 @@ def test_a_copy_counts_what_is_read_and_what_is_written(clock, capsys):
     assert (rate["buffer_bytes"], rate["gb_per_s"]) == (2**30, pytest.approx(3000.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limits", "expected"),
     [

@@ -24,6 +24,8 @@ from comparative_benchmark.gpu_check.plan import Machine, Step
 from comparative_benchmark.results.codec import plain
 from comparative_benchmark.roofline.ceilings import Ceilings, Copy, Gemm
 
+pytestmark = pytest.mark.slow
+
 DOUBLE = Path(__file__).parents[1] / "gpu_double.py"
 EVERYTHING = frozenset(plan.MODULES) - {"iree.compiler"}
 

@@ -20,6 +20,8 @@ from comparative_benchmark.machine.gpu_contention import NOT_KNOWN
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.workloads import workload_of
 
+pytestmark = pytest.mark.slow
+
 
 def _records(**changed):
     statuses = FAULTS | changed

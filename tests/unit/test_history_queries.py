@@ -245,6 +245,7 @@ TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])
 NUMBER = st.none() | st.floats(0, 1e12)
 
 
+@pytest.mark.slow
 @given(
     made=st.lists(
         st.builds(

@@ -17,6 +17,8 @@ from comparative_benchmark.history.queries import Filter
 from comparative_benchmark.history.regressions import Settings, look
 from comparative_benchmark.history.writing import Writer
 
+pytestmark = pytest.mark.slow
+
 BAD = 29
 GONE = {"latency_ms": None, "compile_ms": None, "warm_compile_ms": None, "error": None}
 

@@ -4,6 +4,8 @@ import json
 import tomllib
 from pathlib import Path
 
+import pytest
+
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 FRAMEWORKS = (
     *("torch", "transformers", "diffusers", "jax", "jaxlib", "flax", "tensorflow", "keras"),
@@ -49,6 +51,7 @@ def loaded_by(run_python, *arguments):
     return set(modules)
 
 
+@pytest.mark.slow
 def test_modules_of_the_contract_import_without_any_framework(run_python):
     names = contract()["source_modules"]
     assert set(contract()["forbidden_modules"]) == {*FRAMEWORKS, "iree"}

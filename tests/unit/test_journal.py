@@ -189,6 +189,7 @@ def tokens(results):
 
 # The child of the fork only sleeps and writes files: threads that a framework has started in the
 # test process, for tests before this one, do not matter to it.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 def test_no_finished_process_is_lost_or_run_again_wherever_the_run_is_killed(machine):
     moments = random.Random(4)

@@ -272,6 +272,7 @@ def test_a_row_finds_its_result_however_its_options_are_ordered(config, monkeypa
     assert (line["status"], line["speedup"]) == due
 
 
+@pytest.mark.slow
 def test_the_guides_own_tests_pass():
     done = subprocess.run(
         [sys.executable, "-m", "unittest", "discover", "benchmarks/microbenchmarks/test"],

@@ -17,6 +17,8 @@ from comparative_benchmark.results import fewer_bits, over_shapes
 from comparative_benchmark.results.comparison import Verdict
 from comparative_benchmark.terminal.tables import problem
 
+pytestmark = pytest.mark.slow
+
 BASELINE = "pt_inductor:eager"
 MADE = Path(__file__).parents[2] / "benchmarks" / "_made_operators.py"
 

@@ -74,6 +74,7 @@ def test_the_same_row_comes_whatever_the_batch_size():
     assert np.array_equal(ids[:2], tokens(2, 32)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("batch_size", "seq_len"), [(4, 32), (64, 8), (1280, 64)])
 def test_no_two_rows_of_a_text_batch_are_equal(batch_size, seq_len):
     """The greatest batch of the suite has 1280 rows; the text is long enough for the smaller."""

@@ -144,6 +144,7 @@ def target(root):
     return root / "checkpoints" / f"{REPOSITORY.replace('/', '--')}-{REVISION[:16]}"
 
 
+@pytest.mark.slow
 def test_without_a_hub_the_error_says_what_and_what_to_do(fetch, root, closed_port):
     message = fetch(closed_port)
     assert message.startswith("CheckpointError:")

@@ -32,6 +32,7 @@ def chunks(data: bytes, cuts: list[int]) -> list[bytes]:
     return [data[start:end] for start, end in itertools.pairwise(edges)]
 
 
+@pytest.mark.slow
 @given(st.lists(messages, max_size=4), st.lists(st.integers(0, 10**6), max_size=20))
 def test_messages_survive_any_cutting_of_the_stream(sent, cuts):
     decoder = Decoder()

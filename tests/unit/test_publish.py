@@ -252,6 +252,7 @@ STAGES = [
 ]
 
 
+@pytest.mark.slow
 def test_killed_at_every_stage_and_run_again(made, tmp_path, capsys):
     killed = half = 0
     for index, (step, count) in enumerate(STAGES):
@@ -276,6 +277,7 @@ def test_of_two_that_publish_the_same_both_are_fine(made, target):
     assert is_whole(target)
 
 
+@pytest.mark.slow
 def test_of_two_that_publish_different_things_one_wins_and_the_other_says_so(made, tmp_path):
     other = make_model(tmp_path / "other", {**FILES, "model.mlir": b"other"})
     for attempt in range(3):

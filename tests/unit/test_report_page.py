@@ -18,6 +18,8 @@ pytest.importorskip("jinja2", reason="the page needs the extra `report`")
 
 from comparative_benchmark.report import page
 
+pytestmark = pytest.mark.slow
+
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u2028 & \"'"
 MADE = datetime.datetime(2026, 11, 22, 3, 4, tzinfo=datetime.UTC)
 

@@ -15,6 +15,8 @@ from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.compare import compare_to_baseline
 from comparative_benchmark.stats.analysis import LogRatio, Verdict, ratio_quantile
 
+pytestmark = pytest.mark.slow
+
 EAGER = "pt_inductor:eager"
 
 

@@ -89,6 +89,7 @@ def test_where_the_export_fails_the_directory_says_so_and_repeats_it(repro, toy,
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".made")) == []
 
 
+@pytest.mark.slow
 def test_a_backend_of_another_package_has_a_reproducer(repro, tmp_path):
     results = results_file(tmp_path / "r.json", TOY, "test_numpy:direct", [SUITE])
     code, out, err = repro(results, "TOY", "-o", "made", "--suite", SUITE, "--check")
@@ -102,6 +103,7 @@ def test_a_backend_of_another_package_has_a_reproducer(repro, tmp_path):
     assert requirements == [f"numpy=={np.__version__}"]
 
 
+@pytest.mark.slow
 def test_a_result_that_was_measured_and_can_not_be_exported_exits_with_1(repro, toy, tmp_path):
     code, _, err = repro(toy(), "TOY", "-o", "made", "--suite", SUITE)
     assert code == 1

@@ -18,6 +18,8 @@ import comparative_benchmark as cb
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.formats.names import EXPORTS
 
+pytestmark = pytest.mark.slow
+
 SEED, COUNT = 20_261_122, 320
 AGE = "compile-processes-fixed"
 CASE = "models/BERT_TINY_FP32_JAX_32XI32_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT"

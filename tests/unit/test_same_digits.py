@@ -105,6 +105,7 @@ def test_the_report_has_the_digits_of_compare():
     assert judged[XLA].comparison.p_value == found.p_value
 
 
+@pytest.mark.slow
 def test_only_the_statistics_know_students_t():
     own = []
     for path in PRODUCT.rglob("*.py"):

@@ -21,6 +21,8 @@ from comparative_benchmark.stats.analysis import (
 )
 from comparative_benchmark.stats.sampling_rule import SamplingRule
 
+pytestmark = pytest.mark.slow
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 NAMES = ("_simulated_noise", "_simulated_races", "_former_rule", "aa_simulation")
 RULE = SamplingRule()

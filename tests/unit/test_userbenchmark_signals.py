@@ -89,6 +89,7 @@ def latencies(found):
     return [item for item in found.details if item.endswith("metric=latencies")]
 
 
+@pytest.mark.slow
 def test_a_detector_with_samples_sees_what_they_show(two_nights):
     control = two_nights(1.0)
     # Three processes of a noisy case: 8 % is within their spread, a factor of three is not.
