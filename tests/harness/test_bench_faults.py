@@ -180,7 +180,7 @@ time.sleep(60)""",
     )
     assert _until(lambda: support.processes_with(mark[13:])), "it did not start"
     parent.send_signal(number)
-    parent.communicate(timeout=30)
+    parent.communicate(timeout=60)
     assert _until(lambda: not support.processes_with(mark[13:])), "it outlived its parent"
     assert _until(lambda: not support.processes_with(str(tmp_path)))
     assert parent.returncode == (-9 if number == signal.SIGKILL else 130)

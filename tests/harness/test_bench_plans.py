@@ -41,6 +41,7 @@ def test_jobs_run_at_once_on_cpus_of_their_own(tmp_path, monkeypatch):
     # What ran at once adds up; each replicate is one sample of the interval.
     assert throughput.rate == pytest.approx(201, abs=1)
     assert throughput.rate_interval.processes == 2
+    assert throughput.alone is None
     assert len(results["a"].measured.processes) == 2
     [folder, _] = sorted(base.glob("runs/2*"))
     found = {}
@@ -105,15 +106,27 @@ def test_environments_race_in_turns(tmp_path, capsys):
 
 def test_what_jobs_take_from_each_other_is_measured(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    # One of two tells three quarters of what it tells alone.
+    # Two jobs run at three quarters of the rate of one. Each waits for the other one, and stays
+    # until the other one has seen it.
     main = """
 import pathlib
-here = pathlib.Path(os.environ["MILABENCH_DIR_EXTRA"], str(os.getpid()))
-here.touch(); time.sleep(1)
-others = len(list(here.parent.glob("[0-9]*"))) - 1
+here, own = pathlib.Path(os.environ["MILABENCH_DIR_EXTRA"]), str(os.getpid())
+def others(kind):
+    return {path.name for path in (here / kind).iterdir()} - {own}
+def wait(condition, seconds):
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+for kind in ("running", "seen"):
+    (here / kind).mkdir(exist_ok=True)
+(here / "running" / own).touch()
+wait(lambda: others("running"), 2)
+beside = others("running")
+(here / "seen" / own).touch()
 print("cpus", len(os.sched_getaffinity(0)))
-rates([(75.0 if others else 100.0) + i % 2 for i in range(12)])
-time.sleep(1); here.unlink()
+rates([(75.0 if beside else 100.0) + i % 2 for i in range(12)])
+wait(lambda: beside <= others("seen"), 10)
+(here / "running" / own).unlink()
 """
     support.write(tmp_path / "pair", main)
     lines = ["plan: {method: njobs, n: 2}"]
@@ -130,8 +143,6 @@ time.sleep(1); here.unlink()
     assert alone.processes[0].cpus == throughput.processes[0].cpus
     [remark] = [text for text in table.remarks([results["pair"]]) if "alone" in text]
     assert remark == "pair: each of 2 processes at once keeps 0.7512 of the rate of one alone"
-    _, results = support.run(path, tmp_path / "base")
-    assert results["pair"].measured.throughput.alone is None
 
 
 def test_the_best_batch_size_is_found_by_running(tmp_path, monkeypatch, capsys):

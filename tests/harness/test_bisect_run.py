@@ -12,8 +12,6 @@ import pytest
 from tests_support import python_path
 from wheel_support import make_wheel
 
-pytestmark = pytest.mark.alone
-
 
 @attrs.frozen
 class Release:
@@ -171,6 +169,8 @@ def _package(good, bad, metric, folder, *more):
     )
 
 
+@pytest.mark.alone
+@pytest.mark.nightly
 def test_a_slow_release_is_found_by_races(bisect):
     done = bisect(*_package("1.0", "1.2", "latency", "slow", "--processes", "3"))
     assert done.code == 0, done.out + done.err
@@ -189,6 +189,8 @@ def test_a_slow_release_is_found_by_races(bisect):
     assert races[0]["interleaved"] is True
 
 
+@pytest.mark.alone
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("metric", "found"),
     [
@@ -202,6 +204,7 @@ def test_a_release_that_costs_more_elsewhere_is_found(bisect, metric, found):
     assert found in done.out
 
 
+@pytest.mark.nightly
 def test_a_wrong_release_is_found_and_one_that_does_not_install_is_named(bisect):
     done = bisect(*_package("1.0", "1.10", "output", "wrong", "--json", "--keep", "3"))
     # 1.3 is between the last right and the first wrong one: the answer is not exact.
@@ -220,6 +223,7 @@ def test_a_wrong_release_is_found_and_one_that_does_not_install_is_named(bisect)
     assert again.races == 0
 
 
+@pytest.mark.nightly
 def test_an_interrupted_bisection_goes_on_where_it_was(bisect):
     asked = _package("1.0", "1.4", "output", "interrupted")
     first = bisect(*asked, interrupted_after="1.4 against 1.0: bad")
@@ -242,6 +246,8 @@ def test_a_bad_end_that_is_fine_is_told(bisect):
     assert done.out.startswith("toy-compiler 1.1 is not wrong: there is nothing to look for\n")
 
 
+@pytest.mark.alone
+@pytest.mark.nightly
 def test_an_end_without_speed_is_an_error_that_says_what_to_ask(bisect):
     done = bisect(*_package("1.0", "1.4", "latency", "other", "--processes", "1"))
     assert done.code == 1
@@ -276,6 +282,7 @@ class Model(BenchmarkModel):
 """
 
 
+@pytest.mark.nightly
 def test_a_folder_of_torchbench_is_bisected(bisect):
     folder = bisect.folder / "compiled_net"
     folder.mkdir()
@@ -325,6 +332,7 @@ def example_inputs():
 """
 
 
+@pytest.mark.nightly
 def test_a_model_of_ones_own_is_bisected(bisect):
     (bisect.folder / "my_net.py").write_text(OWN)
     done = bisect(
@@ -352,6 +360,7 @@ def repository(tmp_path_factory):
     return folder
 
 
+@pytest.mark.nightly
 def test_a_wrong_commit_is_found(bisect, repository):
     build = (
         'cp toy_compiler.py "$(python -c "import sysconfig as s; print(s.get_path(\'purelib\'))")"'

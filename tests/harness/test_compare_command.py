@@ -8,16 +8,16 @@ import sys
 import pytest
 from tests_support import run_cbs
 
-pytestmark = pytest.mark.alone
-
-TOYS = ("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy", "--processes", "3")
+TOYS = ("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy")
+BUSY = (*TOYS, "-name", "models/TOY_BUSY/.+")
+COUNTS = ("-w", "1", "-iter", "3")
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory, environment):
-    """A results file with one competitor, of 2 ms, in three processes."""
+    """A results file with one competitor and one process."""
     return run_cbs(
-        *(*TOYS, "-name", "models/TOY_BUSY/.+"),
+        *(*BUSY, *COUNTS),
         directory=tmp_path_factory.mktemp("measured"),
         environment=environment,
     )
@@ -25,12 +25,17 @@ def measured(tmp_path_factory, environment):
 
 @pytest.fixture
 def document(measured):
-    """That file with samples as of a quiet machine, so that verdicts are not left to this one."""
+    """That file with three processes, whose samples are those of a quiet machine."""
     made = measured.document
     for record in made["benchmarks"]:
-        for number, process in enumerate(record["metrics"]["framework_level"]["processes"]):
-            for block in process["blocks"]:
-                block["latencies_ms"] = [2.0 + 0.001 * number] * len(block["latencies_ms"])
+        metrics = record["metrics"]["framework_level"]
+        [process] = metrics["processes"]
+        [block] = process["blocks"]
+        metrics["processes"] = []
+        for number in range(3):
+            latencies_ms = [2.0 + 0.001 * number] * 20
+            blocks = [block | {"round": i, "latencies_ms": latencies_ms} for i in range(10)]
+            metrics["processes"].append(process | {"blocks": blocks})
     return made
 
 
@@ -59,7 +64,6 @@ def test_two_runs_of_the_same_thing_are_fine(document, tmp_path):
     done = _compare(tmp_path, document, document)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "same" in done.stdout
-    # Measured live: its limits, and how many digits they support, are other ones each time.
     assert re.search(r"geomean 1(\.0+)? \([\d.]+-[\d.]+\) over 1 of 1 cases", done.stdout)
 
 
@@ -143,13 +147,13 @@ def test_what_is_no_results_file_is_refused_in_a_sentence(measured, tmp_path, co
 
 
 def test_ratios_are_against_the_baseline(cbs_run):
-    run = cbs_run(*TOYS, "-name", "models/TOY_BUSY/.+", "--baseline", "test_numpy:direct")
+    run = cbs_run(*BUSY, *COUNTS, "--baseline", "test_numpy:direct")
     assert "x test_numpy:direct (98 %)" in run.out
     assert "baseline" in run.out
 
 
 def test_a_baseline_that_does_not_run_is_refused_with_the_choices(cbs_run):
-    run = cbs_run(*TOYS, "-name", "models/TOY_BUSY/.+", "--baseline", "jax_xla:xla")
+    run = cbs_run(*BUSY, "--baseline", "jax_xla:xla")
     assert run.code == 1
     assert "is not among the competitors: test_numpy:direct" in run.err
     assert not run.output.exists()
@@ -157,7 +161,8 @@ def test_a_baseline_that_does_not_run_is_refused_with_the_choices(cbs_run):
 
 def test_the_usual_baseline_is_one_that_is_installed(cbs_run):
     backends = "test_absent,test_numpy:direct,test_numpy:direct+gambles"
-    run = cbs_run(*TOYS, "--backend", backends, "-name", "models/TOY_BUSY/.+")
+    # Fixed counts have no usual baseline. A competitor may be unsteady: the table is the same.
+    run = cbs_run(*BUSY, "--backend", backends, "--processes", "1", unsteady=2)
     assert "x test_numpy:direct (98 %)" in run.out
     assert ": not installed: test_absent (pip install a-module-that-nobody-has).\n" in run.out
     assert run.code in (0, 1), run.out + run.err

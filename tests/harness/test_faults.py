@@ -9,13 +9,11 @@ from tests_support import processes_of, run_cbs
 
 from comparative_benchmark.results.codec import SCHEMA_FILE
 
-pytestmark = pytest.mark.alone
-
 TOYS = ("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy", "-w", "1", "-iter", "3")
 EXPECTED = {
     "TOY_NONE": ("ok", None, ""),
     "TOY_SEGFAULT": ("crashed", "first_run", "SIGSEGV"),
-    "TOY_HANG": ("timeout", "first_run", "longer than 10 s"),
+    "TOY_HANG": ("timeout", "first_run", "longer than 5 s"),
     "TOY_MEMORY": ("out_of_memory", "first_run", "limit of 0.5 GiB"),
     "TOY_NO_MEMORY": ("out_of_memory", "first_run", "MemoryError"),
     "TOY_NAN": ("wrong_output", "verify_first_run", "NaN"),
@@ -48,7 +46,7 @@ def zoo(tmp_path_factory, environment):
     directory = tmp_path_factory.mktemp("zoo")
     return run_cbs(
         *(*TOYS, "-name", "models/TOY_.+"),
-        *("--memory-limit", "0.5G", "--deadline", "first_run=10"),
+        *("--memory-limit", "0.5G", "--deadline", "first_run=5"),
         directory=directory,
         environment={**environment, "CBS_TEST_MARKER": str(directory)},
     )

@@ -122,7 +122,7 @@ def test_a_table_shows_them(run):
 
 
 def test_a_race_gives_intervals(cbs_run):
-    race = cbs_run(*SUITE, "-name", "models/TEXT_NONE/.+", "--processes", "2")
+    race = cbs_run(*SUITE, "-name", "models/TEXT_NONE/.+", "--processes", "2", "--precision", "0.5")
     assert race.code == 0, race.out + race.err
     [record] = race.document["benchmarks"]
     found = metrics_of(record)["generation"]

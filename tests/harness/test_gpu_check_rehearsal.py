@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-pytestmark = [pytest.mark.alone, pytest.mark.frameworks]
+pytestmark = [pytest.mark.nightly, pytest.mark.frameworks]
 
 
 def _run(module, *arguments, environment, directory):
@@ -44,6 +44,7 @@ def test_each_planted_fault_costs_its_own_trial(tmp_path, environment):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.alone
 def test_a_race_of_three_whose_workers_start_together(tmp_path, environment):
     answer = tmp_path / "answer.json"
     done = _run(

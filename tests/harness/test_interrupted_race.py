@@ -10,10 +10,9 @@ from tests_support import cbs_command, processes_of, run_cbs, wait_for
 
 from comparative_benchmark.results.journal import folder_of
 
-pytestmark = pytest.mark.alone
-
 RACE = (
     *("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy", "--processes", "2"),
+    *("--precision", "0.5"),
     *("-name", "models/TOY_(NONE|BUSY|RAISES)/.+"),
 )
 

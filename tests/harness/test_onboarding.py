@@ -192,10 +192,15 @@ def test_missing_requirements_are_told(tmp_path):
     assert "is missing" in source_checks.requirements("pt", tmp_path).detail
 
 
-def test_installing_is_the_real_thing(tmp_path, monkeypatch):
+@pytest.mark.nightly
+def test_requirements_are_really_installed(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     (tmp_path / "requirements.txt").write_text("# nothing\n")
     assert source_checks.install("pt", tmp_path).state == "ok"
+
+
+def test_requirements_that_cannot_be_installed_are_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
     (tmp_path / "requirements.txt").write_text("no-such-package-at-all==1\n")
     found = source_checks.install("pt", tmp_path)
     assert found.state == "failed"

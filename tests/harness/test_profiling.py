@@ -16,8 +16,6 @@ from comparative_benchmark.runs.in_process import InProcessSession
 from comparative_benchmark.runs.session import Limits, Session
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
-pytestmark = pytest.mark.alone
-
 
 @pytest.fixture
 def variables(environment):

@@ -4,37 +4,65 @@ import os
 import re
 import signal
 import subprocess
-import time
 
 import pytest
-from tests_support import cbs_command, processes_of, wait_for
-
-pytestmark = pytest.mark.alone
+from tests_support import cbs_command, processes_of, python_path, wait_for
 
 TOYS = ("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy", "-w", "1", "-iter", "3")
 ONE = (*TOYS, "-name", "models/TOY_NONE/.+")
+# For tests of the parent: these need no worker.
+IN_PROCESS = (*ONE, "--run-in-process")
+# The first model makes the truth. The second one writes a file, then hangs.
+HANGING_SUITE = """
+import pathlib
+import time
+
+import attrs
+
+from cbs_test_plugin import model, suite
+from openxla.benchmark import def_types
+
+
+class Hang(model.ToyModel):
+    def forward(self, x):
+        pathlib.Path(__file__).with_name("hangs").touch()
+        time.sleep(3600)
+
+
+def create_model(*, fault, **parameters):
+    return Hang(**parameters)
+
+
+good = suite.MODELS[0]
+implementation = attrs.evolve(good.model_impl, name="HANG", module_path="hanging_suite")
+ALL_BENCHMARKS = [
+    def_types.BenchmarkCase.build(model=model, input_data=suite.ALL_BENCHMARKS[0].input_data)
+    for model in (good, attrs.evolve(good, name="HANG", model_impl=implementation))
+]
+"""
 
 
 @pytest.fixture
 def hanging_run(tmp_path, environment):
     """A run whose second trial hangs; its first one is done."""
+    (tmp_path / "hanging_suite.py").write_text(HANGING_SUITE)
     output = tmp_path / "results.json"
+    variables = {"PYTHONPATH": python_path(tmp_path), "CBS_TEST_MARKER": str(tmp_path)}
+    selected = ("--suite", "hanging_suite", *TOYS[2:], "-name", "models/(TOY_NONE|HANG)/.+")
     process = subprocess.Popen(
-        cbs_command(*TOYS, "-name", "models/TOY_(NONE|HANG)/.+", output=output),
-        env={**environment, "CBS_TEST_MARKER": str(tmp_path)},
+        cbs_command(*selected, output=output),
+        env={**environment, **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
-    wait_for(
-        lambda: output.exists() and '"ok"' in output.read_text() and processes_of(str(tmp_path)),
-        "the first result",
-    )
-    time.sleep(0.5)
-    yield process, output
-    process.kill()
-    process.communicate()
+    with process:
+        try:
+            wait_for((tmp_path / "hangs").exists, "the second model to hang")
+            yield process, output
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -47,7 +75,6 @@ def test_interrupt_ends_workers_and_keeps_results(hanging_run, tmp_path, number)
     assert "--resume" in err
     assert "Traceback" not in err
     assert '"ok"' in output.read_text()
-    # A worker that was being started in that very moment leaves by itself.
     wait_for(lambda: processes_of(str(tmp_path)) == [], "the workers to be gone")
 
 
@@ -60,7 +87,7 @@ def test_workers_leave_when_their_parent_is_killed(hanging_run, tmp_path):
 
 def test_resume_measures_again_what_held_its_outputs_otherwise(cbs_run):
     def made(*arguments):
-        run = cbs_run(*ONE, *arguments)
+        run = cbs_run(*IN_PROCESS, *arguments)
         return [
             (record["status"], record["definition"].get("outputs"), program.get("outputs"))
             for record in run.document["benchmarks"]
@@ -87,8 +114,8 @@ def test_resume_runs_only_what_is_not_ok(cbs_run):
 
 
 def test_without_resume_results_are_added(cbs_run):
-    cbs_run(*ONE)
-    again = cbs_run(*ONE)
+    cbs_run(*IN_PROCESS)
+    again = cbs_run(*IN_PROCESS)
     assert again.code == 0
     assert len(again.document["benchmarks"]) == 2
     # A backend of another package says which versions count.
@@ -98,7 +125,7 @@ def test_without_resume_results_are_added(cbs_run):
 
 
 def test_in_process_gives_the_same_results_without_a_worker(cbs_run):
-    run = cbs_run(*ONE, "--run-in-process")
+    run = cbs_run(*IN_PROCESS)
     [record] = run.document["benchmarks"]
     metrics = record["metrics"]["framework_level"]
     assert run.code == 0, run.err
@@ -121,25 +148,25 @@ def test_counts_are_what_was_asked_for(cbs_run):
 
 def test_artifacts_are_made_once_and_checked(cbs_run, tmp_path):
     root = tmp_path / "root"
-    first = cbs_run(*ONE, "--root-dir", str(root))
-    again = cbs_run(*ONE, "--root-dir", str(root), "--no-download")
+    first = cbs_run(*IN_PROCESS, "--root-dir", str(root))
+    again = cbs_run(*IN_PROCESS, "--root-dir", str(root), "--no-download")
     assert "preparing" in first.err
     assert "preparing" not in again.err
     [truth] = root.glob("workloads/*/truth/output_0.npy")
     data = bytearray(truth.read_bytes())
     data[-1] ^= 1
     truth.write_bytes(data)
-    damaged = cbs_run(*ONE, "--root-dir", str(root))
+    damaged = cbs_run(*IN_PROCESS, "--root-dir", str(root))
     [*_, record] = damaged.document["benchmarks"]
     assert (record["status"], record["phase"]) == ("failed", "artifacts")
     assert "output_0.npy" in record["reason"]
     assert "--generate-artifacts" in record["reason"]
-    mended = cbs_run(*ONE, "--root-dir", str(root), "--generate-artifacts")
+    mended = cbs_run(*IN_PROCESS, "--root-dir", str(root), "--generate-artifacts")
     assert mended.code == 0
 
 
 def test_no_download_does_not_make_artifacts(cbs_run, tmp_path):
-    run = cbs_run(*ONE, "--root-dir", str(tmp_path / "root"), "--no-download")
+    run = cbs_run(*IN_PROCESS, "--root-dir", str(tmp_path / "root"), "--no-download")
     [record] = run.document["benchmarks"]
     assert record["status"] == "failed"
     assert "--generate-artifacts" in record["reason"]

@@ -16,8 +16,6 @@ from comparative_benchmark.cli import command as cli
 from comparative_benchmark.userbenchmarks.discovery import Userbenchmark
 from comparative_benchmark.userbenchmarks.metrics import metrics_files
 
-pytestmark = pytest.mark.alone
-
 AUTHORING = "from comparative_benchmark.userbenchmarks.authoring import "
 TOYS = ("--suite", "cbs_test_plugin.suite", "--backend", "test_numpy")
 
@@ -281,6 +279,7 @@ def test_bisect_goes_by_the_metrics_of_a_userbenchmark(make, tmp_path, monkeypat
     assert parsed == ["used", "used"]
 
 
+@pytest.mark.nightly
 def test_bisect_finds_what_made_a_script_slower(tmp_path, monkeypatch, capsys):
     main = "import stepper\nrates([100.0 / stepper.TIME + i % 3 for i in range(12)])"
     bench_support.write(tmp_path / "script", main)

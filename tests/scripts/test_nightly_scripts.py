@@ -353,7 +353,9 @@ def test_an_environment_without_cbs_is_refused(tmp_path):
 # Nights and races.
 
 TOY = ("--backend", "test_numpy", "--name", "models/TOY_(NONE|BUSY)/.+")
-TOY_RUN = ("--", "--suite", "cbs_test_plugin.suite", "--processes", "3")
+TOY_SUITE = ("--", "--suite", "cbs_test_plugin.suite")
+COUNTS = ("-w", "1", "-iter", "3")
+RACES = ("--processes", "3", "--precision", "0.5")
 
 
 @pytest.fixture
@@ -362,6 +364,7 @@ def nightly(tmp_path, environment):
     (tmp_path / "locks").mkdir()
     variables = {
         **environment,
+        ROOT_DIR_VARIABLE: str(tmp_path / "root"),
         "CBS_VENV": sys.prefix,
         "CBS_LOCKS_DIR": str(tmp_path / "locks"),
     }
@@ -379,15 +382,20 @@ def _published(folder):
     return sorted(str(path.relative_to(store)) for path in store.rglob("*") if path.is_file())
 
 
-@pytest.mark.alone
-def test_nights_are_published_and_the_second_one_shows_trends(nightly, environment, tmp_path):
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        pytest.param(COUNTS, id="counts"),
+        pytest.param(RACES, id="races", marks=[pytest.mark.alone, pytest.mark.nightly]),
+    ],
+)
+def test_nights_are_published_and_the_second_one_shows_trends(nightly, tmp_path, sampling):
     bench_support.write(tmp_path / "script")
     script = bench_support.configured(tmp_path / "bench.yaml", script=[])
-    base = Path(environment[ROOT_DIR_VARIABLE]) / "milabench"
-    bench_support.installed(config.read(script), base)
+    bench_support.installed(config.read(script), tmp_path / "root" / "milabench")
     where = ("--store", nightly.folder / "store", "--bench", script)
     for night in ("1", "2"):
-        done = nightly(*where, *TOY, *TOY_RUN, NIGHT=night)
+        done = nightly(*where, *TOY, *TOY_SUITE, *sampling, NIGHT=night)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
         assert "nightly: regressions: all is well" in done.stderr
     published = _published(nightly.folder)
@@ -406,13 +414,12 @@ def test_nights_are_published_and_the_second_one_shows_trends(nightly, environme
     assert {len(points) for points in trends.values()} == {2}
 
 
-@pytest.mark.alone
 def test_folders_of_torchbench_have_part_in_a_night(nightly):
     folder = ROOT / "tests" / "data" / "torchbench" / "guide_mlp"
     done = nightly(
         *("--store", nightly.folder / "store", "--torchbench", folder),
         *("--backend", "test_numpy", "--name", "models/TOY_NONE/.+"),
-        *("--", "--suite", "cbs_test_plugin.suite", "-w", "1", "-iter", "3"),
+        *(*TOY_SUITE, *COUNTS),
         CBS_TORCHBENCH_BACKENDS="pt_inductor:eager",
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
@@ -420,10 +427,9 @@ def test_folders_of_torchbench_have_part_in_a_night(nightly):
     assert all(name in page for name in ("TOY_NONE", "guide_mlp_EVAL_PT", "guide_mlp_TRAIN_PT"))
 
 
-@pytest.mark.alone
 def test_a_wrong_output_turns_the_exit_code_and_its_result_is_published(nightly):
     wrong = ("--backend", "test_numpy", "--name", "models/TOY_(NONE|NAN)/.+")
-    done = nightly("--store", nightly.folder / "store", *wrong, *TOY_RUN, NIGHT="1")
+    done = nightly("--store", nightly.folder / "store", *wrong, *TOY_SUITE, *COUNTS, NIGHT="1")
     assert done.returncode == 2, done.stderr[-3000:]
     assert "nightly: run: a wrong output, or a regression" in done.stderr
     assert "nights/1/host-cpu.json" in _published(nightly.folder)
@@ -529,7 +535,7 @@ def _race(proposal, environment, **variables):
             "PYTHONPATH": path,
             "CBS_VENV": sys.prefix,
             "BASE_SHA": "main~1",
-            "CBS_RUN_OPTIONS": "--suite pr_suite --processes 3",
+            "CBS_RUN_OPTIONS": "--suite pr_suite --processes 3 --precision 0.5",
             **variables,
         },
         cwd=proposal,
@@ -554,12 +560,16 @@ def test_base_and_head_race_with_their_own_code(proposal, environment):
     assert _run("git", "status", "--porcelain", cwd=proposal).stdout == ""
 
 
-@pytest.mark.alone
 def test_a_script_races_in_the_environments_of_both_sides(proposal, environment, tmp_path):
     bench_support.write(tmp_path / "script")
     script = bench_support.configured(tmp_path / "bench.yaml", script=[])
-    asked = {"PR_BODY": "RUN_BENCHMARK: bench/script test_numpy", "CBS_RUN_OPTIONS": ""}
-    done = _race(proposal, environment, CBS_BENCH=str(script), **asked)
+    done = _race(
+        proposal,
+        {**environment, ROOT_DIR_VARIABLE: str(tmp_path / "root")},
+        PR_BODY="RUN_BENCHMARK: bench/script test_numpy",
+        CBS_RUN_OPTIONS="",
+        CBS_BENCH=str(script),
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     table = (proposal.parent / "out" / "table.md").read_text()
     assert "milabench:script@head" in table

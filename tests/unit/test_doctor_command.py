@@ -12,8 +12,6 @@ from comparative_benchmark.doctor.checks import Finding
 from comparative_benchmark.roofline import ceilings
 from comparative_benchmark.terminal.options import set_root
 
-pytestmark = pytest.mark.alone
-
 ROOF = ceilings.Ceilings(
     cpu_model="Some CPU @ 2.0 GHz",
     threads=2,

@@ -12,8 +12,6 @@ from comparative_benchmark.doctor import checks
 from comparative_benchmark.doctor.checks import System
 from comparative_benchmark.machine import conditions
 
-pytestmark = pytest.mark.alone
-
 # Moving numbers are read before and after the command; a busy moment in between is tried again.
 ATTEMPTS = 8
 
