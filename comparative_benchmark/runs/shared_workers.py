@@ -76,7 +76,7 @@ class SharedWorkers:
                 folder=self._folder / f"{name}.{plan.replicate}.{len(pools)}",
                 log_dir=self.log_dir,
                 label=f"process-{plan.replicate}" + f".{len(pools)}" * bool(pools),
-                # Replicates find the first one's programs. Without a race, every compilation is cold.
+                # Replicates find the first one's programs; without a race, all compile cold.
                 cache_dir=self._folder / f"{name}.{len(pools)}.{plan.cache_dir.name}"
                 if self.raced
                 else None,
