@@ -14,7 +14,9 @@ from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
 PLUGIN = Path(__file__).parent / "plugin"
 
-_LONGEST = ("test_documents.py", "test_backends.py")
+# A process of `--numprocesses` runs whole files. Long ones come first, or the others would wait.
+_LONGEST = ("test_documents.py", "test_backends.py", "test_adversarial_programs.py")
+_FOLDERS = ("frameworks", "scripts", "harness", "browser", "faults", "gpu", "unit")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,8 +37,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the longest files first: one process runs a whole file, and the others would wait."""
-    items.sort(key=lambda item: item.path.name not in _LONGEST)
+    """Sorts files by how long they take."""
+    items.sort(
+        key=lambda item: (item.path.name not in _LONGEST, _FOLDERS.index(item.path.parent.name))
+    )
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ class Model:
       programs: programs to verify, by data type and framework.
       truth_limit: largest difference of two float64 outputs, relative to their scale.
       fed_limit: the same for a free run and a run that is fed the same tokens.
-      nightly: data types that only the nightly tests run.
+      default: data types of the default tier; only the nightly tests run the others.
     """
 
     architecture: str
@@ -53,7 +53,7 @@ class Model:
     programs: Mapping[str, Mapping[str, Sequence[str]]]
     truth_limit: float = attrs.field(default=1e-9, kw_only=True)
     fed_limit: float = attrs.field(default=0.0, kw_only=True)
-    nightly: Sequence[str] = attrs.field(default=(), kw_only=True)
+    default: Sequence[str] = attrs.field(default=("fp32",), kw_only=True)
 
 
 IMAGES = {"batch_size": 4}
@@ -70,12 +70,14 @@ MODELS = {
             "bf16": {**PLAIN, "tf": XLA},
         },
         truth_limit=1e-12,
+        default=("fp32", "fp16", "bf16"),
     ),
     "resnet-tiny": Model(
         "resnet",
         {"model_name": "resnet-tiny", **IMAGES},
         {"fp32": {**PLAIN, "tf": XLA}, "fp16": PLAIN, "bf16": {**PLAIN, "tf": XLA}},
         truth_limit=1e-12,
+        default=("fp32", "bf16"),
     ),
     "vit-tiny": Model(
         "vit",
@@ -130,12 +132,13 @@ MODELS = {
         "sd_unet",
         {"model_name": "sd-unet-tiny", "batch_size": 2},
         {"fp32": {**COMPILED, "tf": GRAPH}},
+        default=(),
     ),
     "sd-unet-tiny-references": Model(
         "sd_unet",
         {"model_name": "sd-unet-tiny", **IMAGES},
         {"fp32": JITTED, "fp16": JITTED, "bf16": {**JITTED, "tf": GRAPH}},
-        nightly=("fp32", "fp16", "bf16"),
+        default=(),
     ),
     "sd-vae-tiny": Model(
         "sd_vae",
@@ -146,7 +149,7 @@ MODELS = {
         "sd_pipeline",
         {"model_name": "sd-pipeline-tiny", "seq_len": 16, "batch_size": 2},
         {"fp32": {**COMPILED, "tf": XLA}, "bf16": COMPILED},
-        nightly=("fp32", "bf16"),
+        default=(),
     ),
     "gpt2-tiny-generation": Model(
         "gpt2",
@@ -157,45 +160,45 @@ MODELS = {
         "llama",
         {"model_name": "llama-tiny", **GENERATION},
         {"fp32": {**JITTED, "tf": XLA}, "bf16": JITTED},
+        default=(),
     ),
     "gemma-tiny-generation": Model(
         "gemma",
         {"model_name": "gemma-tiny", **GENERATION},
         {"fp32": {**JITTED, "tf": GRAPH}, "bf16": JITTED},
+        default=(),
     ),
     "t5-tiny-generation": Model(
         "t5_for_cond_gen",
         {"model_name": "t5-tiny", **GENERATION, "seq_len": 32},
         {"fp32": {**PLAIN, "tf": GRAPH}, "fp16": {**PLAIN, "tf": XLA}, "bf16": PLAIN},
         fed_limit=1e-12,
-        nightly=("fp16",),
     ),
     "gpt2-tiny-pipeline": Model(
         "gpt2_pipeline",
         {"model_name": "gpt2-tiny", "batch_size": 2, "max_new_tokens": NEW_TOKENS},
         {"fp32": {**COMPILED, "tf": GRAPH}},
+        default=(),
     ),
     "bert-base": Model(
         "bert",
         {"model_name": "bert-base-uncased", "seq_len": 32},
         {"fp32": PLAIN},
-        nightly=("fp32",),
+        default=(),
     ),
     "resnet-50": Model(
-        "resnet", {"model_name": "microsoft/resnet-50"}, {"fp32": PLAIN}, nightly=("fp32",)
+        "resnet", {"model_name": "microsoft/resnet-50"}, {"fp32": PLAIN}, default=()
     ),
     "vit-base": Model(
-        "vit", {"model_name": "google/vit-base-patch16-224"}, {"fp32": PLAIN}, nightly=("fp32",)
+        "vit", {"model_name": "google/vit-base-patch16-224"}, {"fp32": PLAIN}, default=()
     ),
     "efficientnet-b0": Model(
         "efficientnet",
         {"model_name": "google/efficientnet-b0"},
         {"fp32": PLAIN},
-        nightly=("fp32",),
+        default=(),
     ),
-    "t5-small": Model(
-        "t5", {"model_name": "t5-small", "seq_len": 64}, {"fp32": PLAIN}, nightly=("fp32",)
-    ),
+    "t5-small": Model("t5", {"model_name": "t5-small", "seq_len": 64}, {"fp32": PLAIN}, default=()),
 }
 CASES = {
     f"{name}-{data_type}": (model, data_type)
@@ -213,7 +216,7 @@ T5_GENERATING = [name for name in GENERATING if CASES[name][0].architecture == "
 def _cases(names):
     """Returns parameters for pytest; nightly cases are marked."""
     return [
-        pytest.param(name, marks=[pytest.mark.nightly] if data_type in model.nightly else [])
+        pytest.param(name, marks=[] if data_type in model.default else [pytest.mark.nightly])
         for name in names
         for model, data_type in [CASES[name]]
     ]
@@ -425,7 +428,9 @@ def test_padding_is_not_attended_to(outputs):
 def test_prefill_and_decode_are_the_steps_of_generation(outputs):
     need("tensorflow")
     _, reference = outputs.load("tf", "reference")
-    for index, logits in enumerate(outputs.load("tf", "steps")):
+    steps = outputs.load("tf", "steps")
+    assert len(steps) == 3
+    for index, logits in enumerate(steps):
         np.testing.assert_array_equal(logits, reference[:, index])
 
 

@@ -34,8 +34,9 @@ def test_eager_and_inductor_are_explained(column, environment, options):
     products = [each for each in eager["operators"] if each["flops"]]
     # Two layers of four projections, the feed-forward part, and attention.
     assert sum(each["flops"] for each in products) >= 2 * 2 * 32 * 128 * (4 * 128 + 2 * 512)
-    assert any("cpp_fused" in each["name"] for each in inductor["operators"])
-    assert inductor["fusions"]
+    if options:  # `cbs explain` compiles with names for its kernels
+        assert any("cpp_fused" in each["name"] for each in inductor["operators"])
+        assert inductor["fusions"]
     assert not inductor["remarks"]
     assert all(side["cover"] > 0.1 for side in sides.values())
     assert found["lost_ms"] == pytest.approx(sum(row["lost_ms"] for row in found["rows"]))

@@ -79,7 +79,7 @@ def zoo(tmp_path_factory, environment):
     return run_parity(
         directory,
         {**environment, "CBS_TEST_MARKER": str(directory)},
-        *(*TOYS, "-name", NAMES.format(models), "--timeout", "6"),
+        *(*TOYS, "-name", NAMES.format(models), "--timeout", "8"),
     )
 
 
