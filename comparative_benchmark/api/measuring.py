@@ -69,7 +69,7 @@ class PlannedRun:
 
     Attributes:
       trials: in the order in which they run.
-      selection: the cases, and what their command has to say.
+      selection: the cases, with the hooks of the command that selected them.
       settings, baseline, absent: see `Measured`.
     """
 
@@ -82,7 +82,7 @@ class PlannedRun:
 
 def plan_run(
     options: argparse.Namespace,
-    say: Callable[[str], None],
+    report: Callable[[str], None],
     *,
     selection: Selection | None = None,
 ) -> PlannedRun:
@@ -90,7 +90,7 @@ def plan_run(
 
     Args:
       options: of `cbs run` or `run_benchmarks.py`.
-      say: takes lines about competitors that will not run.
+      report: receives lines about competitors that will not run.
       selection: what to run; None for the cases that the options select.
 
     Raises:
@@ -114,9 +114,9 @@ def plan_run(
     )
     absent = _left_out(options, device, chosen.cases)
     if absent:
-        say(absent)
+        report(absent)
     for competitor in plan.idle:
-        say(f"{competitor} takes none of the selected cases")
+        report(f"{competitor} takes none of the selected cases")
     if not plan.trials:
         raise UsageError("nothing to run: no selected backend takes a selected case")
     return PlannedRun(
@@ -135,7 +135,7 @@ def measure(
     command: Sequence[str],
     selection: Selection | None = None,
 ) -> Measured:
-    """Runs what options say; results go to `options.output`.
+    """Runs the trials that options select; results go to `options.output`.
 
     Args:
       options: of `cbs run` or `run_benchmarks.py`.

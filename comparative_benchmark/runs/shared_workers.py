@@ -32,8 +32,8 @@ class SharedWorkers:
 
     Attributes:
       log_dir: where logs go.
-      raced: keep the idle workers of all competitors. Without a race, a new worker ends those of
-        other competitors, and the run needs the memory of one.
+      raced: keep the idle workers of all competitors. Without a race, only the workers of one
+        competitor live at a time, which needs less memory.
     """
 
     log_dir: Path
