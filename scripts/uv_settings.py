@@ -50,7 +50,7 @@ def variables(lines: Iterable[str], given: Mapping[str, str]) -> dict[str, str]:
 
 def main() -> None:
     """Prints an `export` for each variable."""
-    command = [sys.executable, "-m", "pip", "config", "list"]
+    command = [sys.executable, "-P", "-m", "pip", "config", "list"]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     for name, value in variables(listed.splitlines(), os.environ).items():
         print(f"export {name}={shlex.quote(value)}")

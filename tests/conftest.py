@@ -71,13 +71,26 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session")
-def environment() -> Iterator[dict[str, str]]:
-    """Variables of a `cbs` process, whose artifact root outlives the session.
+def session_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Variables of a `cbs` process, with an artifact root of this session."""
+    root = tmp_path_factory.mktemp("root")
+    return {**os.environ, ROOT_DIR_VARIABLE: str(root), "COLUMNS": "200"}
 
-    A test that needs an empty root passes `--root-dir`, or sets the variable of its processes.
+
+@pytest.fixture(scope="session")
+def kept_environment() -> Iterator[dict[str, str]]:
+    """Variables with an artifact root that outlives the session, for the suite's models.
+
+    Models that misbehave need another root: they could make a truth that stays.
     """
     with kept_root() as root:
         yield {**os.environ, ROOT_DIR_VARIABLE: str(root), "COLUMNS": "200"}
+
+
+@pytest.fixture(scope="session")
+def environment(session_environment: dict[str, str]) -> dict[str, str]:
+    """Variables of the processes that most tests start; `frameworks` has the kept root."""
+    return session_environment
 
 
 @pytest.fixture(scope="session")

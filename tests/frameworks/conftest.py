@@ -25,6 +25,12 @@ WARM_UP, ITERATIONS = 2, 20
 
 
 @pytest.fixture(scope="session")
+def environment(kept_environment: dict[str, str]) -> dict[str, str]:
+    """Variables with the kept artifact root; `session_environment` is for misbehaving models."""
+    return kept_environment
+
+
+@pytest.fixture(scope="session")
 def column(
     tmp_path_factory: pytest.TempPathFactory, environment: dict[str, str]
 ) -> Callable[[str], Run]:

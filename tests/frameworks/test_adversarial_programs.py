@@ -31,7 +31,9 @@ TIMED = sorted(model.name for model in MODELS if "when-timed" in model.tags)
 NAMES = sorted(model.name for model in MODELS if model.name not in TIMED)
 # Of each class some in the default tier, with the right program of each network; `--all` has all.
 SAMPLE = {
-    *("BERT_NONE_FP32_PT", "BERT_NONE_BF16_JAX", "GPT2_NONE_FP32_PT", "LINEAR_NONE_FP32_PT"),
+    # Right programs make the truth.
+    *("BERT_NONE_FP32_PT", "BERT_NONE_FP16_PT", "BERT_NONE_BF16_PT", "BERT_NONE_BF16_JAX"),
+    *("GPT2_NONE_FP32_PT", "LINEAR_NONE_FP32_PT", "LINEAR_NONE_BF16_PT"),
     *("BERT_MASK_DROPPED_FP32_PT", "BERT_LAST_ELEMENT_FP16_PT", "BERT_COMPUTES_IN_INT8_BF16_JAX"),
     *("BERT_COMPUTES_IN_BF16_FP32_JAX", "BERT_LAYER_SKIPPED_FP32_PT", "BERT_MEMOISED_FP32_PT"),
     *("BERT_BY_ADDRESS_FP32_PT", "BERT_COMPUTES_WHEN_READ_FP32_PT", "GPT2_STALE_CACHE_FP32_PT"),
@@ -45,7 +47,7 @@ PARAMETERS = [
 
 
 @pytest.fixture(scope="module")
-def cells(request, tmp_path_factory, environment):
+def cells(request, tmp_path_factory, session_environment):
     """Those of the selected tests through the backend of their framework, by the model's name."""
     names = selected(request, test_an_adversary_is_wrong_and_what_is_right_is_right, "name")
     names = names or sorted(SAMPLE)
@@ -58,7 +60,7 @@ def cells(request, tmp_path_factory, environment):
             *("-name", f"models/({'|'.join(names)})/.+"),
             *("--backend", "pt_inductor:eager,jax_xla:xla", "--no-drift", "-o", output),
         ],
-        env=environment,
+        env=session_environment,
         cwd=directory,
         capture_output=True,
         text=True,
@@ -93,13 +95,13 @@ def test_an_adversary_is_wrong_and_what_is_right_is_right(cells, name):
 
 
 @pytest.fixture(scope="module")
-def timed(tmp_path_factory, environment):
+def timed(tmp_path_factory, session_environment):
     """Those that are found only where they are timed, by `cbs run`."""
     run = run_cbs(
         *("--suite", "cbs_test_plugin.adversarial_suite", "--tag", "when-timed"),
         *("--backend", "pt_inductor:eager", "-w", "1", "-iter", "2"),
         directory=tmp_path_factory.mktemp("timed"),
-        environment=environment,
+        environment=session_environment,
     )
     return {record["definition"]["model"]: record for record in run.document["benchmarks"]}
 

@@ -48,6 +48,8 @@ def test_a_second_quickstart_reuses_environment_and_results(environment, tmp_pat
         assert competitor in again.out
 
 
+# The README's race is in the default tier.
+@pytest.mark.nightly
 @pytest.mark.alone
 def test_the_quickstart_races_and_says_what_took_how_long(environment, tmp_path):
     run = _quickstart(

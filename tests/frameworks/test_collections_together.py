@@ -18,6 +18,12 @@ QUICK = ("-w", "1", "-iter", "3", "--threads", "1")
 NAMES = ["TOY_NONE", "guide_mlp_EVAL_PT", "bert", "pair", "nowhere"]
 
 
+@pytest.fixture(scope="module")
+def environment(session_environment):
+    """Variables with a root of this session: the models are not the suite's."""
+    return session_environment
+
+
 def test_all_of_them_in_one_file_and_on_one_page(cbs_run, environment, tmp_path):
     def cbs(*arguments, code=0):
         done = subprocess.run(

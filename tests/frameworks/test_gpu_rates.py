@@ -9,7 +9,8 @@ import pytest
 from comparative_benchmark.roofline import _gpu_ceilings
 from comparative_benchmark.roofline._children import Budget
 
-pytestmark = [pytest.mark.frameworks, pytest.mark.alone]
+# A rehearsal: `tests/unit/test_gpu_ceilings.py` has the arithmetic.
+pytestmark = [pytest.mark.frameworks, pytest.mark.alone, pytest.mark.nightly]
 
 SMALL = ("--device", "cpu", "--sizes", "64", "128", "--buffer-bytes", "4000000")
 

@@ -113,6 +113,12 @@ def create_model(shape, **_unused_params):
 TFLITE = "converted:BERT_TINY_FP32_JAX_32XI32_BATCH1/model_fp32.tflite"
 
 
+@pytest.fixture(scope="module")
+def environment(session_environment):
+    """Variables with a root of this session: the models are not the suite's."""
+    return session_environment
+
+
 @pytest.fixture
 def run_in(cbs_run):
     """Runs the cases of a checkout on backends."""

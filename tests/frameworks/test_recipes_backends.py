@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from agreement_support import need
 from framework_process import run_script
-from tests_support import documented_plugin, python_path, run_cbs
+from tests_support import documented_plugin, python_path, run_cbs, selected
 
 pytestmark = pytest.mark.frameworks
 
@@ -34,17 +34,20 @@ REFUSED = {
     "jax_xla:xla+intx-1-32": "integers from 2 bits on",
     "jax_xla:xla+intx-4-48": "cannot be tiled",
 }
+# One recipe of each backend in the default tier.
+SAMPLE = ("onnxruntime:default+int8dq-tensor", "openvino:latency+int8wo", "jax_xla:xla+int8wo")
 LINEAR = 12
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory, recipes_environment):
-    """Results of tiny BERT in fp32, by competitor."""
+def results(request, tmp_path_factory, recipes_environment):
+    """Results of tiny BERT in fp32 with the recipes of the selected tests, by competitor."""
+    working = selected(request, test_a_recipe_changes_all_products_with_weights, "name")
     for package in ("onnxruntime", "onnx", "torch", "openvino", "jax"):
         need(package)
     run = run_cbs(
-        *("--backend", ",".join([*WORKING, *REFUSED]), "-w", "0", "-iter", "1"),
+        *("--backend", ",".join([*(working or SAMPLE), *REFUSED]), "-w", "0", "-iter", "1"),
         *("-name", "models/BERT_TINY_FP32_(PT|JAX)_32XI32_BATCH4/.+_DEFAULT"),
         # One process: most of the time would go to importing PyTorch and JAX.
         "--run-in-process",
@@ -59,7 +62,10 @@ def results(tmp_path_factory, recipes_environment):
     return found
 
 
-@pytest.mark.parametrize("name", WORKING)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in SAMPLE else pytest.mark.nightly) for name in WORKING],
+)
 def test_a_recipe_changes_all_products_with_weights(results, name):
     result, (kind, share, least_db) = results[name], WORKING[name]
     assert result["status"] == "ok", result["reason"]

@@ -1,11 +1,10 @@
 """Recipes in PyTorch: they take effect, keep their signal, and say why where they cannot."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 from framework_process import run_script
+from tests_support import run_cbs, selected
 
 pytestmark = pytest.mark.frameworks
 
@@ -142,33 +141,22 @@ def test_recipes_that_train_have_all_gradients_and_others_have_not(recipes_envir
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory, recipes_environment):
+def results(request, tmp_path_factory, recipes_environment):
     """Results of tiny BERT in bf16, by the compiler with its recipe."""
-    directory = tmp_path_factory.mktemp("recipes")
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "comparative_benchmark", "run", "-device", "host-cpu"),
-            *(
-                "-name",
-                "models/BERT_TINY_BF16_PT_32XI32_BATCH4/.+_DEFAULT",
-                "-w",
-                "0",
-                "-iter",
-                "1",
-            ),
-            *("--backend", ",".join(f"pt_inductor:{name}" for name in RACED)),
-            *("-o", directory / "results.json"),
-        ],
-        env=recipes_environment,
-        cwd=directory,
-        capture_output=True,
-        check=False,
+    measured = selected(request, test_a_model_is_measured_with_a_recipe, "name")
+    names = (*measured, *RACED[2:])
+    run = run_cbs(
+        *("-name", "models/BERT_TINY_BF16_PT_32XI32_BATCH4/.+_DEFAULT", "-w", "0", "-iter", "1"),
+        *("--backend", ",".join(f"pt_inductor:{name}" for name in names)),
+        directory=tmp_path_factory.mktemp("recipes"),
+        environment=recipes_environment,
     )
-    found = json.loads((directory / "results.json").read_text())["benchmarks"]
-    return {result["definition"]["compiler"]: result for result in found}
+    return {record["definition"]["compiler"]: record for record in run.document["benchmarks"]}
 
 
-@pytest.mark.parametrize("name", RACED[:2])
+@pytest.mark.parametrize(
+    "name", ["eager+int8wo", pytest.param("inductor+int8dq", marks=pytest.mark.nightly)]
+)
 def test_a_model_is_measured_with_a_recipe(results, name):
     result = results[name]
     assert result["status"] == "ok", result["reason"]

@@ -2,7 +2,7 @@
 
 import pytest
 from agreement_support import need
-from tests_support import run_cbs
+from tests_support import run_cbs, selected
 
 pytestmark = pytest.mark.frameworks
 
@@ -119,20 +119,28 @@ def test_conversion_is_no_part_of_the_workers_memory(cbs_run, framework):
     assert level(live)["host_memory_peak_mb"] < 300
 
 
+VIT_FLOAT = "VIT_TINY_FP32_TF_32X32X3XF32_BATCH1"
+VIT_INT8 = "VIT_TINY_INT8_TFLITE_3X32X32XINT8_BATCH1"
+
+
 @pytest.fixture(scope="module")
-def quantised(tmp_path_factory, environment):
-    """What becomes of several models by the compiler int8."""
+def quantised(request, tmp_path_factory, environment):
+    """Results of the compiler int8 for the models of the selected tests."""
+    models = [
+        *(VIT_FLOAT, VIT_INT8),
+        *selected(request, test_masks_do_not_take_the_range_of_an_int8_file, "model"),
+        *selected(request, test_what_can_not_be_quantised_is_refused_with_the_reason, "model"),
+    ]
     return run_cbs(
-        *("--backend", "tflite:int8", "-w", "1", "-iter", "2", "--share-workers", "-name"),
-        "models/(VIT_TINY_(INT8_TFLITE|FP32_TF|FP16_JAX)|BERT_TINY_(FP32_JAX|FP16_TFLITE)"
-        "|(SD_CLIP|T5)_TINY_FP32_(TF|JAX))_.+_BATCH1/.+_DEFAULT",
+        *("--backend", "tflite:int8", "-w", "1", "-iter", "2", "--share-workers"),
+        *("-name", f"models/({'|'.join(models)})/.+_DEFAULT"),
         directory=tmp_path_factory.mktemp("quantised"),
         environment=environment,
     )
 
 
 def test_a_quantising_compiler_keeps_fp32_at_the_edges(quantised):
-    [record] = records(quantised, model="VIT_TINY_FP32_TF_32X32X3XF32_BATCH1")
+    [record] = records(quantised, model=VIT_FLOAT)
     assert record["status"] == "ok", quantised.out
     assert record["definition"]["precision"] == "int8"
     assert record["definition"]["workload"]["data_type"] == "fp32"
@@ -143,7 +151,7 @@ def test_a_quantising_compiler_keeps_fp32_at_the_edges(quantised):
 
 
 def test_an_int8_file_has_int8_edges_where_its_inputs_are_numbers(quantised):
-    [record] = records(quantised, model="VIT_TINY_INT8_TFLITE_3X32X32XINT8_BATCH1")
+    [record] = records(quantised, model=VIT_INT8)
     assert record["status"] == "ok", quantised.out
     edges = level(record)["program"]["notes"]["edge_types"]
     assert edges == {"inputs": ["int8"], "outputs": ["int8"]}
@@ -151,7 +159,13 @@ def test_an_int8_file_has_int8_edges_where_its_inputs_are_numbers(quantised):
 
 @pytest.mark.parametrize(
     "model",
-    [f"{name}_TINY_FP32_{of}_32XI32_BATCH1" for name in ("SD_CLIP", "T5") for of in ("TF", "JAX")],
+    [
+        "SD_CLIP_TINY_FP32_TF_32XI32_BATCH1",
+        *(
+            pytest.param(f"{name}_TINY_FP32_{of}_32XI32_BATCH1", marks=pytest.mark.nightly)
+            for name, of in (("SD_CLIP", "JAX"), ("T5", "TF"), ("T5", "JAX"))
+        ),
+    ],
 )
 def test_masks_do_not_take_the_range_of_an_int8_file(quantised, model):
     """With -3.4e38 in the mask, a step is 1.3e36 and SQNR at most 9 dB."""

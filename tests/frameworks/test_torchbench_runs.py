@@ -87,6 +87,12 @@ FAULTS = {
 }
 
 
+@pytest.fixture(scope="module")
+def environment(session_environment):
+    """Variables with a root of this session: the models are not the suite's."""
+    return session_environment
+
+
 def write(place, name, ctor, evaluated):
     (place / name).mkdir()
     text = HEAD.format(
