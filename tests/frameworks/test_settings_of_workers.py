@@ -25,7 +25,12 @@ RACERS = {
 THREADS = min(2, len(os.sched_getaffinity(0)))
 
 
-@pytest.fixture(scope="module", params=RACERS)
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=() if name == "PT" else pytest.mark.nightly) for name in RACERS
+    ],
+)
 def framework(request):
     """A framework, for all tests on it."""
     return request.param

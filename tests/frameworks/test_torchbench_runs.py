@@ -139,9 +139,12 @@ def test_folders_of_both_protocols_run_unchanged(cbs_run, tmp_path):
     assert sorted(path for path in copy.rglob("*")) == before
 
 
-def test_training_is_verified_eager_and_compiled(cbs_run):
+@pytest.mark.parametrize(
+    "name", ["staged_net", pytest.param("agent_net", marks=pytest.mark.nightly)]
+)
+def test_training_is_verified_eager_and_compiled(cbs_run, name):
     run = cbs_run(
-        *("--torchbench", str(DATA), "-name", "staged_net|agent_net", "-t", "train"),
+        *("--torchbench", str(DATA), "-name", name, "-t", "train"),
         *(*QUICK, "--backend", "pt_inductor:eager,pt_inductor:inductor"),
     )
     assert run.code == 0, run.err + run.out

@@ -45,9 +45,7 @@ REFERENCES = {
 # As other tests call their processes.
 SHORT = {"pytorch": "pt", "jax": "jax", "tensorflow_v2": "tf"}
 STEMS = [
-    pytest.param(
-        stem, marks=() if stem in ("bert-tiny-adamw-fp32", "vit-tiny-sgd-bf16") else NIGHTLY
-    )
+    pytest.param(stem, marks=() if stem == "vit-tiny-sgd-bf16" else NIGHTLY)
     for stem in (
         *(
             f"{net}-tiny-{kind}"
@@ -123,7 +121,7 @@ def planted_results(request, tmp_path_factory, session_environment):
     [
         ("BERT", "adamw", "fp32"),
         *(pytest.param(net, "adamw", "fp32", marks=NIGHTLY) for net in ZOO[1:]),
-        ("VIT", "sgd", "bf16"),
+        pytest.param("VIT", "sgd", "bf16", marks=NIGHTLY),
     ],
 )
 def test_a_step_is_right_in_every_framework_and_has_a_rate(results, network, optimizer, data_type):

@@ -220,6 +220,8 @@ def test_every_command_that_is_left_out_is_in_a_document():
     assert [start for start in ELSEWHERE if f"\n{start}" not in text] == []
 
 
+# The README's block for one backend runs `run_benchmarks.py`, which this script calls.
+@pytest.mark.nightly
 def test_nightly_script_runs_the_cases_of_one_backend(environment, tmp_path):
     script = ". .venv/bin/activate; ./comparative_benchmark/jax_xla/benchmark_all.sh"
     options = "--tag tiny -w 0 -iter 2 --share-workers"
