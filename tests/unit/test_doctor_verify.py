@@ -12,6 +12,8 @@ from comparative_benchmark.doctor import checks
 from comparative_benchmark.doctor.checks import System
 from comparative_benchmark.machine import conditions
 
+pytestmark = pytest.mark.slow
+
 # Moving numbers are read before and after the command; a busy moment in between is tried again.
 ATTEMPTS = 8
 

@@ -27,6 +27,8 @@ from openxla.benchmark.artifacts.lock_file import locked
 from openxla.benchmark.artifacts.progress import Meter
 from openxla.benchmark.artifacts.stores import NoSpaceError
 
+pytestmark = pytest.mark.slow
+
 FILES = {
     "model.mlir": content(300_000, 1),
     "inputs/input_0.npy": content(70_000, 2),

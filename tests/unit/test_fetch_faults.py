@@ -30,6 +30,8 @@ from openxla.benchmark.artifacts.stores import (
     Stores,
 )
 
+pytestmark = pytest.mark.slow
+
 DATA = content(200_000, 1)
 OTHER = content(200_000, 2)
 OPTIONS = FetchOptions(backoff_s=0.01, deadline_s=20, read_timeout_s=5, attempts=3)

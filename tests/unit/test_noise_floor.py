@@ -26,6 +26,8 @@ from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.stats.sampling_rule import SamplingRule
 from openxla.benchmark.devices import HOST_CPU
 
+pytestmark = pytest.mark.slow
+
 
 def noise_floor(documents):
     return module.noise_floor(map(completed, documents))
