@@ -38,7 +38,7 @@ find_uv() {
   echo "${venv}/bin/uv"
 }
 
-# uv takes a fifth of pip's time. Where it cannot be installed or fails, pip does the work.
+# uv takes a third of pip's time. Where it cannot be installed or fails, pip does the work.
 install() {
   local venv="$1" uv
   shift

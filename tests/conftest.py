@@ -16,7 +16,7 @@ PLUGIN = Path(__file__).parent / "plugin"
 
 # A process of `--numprocesses` runs whole files. Long ones come first, or the others would wait.
 _LONGEST = ("test_documents.py", "test_backends.py", "test_adversarial_programs.py")
-_FOLDERS = ("frameworks", "scripts", "harness", "browser", "faults", "gpu", "unit")
+_LAST = ("harness", "browser", "faults", "gpu", "unit")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,9 +38,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sorts files by how long they take."""
-    items.sort(
-        key=lambda item: (item.path.name not in _LONGEST, _FOLDERS.index(item.path.parent.name))
-    )
+
+    def place(item: pytest.Item) -> tuple[bool, int]:
+        folder = item.path.parent.name
+        return item.path.name not in _LONGEST, _LAST.index(folder) if folder in _LAST else -1
+
+    items.sort(key=place)
 
 
 @pytest.fixture
