@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import results_support
@@ -174,13 +175,19 @@ def _check(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 0, (words, capsys.readouterr().err)
 
 
+def _tiers(name: str, block: str) -> list[Any]:
+    """Returns marks of a block's tests: races are short by default, and word for word nightly."""
+    default = [()] if name in FIRST_READ else []
+    return default if default and "--processes 3" not in block else [*default, pytest.mark.nightly]
+
+
 @pytest.mark.parametrize(
     "block",
     [
-        pytest.param(block, id=f"{name}-{number}", marks=marks)
+        pytest.param(block, id=f"{name}-{number}{'' if marks else '-short'}", marks=marks)
         for name in DOCUMENTS
-        for marks in [() if name in FIRST_READ else pytest.mark.nightly]
         for number, block in enumerate(_blocks(name))
+        for marks in _tiers(name, block)
     ],
 )
 def test_shell_blocks_run(block, environment, request):
