@@ -80,8 +80,10 @@ class PtInductor(Backend):
         """Moves modules and inputs to the device; a GPU then computes float32 without TF32."""
         if self._on_gpu:
             cuda.forbid_tf32()  # here, as a model's own module may have allowed it
-            torch.cuda.reset_peak_memory_stats(self._device)
         with self.context.phase("load"):
+            if self._on_gpu:
+                torch.cuda.init()  # no allocator to reset exists before
+                torch.cuda.reset_peak_memory_stats(self._device)
             for module in modules.of(model):
                 module.to(self._device)
             if self._recipe is not None:

@@ -55,9 +55,16 @@ def context(tmp_path, device=HOST_GPU, compiler="eager", options=()):
 def on_gpu(monkeypatch, tmp_path):
     """Makes a backend that takes the CPU for a GPU."""
     monkeypatch.setattr(pt_backend, "_device", lambda _: torch.device("cpu"))
+    initialised = []
+
+    def reset_peak_memory_stats(_):
+        if not initialised:  # as PyTorch does before its first use of the device
+            raise RuntimeError("Invalid device argument")
+
+    monkeypatch.setattr(torch.cuda, "init", lambda: initialised.append(True))
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", reset_peak_memory_stats)
     for name, value in (
         ("synchronize", None),
-        ("reset_peak_memory_stats", None),
         ("max_memory_allocated", 5),
         ("get_device_name", "double"),
     ):
