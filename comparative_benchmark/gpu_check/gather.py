@@ -95,7 +95,11 @@ class Found:
 
 def gather(machine: Machine, outcomes: Sequence[Outcome], *, started: float) -> Found:
     """Returns what is there now; a file that is not there yet counts as empty."""
-    cells = _json(machine.output / "matrix.json").get("cells", [])
+    cells = [
+        cell
+        for name in ("matrix", "autotune")
+        for cell in _json(machine.output / f"{name}.json").get("cells", [])
+    ]
     cases = _cases(machine.output / "races.json")
     results = [case.result for case in cases]
     raced = [case for case in cases if case.metrics.race.id]

@@ -108,6 +108,7 @@ def steps(machine: Machine) -> list[Step]:
         races[0],
         _pairs(machine),
         *races[1:],
+        *_autotune(machine),
     ]
 
 
@@ -123,6 +124,40 @@ def _environment(machine: Machine) -> Step:
 
 
 def _matrix(machine: Machine) -> Step:
+    return _parity(
+        machine,
+        name="matrix",
+        title="tiny BERT, ResNet and GPT-2 generation in fp32, bf16 and fp16: right everywhere?",
+        competitors=_all_competitors(machine),
+        limit_s=240,
+        beside=True,
+    )
+
+
+def _autotune(machine: Machine) -> list[Step]:
+    """Each cell compiles for half a minute on a GPU, and for minutes on a CPU."""
+    if not (machine.on_gpu and machine.has("torch")):
+        return []
+    return [
+        _parity(
+            machine,
+            name="autotune",
+            title="the cells of the matrix with max-autotune",
+            competitors=["pt_inductor:inductor+max-autotune"],
+            limit_s=300,
+        )
+    ]
+
+
+def _parity(
+    machine: Machine,
+    *,
+    name: str,
+    title: str,
+    competitors: Sequence[str],
+    limit_s: float,
+    beside: bool = False,
+) -> Step:
     types = "|".join(_DATA_TYPES if machine.on_gpu else _DATA_TYPES[:2])
     names = (
         rf"BERT_TINY_({types})_\w+_32XI32_BATCH1",
@@ -130,20 +165,20 @@ def _matrix(machine: Machine) -> Step:
         rf"GPT2_TINY_GREEDY_({types})_\w+_1X16XI32_8XI32",
     )
     return Step(
-        name="matrix",
-        title="tiny BERT, ResNet and GPT-2 generation in fp32, bf16 and fp16: right everywhere?",
+        name=name,
+        title=title,
         commands=(
             (
                 *(*_CLI, "parity", "--framework", "pytorch,jax", "--timeout", "120"),
                 *("-name", f"models/({'|'.join(names)})/inputs/INPUT_DATA_MODEL_DEFAULT"),
-                *("--backend", ",".join(_all_competitors(machine))),
-                *("-device", machine.device, "-o", str(machine.scratch / "matrix.json")),
+                *("--backend", ",".join(competitors)),
+                *("-device", machine.device, "-o", str(machine.scratch / f"{name}.json")),
                 *("--jobs", str(max(1, min(8, machine.cpus // 2))) if machine.on_gpu else "2"),
             ),
         ),
-        limit_s=240,
-        writes=("matrix.json",),
-        beside=True,
+        limit_s=limit_s,
+        writes=(f"{name}.json",),
+        beside=beside,
     )
 
 
@@ -349,8 +384,6 @@ def _cuda_graphs(machine: Machine) -> list[str]:
 
 def _all_competitors(machine: Machine) -> list[str]:
     competitors = [*_usual_competitors(machine), *_cuda_graphs(machine)]
-    if machine.has("torch") and machine.on_gpu:  # takes minutes on a CPU and shows nothing new
-        competitors.insert(2, "pt_inductor:inductor+max-autotune")
     if machine.has("iree.compiler", "iree.runtime"):
         competitors.append("iree:cuda" if machine.on_gpu else "iree:llvm-cpu")
     return competitors
