@@ -2,9 +2,10 @@
 
 import contextlib
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from comparative_benchmark.backends import torch_modules as modules
@@ -18,7 +19,7 @@ from comparative_benchmark.pt_inductor.rounding import remark
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 
-__all__ = ["compute", "cost", "in_own_type", "remark"]
+__all__ = ["changed_weights", "compute", "cost", "in_own_type", "remark"]
 
 # Of the memory that is free, beside the model: the rest is for what it computes.
 _PART_FOR_A_COPY = 0.5
@@ -50,6 +51,27 @@ def in_own_type(model: Any, inputs: Sequence[Array]) -> list[Array]:
     """Returns the outputs of an eager run in the model's own type."""
     with torch.no_grad():
         return _arrays(model.forward(*[as_tensor(value) for value in inputs]))
+
+
+@contextlib.contextmanager
+def changed_weights(model: Any, random: np.random.Generator, spacings: float) -> Iterator[None]:
+    """Gives a context in which floating-point weights are off by up to so many spacings."""
+    tensors = [
+        tensor
+        for module in modules.of(model)
+        for tensor in (*module.parameters(), *module.buffers())
+        if tensor.is_floating_point()
+    ]
+    kept = [tensor.detach().clone() for tensor in tensors]
+    try:
+        for tensor in tensors:
+            off = torch.as_tensor(random.uniform(-1, 1, tuple(tensor.shape)))
+            step = spacings * torch.finfo(tensor.dtype).eps
+            tensor.data.copy_(tensor.double() * (1 + step * off))
+        yield
+    finally:
+        for tensor, value in zip(tensors, kept, strict=True):
+            tensor.data.copy_(value)
 
 
 def _arrays(outputs: Any) -> list[Any]:

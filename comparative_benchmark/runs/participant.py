@@ -288,9 +288,7 @@ class Participant:
             self._end(ended)
             return
         self.record.final_verification = verdict
-        if not verdict.passed:
-            reason = verdict.reason or "wrong output"
-            self._end(SessionEnded(Status.WRONG_OUTPUT, "verify_rest", reason))
+        self._end_unless_right(verdict, "verify_rest")
 
     def _run_with(self, session: Session | InProcessSession) -> RunWith:
         def run_with(inputs: Sequence[Path], name: str) -> list[Path]:
@@ -365,9 +363,7 @@ class Participant:
             return None
         outputs = [directory / file["file"] for file in answer["files"]]
         verdict = judge.verify_rest(outputs, judge.verify(outputs), self._run_with(session))
-        if not verdict.passed:
-            reason = verdict.reason or "wrong output"
-            self._end(SessionEnded(Status.WRONG_OUTPUT, f"verify_{name}", reason))
+        self._end_unless_right(verdict, f"verify_{name}")
         return verdict
 
     def forget_peaks(self) -> None:
@@ -459,10 +455,15 @@ class Participant:
         self.record.effective = told(answer["effective"], EffectiveSettings, "effective")
         self._outputs = [directory / file["file"] for file in answer["files"]]
         verification = self._judge.verify(self._outputs)
-        if not verification.passed:
-            reason = verification.reason or "wrong output"
-            self._end(SessionEnded(Status.WRONG_OUTPUT, f"verify_{which}", reason))
+        self._end_unless_right(verification, f"verify_{which}")
         return verification
+
+    def _end_unless_right(self, verdict: Verification, phase: str) -> None:
+        """Ends the participation if an output is wrong, or cannot be judged."""
+        if verdict.passed:
+            return
+        status = Status.UNSUPPORTED if verdict.undecided else Status.WRONG_OUTPUT
+        self._end(SessionEnded(status, phase, verdict.reason or "wrong output"))
 
     def _refuse_warm_caches(self) -> None:
         """Raises `SessionEnded` if a cold compile found a cache that was not empty."""

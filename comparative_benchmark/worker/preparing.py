@@ -12,13 +12,14 @@ import attrs
 import numpy as np
 
 from comparative_benchmark.backends.api import Array, ModelDefinition, Reference, load_object
+from comparative_benchmark.worker import neighbours
 from comparative_benchmark.worker.contributed_model import check_arity, checked_array, mismatch
 from comparative_benchmark.worker.phases import PhaseClock
 from comparative_benchmark.worker.protocol import Message
 from openxla.benchmark import testdata
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
-from openxla.benchmark.artifacts.workload_store import SECOND, remove_second
+from openxla.benchmark.artifacts.workload_store import NEIGHBOURS, SECOND, remove_second
 from openxla.benchmark.brought.program_model import in_place_of_truth, rounded
 from openxla.benchmark.models.generation import TOKENS
 from openxla.benchmark.models.model_interfaces import TrainingModel
@@ -68,6 +69,7 @@ def prepare(
     module = importlib.import_module(reference.partition(":")[0])
     judged_by = JudgedBy(
         compute=compute,
+        reference=reference,
         model=model,
         generates=generates,
         in_own_type=getattr(module, "in_own_type", None) if module_path == IN_TREE else None,
@@ -112,7 +114,7 @@ class JudgedBy:
     """Makes what the outputs of a model are judged by.
 
     Attributes:
-      compute: gives truth and reference.
+      compute: gives truth and reference; `reference` is its `module:function`.
       model: what is computed.
       generates: whether it continues prompts; the reference then goes on with the truth's tokens.
       in_own_type: gives the outputs of a plain run, for a model that is not written to be widened:
@@ -120,6 +122,7 @@ class JudgedBy:
     """
 
     compute: Reference
+    reference: str
     model: Any
     generates: bool
     in_own_type: Callable[[Any, Sequence[Array]], list[Array]] | None = None
@@ -129,6 +132,15 @@ class JudgedBy:
         truth, same_type = self._due(inputs)
         if self.generates:
             same_type = self._along_truth(inputs, truth)
+        elif getattr(self.model, "without_float64", None) is None:
+            neighbours.save(
+                target / f"{prefix}{NEIGHBOURS}",
+                reference=self.reference,
+                compute=self.compute,
+                model=self.model,
+                inputs=inputs,
+                truth=truth,
+            )
         return {
             kind: arrays.save_all(target / f"{prefix}{kind}", stem, values)
             for kind, stem, values in (

@@ -7,7 +7,9 @@ Layout of `<root>/workloads/<workload id>/`:
     inputs/input_0.npy ...     the arrays that every framework gets
     truth/output_0.npy ...     outputs of the float64 run
     reference/output_0.npy ... outputs of an op-by-op run in the model's own type
-    second-inputs/, second-truth/, second-reference/
+    neighbours/output_1.npy    for outputs of integers or few numbers: float64 outputs on slightly
+                               different weights and inputs, along a new first axis
+    second-inputs/, second-truth/, second-reference/, second-neighbours/
                                the same of a second input (see `models.second_input`)
 """
 
@@ -34,7 +36,8 @@ MANIFEST_FILE = "manifest.json"
 # 2: the reference of a model that generates goes on with the truth's tokens.
 MANIFEST_VERSION = 2
 _UNKNOWN_COST = WorkloadCost()
-_STEMS = {"inputs": "input", "truth": "output", "reference": "output"}
+NEIGHBOURS = "neighbours"
+_STEMS = {"inputs": "input", "truth": "output", "reference": "output", NEIGHBOURS: "output"}
 # What is in front of the folders of the second input.
 SECOND = "second-"
 KINDS = {**_STEMS, **{f"{SECOND}{kind}": stem for kind, stem in _STEMS.items()}}
@@ -106,11 +109,18 @@ class Due:
       inputs: arrays in order.
       truth: float64 outputs in order.
       reference: same-type outputs in order.
+      neighbours: files of outputs that have neighbours, named by the index of the output.
     """
 
     inputs: list[Path]
     truth: list[Path]
     reference: list[Path]
+    neighbours: list[Path] = attrs.field(factory=list)
+
+    @property
+    def neighbours_by_output(self) -> dict[int, Path]:
+        """The files of neighbours by the index of their output."""
+        return {int(path.stem.rpartition("_")[2]): path for path in self.neighbours}
 
 
 @attrs.frozen(kw_only=True)
@@ -138,7 +148,7 @@ class WorkloadArtifacts:
     @property
     def first(self) -> Due:
         """What is timed, and what it is judged by."""
-        return Due(inputs=self.inputs, truth=self.truth, reference=self.reference)
+        return Due(**{kind: self._listed(kind) for kind in _STEMS})
 
     @property
     def second(self) -> Due | None:
@@ -150,7 +160,9 @@ class WorkloadArtifacts:
     def second_files(self) -> list[Path]:
         """All files of the second input."""
         second = self.second
-        return [*second.inputs, *second.truth, *second.reference] if second else []
+        if second is None:
+            return []
+        return [*second.inputs, *second.truth, *second.reference, *second.neighbours]
 
     @property
     def without_second(self) -> str | None:

@@ -123,13 +123,13 @@ def in_place_of_truth(outputs: Sequence[Array]) -> list[Array]:
     ]
 
 
-def rounded(inputs: Sequence[Array]) -> list[Array]:
-    """Returns inputs that are off by up to a spacing of their type."""
-    random = np.random.Generator(np.random.Philox(SEED))
+def rounded(inputs: Sequence[Array], *, spacings: float = 1.0, seed: int = SEED) -> list[Array]:
+    """Returns inputs that are off by up to so many spacings of their type."""
+    random = np.random.Generator(np.random.Philox(seed))
     found = []
     for value in inputs:
         if value.dtype.kind == "f" or value.dtype.name == "bfloat16":
-            off = 1 + _eps(value.dtype) * random.uniform(-1, 1, value.shape)
+            off = 1 + spacings * _eps(value.dtype) * random.uniform(-1, 1, value.shape)
             found.append((value.astype(np.float64) * off).astype(value.dtype))
         else:
             found.append(value)
