@@ -4,8 +4,10 @@ Nothing that happens to its worker raises: a participant that has failed says so
 `record` holds how it ended.
 """
 
+import os
 import shutil
 import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,8 +18,8 @@ import attrs
 from msgspec import ValidationError
 
 from comparative_benchmark.backends.api import recorded_packages
-from comparative_benchmark.judge import accuracy
-from comparative_benchmark.judge.verification import Verification
+from comparative_benchmark.judge import accuracy, plausibility
+from comparative_benchmark.judge.verification import Verification, open_array
 from comparative_benchmark.machine.effective import EffectiveSettings
 from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.contention import sound_and_void
@@ -43,8 +45,9 @@ from comparative_benchmark.stats.steadiness import (
     steadiness,
 )
 from openxla.benchmark.artifacts import arrays
-from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
+from openxla.benchmark.artifacts.workload_store import Due, WorkloadArtifacts
 from openxla.benchmark.models import architectures, trained
+from openxla.benchmark.models.architectures.base import DATA_TYPES
 
 T = TypeVar("T")
 
@@ -115,6 +118,7 @@ class Participant:
         self._interrupted = False
         self._precision: list[float] = []
         self._blocks: list[Block] = []
+        self._timed: list[plausibility.TimedBlock] = []
         self._artifacts = artifacts
         self._settings = settings
         self._open_session = open_session
@@ -264,6 +268,7 @@ class Participant:
             return
         try:
             self.resume()
+            self._check_times()
             self.record.final_verification = self._verify(self._session, "last_run")
             self.verify_rest()
             self.measure_accuracy()
@@ -343,10 +348,58 @@ class Participant:
             self.record.second_verification = verdict
             if verdict is None:
                 self.record.without_second = "the backend cannot replace the inputs of a program"
-            elif verdict.passed:
-                self._verify_on(session, self._judge, "first_input_again")
+            elif verdict.passed and self._verify_on(session, self._judge, "first_input_again"):
+                self._check_fresh_runs(session, second)
         except SessionEnded as ended:
             self._end(ended)
+
+    def _check_fresh_runs(self, session: Session | InProcessSession, second: Due) -> None:
+        """Ends the participation if runs on new inputs take much longer than the timed ones.
+
+        Raises:
+          SessionEnded: they do, or the worker is gone.
+        """
+        if not self.alive or not self.record.latencies_ms:
+            return
+        median_ms = statistics.median(self.record.latencies_ms)
+        answer = session.call(
+            "fresh_runs",
+            inputs=[str(path) for path in second.inputs],
+            enough_ms=plausibility.enough_ms(median_ms),
+            restored=[str(path) for path in self._artifacts.inputs],
+        )
+        _note_report(self.record, answer)
+        runs_ms = told(answer["runs_ms"], tuple[float, ...], "fresh_runs")
+        if problem := plausibility.fresh_run_problem(median_ms, runs_ms):
+            raise SessionEnded(Status.FAILED, "fresh_runs", problem)
+
+    def _check_times(self) -> None:
+        """Ends the participation if its times cannot be true.
+
+        Raises:
+          SessionEnded: they cannot.
+        """
+        cpus = os.cpu_count() or 1
+        problem = plausibility.clock_problem(self._timed, cpus)
+        if problem is None and self.trial.device.accelerator_type == "cpu":
+            cost = self._artifacts.cost
+            moved = [*self._artifacts.inputs, *self._artifacts.reference]
+            weight_bytes = (cost.bytes or 0) - sum(open_array(path).nbytes for path in moved)
+            problem = plausibility.latency_problem(
+                self.record.latencies_ms,
+                flops=cost.flops,
+                weight_bytes=max(weight_bytes, 0),
+                element_type=self._computes_in(),
+                cpus=cpus,
+            )
+        if problem:
+            raise SessionEnded(Status.FAILED, "measure", problem)
+
+    def _computes_in(self) -> str:
+        """Returns the element type of the computation; empty if an option may choose fewer bits."""
+        if self.trial.competitor.options:
+            return ""
+        return DATA_TYPES.get(str(self.trial.precision), "")
 
     def _verify_on(
         self, session: Session | InProcessSession, judge: Judge, name: str
@@ -406,11 +459,27 @@ class Participant:
             return None
         self.plan.track.note(**note)
         try:
+            cpu_ms, started = self._session.cpu_ms(), time.monotonic()
             answer = self._session.call("measure", iterations=iterations, **wanted)
-            return _block(answer["block"])
+            seen_ms, cpu_after_ms = (time.monotonic() - started) * 1e3, self._session.cpu_ms()
+            block = _block(answer["block"])
         except SessionEnded as ended:
             self._end(ended)
             return None
+        self._timed.append(
+            plausibility.TimedBlock(
+                samples_ms=sum(block.latencies_ms),
+                iterations=len(block.latencies_ms),
+                extra=len(block.device_ms) + bool(wanted.get("refresh")),
+                wall_ms=block.wall_ms or 0.0,
+                cpu_ms=block.cpu_ms or 0.0,
+                seen_ms=seen_ms,
+                seen_cpu_ms=None
+                if cpu_ms is None or cpu_after_ms is None
+                else cpu_after_ms - cpu_ms,
+            )
+        )
+        return block
 
     def _without_paths(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Returns variables without what is another in each process: folders of its own."""

@@ -8,6 +8,6 @@ PHASES = ("import", "load", "h2d", "trace", "lower", "compile", "first_run", "ex
 # no phase has claimed yet.
 SESSION_PHASES = (
     *("start", "prepare", "preprocess", "reference", "second_reference"),
-    *("measure", "outputs", "run_on", "profile"),
+    *("measure", "outputs", "run_on", "fresh_runs", "profile"),
     *("verification_compile", "generation_compile", "generation", "step_parts"),
 )
