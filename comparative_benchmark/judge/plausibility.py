@@ -18,8 +18,8 @@ _FLOPS_PER_CYCLE = {"f64": 128.0, "f32": 256.0}
 _MOST_FLOPS_PER_CYCLE = 16384.0
 _BYTES_PER_CYCLE = 192.0
 # A worker reads the state of the machine before and after a block, and encodes its answer.
-_OVERHEAD_CPU_MS = 150.0
-_OVERHEAD_CPU_MS_PER_BLOCK = 30.0
+_OVERHEAD_CPU_MS = 100.0
+_OVERHEAD_CPU_MS_PER_BLOCK = 15.0
 _OVERHEAD_MS = 500.0
 # CPU time and wall time are read one after the other.
 _CLOCK_SLACK_MS = 5.0

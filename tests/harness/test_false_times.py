@@ -1,7 +1,7 @@
 """Right outputs with false times: such a trial fails, with the figures, and has no speed."""
 
 TOY = ("--suite", "cbs_test_plugin.suite", "-name", "models/TOY_NONE/.+")
-FIXED = ("-w", "1", "-iter", "25")
+FIXED = ("-w", "1", "-iter", "50")
 REASONS = {
     "in-fetch": "a run on new inputs takes",
     "in-a-thread": "a run on new inputs takes",
