@@ -65,6 +65,20 @@ class Producer(Record, frozen=True, kw_only=True):
     versions: Mapping[str, str]
 
 
+class TruthSource(Record, frozen=True, kw_only=True):
+    """Who computed a truth.
+
+    Attributes:
+      backend: its name; empty if the model's own definition names the function.
+      distribution: that it comes from.
+      built_in: whether that is this distribution, whose references judge all models that they can.
+    """
+
+    backend: str
+    distribution: str
+    built_in: bool
+
+
 class WorkloadManifest(Record, frozen=True, kw_only=True):
     """What is known of a workload's files.
 
@@ -79,6 +93,8 @@ class WorkloadManifest(Record, frozen=True, kw_only=True):
       without_second: why there is no second input; None if there is one, or in a manifest from
         before there was any.
       without_float64: why the truth is not a float64 run; None if it is.
+      truth_source: backend and distribution that computed the truth; None in a manifest from
+        before this was recorded.
     """
 
     workload: dict[str, Any]
@@ -89,6 +105,7 @@ class WorkloadManifest(Record, frozen=True, kw_only=True):
     fetched: dict[str, str] | None = None
     without_second: str | None = None
     without_float64: str | None = None
+    truth_source: TruthSource | None = None
     manifest_version: int = MANIFEST_VERSION
 
     def __post_init__(self) -> None:
@@ -173,6 +190,16 @@ class WorkloadArtifacts:
     def without_float64(self) -> str | None:
         """Why the truth is not a float64 run; None if it is."""
         return self.manifest.without_float64
+
+    @property
+    def truth_source(self) -> TruthSource | None:
+        """Backend and distribution that computed the truth; None if this was not recorded."""
+        return self.manifest.truth_source
+
+    @property
+    def made_by(self) -> str | None:
+        """Module of the model that made the truth."""
+        return self.manifest.producer.module_path
 
     @property
     def origin(self) -> dict[str, str] | None:
@@ -275,6 +302,7 @@ def publish(
     cost: WorkloadCost = _UNKNOWN_COST,
     without_second: str | None = None,
     without_float64: str | None = None,
+    truth_source: TruthSource | None = None,
 ) -> WorkloadArtifacts:
     """Writes the manifest of a directory; returns what is there once the directory is in its place.
 
@@ -287,6 +315,7 @@ def publish(
       cost: what an iteration has to do.
       without_second: why there is no second input; None if there is one.
       without_float64: why the truth is not a float64 run; None if it is.
+      truth_source: backend and distribution that computed the truth.
     """
     module_path = case.model.model_impl.module_path
     manifest = WorkloadManifest(
@@ -306,6 +335,7 @@ def publish(
         },
         without_second=without_second,
         without_float64=without_float64,
+        truth_source=truth_source,
     )
     return describe(directory, workload, manifest)
 
