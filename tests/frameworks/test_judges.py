@@ -165,3 +165,62 @@ def test_a_plugin_that_judges_alone_agrees_and_has_no_rank(tmp_path, environment
     assert "Judged by the plug-in backend ggml_one of ggml_one: ggml_one:half" in done.out
     assert "Take ggml_two:half" in done.out
     assert "Not ranked: ggml_one:half" in done.out
+
+
+SCALED = """
+import torch
+import utils
+
+class {name}(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = torch.nn.Linear(16, 8)
+
+    def forward(self, x):
+        return utils.SCALE * torch.tanh(self.up(x))
+
+def example_inputs():
+    return torch.randn({batch}, 16)
+"""
+DEFINITIONS = """
+from pathlib import Path
+from openxla.benchmark.brought import Wanted, found
+
+FOLDER = Path(__file__).resolve().parents[1] / "{folder}"
+ALL_BENCHMARKS = found("net.py:{name}", Wanted(folder=FOLDER)).cases
+"""
+
+
+@pytest.fixture
+def two_folders(tmp_path):
+    """A suite of two folders, each with a file `net.py` and a `utils.py` of other content."""
+    suite = tmp_path / "suite"
+    suite.mkdir()
+    for folder, name, scale, batch in (("one", "NetOne", 3.0, 8), ("two", "NetTwo", 1.0, 4)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "net.py").write_text(SCALED.format(name=name, batch=batch))
+        (tmp_path / folder / "utils.py").write_text(f"SCALE = {scale}\n")
+        (suite / f"{folder}_definitions.py").write_text(
+            DEFINITIONS.format(folder=folder, name=name)
+        )
+    return suite
+
+
+def truths(root):
+    """Returns the bytes of each truth under an artifact root."""
+    return {file.read_bytes() for file in (root / "workloads").glob("*/truth/output_0.npy")}
+
+
+def test_models_of_two_folders_share_no_process(tmp_path, environment, two_folders):
+    backend = ("--backend", "pt_inductor:eager")
+    everything = ("--suite-dir", str(two_folders), *backend, *COUNTS, "--share-workers")
+    done = run(tmp_path, environment, *everything)
+    assert [record["status"] for record in done.document["benchmarks"]] == ["ok", "ok"]
+    alone = set()
+    for folder, name in (("one", "NetOne"), ("two", "NetTwo")):
+        run(tmp_path / folder, environment, f"net.py:{name}", *backend, *COUNTS)
+        alone |= truths(tmp_path / folder / "root")
+    assert len(alone) == 2
+    assert truths(tmp_path / "root") == alone
+    refused = run(tmp_path, environment, *everything, "--run-in-process")
+    assert "must not share a process" in refused.err
