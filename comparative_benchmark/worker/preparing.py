@@ -11,7 +11,14 @@ from typing import Any
 import attrs
 import numpy as np
 
-from comparative_benchmark.backends.api import Array, ModelDefinition, Reference, load_object
+from comparative_benchmark.backends.api import (
+    Array,
+    ModelDefinition,
+    Reference,
+    UnsupportedError,
+    load_object,
+)
+from comparative_benchmark.backends.foreign import ForeignModel
 from comparative_benchmark.worker.contributed_model import check_arity, checked_array, mismatch
 from comparative_benchmark.worker.phases import PhaseClock
 from comparative_benchmark.worker.protocol import Message
@@ -23,8 +30,9 @@ from openxla.benchmark.brought.program_model import in_place_of_truth, rounded
 from openxla.benchmark.models.generation import TOKENS
 from openxla.benchmark.models.model_interfaces import TrainingModel
 from openxla.benchmark.models.second_input import second_inputs
-from openxla.benchmark.models.shared_model import as_tuple
-from openxla.benchmark.models.trees import IN_TREE
+from openxla.benchmark.models.shared_model import ArchitectureModel, as_tuple
+
+_PlainRun = Callable[[Any, Sequence[Array]], list[Array]]
 
 
 def prepare(
@@ -70,7 +78,8 @@ def prepare(
         compute=compute,
         model=model,
         generates=generates,
-        in_own_type=getattr(module, "in_own_type", None) if module_path == IN_TREE else None,
+        in_own_type=getattr(module, "in_own_type", None) if _may_lack_float64(model) else None,
+        nearby=getattr(module, "nearby", None),
     )
     with phases("reference"):
         files = judged_by.save(inputs, target)
@@ -91,6 +100,14 @@ def prepare(
         # Foreign code may not be able to compute in float64, and says why.
         "without_float64": getattr(model, "without_float64", None),
     }
+
+
+def _may_lack_float64(model: Any) -> bool:
+    """Returns whether a model may be judged by plain runs: users' models, but not foreign code.
+
+    Models with an architecture are written to be widened; foreign code judges itself.
+    """
+    return not isinstance(model, ArchitectureModel | TrainingModel | ForeignModel)
 
 
 def make_inputs(model: Any, input_data: str, files: Sequence[str]) -> list[Array]:
@@ -117,12 +134,15 @@ class JudgedBy:
       generates: whether it continues prompts; the reference then goes on with the truth's tokens.
       in_own_type: gives the outputs of a plain run, for a model that is not written to be widened:
         where its float64 run fails, it is judged by two of these.
+      nearby: gives those of a plain run on weights and inputs that are rounded; None to round
+        inputs alone.
     """
 
     compute: Reference
     model: Any
     generates: bool
-    in_own_type: Callable[[Any, Sequence[Array]], list[Array]] | None = None
+    in_own_type: _PlainRun | None = None
+    nearby: _PlainRun | None = None
 
     def save(self, inputs: Sequence[Array], target: Path, prefix: str = "") -> dict[str, Any]:
         """Writes inputs, truth and reference to folders of these names; tells what is in each."""
@@ -160,12 +180,16 @@ class JudgedBy:
             return found
         try:
             return self.compute(self.model, inputs)
+        except (MemoryError, UnsupportedError):
+            raise
         except Exception as error:
             if self.in_own_type is None:
                 raise
             why = f"{type(error).__name__}: {error}"[:300]
         plain = self.in_own_type(self.model, inputs)
         self.model.without_float64 = f"the model has no float64 run: {why}"
+        if self.nearby is not None:
+            return in_place_of_truth(plain), self.nearby(self.model, inputs)
         return in_place_of_truth(plain), self.in_own_type(self.model, rounded(inputs))
 
     def _along_truth(self, inputs: Sequence[Array], truth: Sequence[Any]) -> list[Any]:
