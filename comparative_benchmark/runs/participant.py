@@ -346,6 +346,7 @@ class Participant:
             if verdict is None:
                 self.record.without_second = "the backend cannot replace the inputs of a program"
             elif verdict.passed:
+                self.record.without_second = self._artifacts.without_second
                 self._verify_on(session, self._judge, "first_input_again")
         except SessionEnded as ended:
             self._end(ended)

@@ -13,9 +13,11 @@ import attrs
 from comparative_benchmark.backends.api import recorded_packages
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.fetching import Fetching
+from comparative_benchmark.runs.in_process import InProcessSession
 from comparative_benchmark.runs.judging import Judge
+from comparative_benchmark.runs.second_truth import changes
 from comparative_benchmark.runs.session import SessionEnded
-from comparative_benchmark.runs.session_pool import SessionPool
+from comparative_benchmark.runs.session_pool import SessionPool, SharedSession
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.runs.truth import Truth, is_foreign, may_judge, truth_of, why_plugin
@@ -23,11 +25,12 @@ from comparative_benchmark.worker.protocol import Message
 from openxla.benchmark.artifacts import user_inputs, workload_store
 from openxla.benchmark.artifacts.user_inputs import UserInputError
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
-from openxla.benchmark.artifacts.workload_store import ArtifactError, WorkloadArtifacts
+from openxla.benchmark.artifacts.workload_store import FURTHER, ArtifactError, WorkloadArtifacts
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType, TensorSpec
 from openxla.benchmark.models import architectures
+from openxla.benchmark.models.second_input import FURTHER_RULES
 from openxla.benchmark.temporary import temporary_folder
-from openxla.benchmark.workloads import generated_tokens
+from openxla.benchmark.workloads import generated_tokens, training_of
 
 # JAX, op by op, compiles each operation for each shape: three quarters of the time of a truth.
 _QUICK_FIRST = (ModelFrameworkType.PYTORCH, ModelFrameworkType.TF_V2, ModelFrameworkType.JAX)
@@ -164,12 +167,14 @@ class Preparation:
         truth = truth_of(trial)
         self._announce(f"inputs and truth of {workload.label}")
         with workload_store.new_directory(workload) as directory:
+            bears_second = True
             try:
                 answer = self._call(trial, truth, directory, second=True)
             except SessionEnded as ended:
                 if ended.phase != "second_reference":
                     raise
                 # A model may not bear a second input: it is judged by the first alone.
+                bears_second = False
                 self._pool.empty()
                 workload_store.remove_second(directory)
                 answer = self._call(trial, truth, directory, second=False)
@@ -180,6 +185,11 @@ class Preparation:
             if (peak := answer["host_memory_peak_bytes"] or 0) >= _MEMORY_WORTH_TELLING:
                 self._announce(f"{workload.label} took {peak / 2**30:.1f} GiB of memory at most")
             without_second = answer["without_second"] or _why_not_judged_by(directory, trial)
+            not_ranked = None
+            if bears_second and training_of(case) is None:
+                without_second, not_ranked = self._try_further(
+                    trial, truth, directory, without_second
+                )
             without_float64 = (why_plugin(truth.source), answer["without_float64"])
             return workload_store.publish(
                 directory,
@@ -190,16 +200,62 @@ class Preparation:
                 without_second=without_second,
                 without_float64="; ".join(filter(None, without_float64)) or None,
                 truth_source=truth.source,
+                not_ranked=not_ranked,
             )
+
+    def _try_further(
+        self, trial: Trial, truth: Truth, directory: Path, without_second: str | None
+    ) -> tuple[str | None, str | None]:
+        """Tries inputs until one changes every output; the one that changes most stays.
+
+        A training step needs none: it changes its weights, and with them all later outputs.
+
+        Returns:
+          Which outputs are verified on one input only, and why the model has no ranking.
+        """
+        first = workload_store.due_in(directory, prefix="")
+        parameters = trial.case.verify_parameters
+        best = None
+        if without_second is None:
+            best = changes(first, workload_store.due_in(directory), parameters)
+        for attempt in range(len(FURTHER_RULES) if first.inputs else 0):
+            if best is not None and best.complete:
+                break
+            try:
+                self._call_further(trial, truth, directory, attempt)
+            except SessionEnded:
+                self._pool.empty()
+                workload_store.remove_second(directory, FURTHER)
+                break
+            further = workload_store.due_in(directory, FURTHER)
+            if further.inputs and Judge(trial, further).verify(further.reference).passed:
+                found = changes(first, further, parameters)
+                if best is None or found.count > best.count:
+                    workload_store.replace_second(directory)
+                    best = found.after(best)
+                else:
+                    best = best.after(found)
+            workload_store.remove_second(directory, FURTHER)
+        if best is None:
+            return without_second, None
+        return best.remark, best.not_ranked
+
+    def _call_further(self, trial: Trial, truth: Truth, directory: Path, attempt: int) -> None:
+        case = trial.case
+        self._session(trial, truth).call(
+            "prepare_further",
+            module_path=case.model.model_impl.module_path,
+            parameters=dict(case.model.model_parameters),
+            reference=truth.reference,
+            directory=str(directory),
+            attempt=attempt,
+            generates=generated_tokens(case) is not None,
+        )
 
     def _call(self, trial: Trial, truth: Truth, directory: Path, *, second: bool) -> Message:
         """Has a worker make the artifacts of a trial's workload in a directory."""
-        case, backend, environment = trial.case, truth.backend, truth.environment
-        # One worker serves all workloads of a framework that can share a process.
-        name = f"prepare-{backend.name}{f'-{environment.name}' if environment else ''}"
-        name += case.model.own_process_suffix
-        session = self._pool.get(name, self._settings.for_truth(), backend, environment)
-        return session.call(
+        case = trial.case
+        return self._session(trial, truth).call(
             "prepare",
             module_path=case.model.model_impl.module_path,
             parameters=dict(case.model.model_parameters),
@@ -212,13 +268,20 @@ class Preparation:
             packages=recorded_packages(),
         )
 
+    def _session(self, trial: Trial, truth: Truth) -> SharedSession | InProcessSession:
+        backend, environment = truth.backend, truth.environment
+        # One worker serves all workloads of a framework that can share a process.
+        name = f"prepare-{backend.name}{f'-{environment.name}' if environment else ''}"
+        name += trial.case.model.own_process_suffix
+        return self._pool.get(name, self._settings.for_truth(), backend, environment)
+
 
 def _why_not_judged_by(directory: Path, trial: Trial) -> str | None:
     """Returns why nothing can be judged by the second input, which is then removed, or None.
 
     It is what even the reference fails by: an output without signal, or one that is not a number.
     """
-    second = workload_store.second_in(directory)
+    second = workload_store.due_in(directory)
     verdict = Judge(trial, second).verify(second.reference)
     if verdict.passed:
         return None

@@ -25,11 +25,11 @@ from comparative_benchmark.worker.protocol import Message
 from openxla.benchmark import testdata
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
-from openxla.benchmark.artifacts.workload_store import SECOND, remove_second
+from openxla.benchmark.artifacts.workload_store import FURTHER, SECOND, remove_second
 from openxla.benchmark.brought.program_model import in_place_of_truth, rounded
 from openxla.benchmark.models.generation import TOKENS
 from openxla.benchmark.models.model_interfaces import TrainingModel
-from openxla.benchmark.models.second_input import second_inputs
+from openxla.benchmark.models.second_input import further_inputs, second_inputs
 from openxla.benchmark.models.shared_model import ArchitectureModel, as_tuple
 
 _PlainRun = Callable[[Any, Sequence[Array]], list[Array]]
@@ -73,14 +73,7 @@ def prepare(
         inputs = make_inputs(model, input_data, input_files)
         check_arity(model, inputs)
         try_out(model, inputs)
-    module = importlib.import_module(reference.partition(":")[0])
-    judged_by = JudgedBy(
-        compute=compute,
-        model=model,
-        generates=generates,
-        in_own_type=getattr(module, "in_own_type", None) if _may_lack_float64(model) else None,
-        nearby=getattr(module, "nearby", None),
-    )
+    judged_by = _judged_by(reference, compute, model, generates=generates)
     with phases("reference"):
         files = judged_by.save(inputs, target)
         cost = count_cost(reference, model, inputs)
@@ -91,7 +84,7 @@ def prepare(
     without_second = None if second else "none was wanted"
     if second:
         with phases("second_reference"):
-            without_second = judged_by.save_second(inputs, target)
+            without_second = judged_by.save_second(target, lambda: second_inputs(model, inputs))
     return {
         "files": files,
         "cost": attrs.asdict(cost),
@@ -100,6 +93,56 @@ def prepare(
         # Foreign code may not be able to compute in float64, and says why.
         "without_float64": getattr(model, "without_float64", None),
     }
+
+
+def prepare_further(
+    phases: PhaseClock,
+    *,
+    module_path: str,
+    parameters: dict[str, Any],
+    reference: str,
+    directory: str,
+    attempt: int,
+    generates: bool = False,
+) -> Message:
+    """Makes a further input from the first one, with its truth and reference.
+
+    The answer's `without_second` is why there is none, else None.
+
+    Args:
+      phases: times it.
+      module_path: see `prepare`, as for the others that are not named here.
+      parameters: likewise.
+      reference: likewise.
+      directory: that `prepare` has filled.
+      attempt: by which rule, see `second_input.further_inputs`.
+      generates: see `prepare`.
+    """
+    target = Path(directory)
+    with phases("load"):
+        compute = load_object(reference)
+        model = ModelDefinition(module_path=module_path, parameters=parameters).create()
+    judged_by = _judged_by(reference, compute, model, generates=generates)
+    with phases("second_reference"):
+        inputs = arrays.load_all(target / "inputs", "input")
+        reason = judged_by.save_second(
+            target, lambda: further_inputs(inputs, attempt), prefix=FURTHER
+        )
+    return {
+        "without_second": reason,
+        "without_float64": getattr(model, "without_float64", None),
+    }
+
+
+def _judged_by(reference: str, compute: Reference, model: Any, *, generates: bool) -> "JudgedBy":
+    module = importlib.import_module(reference.partition(":")[0])
+    return JudgedBy(
+        compute=compute,
+        model=model,
+        generates=generates,
+        in_own_type=getattr(module, "in_own_type", None) if _may_lack_float64(model) else None,
+        nearby=getattr(module, "nearby", None),
+    )
 
 
 def _may_lack_float64(model: Any) -> bool:
@@ -158,16 +201,17 @@ class JudgedBy:
             )
         }
 
-    def save_second(self, inputs: Sequence[Array], target: Path) -> str | None:
+    def save_second(
+        self, target: Path, make: Callable[[], Sequence[Array]], prefix: str = SECOND
+    ) -> str | None:
         """Writes the same of a second input; returns why there is none, None if there is.
 
         A model that cannot be run on one is judged by its first input alone.
         """
         try:
-            second = [checked_array(v, "second_inputs") for v in second_inputs(self.model, inputs)]
-            self.save(second, target, SECOND)
+            self.save([checked_array(value, "second_inputs") for value in make()], target, prefix)
         except Exception as error:
-            remove_second(target)
+            remove_second(target, prefix)
             return f"{type(error).__name__}: {error}"[:300]
         return None
 

@@ -224,3 +224,111 @@ def test_models_of_two_folders_share_no_process(tmp_path, environment, two_folde
     assert truths(tmp_path / "root") == alone
     refused = run(tmp_path, environment, *everything, "--run-in-process")
     assert "must not share a process" in refused.err
+
+
+MEMO = """
+from comparative_benchmark.pt_inductor.backend import PtInductor
+
+class Half(PtInductor):
+    def load(self, model, inputs):
+        object.__setattr__(self.context, "compiler", "eager")
+        super().load(model, inputs)
+
+    def dispatch(self):
+        if not hasattr(self, "first"):
+            self.first = super().dispatch()
+        return self.first
+"""
+INVARIANT = """
+import torch
+import torch.nn.functional as F
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 8, 1)
+        self.bag = torch.nn.EmbeddingBag(50, 8, mode="sum")
+        self.point = torch.nn.Linear(3, 8)
+
+class Mean(Net):
+    def forward(self, x): return x.mean(-1)
+
+class Maximum(Net):
+    def forward(self, x): return x.max()[None].repeat(3) * torch.arange(1, 4)
+
+class LogSumExp(Net):
+    def forward(self, x): return torch.logsumexp(x, (0, 1))[None] * torch.arange(1, 4)
+
+class Pooled(Net):
+    def forward(self, image): return self.conv(image).mean((2, 3))
+
+class Bag(Net):
+    def forward(self, ids): return self.bag(ids)
+
+class PointNet(Net):
+    def forward(self, points): return F.relu(self.point(points)).amax(-2)
+
+class Cosine(Net):
+    def forward(self, x): return F.cosine_similarity(x[:, None], x[None], dim=-1)
+
+class Histogram(Net):
+    def forward(self, x): return torch.histc(x, 8) + 0.0
+
+class WithConstant(Net):
+    def forward(self, x): return x.mean(-1), torch.linspace(0, 1, 5)
+
+class Ignored(Net):
+    def forward(self, x): return torch.arange(8.0) + 1e-9 * x.mean()
+
+def example_inputs(): return torch.rand(16, 400)
+"""
+INPUTS = {"Pooled": "f32[2,3,8,8]", "Bag": "i64[4,9]<50", "PointNet": "f32[2,3]"}
+
+
+@pytest.fixture
+def memo_run(tmp_path, environment):
+    """Races a program that returns what its first call returned against the honest one."""
+    plugin(tmp_path, "memo", backend=MEMO)
+    (tmp_path / "net.py").write_text(INVARIANT)
+
+    def measured(name):
+        inputs = ("--input", INPUTS[name]) if name in INPUTS else ()
+        backends = ("--backend", "memo:half,pt_inductor:eager")
+        done = run(tmp_path, environment, f"net.py:{name}", *inputs, *backends, *COUNTS)
+        records = {r["definition"]["backend"]: r for r in done.document["benchmarks"]}
+        assert records["pt_inductor"]["status"] == "ok", done.out
+        return done, records["memo"], records["pt_inductor"]["metrics"]["framework_level"]
+
+    return measured
+
+
+def caught_on_the_second_input(memo, honest):
+    assert memo["status"] == "wrong_output"
+    assert memo["phase"] == "verify_second_input"
+    assert honest["second_verification"]["passed"]
+    assert "not_ranked" not in honest
+
+
+def test_a_mean_has_a_second_input_that_changes_it(memo_run):
+    _, memo, honest = memo_run("WithConstant")
+    caught_on_the_second_input(memo, honest)
+    assert "without_second" not in honest
+
+
+def test_what_no_input_changes_is_not_ranked(memo_run):
+    done, memo, honest = memo_run("Ignored")
+    assert memo["status"] == "ok"
+    assert "changes output 0" in honest["not_ranked"]
+    assert "changes output 0" in honest["without_second"]
+    assert "Take" not in done.out
+    assert "Not ranked" in done.out
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "name",
+    ["Mean", "Maximum", "LogSumExp", "Pooled", "Bag", "PointNet", "Cosine", "Histogram"],
+)
+def test_symmetric_models_have_a_second_input(memo_run, name):
+    _, memo, honest = memo_run(name)
+    caught_on_the_second_input(memo, honest)

@@ -94,7 +94,12 @@ def test_a_race_goes_in_turns_where_workers_do_not_fit_onto_the_gpu(
     made = Race(
         trials,
         SimpleNamespace(
-            digests={}, origin=None, cost=None, without_float64=None, truth_source=None
+            digests={},
+            origin=None,
+            cost=None,
+            without_float64=None,
+            truth_source=None,
+            not_ranked=None,
         ),
         settings,
         log_file=lambda *_: Path("log"),

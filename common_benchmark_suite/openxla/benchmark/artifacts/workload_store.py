@@ -37,6 +37,8 @@ _UNKNOWN_COST = WorkloadCost()
 _STEMS = {"inputs": "input", "truth": "output", "reference": "output"}
 # What is in front of the folders of the second input.
 SECOND = "second-"
+# Likewise of a further input while it is compared with the second.
+FURTHER = "further-"
 KINDS = {**_STEMS, **{f"{SECOND}{kind}": stem for kind, stem in _STEMS.items()}}
 
 
@@ -90,8 +92,9 @@ class WorkloadManifest(Record, frozen=True, kw_only=True):
       cost: fields of a `WorkloadCost`; empty in a manifest from before this was counted.
       fetched: model, URL and sha256 of the manifest that they were fetched by; None if they were
         made here.
-      without_second: why there is no second input; None if there is one, or in a manifest from
-        before there was any.
+      without_second: why there is no second input, or which outputs it does not verify; None if
+        it verifies all, or in a manifest from before there was any.
+      not_ranked: why no program of the model is ranked; None if programs may be.
       without_float64: why the truth is not a float64 run; None if it is.
       truth_source: backend and distribution that computed the truth; None in a manifest from
         before this was recorded.
@@ -106,6 +109,7 @@ class WorkloadManifest(Record, frozen=True, kw_only=True):
     without_second: str | None = None
     without_float64: str | None = None
     truth_source: TruthSource | None = None
+    not_ranked: str | None = None
     manifest_version: int = MANIFEST_VERSION
 
     def __post_init__(self) -> None:
@@ -171,9 +175,9 @@ class WorkloadArtifacts:
 
     @property
     def without_second(self) -> str | None:
-        """Why there is no second input; None if there is one."""
+        """Why there is no second input, or which outputs it does not verify; None for none."""
         if self.second is not None:
-            return None
+            return self.manifest.without_second
         return self.manifest.without_second or "these artifacts were made before there was one"
 
     def _listed(self, kind: str) -> list[Path]:
@@ -195,6 +199,11 @@ class WorkloadArtifacts:
     def truth_source(self) -> TruthSource | None:
         """Backend and distribution that computed the truth; None if this was not recorded."""
         return self.manifest.truth_source
+
+    @property
+    def not_ranked(self) -> str | None:
+        """Why no program of the model is ranked; None if programs may be."""
+        return self.manifest.not_ranked
 
     @property
     def made_by(self) -> str | None:
@@ -264,16 +273,23 @@ def find(workload: Workload, *, locked: Collection[str] = frozenset()) -> Worklo
     return WorkloadArtifacts(directory=directory, manifest=manifest)
 
 
-def second_in(directory: Path) -> Due:
-    """Returns the second input in a directory that has no manifest yet."""
-    folders = {kind: directory / f"{SECOND}{kind}" for kind in _STEMS}
+def due_in(directory: Path, prefix: str = SECOND) -> Due:
+    """Returns an input in a directory that has no manifest yet."""
+    folders = {kind: directory / f"{prefix}{kind}" for kind in _STEMS}
     return Due(**{kind: arrays.numbered(path, _STEMS[kind]) for kind, path in folders.items()})
 
 
-def remove_second(directory: Path) -> None:
+def remove_second(directory: Path, prefix: str = SECOND) -> None:
     """Removes what there is of a second input from a directory that has no manifest yet."""
     for kind in _STEMS:
-        shutil.rmtree(directory / f"{SECOND}{kind}", ignore_errors=True)
+        shutil.rmtree(directory / f"{prefix}{kind}", ignore_errors=True)
+
+
+def replace_second(directory: Path) -> None:
+    """Makes the further input the second one, in a directory that has no manifest yet."""
+    remove_second(directory)
+    for kind in _STEMS:
+        (directory / f"{FURTHER}{kind}").rename(directory / f"{SECOND}{kind}")
 
 
 def _knows_of_second(manifest: WorkloadManifest) -> bool:
@@ -303,6 +319,7 @@ def publish(
     without_second: str | None = None,
     without_float64: str | None = None,
     truth_source: TruthSource | None = None,
+    not_ranked: str | None = None,
 ) -> WorkloadArtifacts:
     """Writes the manifest of a directory; returns what is there once the directory is in its place.
 
@@ -316,6 +333,7 @@ def publish(
       without_second: why there is no second input; None if there is one.
       without_float64: why the truth is not a float64 run; None if it is.
       truth_source: backend and distribution that computed the truth.
+      not_ranked: why no program of the model is ranked; None if programs may be.
     """
     module_path = case.model.model_impl.module_path
     manifest = WorkloadManifest(
@@ -336,6 +354,7 @@ def publish(
         without_second=without_second,
         without_float64=without_float64,
         truth_source=truth_source,
+        not_ranked=not_ranked,
     )
     return describe(directory, workload, manifest)
 
