@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -545,11 +545,52 @@ class DeviceTimer(abc.ABC):
 Reference = Callable[[Any, Sequence[Array]], tuple[list[Any], list[Any]]]
 
 
+@attrs.frozen
+class Origin:
+    """The distribution that a backend comes from, and whether that is this one."""
+
+    distribution: str
+    built_in: bool
+
+
+@functools.cache
+def _registered() -> Mapping[str, tuple[BackendInfo, Origin]]:
+    """Returns every backend with its origin; a plug-in cannot replace a built-in backend."""
+    found: dict[str, tuple[BackendInfo, Origin]] = {}
+    for point in sorted(entry_points(group=BACKENDS_GROUP), key=_is_built_in):
+        distribution = point.dist.name if point.dist else point.module
+        found[point.name] = (point.load(), Origin(distribution, _is_built_in(point)))
+    return {name: found[name] for name in sorted(found)}
+
+
+def _is_built_in(point: EntryPoint) -> bool:
+    return point.module.partition(".")[0] == __name__.partition(".")[0]
+
+
 @functools.cache
 def backends() -> Mapping[str, BackendInfo]:
     """Returns every registered backend by name."""
-    found = {point.name: point.load() for point in entry_points(group=BACKENDS_GROUP)}
-    return {name: found[name] for name in sorted(found)}
+    return {name: info for name, (info, _) in _registered().items()}
+
+
+def origin_of(backend: BackendInfo) -> Origin | None:
+    """Returns where a backend comes from; None if it is not registered."""
+    _, origin = _registered().get(backend.name, (None, None))
+    return origin
+
+
+def judges_of(framework: ModelFrameworkType) -> list[BackendInfo]:
+    """Returns the backends that may compute the truth of a framework's models, best first.
+
+    Built-in backends alone if there is one: a plug-in must judge neither itself nor its rivals.
+    """
+    able = [
+        (info, origin)
+        for info, origin in _registered().values()
+        if info.computes_truth_of(framework)
+    ]
+    built_in = [info for info, origin in able if origin.built_in]
+    return built_in or [info for info, _ in able]
 
 
 def get_backend(name: str) -> BackendInfo:

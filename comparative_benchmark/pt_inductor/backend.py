@@ -74,10 +74,10 @@ class PtInductor(Backend):
         self._tracing = ExitStack()
         self._training: TrainingLoop | None = None
         torch.set_num_threads(context.threads)
-        torch.set_grad_enabled(False)
 
     def load(self, model: Any, inputs: Sequence[Array]) -> None:
         """Moves modules and inputs to the device; a GPU then computes float32 without TF32."""
+        torch.set_grad_enabled(False)  # only now: a user's file may have fitted its model
         if self._on_gpu:
             cuda.forbid_tf32()  # here, as a model's own module may have allowed it
         with self.context.phase("load"):
@@ -282,6 +282,7 @@ class PtInductor(Backend):
 
     def release(self) -> None:
         """Forgets what was compiled: Dynamo gives up a function that it has compiled too often."""
+        torch.set_grad_enabled(True)
         torch._dynamo.reset()  # noqa: SLF001  # what its own users are told to call
         torch._inductor.config.freezing = False  # noqa: SLF001
         torch._inductor.config.fallback_random = False  # noqa: SLF001

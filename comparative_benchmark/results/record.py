@@ -24,6 +24,7 @@ from comparative_benchmark.machine.conditions import Conditions
 from comparative_benchmark.machine.effective import EffectiveSettings
 from comparative_benchmark.stats.steadiness import Steadiness
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
+from openxla.benchmark.artifacts.workload_store import TruthSource
 from openxla.benchmark.def_types import Scalar
 
 SCHEMA_VERSION = 1
@@ -451,6 +452,8 @@ class Metrics:
       without_second: why there was none.
       without_float64: why the truth is not a float64 run but one in the model's own type; unset if
         it is.
+      truth_source: who computed the truth; unset if it was published, or before this was recorded.
+      not_ranked: why it is in no ranking and no ratio although it is ok; unset if it may be.
       accuracy: at what its model was trained for; unset where it was not trained.
       variables: of the workers' environment, those that can change speed or numbers; unset before
         they were recorded.
@@ -501,6 +504,8 @@ class Metrics:
     second_verification: Verification | UnsetType | None = UNSET
     without_second: str | UnsetType = UNSET
     without_float64: str | UnsetType = UNSET
+    truth_source: TruthSource | UnsetType = UNSET
+    not_ranked: str | UnsetType = UNSET
     accuracy: Accuracy | UnsetType = UNSET
     variables: dict[str, str] | UnsetType = UNSET
     program: Program
@@ -681,6 +686,11 @@ class Result:
         if self.status is Status.OK and self.measured.without_float64 is not UNSET:
             return AGREED
         return self.status.value
+
+    @property
+    def ranked(self) -> bool:
+        """Whether its speed may be set against that of others."""
+        return self.status is Status.OK and self.measured.not_ranked is UNSET
 
     @property
     def key(self) -> ResultKey:

@@ -348,8 +348,10 @@ class Participant:
             self.record.second_verification = verdict
             if verdict is None:
                 self.record.without_second = "the backend cannot replace the inputs of a program"
-            elif verdict.passed and self._verify_on(session, self._judge, "first_input_again"):
-                self._check_fresh_runs(session, second)
+            elif verdict.passed:
+                self.record.without_second = self._artifacts.without_second
+                if self._verify_on(session, self._judge, "first_input_again"):
+                    self._check_fresh_runs(session, second)
         except SessionEnded as ended:
             self._end(ended)
 

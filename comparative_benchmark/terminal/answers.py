@@ -40,10 +40,19 @@ def answers(cases: Sequence[Case], *, absent: str = "", command: Sequence[str] =
         return []
     installed, lacking = not_installed.split(cases)
     good = [case for case in installed if case.status is Status.OK]
-    ranked = sorted(filter(_is_equal, good), key=_latency_ms)
-    lines = [_choice(ranked), *_others(ranked)] if ranked else ["Nothing ran with a right output."]
-    if apart := [case for case in good if not _is_equal(case)]:
+    able = [case for case in good if case.result.ranked]
+    ranked = sorted(filter(_is_equal, able), key=_latency_ms)
+    nothing = "Nothing that can be ranked" if good else "Nothing"
+    lines = (
+        [_choice(ranked), *_others(ranked)] if ranked else [f"{nothing} ran with a right output."]
+    )
+    if apart := [case for case in able if not _is_equal(case)]:
         lines.append(f"Not ranked, since in fewer bits: {_names(apart)}.")
+    lines += [
+        f"Not ranked: {_name(case)} ({case.metrics.not_ranked})."
+        for case in good
+        if not case.result.ranked
+    ]
     if ranked:  # else all of them, and they are listed above
         failed = [case for case in installed if case not in good]
         lines += [f"{_name(case)}: {_shortened(case.why)}." for case in failed]

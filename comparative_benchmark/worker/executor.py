@@ -94,6 +94,13 @@ class Executor:
         prepared = prepare(self._phases, **told)
         return {**prepared, "versions": _versions(packages), **self._report()}
 
+    def _prepare_further(self, **told: Any) -> Message:
+        """Makes a further input of a workload, see `preparing.prepare_further`."""
+        from comparative_benchmark.worker.preparing import prepare_further
+
+        self._phases = PhaseClock(self._announce)
+        return {**prepare_further(self._phases, **told), **self._report()}
+
     def _load(
         self,
         *,

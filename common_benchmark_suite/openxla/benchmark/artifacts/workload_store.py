@@ -40,6 +40,8 @@ NEIGHBOURS = "neighbours"
 _STEMS = {"inputs": "input", "truth": "output", "reference": "output", NEIGHBOURS: "output"}
 # What is in front of the folders of the second input.
 SECOND = "second-"
+# Likewise of a further input while it is compared with the second.
+FURTHER = "further-"
 KINDS = {**_STEMS, **{f"{SECOND}{kind}": stem for kind, stem in _STEMS.items()}}
 
 
@@ -68,6 +70,20 @@ class Producer(Record, frozen=True, kw_only=True):
     versions: Mapping[str, str]
 
 
+class TruthSource(Record, frozen=True, kw_only=True):
+    """Who computed a truth.
+
+    Attributes:
+      backend: its name; empty if the model's own definition names the function.
+      distribution: that it comes from.
+      built_in: whether that is this distribution, whose references judge all models that they can.
+    """
+
+    backend: str
+    distribution: str
+    built_in: bool
+
+
 class WorkloadManifest(Record, frozen=True, kw_only=True):
     """What is known of a workload's files.
 
@@ -79,9 +95,12 @@ class WorkloadManifest(Record, frozen=True, kw_only=True):
       cost: fields of a `WorkloadCost`; empty in a manifest from before this was counted.
       fetched: model, URL and sha256 of the manifest that they were fetched by; None if they were
         made here.
-      without_second: why there is no second input; None if there is one, or in a manifest from
-        before there was any.
+      without_second: why there is no second input, or which outputs it does not verify; None if
+        it verifies all, or in a manifest from before there was any.
+      not_ranked: why no program of the model is ranked; None if programs may be.
       without_float64: why the truth is not a float64 run; None if it is.
+      truth_source: backend and distribution that computed the truth; None in a manifest from
+        before this was recorded.
     """
 
     workload: dict[str, Any]
@@ -92,6 +111,8 @@ class WorkloadManifest(Record, frozen=True, kw_only=True):
     fetched: dict[str, str] | None = None
     without_second: str | None = None
     without_float64: str | None = None
+    truth_source: TruthSource | None = None
+    not_ranked: str | None = None
     manifest_version: int = MANIFEST_VERSION
 
     def __post_init__(self) -> None:
@@ -166,9 +187,9 @@ class WorkloadArtifacts:
 
     @property
     def without_second(self) -> str | None:
-        """Why there is no second input; None if there is one."""
+        """Why there is no second input, or which outputs it does not verify; None for none."""
         if self.second is not None:
-            return None
+            return self.manifest.without_second
         return self.manifest.without_second or "these artifacts were made before there was one"
 
     def _listed(self, kind: str) -> list[Path]:
@@ -185,6 +206,21 @@ class WorkloadArtifacts:
     def without_float64(self) -> str | None:
         """Why the truth is not a float64 run; None if it is."""
         return self.manifest.without_float64
+
+    @property
+    def truth_source(self) -> TruthSource | None:
+        """Backend and distribution that computed the truth; None if this was not recorded."""
+        return self.manifest.truth_source
+
+    @property
+    def not_ranked(self) -> str | None:
+        """Why no program of the model is ranked; None if programs may be."""
+        return self.manifest.not_ranked
+
+    @property
+    def made_by(self) -> str | None:
+        """Module of the model that made the truth."""
+        return self.manifest.producer.module_path
 
     @property
     def origin(self) -> dict[str, str] | None:
@@ -249,16 +285,24 @@ def find(workload: Workload, *, locked: Collection[str] = frozenset()) -> Worklo
     return WorkloadArtifacts(directory=directory, manifest=manifest)
 
 
-def second_in(directory: Path) -> Due:
-    """Returns the second input in a directory that has no manifest yet."""
-    folders = {kind: directory / f"{SECOND}{kind}" for kind in _STEMS}
+def due_in(directory: Path, prefix: str = SECOND) -> Due:
+    """Returns an input in a directory that has no manifest yet."""
+    folders = {kind: directory / f"{prefix}{kind}" for kind in _STEMS}
     return Due(**{kind: arrays.numbered(path, _STEMS[kind]) for kind, path in folders.items()})
 
 
-def remove_second(directory: Path) -> None:
+def remove_second(directory: Path, prefix: str = SECOND) -> None:
     """Removes what there is of a second input from a directory that has no manifest yet."""
     for kind in _STEMS:
-        shutil.rmtree(directory / f"{SECOND}{kind}", ignore_errors=True)
+        shutil.rmtree(directory / f"{prefix}{kind}", ignore_errors=True)
+
+
+def replace_second(directory: Path) -> None:
+    """Makes the further input the second one, in a directory that has no manifest yet."""
+    remove_second(directory)
+    for kind in _STEMS:
+        if (folder := directory / f"{FURTHER}{kind}").is_dir():
+            folder.rename(directory / f"{SECOND}{kind}")
 
 
 def _knows_of_second(manifest: WorkloadManifest) -> bool:
@@ -287,6 +331,8 @@ def publish(
     cost: WorkloadCost = _UNKNOWN_COST,
     without_second: str | None = None,
     without_float64: str | None = None,
+    truth_source: TruthSource | None = None,
+    not_ranked: str | None = None,
 ) -> WorkloadArtifacts:
     """Writes the manifest of a directory; returns what is there once the directory is in its place.
 
@@ -299,6 +345,8 @@ def publish(
       cost: what an iteration has to do.
       without_second: why there is no second input; None if there is one.
       without_float64: why the truth is not a float64 run; None if it is.
+      truth_source: backend and distribution that computed the truth.
+      not_ranked: why no program of the model is ranked; None if programs may be.
     """
     module_path = case.model.model_impl.module_path
     manifest = WorkloadManifest(
@@ -318,6 +366,8 @@ def publish(
         },
         without_second=without_second,
         without_float64=without_float64,
+        truth_source=truth_source,
+        not_ranked=not_ranked,
     )
     return describe(directory, workload, manifest)
 
