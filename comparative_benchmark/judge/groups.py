@@ -84,6 +84,8 @@ class Group:
 
     Attributes:
       name: what they have in common, for people.
+      axis, index: the place along an axis, axes of one element left out; None for a magnitude.
+      least, below: magnitudes of the truth, the second one excluded; None for a place.
       size: how many there are.
       error, limit: root mean square of their errors, and what is allowed.
     """
@@ -92,6 +94,10 @@ class Group:
     size: int
     error: float
     limit: float
+    axis: int | None = None
+    index: int | None = None
+    least: float | None = None
+    below: float | None = None
 
 
 def group_problem(groups: Sequence[Group]) -> str | None:
@@ -145,10 +151,17 @@ def groups_of(
         floor=more * max(floor_of(element_type, parameters), long_sum),
         unit=min(_UNIT, float(np.sqrt(magnitudes.square.sum() / truth.size))),
     )
-    found = [*rule.groups(magnitudes, _regime_scales(magnitudes), magnitudes.count >= _FEWEST)]
+    found = []
+    counted = magnitudes.count >= _FEWEST
+    for index, group in rule.groups(magnitudes, _regime_scales(magnitudes), counted):
+        least = 2.0 ** (index * _OCTAVES + _LEAST_EXPONENT - 1)
+        about = float(np.sqrt(magnitudes.square[index] / group.size))
+        name = f"its {group.size} elements of about {about:.1g}"
+        found.append(attrs.evolve(group, name=name, least=least, below=least * 2**_OCTAVES))
     for axis, sums in slices.items():
-        name = f"those at {{index}} of the axis of {shape[axis]}"
-        found += rule.groups(sums, sums.means(sums.square), sums.are_dense(), name)
+        for index, group in rule.groups(sums, sums.means(sums.square), sums.are_dense()):
+            name = f"those at {index} of the axis of {shape[axis]}"
+            found.append(attrs.evolve(group, name=name, axis=axis, index=index))
     return found
 
 
@@ -171,21 +184,22 @@ class _Rule:
         sums: _Sums,
         scales: npt.NDArray[np.float64],
         counted: npt.NDArray[np.bool_],
-        name: str = "its {size} elements of about {about:.1g}",
-    ) -> Iterator[Group]:
-        """Yields the counted groups, given the scale that the error of each is relative to."""
+    ) -> Iterator[tuple[int, Group]]:
+        """Yields index and group where counted, given the scale that each error is relative to."""
         count = np.maximum(sums.count, 1)
         scattered = self.factor * (1 + _SCATTER / np.sqrt(count))
         due = scattered * sums.means(sums.reference)
         limits = np.maximum(due, self.floor * np.maximum(scales, self.unit))
-        errors, abouts = sums.means(sums.error), sums.means(sums.square)
+        errors = sums.means(sums.error)
         for index in np.flatnonzero(counted):
-            size, about = int(sums.count[index]), float(abouts[index])
-            yield Group(
-                name=name.format(index=index, size=size, about=about),
-                size=size,
-                error=float(errors[index]),
-                limit=float(limits[index]),
+            yield (
+                int(index),
+                Group(
+                    name="",
+                    size=int(sums.count[index]),
+                    error=float(errors[index]),
+                    limit=float(limits[index]),
+                ),
             )
 
 

@@ -333,6 +333,8 @@ def limits_of(
     longest_sum: int = 1,
 ) -> ErrorLimits | str:
     """Returns the limits of an output that is not of integers, or why nothing can be judged."""
+    if reference.dtype.kind == "c":
+        truth, reference = _real_parts(truth.astype(np.complex128)), _real_parts(reference)
     return _limits(reference, _errors(reference, truth), parameters, longest_sum, noise=0.0)
 
 
@@ -369,6 +371,11 @@ def _limits(
         longest_sum=longest_sum,
         noise=noise,
     )
+
+
+def is_constant(truth: npt.NDArray[Any]) -> bool:
+    """Returns whether all elements are nearly equal, so that errors are relative to their size."""
+    return _is_constant(_errors(truth, truth))
 
 
 def _is_constant(errors: _Errors) -> bool:
