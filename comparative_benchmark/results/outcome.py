@@ -17,6 +17,7 @@ from comparative_benchmark.results.record import (
     StepTimes,
 )
 from comparative_benchmark.stats.steadiness import Steadiness
+from openxla.benchmark.artifacts.truth_check import TruthCheck
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 
 
@@ -109,6 +110,7 @@ class TrialFacts:
       artifact_source: the publication that these were fetched from, None if they were made here.
       program_source: the published program that the trial starts from, if it does.
       without_float64: why its truth is not a float64 run; None if it is.
+      truth_check: how its truth was checked by a second implementation; None if it was not.
     """
 
     artifact_digests: dict[str, str] = attrs.field(factory=dict)
@@ -116,6 +118,7 @@ class TrialFacts:
     program_source: ProgramSource | None = None
     workload_cost: WorkloadCost = attrs.field(factory=WorkloadCost)
     without_float64: str | None = None
+    truth_check: TruthCheck | None = None
 
 
 @attrs.define(kw_only=True)

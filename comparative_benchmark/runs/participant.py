@@ -289,8 +289,7 @@ class Participant:
             return
         self.record.final_verification = verdict
         if not verdict.passed:
-            reason = verdict.reason or "wrong output"
-            self._end(SessionEnded(Status.WRONG_OUTPUT, "verify_rest", reason))
+            self._end_wrong("verify_rest", verdict)
 
     def _run_with(self, session: Session | InProcessSession) -> RunWith:
         def run_with(inputs: Sequence[Path], name: str) -> list[Path]:
@@ -366,8 +365,7 @@ class Participant:
         outputs = [directory / file["file"] for file in answer["files"]]
         verdict = judge.verify_rest(outputs, judge.verify(outputs), self._run_with(session))
         if not verdict.passed:
-            reason = verdict.reason or "wrong output"
-            self._end(SessionEnded(Status.WRONG_OUTPUT, f"verify_{name}", reason))
+            self._end_wrong(f"verify_{name}", verdict)
         return verdict
 
     def forget_peaks(self) -> None:
@@ -460,8 +458,7 @@ class Participant:
         self._outputs = [directory / file["file"] for file in answer["files"]]
         verification = self._judge.verify(self._outputs)
         if not verification.passed:
-            reason = verification.reason or "wrong output"
-            self._end(SessionEnded(Status.WRONG_OUTPUT, f"verify_{which}", reason))
+            self._end_wrong(f"verify_{which}", verification)
         return verification
 
     def _refuse_warm_caches(self) -> None:
@@ -504,6 +501,16 @@ class Participant:
             self.record.step_times = found
         if ended is not None and ended.status in (Status.CRASHED, Status.TIMEOUT):
             self.close()
+
+    def _end_wrong(self, phase: str, verdict: Verification) -> None:
+        """Ends the participation of a wrong output; nothing is wrong by a truth in doubt."""
+        status, reason = Status.WRONG_OUTPUT, verdict.reason or "wrong output"
+        check = self._artifacts.truth_check
+        if check is not None and check.in_doubt:
+            status = Status.UNSUPPORTED
+            doubts = "; ".join(map(str, check.in_doubt))
+            reason = f"truth in doubt: {doubts}. The output differs from a plain run: {reason}"
+        self._end(SessionEnded(status, phase, reason))
 
     def _end(self, ended: SessionEnded) -> None:
         note_end(self.record, ended)

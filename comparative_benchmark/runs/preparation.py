@@ -7,10 +7,12 @@ one. It is made on the CPU, whatever is measured.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 
 from comparative_benchmark.backends.api import BackendInfo, backends, recorded_packages
+from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.environments import Environment
 from comparative_benchmark.runs.fetching import Fetching
@@ -21,6 +23,7 @@ from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.worker.protocol import Message
 from openxla.benchmark.artifacts import user_inputs, workload_store
+from openxla.benchmark.artifacts.truth_check import TruthCheck
 from openxla.benchmark.artifacts.user_inputs import UserInputError
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 from openxla.benchmark.artifacts.workload_store import ArtifactError, WorkloadArtifacts
@@ -184,6 +187,7 @@ class Preparation:
                 cost=WorkloadCost(**answer["cost"]),
                 without_second=without_second,
                 without_float64=answer["without_float64"],
+                truth_check=_check_of(answer["truth_check"]),
             )
 
     def _call(self, trial: Trial, directory: Path, *, second: bool) -> Message:
@@ -207,6 +211,11 @@ class Preparation:
             second=second,
             packages=recorded_packages(),
         )
+
+
+def _check_of(value: Any) -> TruthCheck | None:
+    """Returns what a worker's answer holds on how a truth was checked."""
+    return None if value is None else converted(value, TruthCheck)
 
 
 def _why_not_judged_by(directory: Path, trial: Trial) -> str | None:

@@ -65,6 +65,7 @@ def facts_of(trial: Trial, artifacts: WorkloadArtifacts) -> TrialFacts:
         program_source=trial.program.source if trial.program else None,
         workload_cost=artifacts.cost,
         without_float64=artifacts.without_float64,
+        truth_check=artifacts.truth_check,
     )
 
 

@@ -17,6 +17,7 @@ from comparative_benchmark.worker.phases import PhaseClock
 from comparative_benchmark.worker.protocol import Message
 from openxla.benchmark import testdata
 from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts.truth_check import TruthCheck
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 from openxla.benchmark.artifacts.workload_store import SECOND, remove_second
 from openxla.benchmark.brought.program_model import in_place_of_truth, rounded
@@ -83,6 +84,7 @@ def prepare(
     if second:
         with phases("second_reference"):
             without_second = judged_by.save_second(inputs, target)
+    check: TruthCheck | None = getattr(model, "truth_check", None)
     return {
         "files": files,
         "cost": attrs.asdict(cost),
@@ -90,6 +92,7 @@ def prepare(
         "without_second": without_second,
         # Foreign code may not be able to compute in float64, and says why.
         "without_float64": getattr(model, "without_float64", None),
+        "truth_check": attrs.asdict(check) if check else None,
     }
 
 

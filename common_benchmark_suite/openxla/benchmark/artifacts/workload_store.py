@@ -24,6 +24,7 @@ import attrs
 from openxla.benchmark import files
 from openxla.benchmark.artifacts import arrays, strict_json
 from openxla.benchmark.artifacts.strict_json import MalformedError, OtherVersionError, Record
+from openxla.benchmark.artifacts.truth_check import TruthCheck
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 from openxla.benchmark.def_types import BenchmarkCase, Workload
 from openxla.benchmark.files import sha256_of
@@ -79,6 +80,7 @@ class WorkloadManifest(Record, frozen=True, kw_only=True):
       without_second: why there is no second input; None if there is one, or in a manifest from
         before there was any.
       without_float64: why the truth is not a float64 run; None if it is.
+      truth_check: how the truth was checked by a second implementation; None if it was not.
     """
 
     workload: dict[str, Any]
@@ -89,6 +91,7 @@ class WorkloadManifest(Record, frozen=True, kw_only=True):
     fetched: dict[str, str] | None = None
     without_second: str | None = None
     without_float64: str | None = None
+    truth_check: TruthCheck | None = None
     manifest_version: int = MANIFEST_VERSION
 
     def __post_init__(self) -> None:
@@ -173,6 +176,11 @@ class WorkloadArtifacts:
     def without_float64(self) -> str | None:
         """Why the truth is not a float64 run; None if it is."""
         return self.manifest.without_float64
+
+    @property
+    def truth_check(self) -> TruthCheck | None:
+        """How the truth was checked by a second implementation; None if it was not."""
+        return self.manifest.truth_check
 
     @property
     def origin(self) -> dict[str, str] | None:
@@ -275,6 +283,7 @@ def publish(
     cost: WorkloadCost = _UNKNOWN_COST,
     without_second: str | None = None,
     without_float64: str | None = None,
+    truth_check: TruthCheck | None = None,
 ) -> WorkloadArtifacts:
     """Writes the manifest of a directory; returns what is there once the directory is in its place.
 
@@ -287,6 +296,7 @@ def publish(
       cost: what an iteration has to do.
       without_second: why there is no second input; None if there is one.
       without_float64: why the truth is not a float64 run; None if it is.
+      truth_check: how the truth was checked by a second implementation; None if it was not.
     """
     module_path = case.model.model_impl.module_path
     manifest = WorkloadManifest(
@@ -306,6 +316,7 @@ def publish(
         },
         without_second=without_second,
         without_float64=without_float64,
+        truth_check=truth_check,
     )
     return describe(directory, workload, manifest)
 
