@@ -131,7 +131,9 @@ class NodeRoutes:
             self._routes[RUNTIME] = None
             return own
         newer = self._upgraded(node)
-        if newer is not None and _off(own, newer) is None:
+        if (newer is not None and _off(own, newer) is None) or (
+            _shapes(own) != _shapes(runtime) and _shapes(own) == self._inferred_shapes(node)
+        ):
             self._outvoted.append(_difference(source, (EVALUATOR, RUNTIME), error))
             return own
         if newer is not None and _off(newer, runtime) is None:
@@ -245,6 +247,17 @@ class NodeRoutes:
             taken = {item.name: node.operands[item.name] for item in newer.graph.input}
             found: _Results = evaluator.run(None, taken)
             return found
+        return None
+
+    def _inferred_shapes(self, node: "_Node") -> list[tuple[int, ...]] | None:
+        """Returns the shapes of a node's results by ONNX's shape inference, if it finds them."""
+        model = self._graph_of(node, TensorProto.FLOAT)
+        if model is None:
+            return None
+        with contextlib.suppress(Exception):
+            graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+            sizes = (value.type.tensor_type.shape.dim for value in graph.output)
+            return [tuple(dimension.dim_value for dimension in shape) for shape in sizes]
         return None
 
     def _graph_of(self, node: "_Node", kind: int) -> onnx.ModelProto | None:
@@ -364,6 +377,10 @@ def _is_narrow(values: Sequence[Any]) -> bool:
 def _retyped(value: Any, element: int) -> Array:
     value = np.asarray(value)
     return value.astype(onnx.helper.tensor_dtype_to_np_dtype(element)) if is_float(value) else value
+
+
+def _shapes(values: Sequence[Any]) -> list[tuple[int, ...]]:
+    return [np.shape(value) for value in values]
 
 
 def _off(first: _Results, second: _Results) -> float | None:
