@@ -272,3 +272,29 @@ def test_a_zipmap_is_refused_with_the_way_out(onnx_run):
     assert "the output 'label' comes from ZipMap" in record["reason"]
     assert "options={'zipmap': False}" in record["reason"]
     assert "AttributeError" not in run.out + run.err
+
+
+COMPLEX = """
+import torch
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        spectrum = torch.fft.rfft(x)
+        return x.sum(-1), spectrum, torch.stack([x, x + 1], -1)
+
+def example_inputs():
+    return torch.randn(2, 64)
+"""
+
+
+def test_complex_outputs_are_compared_as_complex_numbers(tmp_path, environment):
+    for package in ("torch", "onnxruntime", "onnxscript"):
+        need(package)
+    (tmp_path / "net.py").write_text(COMPLEX)
+    run = run_cbs(
+        *("net.py", "--backend", "onnxruntime", "-w", "1", "-iter", "2"),
+        directory=tmp_path,
+        environment=environment,
+    )
+    assert statuses(run) == {"onnxruntime": "ok"}, run.out + run.err
+    assert metrics(run, "onnxruntime")[1]["verification"]["relative_rmse"] < 1e-6
