@@ -84,12 +84,14 @@ def _error(one: Array, other: Array, tolerance: float) -> float:
         return 0.0 if is_same else np.inf
     allowed = max(tolerance, *(_rounding_of(value) for value in (one, other)))
     a, b = one.astype(np.float64), other.astype(np.float64)
-    inside = np.isfinite(a)
-    ends_agree = np.array_equal(a[~inside], b[~inside], equal_nan=True)
-    if not ends_agree or not np.array_equal(inside, np.isfinite(b)):
-        return np.inf
-    scale = float(np.abs(a[inside]).max(initial=0.0))
-    off = float(np.abs(a[inside] - b[inside]).max(initial=0.0))
+    off = np.abs(a - b)
+    if not np.isfinite(off).all():
+        inside = np.isfinite(a)
+        ends_agree = np.array_equal(a[~inside], b[~inside], equal_nan=True)
+        if not ends_agree or not np.array_equal(inside, np.isfinite(b)):
+            return np.inf
+        a, off = a[inside], off[inside]
+    scale, off = float(np.abs(a).max(initial=0.0)), float(off.max(initial=0.0))
     if off <= allowed * scale:
         return 0.0
     return off / scale if scale else np.inf

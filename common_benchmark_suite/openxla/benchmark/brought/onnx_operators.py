@@ -25,6 +25,8 @@ _Attributes = Mapping[str, Any]
 # Attributes, the opset's version, the number of outputs, and the operands.
 _Evaluate = Callable[..., tuple[Array, ...]]
 _NEWEST = 10**6
+# Elements of an operand that are laid out for one product at a time.
+_LARGEST = 2**25
 
 
 def operators(opset: int) -> list[type[OpRun]]:
@@ -284,16 +286,25 @@ def _lp_pool(attributes: _Attributes, _opset: int, _used: int, x: Array) -> tupl
 def _conv(
     attributes: _Attributes, _opset: int, _used: int, x: Array, w: Array, b: Array | None = None
 ) -> tuple[Array, ...]:
-    """A product for each place in the kernel, all groups at a time."""
+    """A product of the kernels and the elements below them, for as many places as memory allows."""
     groups = attributes.get("group", 1)
     window = _Window.of(attributes, w.shape[2:], x.shape[2:])
     values = window.padded(x, 0)
-    kernels = w.reshape(groups, w.shape[0] // groups, w.shape[1], *w.shape[2:])
-    total = np.zeros((x.shape[0], groups, kernels.shape[1], math.prod(window.outputs)), x.dtype)
-    for place, cut in window.places():
-        part = values[cut].reshape(x.shape[0], groups, w.shape[1], -1)
-        total += kernels[(..., *place)] @ part
-    return (_with_bias(total.reshape(x.shape[0], w.shape[0], *window.outputs), b),)
+    kernels = w.reshape(groups, w.shape[0] // groups, w.shape[1], -1)
+    found = np.empty((x.shape[0], w.shape[0], *window.outputs), x.dtype)
+    size = math.prod(window.outputs)
+    step = max(1, _LARGEST // max(1, x.shape[1] * size))
+    for sample in range(x.shape[0]):
+        total = np.zeros((groups, w.shape[0] // groups, size), x.dtype)
+        places = iter(window.places())
+        for start in range(0, kernels.shape[-1], step):
+            cuts = [cut[1:] for _, cut in itertools.islice(places, step)]
+            below = np.stack([values[sample][cut] for cut in cuts], axis=1)
+            below = below.reshape(groups, w.shape[1] * len(cuts), size)
+            part = kernels[..., start : start + step]
+            total += part.reshape(*part.shape[:2], -1) @ below
+        found[sample] = total.reshape(found.shape[1:])
+    return (_with_bias(found, b),)
 
 
 def _conv_transpose(
@@ -331,7 +342,7 @@ def _conv_transpose(
         outputs=x.shape[2:],
     )
     given = x.reshape(x.shape[0], groups, w.shape[0] // groups, -1)
-    kernels = w.reshape(groups, w.shape[0] // groups, w.shape[1], *w.shape[2:])
+    kernels = _by_place(w, groups)
     channels = groups * w.shape[1]
     ends = [whole[i] + extra[i] - pads[count + i] for i in range(count)]
     if sizes is not None:  # which may be larger than what is reached
@@ -339,10 +350,16 @@ def _conv_transpose(
     room = [max(end, size) for end, size in zip(ends, whole, strict=True)]
     found = np.zeros((x.shape[0], channels, *room), x.dtype)
     for place, cut in window.places():
-        part = np.swapaxes(kernels[(..., *place)], 1, 2) @ given
+        part = np.swapaxes(kernels[place], 1, 2) @ given
         found[cut] += part.reshape(x.shape[0], channels, *x.shape[2:])
     inner = map(slice, pads[:count], ends)
     return (_with_bias(found[(slice(None), slice(None), *inner)], b),)
+
+
+def _by_place(w: Array, groups: int) -> Array:
+    """Returns kernels [*places, groups, rows, columns]: contiguous matrices, which BLAS takes."""
+    kernels = w.reshape(groups, w.shape[0] // groups, w.shape[1], *w.shape[2:])
+    return np.ascontiguousarray(np.moveaxis(kernels, (0, 1, 2), (-3, -2, -1)))
 
 
 def _with_bias(values: Array, bias: Array | None) -> Array:
