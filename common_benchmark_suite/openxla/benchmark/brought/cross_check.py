@@ -16,9 +16,11 @@ WIDE_TOLERANCE = 1e-9
 # `Attention` (seen: 6e-8). A smaller difference cannot change a verdict, as outputs in float32 may
 # be off by two spacings at least; a forgotten epsilon of 1e-5 gives 5e-6.
 NODE_TOLERANCE = 2.0**-23
-# Of an operator in a narrower type, on operands of that type: 1000 spacings, 1.2e-4 for float32.
-# Faults of meaning (an axis, a coordinate, a length) are of the order of one.
-_SPACINGS = 1000
+# Of an operator in float32, on operands of that type: 1000 spacings. Faults of meaning (an axis, a
+# coordinate, a length) are of the order of one.
+_FLOAT32_TOLERANCE = 1000 * 2.0**-23
+# Of an operator that gives 16 bits, in spacings of its type.
+_SPACINGS = 4
 EVALUATOR, RUNTIME, UPGRADED = "ONNX's evaluator", "ONNX Runtime", "a newer version of the operator"
 
 
@@ -84,7 +86,8 @@ def _error(one: Array, other: Array, tolerance: float) -> float:
         return 0.0 if is_same else np.inf
     allowed = max(tolerance, *(_rounding_of(value) for value in (one, other)))
     a, b = one.astype(np.float64), other.astype(np.float64)
-    off = np.abs(a - b)
+    with np.errstate(invalid="ignore", over="ignore"):
+        off = np.abs(a - b)
     if not np.isfinite(off).all():
         inside = np.isfinite(a)
         ends_agree = np.array_equal(a[~inside], b[~inside], equal_nan=True)
@@ -99,5 +102,6 @@ def _error(one: Array, other: Array, tolerance: float) -> float:
 
 def _rounding_of(value: Array) -> float:
     """Returns what an operator in the type of an array may be off by; float64 counts as exact."""
-    is_narrow = value.dtype not in (np.float64, np.complex128)
-    return _SPACINGS * float(ml_dtypes.finfo(value.dtype).eps) if is_narrow else 0.0
+    if value.dtype in (np.float64, np.complex128):
+        return 0.0
+    return max(_FLOAT32_TOLERANCE, _SPACINGS * float(ml_dtypes.finfo(value.dtype).eps))
