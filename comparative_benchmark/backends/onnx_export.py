@@ -4,14 +4,19 @@ PyTorch is imported by the function that needs it.
 """
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from comparative_benchmark.backends.api import Array, PhaseTimer
 from comparative_benchmark.backends.reproducing import program_names
 from comparative_benchmark.backends.resident_programs import GenerationPlan
 from comparative_benchmark.backends.torch_export import refusing
+
+# Key of a file's metadata: places of outputs that are complex. ONNX holds them as pairs of numbers.
+_COMPLEX_OUTPUTS = "complex_outputs"
 
 
 def write(
@@ -38,6 +43,8 @@ def write(
         translated: list[Any] = [
             torch.onnx.export(program, dynamo=True, verbose=False) for program in exported
         ]
+        for program, graph in zip(exported, translated, strict=True):
+            graph.model.metadata_props.update(_complex_outputs(program))
     paths = [directory / f"{name}.onnx" for name in program_names(plan)]
     with phase("load"):
         for program, path in zip(translated, paths, strict=True):
@@ -46,3 +53,30 @@ def write(
         del model, exported, translated, program
         gc.collect()
     return paths, plan
+
+
+def with_complex_outputs(outputs: Sequence[Array], metadata: Mapping[str, str]) -> list[Array]:
+    """Returns outputs whose pairs of numbers are complex numbers where the model's are.
+
+    Args:
+      outputs: of a graph that `write` has written.
+      metadata: of its file.
+    """
+    places = {int(place) for place in metadata.get(_COMPLEX_OUTPUTS, "").split()}
+    return [_from_pairs(value) if place in places else value for place, value in enumerate(outputs)]
+
+
+def _from_pairs(pairs: Array) -> Array:
+    """Returns complex numbers [...] from their real and imaginary parts [..., 2]."""
+    wide = np.ascontiguousarray(pairs)
+    return wide.view(np.result_type(wide.dtype, np.complex64))[..., 0]
+
+
+def _complex_outputs(program: Any) -> dict[str, str]:
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes}
+    names = program.graph_signature.user_outputs
+    kinds = [getattr(values.get(name), "dtype", None) for name in names]
+    places = [
+        str(place) for place, kind in enumerate(kinds) if kind is not None and kind.is_complex
+    ]
+    return {_COMPLEX_OUTPUTS: " ".join(places)} if places else {}

@@ -33,6 +33,7 @@ class OnnxRuntime(ResidentBackend):
         self._types: frozenset[str] = frozenset()
         self._data_files: Sequence[Path] = ()
         self._sessions: list[ort.InferenceSession] = []
+        self._metadata: Mapping[str, str] = {}
         self._graphs: list[optimized.OptimizedGraph] = []
         self._recipe = chosen_among(context.options)
         self._applied: dict[str, Any] | None = None
@@ -49,6 +50,7 @@ class OnnxRuntime(ResidentBackend):
             self._sessions = [
                 session.open_session(path, self._device, self._options()) for path in self._paths
             ]
+        self._metadata = self._sessions[0].get_modelmeta().custom_metadata_map
         self._bind([session.SessionProgram(item, self._device) for item in self._sessions], plan)
         if self._device == "cpu":
             self._graphs = [
@@ -56,6 +58,10 @@ class OnnxRuntime(ResidentBackend):
                 for path in self._paths
             ]
             self._check_types()
+
+    def fetch(self, outputs: Any) -> list[Any]:
+        """Copies the outputs to the host; pairs become complex numbers if the model's are."""
+        return onnx_export.with_complex_outputs(super().fetch(outputs), self._metadata)
 
     def facts(self) -> BackendFacts:
         """Identity and size of the optimized graphs, and what they compute in which type."""

@@ -1,6 +1,6 @@
 """What stands in one table and was not measured alike: said beside it, since no ratio shows it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from msgspec import UNSET
 
@@ -52,7 +52,19 @@ def mixture_remarks(cases: Iterable[Case]) -> list[str]:
         if source is not UNSET and not source.built_in:
             judged.setdefault(source, []).append(case)
     found += [f"Judged by {_judge(source)}: {_names(by)}." for source, by in judged.items()]
-    return found
+    return found + list(dict.fromkeys(_remarks_on_truths(good)))
+
+
+def _remarks_on_truths(cases: Iterable[Case]) -> Iterator[str]:
+    """Yields sentences on truths for which implementations gave different results."""
+    for case in cases:
+        check = case.metrics.truth_check
+        if check is UNSET:
+            continue
+        for difference in check.in_doubt:
+            yield f"Truth of {case.label} in doubt: {difference}; no output is reported as wrong."
+        for difference in check.outvoted:
+            yield f"Truth of {case.label} by two implementations of three: {difference}."
 
 
 def _judge(source: TruthSource) -> str:

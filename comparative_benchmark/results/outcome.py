@@ -17,6 +17,7 @@ from comparative_benchmark.results.record import (
     StepTimes,
 )
 from comparative_benchmark.stats.steadiness import Steadiness
+from openxla.benchmark.artifacts.truth_check import TruthCheck
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 from openxla.benchmark.artifacts.workload_store import TruthSource
 
@@ -112,6 +113,7 @@ class TrialFacts:
       without_float64: why its truth is not a float64 run; None if it is.
       truth_source: who computed it; None if it was published.
       not_ranked: why the trial has no rank; None if it may have one.
+      truth_check: how its truth was checked by a second implementation; None if it was not.
     """
 
     artifact_digests: dict[str, str] = attrs.field(factory=dict)
@@ -121,6 +123,7 @@ class TrialFacts:
     without_float64: str | None = None
     truth_source: TruthSource | None = None
     not_ranked: str | None = None
+    truth_check: TruthCheck | None = None
 
 
 @attrs.define(kw_only=True)

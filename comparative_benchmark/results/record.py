@@ -23,6 +23,7 @@ from comparative_benchmark.judge.verification import Verification
 from comparative_benchmark.machine.conditions import Conditions
 from comparative_benchmark.machine.effective import EffectiveSettings
 from comparative_benchmark.stats.steadiness import Steadiness
+from openxla.benchmark.artifacts.truth_check import TruthCheck
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 from openxla.benchmark.artifacts.workload_store import TruthSource
 from openxla.benchmark.def_types import Scalar
@@ -454,6 +455,7 @@ class Metrics:
         it is.
       truth_source: who computed the truth; unset if it was published, or before this was recorded.
       not_ranked: why it is in no ranking and no ratio although it is ok; unset if it may be.
+      truth_check: how the truth was checked by a second implementation; unset if it was not.
       accuracy: at what its model was trained for; unset where it was not trained.
       variables: of the workers' environment, those that can change speed or numbers; unset before
         they were recorded.
@@ -506,6 +508,7 @@ class Metrics:
     without_float64: str | UnsetType = UNSET
     truth_source: TruthSource | UnsetType = UNSET
     not_ranked: str | UnsetType = UNSET
+    truth_check: TruthCheck | UnsetType = UNSET
     accuracy: Accuracy | UnsetType = UNSET
     variables: dict[str, str] | UnsetType = UNSET
     program: Program
@@ -528,6 +531,11 @@ class Metrics:
     def verdict(self) -> Verification | None:
         """The last verification that there was."""
         return self.final_verification or self.verification
+
+    @property
+    def truth_in_doubt(self) -> bool:
+        """Whether two implementations gave different truths."""
+        return bool(self.truth_check and self.truth_check.in_doubt)
 
     @property
     def compile_only(self) -> bool:

@@ -50,6 +50,8 @@ from openxla.benchmark.models import architectures, trained
 from openxla.benchmark.models.architectures.base import DATA_TYPES
 
 T = TypeVar("T")
+# A float64 run that holds parts in float32 may itself be so far off, relative to its size.
+_ERROR_OF_INEXACT_TRUTHS = 1e-3
 
 
 @attrs.frozen(kw_only=True)
@@ -530,11 +532,24 @@ class Participant:
         return verification
 
     def _end_unless_right(self, verdict: Verification, phase: str) -> None:
-        """Ends the participation if an output is wrong, or cannot be judged."""
+        """Ends the participation if an output is wrong, or cannot be judged.
+
+        Nothing is wrong by a truth in doubt.
+        """
         if verdict.passed:
             return
-        status = Status.UNSUPPORTED if verdict.undecided else Status.WRONG_OUTPUT
-        self._end(SessionEnded(status, phase, verdict.reason or "wrong output"))
+        status, reason = Status.WRONG_OUTPUT, verdict.reason or "wrong output"
+        check, remark = self._artifacts.truth_check, self._artifacts.manifest.truth_remark
+        if verdict.undecided:
+            status = Status.UNSUPPORTED
+        elif check is not None and check.in_doubt:
+            status = Status.UNSUPPORTED
+            doubts = "; ".join(map(str, check.in_doubt))
+            reason = f"truth in doubt: {doubts}. The output differs from a plain run: {reason}"
+        elif remark and (verdict.relative_rmse or 1.0) < _ERROR_OF_INEXACT_TRUTHS:
+            status = Status.UNSUPPORTED
+            reason = f"its truth is not exact ({remark}), and it is near: {reason}"
+        self._end(SessionEnded(status, phase, reason))
 
     def _refuse_warm_caches(self) -> None:
         """Raises `SessionEnded` if a cold compile found a cache that was not empty."""

@@ -7,10 +7,12 @@ one. It is made on the CPU, whatever is measured.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 
 from comparative_benchmark.backends.api import recorded_packages
+from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.fetching import Fetching
 from comparative_benchmark.runs.in_process import InProcessSession
@@ -23,6 +25,7 @@ from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.runs.truth import Truth, is_foreign, may_judge, truth_of, why_plugin
 from comparative_benchmark.worker.protocol import Message
 from openxla.benchmark.artifacts import user_inputs, workload_store
+from openxla.benchmark.artifacts.truth_check import TruthCheck
 from openxla.benchmark.artifacts.user_inputs import UserInputError
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 from openxla.benchmark.artifacts.workload_store import FURTHER, ArtifactError, WorkloadArtifacts
@@ -190,7 +193,11 @@ class Preparation:
                 without_second, not_ranked = self._try_further(
                     trial, truth, directory, without_second
                 )
-            without_float64 = (why_plugin(truth.source), answer["without_float64"])
+            without_float64 = (
+                why_plugin(truth.source),
+                answer["without_float64"],
+                answer["remark"] and f"its truth is not exact: {answer['remark']}",
+            )
             return workload_store.publish(
                 directory,
                 workload=workload,
@@ -201,6 +208,8 @@ class Preparation:
                 without_float64="; ".join(filter(None, without_float64)) or None,
                 truth_source=truth.source,
                 not_ranked=not_ranked,
+                truth_check=_check_of(answer["truth_check"]),
+                truth_remark=answer["remark"],
             )
 
     def _try_further(
@@ -274,6 +283,11 @@ class Preparation:
         name = f"prepare-{backend.name}{f'-{environment.name}' if environment else ''}"
         name += trial.case.model.own_process_suffix
         return self._pool.get(name, self._settings.for_truth(), backend, environment)
+
+
+def _check_of(value: Any) -> TruthCheck | None:
+    """Returns what a worker's answer holds on how a truth was checked."""
+    return None if value is None else converted(value, TruthCheck)
 
 
 def _why_not_judged_by(directory: Path, trial: Trial) -> str | None:

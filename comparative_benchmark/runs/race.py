@@ -69,6 +69,7 @@ def facts_of(trial: Trial, artifacts: WorkloadArtifacts) -> TrialFacts:
         without_float64=artifacts.without_float64,
         truth_source=source,
         not_ranked=why_not_ranked(trial.competitor.backend, source) or artifacts.not_ranked,
+        truth_check=artifacts.truth_check,
     )
 
 

@@ -141,6 +141,7 @@ def _metrics(trial: Trial, outcome: TrialOutcome, last: ProcessRecord) -> Metric
         without_float64=outcome.facts.without_float64 or UNSET,
         truth_source=outcome.facts.truth_source or UNSET,
         not_ranked=outcome.facts.not_ranked or UNSET,
+        truth_check=outcome.facts.truth_check or UNSET,
         accuracy=first.accuracy or UNSET,
         variables=last.variables,
         # Nothing can be frozen, or be an argument, where there is nothing.

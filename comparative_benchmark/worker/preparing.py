@@ -25,6 +25,7 @@ from comparative_benchmark.worker.phases import PhaseClock
 from comparative_benchmark.worker.protocol import Message
 from openxla.benchmark import testdata
 from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts.truth_check import TruthCheck
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 from openxla.benchmark.artifacts.workload_store import (
     FURTHER,
@@ -91,6 +92,7 @@ def prepare(
     if second:
         with phases("second_reference"):
             without_second = judged_by.save_second(target, lambda: second_inputs(model, inputs))
+    check: TruthCheck | None = getattr(model, "truth_check", None)
     return {
         "files": files,
         "cost": attrs.asdict(cost),
@@ -98,6 +100,7 @@ def prepare(
         "without_second": without_second,
         # Foreign code may not be able to compute in float64, and says why.
         "without_float64": getattr(model, "without_float64", None),
+        "truth_check": attrs.asdict(check) if check else None,
     }
 
 

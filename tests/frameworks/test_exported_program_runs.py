@@ -272,6 +272,7 @@ def test_jax_programs_are_widened_and_what_is_none_says_why(files_of, prepared):
         answer = prepared(name, inputs, framework="jax")
         assert answer["type"] == "answer", answer
         assert answer["without_float64"] is None
+        assert answer["truth_check"]["routes"] == ["XLA", "StableHLO's interpreter"]
         assert [file["dtype"] for file in answer["files"]["truth"]] == ["f64", "f64"]
     agreed = prepared("bits.mlir", framework="jax")
     assert "bitcast_convert looks at the bits" in agreed["without_float64"]
@@ -292,6 +293,7 @@ def test_torch_programs_are_widened_and_what_is_none_says_why(files_of, prepared
     answer = prepared("net.pt2", inputs, framework="torch")
     assert answer["type"] == "answer", answer
     assert answer["without_float64"] is None
+    assert answer["truth_check"]["routes"] == ["PyTorch", "PyTorch's decompositions"]
     for name, given, words in (
         ("cut.pt2", inputs, "is not a whole torch.export program"),
         ("draws.pt2", "f32[2,8,16]", "it draws random numbers"),
@@ -308,6 +310,7 @@ def test_tensorflow_programs_are_widened_or_agreed(files_of, prepared):
     answer = prepared("saved", framework="tensorflow")
     assert answer["type"] == "answer", answer
     assert answer["without_float64"] is None
+    assert answer["truth_check"]["routes"] == ["TensorFlow", "TensorFlow by XLA"]
     agreed = prepared("net.tflite", framework="tensorflow")
     assert "TFLite has no float64 kernels" in agreed["without_float64"]
     assert "is not a whole TFLite file" in prepared("cut.tflite", framework="tensorflow")["message"]

@@ -26,6 +26,7 @@ import attrs
 from openxla.benchmark import files
 from openxla.benchmark.artifacts import arrays, strict_json
 from openxla.benchmark.artifacts.strict_json import MalformedError, OtherVersionError, Record
+from openxla.benchmark.artifacts.truth_check import TruthCheck
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 from openxla.benchmark.def_types import BenchmarkCase, Workload
 from openxla.benchmark.files import sha256_of
@@ -101,6 +102,8 @@ class WorkloadManifest(Record, frozen=True, kw_only=True):
       without_float64: why the truth is not a float64 run; None if it is.
       truth_source: backend and distribution that computed the truth; None in a manifest from
         before this was recorded.
+      truth_check: how the truth was checked by a second implementation; None if it was not.
+      truth_remark: which parts of the float64 run are computed in fewer bits; None if none are.
     """
 
     workload: dict[str, Any]
@@ -113,6 +116,8 @@ class WorkloadManifest(Record, frozen=True, kw_only=True):
     without_float64: str | None = None
     truth_source: TruthSource | None = None
     not_ranked: str | None = None
+    truth_check: TruthCheck | None = None
+    truth_remark: str | None = None
     manifest_version: int = MANIFEST_VERSION
 
     def __post_init__(self) -> None:
@@ -221,6 +226,11 @@ class WorkloadArtifacts:
     def made_by(self) -> str | None:
         """Module of the model that made the truth."""
         return self.manifest.producer.module_path
+
+    @property
+    def truth_check(self) -> TruthCheck | None:
+        """How the truth was checked by a second implementation; None if it was not."""
+        return self.manifest.truth_check
 
     @property
     def origin(self) -> dict[str, str] | None:
@@ -333,6 +343,8 @@ def publish(
     without_float64: str | None = None,
     truth_source: TruthSource | None = None,
     not_ranked: str | None = None,
+    truth_check: TruthCheck | None = None,
+    truth_remark: str | None = None,
 ) -> WorkloadArtifacts:
     """Writes the manifest of a directory; returns what is there once the directory is in its place.
 
@@ -347,6 +359,8 @@ def publish(
       without_float64: why the truth is not a float64 run; None if it is.
       truth_source: backend and distribution that computed the truth.
       not_ranked: why no program of the model is ranked; None if programs may be.
+      truth_check: how the truth was checked by a second implementation; None if it was not.
+      truth_remark: which parts of the float64 run are computed in fewer bits; None if none are.
     """
     module_path = case.model.model_impl.module_path
     manifest = WorkloadManifest(
@@ -368,6 +382,8 @@ def publish(
         without_float64=without_float64,
         truth_source=truth_source,
         not_ranked=not_ranked,
+        truth_check=truth_check,
+        truth_remark=truth_remark,
     )
     return describe(directory, workload, manifest)
 

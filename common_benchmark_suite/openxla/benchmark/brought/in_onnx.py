@@ -15,6 +15,7 @@ from openxla.benchmark.brought.program_model import (
     NotWidenedError,
     ProgramModel,
     in_place_of_truth,
+    rounded,
 )
 from openxla.benchmark.brought.signature import Signature
 from openxla.benchmark.brought.wanted import BroughtError
@@ -51,6 +52,7 @@ class OnnxModel(ProgramModel):
         """
         super().try_out(*inputs)
         bare = self._bare()
+        _check_outputs(bare)
         if drawing := onnx_float64.random_operators(bare):
             raise BroughtError(f"the program draws random numbers ({', '.join(drawing)})")
         static = _static(bare, inputs, self.path)
@@ -63,20 +65,23 @@ class OnnxModel(ProgramModel):
             )
 
     def truth_and_reference(self, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
-        """See `ProgramModel`; both by ONNX's reference evaluator."""
+        """See `ProgramModel`; several implementations have to agree on each node of the truth."""
         model = self._whole()
-        own, plain = _plain_run(model, inputs)
+        self.without_float64, truth, is_overruled = None, None, False
         try:
-            wide = onnx_float64.widened(model)
-            truth = onnx_float64.run_in_float64(wide, inputs)
+            truth, routes = onnx_float64.run_in_float64(model, inputs)
+            is_overruled = routes.is_overruled
+            self.note_check(routes.check())
         except Exception as error:
             why = str(error) if isinstance(error, NotWidenedError) else told(error)
             self.without_float64 = f"the program has no float64 run: {why}"
-            spacing = _SPACINGS[str(self.model_parameters["data_type"])]
-            rough = plain(onnx_float64.rounded(model, spacing), inputs)
-            return in_place_of_truth(own), rough
-        self.without_float64 = None
-        return truth, own
+        # An evaluator that is overruled, or in doubt, must not be the yardstick either.
+        own, plain = _plain_run(model, inputs, by_runtime=is_overruled)
+        if truth is not None and self.without_float64 is None:
+            return truth, own
+        spacing = _SPACINGS.get(str(self.model_parameters["data_type"]), 0.0)
+        rough = plain(onnx_float64.rounded(model, spacing), rounded(inputs))
+        return in_place_of_truth(own), rough
 
     def write_onnx(self, directory: Path, inputs: Sequence[Array]) -> list[Path]:
         """Returns the file with shapes for these inputs, and then the files of its weights.
@@ -104,7 +109,9 @@ class OnnxModel(ProgramModel):
         return onnx.load(str(self.path), load_external_data=False)
 
     def _whole(self) -> onnx.ModelProto:
-        return onnx.load(str(self.path))
+        model = onnx.load(str(self.path))
+        # The evaluator knows nothing of our operators inside of functions.
+        return onnx.inliner.inline_local_functions(model) if model.functions else model
 
     def _check_versions(self) -> None:
         """Raises BroughtError where ONNX is older than the file."""
@@ -126,26 +133,48 @@ def create_model(**parameters: Any) -> OnnxModel:
     return OnnxModel(parameters)
 
 
-def _plain_run(model: onnx.ModelProto, inputs: Sequence[Array]) -> tuple[list[Array], _Run]:
-    """Returns the outputs of a plain run, and what ran it: ONNX's evaluator where that can.
+def _plain_run(
+    model: onnx.ModelProto, inputs: Sequence[Array], *, by_runtime: bool = False
+) -> tuple[list[Array], _Run]:
+    """Returns the outputs of a plain run, and the function that ran it.
+
+    Args:
+      model: what is run.
+      inputs: arrays in order.
+      by_runtime: prefer ONNX Runtime to the reference evaluator.
 
     Raises:
       BroughtError: it cannot be run.
     """
-    try:
-        return onnx_float64.run(model, inputs), onnx_float64.run
-    except BroughtError:
-        raise
-    except Exception as error:
-        why = told(error)
-    try:
-        # It has operators of its own.
-        return _by_onnxruntime(model, inputs), _by_onnxruntime
-    except Exception as error:
-        forms = ", ".join(map(form_of, inputs))
-        raise BroughtError(
-            f"the program cannot be run on {forms}: {why}; nor by ONNX Runtime: {told(error)}"
-        ) from error
+    runs: list[_Run] = [onnx_float64.run, _by_onnxruntime]
+    errors: list[Exception] = []
+    for run in reversed(runs) if by_runtime else runs:
+        try:
+            return run(model, inputs), run
+        except BroughtError:
+            raise
+        except Exception as error:  # an operator that it lacks, for one
+            errors.append(error)
+    forms = ", ".join(map(form_of, inputs))
+    why, other = map(told, reversed(errors) if by_runtime else errors)
+    raise BroughtError(
+        f"the program cannot be run on {forms}: {why}; nor by ONNX Runtime: {other}"
+    ) from errors[-1]
+
+
+def _check_outputs(model: onnx.ModelProto) -> None:
+    """Raises BroughtError for an output that is not an array."""
+    made_by = {name: node.op_type for node in model.graph.node for name in node.output}
+    for value in model.graph.output:
+        if made_by.get(value.name) == "ZipMap":
+            raise BroughtError(
+                f"the output {value.name!r} comes from ZipMap: it is a list of dictionaries, not "
+                "an array. Convert the model again with options={'zipmap': False}"
+            )
+        kind = value.type.WhichOneof("value")
+        if kind not in (None, "tensor_type"):
+            word = kind.removesuffix("_type").replace("_", " ")
+            raise BroughtError(f"the output {value.name!r} is a {word}, not an array")
 
 
 def _inputs_of(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:

@@ -1,5 +1,6 @@
 """In a worker: a SavedModel of TensorFlow that was brought."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,6 +9,8 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, types_pb2
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
+from openxla.benchmark.artifacts.truth_check import TruthCheck
+from openxla.benchmark.brought.cross_check import checked
 from openxla.benchmark.brought.inputs import Array
 from openxla.benchmark.brought.loading import told
 from openxla.benchmark.brought.program_model import (
@@ -103,17 +106,19 @@ class SavedModelProgram(ProgramModel):
         """See `ProgramModel`; by TensorFlow on the CPU, operation by operation."""
         with tf.device("CPU:0"):
             own = _arrays(self.forward(*inputs))
+            self.without_float64, truth = None, None
             try:
                 function = _in_float64(self._function)
                 wide = [v.astype(np.float64) if v.dtype.kind == "f" else v for v in inputs]
                 truth = _arrays(_call(function, self._specs, wide))
                 if any(v.dtype.kind == "f" and v.dtype != np.float64 for v in truth):
                     raise NotWidenedError("an operation gives a narrower type")
+                self.note_check(_check(function, self._specs, wide, truth))
             except Exception as error:
                 why = str(error) if isinstance(error, NotWidenedError) else told(error)
                 self.without_float64 = f"the program has no float64 run: {why}"
+            if truth is None or self.without_float64 is not None:
                 return in_place_of_truth(own), _arrays(self.forward(*rounded(inputs)))
-        self.without_float64 = None
         return truth, own
 
 
@@ -124,6 +129,18 @@ def create_model(**parameters: Any) -> SavedModelProgram:
       BroughtError: it is not whole, or has no signature that could be meant.
     """
     return SavedModelProgram(parameters)
+
+
+def _check(
+    function: Callable[..., Any], specs: Any, wide: Sequence[Array], truth: Sequence[Array]
+) -> TruthCheck:
+    """Returns how TensorFlow's kernels compare with XLA's, if XLA takes the program."""
+    second = None
+    with contextlib.suppress(tf.errors.OpError, ValueError, TypeError):
+        compiled = tf.function(function, jit_compile=True, autograph=False)
+        second = _arrays(_call(compiled, specs, wide))
+    routes = ("TensorFlow", "TensorFlow by XLA")
+    return checked(truth, second, routes=routes, where="the program")
 
 
 def _call(function: Callable[..., Any], specs: Any, inputs: Sequence[Any]) -> Any:

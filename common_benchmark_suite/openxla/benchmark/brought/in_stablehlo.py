@@ -10,7 +10,9 @@ import numpy as np
 from jax import export
 from jaxlib.mlir import ir
 
+from openxla.benchmark.artifacts.truth_check import TruthCheck
 from openxla.benchmark.brought import stablehlo_float64
+from openxla.benchmark.brought.cross_check import checked
 from openxla.benchmark.brought.inputs import Array, form_of
 from openxla.benchmark.brought.loading import told
 from openxla.benchmark.brought.program_model import (
@@ -103,15 +105,17 @@ class StableHloModel(ProgramModel):
     def truth_and_reference(self, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
         """See `ProgramModel`; by XLA on the CPU, the reference optimised as little as it can."""
         own = self._plain(inputs)
+        self.without_float64, truth = None, None
         try:
             wide = _widened(self._exported)
+            with jax.enable_x64(True):
+                values = [_wide_array(value) for value in inputs]
+                truth = [np.asarray(value) for value in as_tuple(_call(wide, values))]
+                self.note_check(_check(wide, values, truth))
         except NotWidenedError as error:
             self.without_float64 = f"the program has no float64 run: {error}"
+        if truth is None or self.without_float64 is not None:
             return in_place_of_truth(own), self._plain(rounded(inputs))
-        with jax.enable_x64(True):
-            values = [_wide_array(value) for value in inputs]
-            truth = [np.asarray(value) for value in as_tuple(_call(wide, values))]
-        self.without_float64 = None
         return truth, own
 
     def _plain(self, inputs: Sequence[Array]) -> list[Array]:
@@ -223,6 +227,18 @@ def _widened(exported: export.Exported) -> export.Exported:
         out_avals=tuple(map(_wide_aval, exported.out_avals)),
         mlir_module_serialized=stablehlo_float64.portable(module),
     )
+
+
+def _check(wide: export.Exported, values: Sequence[Array], truth: Sequence[Array]) -> TruthCheck:
+    """Returns how XLA's float64 run compares with the interpreter, or with XLA's least effort."""
+    module = stablehlo_float64.read(wide.mlir_module_serialized)
+    second, name = stablehlo_float64.interpreted(module, values), "StableHLO's interpreter"
+    if second is None:
+        name = "XLA without optimisation"
+        run = jax.jit(lambda *given: _call(wide, given)).lower(*values)
+        found = run.compile(compiler_options=_PLAINLY)(*values)
+        second = [np.asarray(value) for value in as_tuple(found)]
+    return checked(truth, second, routes=("XLA", name), where="the program")
 
 
 def _wide_aval(aval: Any) -> Any:

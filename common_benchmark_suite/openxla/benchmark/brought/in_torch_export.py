@@ -1,5 +1,6 @@
 """In a worker: a `.pt2` file that `torch.export.save` has written."""
 
+import contextlib
 import copy
 import os
 import zipfile
@@ -13,6 +14,8 @@ from torch.fx.node import map_aggregate
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_unflatten
 
+from openxla.benchmark.artifacts.truth_check import TruthCheck
+from openxla.benchmark.brought.cross_check import checked, is_float
 from openxla.benchmark.brought.in_torch import as_array, plain
 from openxla.benchmark.brought.inputs import Array
 from openxla.benchmark.brought.loading import told
@@ -21,6 +24,7 @@ from openxla.benchmark.brought.program_model import (
     NotWidenedError,
     ProgramModel,
     in_place_of_truth,
+    rounded,
 )
 from openxla.benchmark.brought.signature import Argument, Signature, element_type_or_refuse
 from openxla.benchmark.brought.wanted import BroughtError
@@ -62,6 +66,7 @@ class TorchProgram(torch.nn.Module, ProgramModel):
             ) from None
         self._taken = _signature(exported, self.path.name)
         self._spec, self._leaves = exported.call_spec.in_spec, _leaves_of(exported)
+        self._exported = exported
         # It checks its inputs by guards, which exporters would meet as operations of the program.
         self.module = exported.module(check_guards=False)
         self.check_types(tensor.dtype for tensor in exported.state_dict.values())
@@ -91,23 +96,34 @@ class TorchProgram(torch.nn.Module, ProgramModel):
     def truth_and_reference(self, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
         """See `ProgramModel`; by PyTorch, operator by operator."""
         own = self._arrays(self.module, inputs)
+        self.without_float64, truth = None, None
         try:
-            truth = self._in_float64(inputs)
+            truth = self._in_float64(self.module, inputs)
+            self.note_check(self._check(inputs, truth))
         except NotWidenedError as error:
             self.without_float64 = f"the program has no float64 run: {error}"
+        if truth is None or self.without_float64 is not None:
             rough = copy.deepcopy(self.module)
             _round(rough)
-            return in_place_of_truth(own), self._arrays(rough, inputs)
-        self.without_float64 = None
+            return in_place_of_truth(own), self._arrays(rough, rounded(inputs))
         return truth, own
 
-    def _in_float64(self, inputs: Sequence[Array]) -> list[Array]:
-        wide = copy.deepcopy(self.module)
+    def _check(self, inputs: Sequence[Array], truth: Sequence[Array]) -> TruthCheck:
+        """Returns how the truth compares with one of simpler operators, if there is one."""
+        second = None
+        with contextlib.suppress(Exception):  # an operator without decomposition, for one
+            simpler = self._exported.run_decompositions()
+            second = self._in_float64(simpler.module(check_guards=False), inputs)
+        routes = ("PyTorch", "PyTorch's decompositions")
+        return checked(truth, second, routes=routes, where="the program")
+
+    def _in_float64(self, module: Any, inputs: Sequence[Array]) -> list[Array]:
+        wide = copy.deepcopy(module)
         try:
             _widen(wide)
             with _Watch() as watch:
                 outputs = self._arrays(
-                    wide, [v.astype(np.float64) if _is_float(v) else v for v in inputs]
+                    wide, [v.astype(np.float64) if is_float(v) else v for v in inputs]
                 )
         except Exception as error:
             raise NotWidenedError(told(error)) from error
@@ -240,7 +256,3 @@ def _round(module: torch.nn.Module) -> None:
                 off = torch.rand(tensor.shape, generator=random, dtype=torch.float64) * 2 - 1
                 spacing = torch.finfo(tensor.dtype).eps
                 tensor.copy_((tensor.double() * (1 + spacing * off)).to(tensor.dtype))
-
-
-def _is_float(value: Array) -> bool:
-    return value.dtype.kind == "f" or value.dtype.name == "bfloat16"

@@ -1,6 +1,6 @@
 """In a worker: an ONNX graph in float64, and plain runs of graphs."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,11 +8,15 @@ import onnx
 from onnx import TensorProto, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from openxla.benchmark.brought import onnx_operators
+from openxla.benchmark.brought.cross_check import is_float
 from openxla.benchmark.brought.inputs import Array
+from openxla.benchmark.brought.onnx_routes import NodeRoutes
 from openxla.benchmark.brought.program_model import NotWidenedError
 from openxla.benchmark.brought.wanted import BroughtError
 
 _NARROW = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16})
+_FLOATS = _NARROW | {TensorProto.DOUBLE}
 # Attributes that name an element type.
 _TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_datatype"})
 _QUANTIZED = frozenset(
@@ -45,9 +49,9 @@ def widened(model: onnx.ModelProto) -> onnx.ModelProto:
         raise NotWidenedError(f"{foreign[0]} is not an operator of ONNX")
     wide = onnx.ModelProto()
     wide.CopyFrom(model)
-    _widen_graph(wide.graph)
+    _retype_graph(wide.graph, TensorProto.DOUBLE)
     for function in wide.functions:
-        _widen_nodes(function.node)
+        retype(function.node, TensorProto.DOUBLE)
     return wide
 
 
@@ -71,24 +75,41 @@ def random_operators(model: onnx.ModelProto) -> list[str]:
 
 def run(model: onnx.ModelProto, inputs: Sequence[Array]) -> list[Array]:
     """Returns the outputs of a run by ONNX's reference evaluator: numpy, operator by operator."""
-    return _run(ReferenceEvaluator(model), model, inputs)
+    return _run(_evaluator(model), model, inputs)
 
 
-def run_in_float64(model: onnx.ModelProto, inputs: Sequence[Array]) -> list[Array]:
-    """Returns the outputs of a widened graph.
+def run_in_float64(
+    model: onnx.ModelProto, inputs: Sequence[Array]
+) -> tuple[list[Array], NodeRoutes]:
+    """Returns the outputs of a graph in float64, and how they were checked.
 
     Raises:
-      NotWidenedError: an operator computes in a narrower type all the same.
+      NotWidenedError: the graph has no float64 run.
     """
-    evaluator = ReferenceEvaluator(model)
-    narrow: list[str] = []
-    for node in evaluator.rt_nodes_:
-        node.run = _watched(node, narrow)
-    wide = [value.astype(np.float64) if _is_float(value) else value for value in inputs]
-    outputs = _run(evaluator, model, wide)
-    if narrow:
-        raise NotWidenedError(f"{narrow[0]} of the reference evaluator rounds to a narrower type")
-    return outputs
+    wide = widened(model)
+    routes = NodeRoutes(model, retype)
+    evaluator = _evaluator(wide)
+    for node, source in zip(evaluator.rt_nodes_, model.graph.node, strict=True):
+        node.run = _routed(node, source, routes)
+    values = [value.astype(np.float64) if is_float(value) else value for value in inputs]
+    return _run(evaluator, wide, values), routes
+
+
+def _evaluator(model: onnx.ModelProto) -> ReferenceEvaluator:
+    opsets = {item.domain: item.version for item in model.opset_import}
+    version = opsets.get("", opsets.get("ai.onnx", 1))
+    kinds = (node.op_type for node in nodes(model) if not node.domain)
+    own = [*onnx_operators.operators(version), *onnx_operators.missing(kinds, version)]
+    return ReferenceEvaluator(model, new_ops=own)
+
+
+def _routed(node: Any, source: onnx.NodeProto, routes: NodeRoutes) -> Callable[..., Any]:
+    original = node.run
+
+    def run(*given: Any, **keywords: Any) -> Any:
+        return tuple(routes.evaluate(source, type(node), original, given, keywords))
+
+    return run
 
 
 def nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
@@ -124,63 +145,49 @@ def _run(evaluator: Any, model: onnx.ModelProto, inputs: Sequence[Array]) -> lis
     return [np.asarray(value) for value in outputs]
 
 
-def _watched(node: Any, narrow: list[str]) -> Callable[..., Any]:
-    original = node.run
-
-    def run(*arguments: Any, **keywords: Any) -> Any:
-        results = original(*arguments, **keywords)
-        if any(_is_float(value) and value.dtype != np.float64 for value in results):
-            narrow.append(node.op_type)
-        return results
-
-    return run
-
-
-def _is_float(value: Any) -> bool:
-    dtype = getattr(value, "dtype", None)
-    return dtype is not None and (dtype.kind == "f" or dtype.name == "bfloat16")
-
-
-def _widen_graph(graph: onnx.GraphProto) -> None:
+def _retype_graph(graph: onnx.GraphProto, kind: int) -> None:
     for tensor in graph.initializer:
-        _widen_tensor(tensor)
+        _retype_tensor(tensor, kind)
     for sparse in graph.sparse_initializer:
-        _widen_tensor(sparse.values)
+        _retype_tensor(sparse.values, kind)
     for value in (*graph.input, *graph.output, *graph.value_info):
-        kind = value.type.tensor_type
-        if kind.elem_type in _NARROW:
-            kind.elem_type = TensorProto.DOUBLE
-    _widen_nodes(graph.node)
+        if value.type.tensor_type.elem_type in _FLOATS:
+            value.type.tensor_type.elem_type = kind
+    retype(graph.node, kind)
 
 
-def _widen_nodes(found: Any) -> None:
+def retype(found: Iterable[onnx.NodeProto], kind: int) -> None:
+    """Puts all floating-point numbers inside of nodes into a type, in place."""
     for node in found:
         for attribute in node.attribute:
-            if attribute.name in _TYPE_ATTRIBUTES and attribute.i in _NARROW:
-                attribute.i = TensorProto.DOUBLE
-            for tensor in (attribute.t, *attribute.tensors):
-                _widen_tensor(tensor)
-            for inner in (attribute.g, *attribute.graphs):
-                _widen_graph(inner)
+            if attribute.name in _TYPE_ATTRIBUTES and attribute.i in _FLOATS:
+                attribute.i = kind
+            # Reading a field that is not set creates it in some versions of protobuf.
+            for tensor in (*([attribute.t] if attribute.HasField("t") else []), *attribute.tensors):
+                _retype_tensor(tensor, kind)
+            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+                _retype_graph(inner, kind)
         if node.op_type == "Constant":
-            _widen_constant(node)
+            _retype_constant(node, kind)
         elif node.op_type == "ConstantOfShape" and not node.attribute:
-            zero = numpy_helper.from_array(np.zeros(1))
+            zero = onnx.helper.make_tensor("value", kind, [1], [0.0])
             node.attribute.append(onnx.helper.make_attribute("value", zero))
 
 
-def _widen_constant(node: onnx.NodeProto) -> None:
+def _retype_constant(node: onnx.NodeProto, kind: int) -> None:
     """Numbers that are no tensors would be of float32."""
     for attribute in node.attribute:
         if attribute.name in ("value_float", "value_floats"):
             numbers = attribute.f if attribute.name == "value_float" else list(attribute.floats)
             tensor = numpy_helper.from_array(np.asarray(numbers, np.float64))
+            _retype_tensor(tensor, kind)
             attribute.CopyFrom(onnx.helper.make_attribute("value", tensor))
 
 
-def _widen_tensor(tensor: TensorProto) -> None:
-    if tensor.data_type in _NARROW:
-        _replace(tensor, numpy_helper.to_array(tensor).astype(np.float64))
+def _retype_tensor(tensor: TensorProto, kind: int) -> None:
+    if tensor.data_type in _FLOATS and tensor.data_type != kind:
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(kind)
+        _replace(tensor, numpy_helper.to_array(tensor).astype(dtype))
 
 
 def _replace(tensor: TensorProto, value: Array) -> None:

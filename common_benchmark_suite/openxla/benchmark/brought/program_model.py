@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from openxla.benchmark.artifacts.truth_check import TruthCheck
 from openxla.benchmark.brought.inputs import Array, BroughtModel
 from openxla.benchmark.brought.programs import ALL_KINDS, digest_of
 from openxla.benchmark.brought.signature import Signature
@@ -29,9 +30,11 @@ class ProgramModel(BroughtModel):
     Attributes:
       path: of the file, or the folder.
       without_float64: why its truth is not a float64 run; None if it is, or was not made yet.
+      truth_check: how its truths were checked by a second implementation; None if they were not.
     """
 
     without_float64: str | None = None
+    truth_check: TruthCheck | None = None
 
     def __init__(self, parameters: Parameters) -> None:
         """Checks that the program is the one that the run was planned with.
@@ -102,6 +105,12 @@ class ProgramModel(BroughtModel):
             for value in inputs
         ]
         self.signature().check(forms)
+
+    def note_check(self, check: TruthCheck) -> None:
+        """Keeps how one more truth was checked; one that is in doubt is not a float64 truth."""
+        self.truth_check = check.joined(self.truth_check)
+        if doubts := self.truth_check.in_doubt:
+            self.without_float64 = f"its truth is in doubt: {'; '.join(map(str, doubts[:3]))}"
 
     def truth_and_reference(self, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
         """Returns the outputs in float64, and of a plain run in the program's own type.

@@ -1,9 +1,11 @@
 """In a worker: StableHLO modules, read, written, and in float64."""
 
 import io
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from jax.interpreters import mlir
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
@@ -15,6 +17,22 @@ _RANDOM = "stablehlo.rng"
 _BY_BITS = ("stablehlo.bitcast_convert", "stablehlo.reduce_precision")
 # Custom calls that XLA computes in any type.
 _ANY_TYPE = ("mhlo.", "stablehlo.", "Sharding", "shape_assertion", "annotate")
+# Operations of StableHLO that its reference interpreter evaluates; others end the process.
+_INTERPRETED = frozenset(
+    f"stablehlo.{name}"
+    for name in (
+        *("abs", "add", "and", "atan2", "broadcast_in_dim", "case", "cbrt", "ceil", "clamp"),
+        *("compare", "complex", "concatenate", "constant", "convert", "convolution", "cosine"),
+        *("divide", "dot_general", "dynamic_slice", "dynamic_update_slice", "exponential"),
+        *("exponential_minus_one", "floor", "gather", "if", "imag", "iota", "is_finite", "log"),
+        *("log_plus_one", "logistic", "maximum", "minimum", "multiply", "negate", "not", "or"),
+        *("pad", "power", "real", "reduce", "reduce_window", "remainder", "reshape", "return"),
+        *("reverse", "round_nearest_afz", "round_nearest_even", "rsqrt", "scatter", "select"),
+        *("sign", "sine", "slice", "sort", "sqrt", "subtract", "tan", "tanh", "transpose", "xor"),
+    )
+) | {"func.func", "func.call", "func.return", "builtin.module"}
+# Steps that the interpreter may take: it takes 2 microseconds for one.
+_MOST_STEPS = 2e6
 _MAGIC = b"ML\xefR"
 
 
@@ -103,6 +121,41 @@ def widen(module: Any) -> None:
             module.operation.verify()
         except ir.MLIRError as error:
             raise NotWidenedError(f"not valid in float64: {str(error).splitlines()[-1]}") from error
+
+
+def interpreted(module: Any, inputs: Sequence[Any]) -> list[Any] | None:
+    """Returns the outputs by StableHLO's reference interpreter.
+
+    None if it lacks an operation, or would take more than some seconds.
+
+    Args:
+      module: what is run.
+      inputs: arrays of the types that it takes.
+    """
+    operations = list(_operations(module.operation))
+    if not {operation.name for operation in operations} <= _INTERPRETED:
+        return None
+    if sum(map(_steps, operations)) > _MOST_STEPS:
+        return None
+    with module.context, ir.Location.unknown():
+        try:
+            given = [ir.DenseElementsAttr.get(np.ascontiguousarray(value)) for value in inputs]
+            return [np.array(value) for value in stablehlo.eval_module(module, given)]
+        except (ValueError, TypeError, RuntimeError):  # a type that attributes do not hold
+            return None
+
+
+def _steps(operation: Any) -> float:
+    """Returns how many elements an operation reads and writes, for each element of a sum."""
+    kinds = [value.type for value in (*operation.operands, *operation.results)]
+    sizes = [math.prod(kind.shape) for kind in kinds if isinstance(kind, ir.RankedTensorType)]
+    if operation.name in ("stablehlo.dot_general", "stablehlo.convolution"):
+        left, right, result = sizes
+        # The sums are as long as the factors are larger than the result.
+        return float(result * math.sqrt(max(left * right / max(result, 1), 1)))
+    if operation.name in ("stablehlo.reduce_window", "stablehlo.scatter", "stablehlo.sort"):
+        return 16.0 * sum(sizes)
+    return float(sum(sizes))
 
 
 def _operations(operation: Any) -> Iterator[Any]:

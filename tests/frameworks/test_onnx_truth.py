@@ -1,0 +1,300 @@
+"""The truth of an ONNX file: each operator right, checked by a second one, and doubts reported."""
+
+import json
+from pathlib import Path
+
+import onnx_rows
+import pytest
+from agreement_support import need
+from framework_process import run_script
+from tests_support import run_cbs
+
+pytestmark = pytest.mark.frameworks
+
+# ONNX Runtime pads by the kernel's size without its dilation; shape inference is the third opinion.
+DISPUTED = {"MaxPool-dilations-same-lower"}
+
+
+@pytest.fixture(scope="session")
+def rows(tmp_path_factory, environment):
+    """What came of each row of `onnx_rows`."""
+    for package in ("onnx", "torch"):
+        need(package)
+    target = tmp_path_factory.mktemp("rows") / "rows.json"
+    run_script(Path(onnx_rows.__file__).read_text(), [str(target)], environment, framework="torch")
+    return json.loads(target.read_text())
+
+
+@pytest.mark.parametrize("name", onnx_rows.ROWS)
+def test_an_operator_is_right_in_float64(rows, name):
+    found = rows[name]
+    assert all(isinstance(error, float) and error < 1e-12 for error in found["errors"]), found
+
+
+def test_onnx_runtime_agrees_with_all_rows_but_those_that_are_disputed(rows):
+    need("onnxruntime")
+    assert not [name for name, found in rows.items() if found["check"]["in_doubt"]]
+    outvoted = {name: found["check"]["outvoted"] for name, found in rows.items()}
+    assert {name for name, differences in outvoted.items() if differences} == DISPUTED
+    (difference,) = outvoted["MaxPool-dilations-same-lower"]
+    assert (difference["operator"], difference["node"]) == ("MaxPool", "it")
+    assert difference["error"] is None
+    agreed = [found["check"]["routes"] for name, found in rows.items() if name not in DISPUTED]
+    checked = [routes for routes in agreed if "ONNX Runtime" in routes]
+    # It lacks LRN of an even size, and LSTM with the batch first.
+    assert len(checked) >= len(agreed) - 2
+
+
+# Faults planted in one implementation; the others have to find them.
+PLANTED = """
+import json, sys
+import numpy as np
+import attrs
+from openxla.benchmark.brought import onnx_float64, onnx_operators
+import onnx_rows
+
+right = onnx_operators._OPERATORS
+
+def plant(kind):
+    def wrong(attributes, opset, used, x, *others):
+        found = [e for k, a, b, e in right if k == kind and a <= opset <= b][0]
+        return tuple(value * 1.001 for value in found(attributes, opset, used, x, *others))
+    onnx_operators._OPERATORS = tuple(
+        (k, a, b, wrong if k == kind else e) for k, a, b, e in right
+    )
+
+def outcome(name):
+    row = onnx_rows.ROWS[name]
+    outputs, routes = onnx_float64.run_in_float64(
+        onnx_rows.model_of(row), [v for v in row.operands if v is not None]
+    )
+    expected = row.expected(*row.operands)
+    error = np.abs(outputs[0] - expected).max() / np.abs(expected).max()
+    return {"error": float(error), "overruled": routes.is_overruled, **attrs.asdict(routes.check())}
+
+found = {}
+for kind, name in (("LRN", "LRN-odd"), ("Softmax", "Softmax-11-axis-2")):
+    plant(kind)
+    found[kind] = outcome(name)
+onnx_operators._OPERATORS = right
+installed = sys.modules.get("onnxruntime")
+sys.modules["onnxruntime"] = None  # as if it were not installed
+for name in ("Softmax-11-axis-2", "LRN-odd"):
+    found[f"alone-{name}"] = outcome(name)
+plant("Softmax")
+found["alone-wrong"] = outcome("Softmax-11-axis-2")
+onnx_operators._OPERATORS = right
+sys.modules.pop("onnxruntime")
+if installed is not None:
+    sys.modules["onnxruntime"] = installed
+with open(sys.argv[1], "w") as file:
+    json.dump(found, file)
+"""
+
+
+@pytest.fixture(scope="session")
+def planted(tmp_path_factory, environment):
+    """Outcomes with wrong operators, and without ONNX Runtime."""
+    for package in ("onnx", "onnxruntime"):
+        need(package)
+    target = tmp_path_factory.mktemp("planted") / "found.json"
+    tests = str(Path(onnx_rows.__file__).parent)
+    script = f"import sys; sys.path.insert(0, {tests!r})\n{PLANTED}"
+    run_script(script, [str(target)], environment, framework="onnx")
+    return json.loads(target.read_text())
+
+
+def test_a_wrong_operator_without_a_third_opinion_puts_the_truth_in_doubt(planted):
+    found = planted["LRN"]
+    (doubt,) = found["in_doubt"]
+    assert doubt["operator"] == "LRN"
+    assert doubt["node"] == "it"
+    assert doubt["error"] == pytest.approx(1e-3, rel=0.01)
+    assert found["overruled"]
+    assert planted["alone-wrong"]["in_doubt"][0]["operator"] == "Softmax"
+
+
+def test_two_implementations_outvote_a_wrong_one_and_give_the_truth(planted):
+    found = planted["Softmax"]
+    assert not found["in_doubt"]
+    (difference,) = found["outvoted"]
+    assert difference["routes"] == ["a newer version of the operator", "ONNX's evaluator"]
+    assert found["overruled"]
+    assert found["error"] < 1e-12
+
+
+def test_without_onnx_runtime_a_newer_version_checks_or_nothing_does(planted):
+    found = planted["alone-Softmax-11-axis-2"]
+    assert found["routes"] == ["ONNX's evaluator", "a newer version of the operator"]
+    assert not found["unchecked"]
+    # The evaluator's own LRN is wrong, so it is not asked.
+    assert planted["alone-LRN-odd"]["unchecked"] == ["LRN"]
+    assert not planted["alone-LRN-odd"]["in_doubt"]
+
+
+FILES = """
+import sys
+import numpy as np, onnx
+from onnx import TensorProto as T, helper as h, numpy_helper as n
+
+random = np.random.RandomState(0)
+folder = sys.argv[1]
+
+def weight(name, *sizes):
+    return n.from_array((random.randn(*sizes) / 4).astype("float32"), name)
+
+def save(name, nodes, opset, weights=(), sizes=(2, 3, 8, 9), outputs=("y",), **given):
+    listed, ml = given.get("listed"), given.get("ml")
+    ins = [h.make_tensor_value_info("x", T.FLOAT, sizes)]
+    ins += [h.make_tensor_value_info(w.name, w.data_type, w.dims) for w in weights if listed]
+    outs = [h.make_tensor_value_info(name, T.FLOAT, None) for name in outputs]
+    opsets = [h.make_opsetid("", opset), *([h.make_opsetid("ai.onnx.ml", 3)] if ml else [])]
+    graph = h.make_graph(nodes, "g", ins, outs, list(weights))
+    model = h.make_model(graph, opset_imports=opsets, ir_version=3 if listed else 8)
+    if "label" not in outputs:
+        model = onnx.shape_inference.infer_shapes(model)
+    onnx.save(model, f"{folder}/{name}.onnx")
+
+statistics = [weight(name, 3) for name in "sbm"]
+statistics.append(n.from_array(np.full(3, 0.7, "float32"), "v"))
+save("norm", [h.make_node("BatchNormalization", ["x", *"sbmv"], ["y"])], 11, statistics)
+save("softmax", [h.make_node("Softmax", ["x"], ["y"], axis=1)], 11)
+places = n.from_array(np.array([[[[5, 7], [13, 15]]]]), "i")
+save("disputed", [
+    h.make_node(
+        "MaxUnpool", ["x", "i", "o"], ["y"], name="back", kernel_shape=[2, 2], strides=[2, 2]
+    ),
+], 11, [places, n.from_array(np.array([1, 1, 5, 5]), "o")], sizes=(1, 1, 2, 2))
+save("old", [
+    h.make_node("Conv", ["x", "w"], ["a"], kernel_shape=[3, 3]),
+    h.make_node("BatchNormalization", ["a", *"sbmv"], ["n"]),
+    h.make_node("Relu", ["n"], ["c"]),
+    h.make_node("Dropout", ["c"], ["d"], ratio=0.5),
+    h.make_node("Upsample", ["d"], ["e"], scales=[1.0, 1.0, 2.0, 2.0], mode="nearest"),
+    h.make_node("Flatten", ["e"], ["y"]),
+], 7, [weight("w", 3, 3, 3, 3), *statistics], listed=True)
+classes = dict(coefficients=[0.1] * 6, intercepts=[0.0, 0.1], classlabels_ints=[0, 1])
+save("zipmap", [
+    h.make_node("LinearClassifier", ["x"], ["l", "p"], domain="ai.onnx.ml", **classes),
+    h.make_node("ZipMap", ["p"], ["label"], domain="ai.onnx.ml", classlabels_int64s=[0, 1]),
+], 17, sizes=(2, 3), outputs=("label",), ml=True)
+"""
+
+
+@pytest.fixture
+def onnx_run(tmp_path, environment):
+    """Runs `cbs run` on a file of `FILES`."""
+    need("onnx")
+    run_script(FILES, [str(tmp_path)], environment, framework="onnx")
+
+    # A test changes what is kept there.
+    own_root = environment | {"CBS_ROOT_DIR": str(tmp_path / "root")}
+
+    def run(name, backend):
+        for package in backend.split(","):
+            need(package)
+        return run_cbs(
+            *(f"{name}.onnx", "--backend", backend, "-w", "1", "-iter", "2"),
+            directory=tmp_path,
+            environment=own_root,
+        )
+
+    return run
+
+
+def statuses(run):
+    return {
+        record["definition"]["backend"]: record["status"] for record in run.document["benchmarks"]
+    }
+
+
+def metrics(run, backend):
+    of_backend = [r for r in run.document["benchmarks"] if r["definition"]["backend"] == backend]
+    found = of_backend[-1]
+    (level,) = found["metrics"].values()
+    return found, level
+
+
+def test_a_batch_normalization_of_opset_11_is_right_on_both_runtimes(onnx_run):
+    run = onnx_run("norm", "onnxruntime,openvino")
+    assert statuses(run) == {"onnxruntime": "ok", "openvino": "ok"}, run.out + run.err
+    assert "agreed" not in run.out
+    _, found = metrics(run, "openvino")
+    assert found["truth_check"]["routes"] == ["ONNX's evaluator", "ONNX Runtime"]
+
+
+def test_a_softmax_of_opset_11_finds_the_runtime_that_is_wrong(onnx_run):
+    run = onnx_run("softmax", "onnxruntime,openvino")
+    assert statuses(run) == {"onnxruntime": "ok", "openvino": "wrong_output"}, run.out + run.err
+    assert "Take onnxruntime" in run.out
+
+
+def test_a_truth_in_doubt_is_agreed_and_names_the_operator(onnx_run):
+    run = onnx_run("disputed", "onnxruntime")
+    assert run.code == 0, run.out + run.err
+    record, found = metrics(run, "onnxruntime")
+    assert record["status"] == "ok"
+    assert " agreed " in run.err
+    (doubt, *_) = found["truth_check"]["in_doubt"]
+    assert (doubt["operator"], doubt["node"]) == ("MaxUnpool", "back")
+    assert "in doubt: ONNX's evaluator and ONNX Runtime differ by " in run.out
+
+
+def test_an_output_is_not_wrong_by_a_truth_in_doubt(onnx_run, tmp_path):
+    first = onnx_run("softmax", "openvino")
+    assert statuses(first) == {"openvino": "wrong_output"}, first.out + first.err
+    (record,) = first.document["benchmarks"]
+    workload = tmp_path / "root" / "workloads" / record["definition"]["workload"]["id"]
+    manifest = workload / "manifest.json"
+    written = json.loads(manifest.read_text())
+    difference = {"operator": "Softmax", "node": "it", "routes": ["one", "other"], "error": 0.5}
+    written["truth_check"]["in_doubt"] = [difference]
+    manifest.write_text(json.dumps(written))
+    second = onnx_run("softmax", "openvino")
+    assert statuses(second) == {"openvino": "unsupported"}, second.out + second.err
+    record, _ = metrics(second, "openvino")
+    assert (
+        "truth in doubt: one and other differ by 0.5 of the scale at Softmax (it)"
+        in (record["reason"])
+    )
+
+
+@pytest.mark.nightly
+def test_an_old_file_that_lists_its_weights_as_inputs_has_a_float64_truth(onnx_run):
+    run = onnx_run("old", "onnxruntime")
+    assert statuses(run) == {"onnxruntime": "ok"}, run.out + run.err
+    assert "without_float64" not in metrics(run, "onnxruntime")[1]
+
+
+def test_a_zipmap_is_refused_with_the_way_out(onnx_run):
+    run = onnx_run("zipmap", "onnxruntime")
+    record, _ = metrics(run, "onnxruntime")
+    assert "the output 'label' comes from ZipMap" in record["reason"]
+    assert "options={'zipmap': False}" in record["reason"]
+    assert "AttributeError" not in run.out + run.err
+
+
+COMPLEX = """
+import torch
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        spectrum = torch.fft.rfft(x)
+        return x.sum(-1), spectrum, torch.stack([x, x + 1], -1)
+
+def example_inputs():
+    return torch.randn(2, 64)
+"""
+
+
+def test_complex_outputs_are_compared_as_complex_numbers(tmp_path, environment):
+    for package in ("torch", "onnxruntime", "onnxscript"):
+        need(package)
+    (tmp_path / "net.py").write_text(COMPLEX)
+    run = run_cbs(
+        *("net.py", "--backend", "onnxruntime", "-w", "1", "-iter", "2"),
+        directory=tmp_path,
+        environment=environment,
+    )
+    assert statuses(run) == {"onnxruntime": "ok"}, run.out + run.err
+    assert metrics(run, "onnxruntime")[1]["verification"]["relative_rmse"] < 1e-6
