@@ -46,6 +46,8 @@ def mixture_remarks(cases: Iterable[Case]) -> list[str]:
             if (reason := getattr(case.metrics, field)) is not UNSET:
                 reasons.setdefault(reason, []).append(case)
         found += [f"{what}: {_names(without)} ({why})." for why, without in reasons.items()]
+    if integers := _names(case for case in good if case.metrics.judged_on_integers):
+        found.append(f"Judged on integers alone, which prove no precision: {integers}.")
     judged: dict[TruthSource, list[Case]] = {}
     for case in cases:
         source = case.metrics.truth_source

@@ -538,6 +538,11 @@ class Metrics:
         return bool(self.truth_check and self.truth_check.in_doubt)
 
     @property
+    def judged_on_integers(self) -> bool:
+        """Whether no floating-point number was compared, so that no precision is proved."""
+        return self.verdict is not None and self.verdict.judged == "integers"
+
+    @property
     def compile_only(self) -> bool:
         """Whether nothing but compile times was wanted."""
         return self.stop_reason == COMPILE_ONLY

@@ -41,7 +41,10 @@ def answers(cases: Sequence[Case], *, absent: str = "", command: Sequence[str] =
     installed, lacking = not_installed.split(cases)
     good = [case for case in installed if case.status is Status.OK]
     able = [case for case in good if case.result.ranked]
-    ranked = sorted(filter(_is_equal, able), key=_latency_ms)
+    ranked = sorted(
+        filter(_is_equal, able),
+        key=lambda case: (case.metrics.judged_on_integers, _latency_ms(case)),
+    )
     nothing = "Nothing that can be ranked" if good else "Nothing"
     lines = (
         [_choice(ranked), *_others(ranked)] if ranked else [f"{nothing} ran with a right output."]
@@ -68,6 +71,8 @@ def _choice(ranked: Sequence[Case]) -> str:
     agreed = best.result.word == AGREED
     lack = "the truth is in doubt" if best.metrics.truth_in_doubt else "there is no float64 proof"
     proof = f"agrees with a plain run ({lack})" if agreed else "is right"
+    if best.metrics.judged_on_integers:
+        proof += " in its integers, which prove no precision"
     costs = [text for text in (_compile_text(best), _memory_text(best)) if text]
     cost = f"; it {' and '.join(costs)}" if costs else ""
     return f"Take {_name(best)}: {_latency_text(best)}, {claim} {proof}{cost}."
