@@ -131,7 +131,7 @@ class Running:
             return tuple(v for v, is_one in zip(judged, self._constant, strict=True) if not is_one)
         return judged
 
-    def compile_in_place(self, backend: Callable[..., Any]) -> None:
+    def compile_in_place(self, compile_part: Callable[[Callable[..., Any]], Any]) -> None:
         """Has the module compiled when it is next called, wherever the folder keeps it."""
         module, through_module = self._compiled_module()
         if not isinstance(module, torch.nn.Module):
@@ -144,7 +144,7 @@ class Running:
             # A function of ours: Dynamo passes over PyTorch's own, as `Module.compile` gives it.
             return call(*arguments, **named)
 
-        compiled = torch.compile(called, backend=backend)
+        compiled = compile_part(called)
         watched = self._calls.watching(compiled) if self.one_call else compiled
         # Where a call of it looks first, wherever the folder keeps it.
         method = "_compiled_call_impl" if through_module else "forward"
