@@ -81,4 +81,4 @@ class CompiledRuns:
 def _missed(counter: CompiledCalls, calls: int, expected: int) -> str:
     if not calls:
         return f"{counter.compiler}'s program was not called"
-    return f"{counter.compiler}'s programs were called {calls} times instead of {expected}"
+    return f"{counter.compiler}'s programs received {calls} of {expected} calls"
