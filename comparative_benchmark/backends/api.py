@@ -19,6 +19,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from comparative_benchmark.backends.compiled_calls import CompiledCalls
 from comparative_benchmark.backends.host_settings import HostSettings
 from comparative_benchmark.backends.outputs import OutputMode, OutputRule
 from openxla.benchmark.def_types import DeviceSpec, Model, ModelFrameworkType
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from comparative_benchmark.backends.training import StepParts
 
 BACKENDS_GROUP = "comparative_benchmark.backends"
+# The least share of compiled code in the time of a row that names a compiler.
+LEAST_COMPILED = 0.95
 
 Array = npt.NDArray[np.generic]
 Level = Literal["framework_level", "compiler_level"]
@@ -313,6 +316,7 @@ class Backend(abc.ABC):
         then imports no module of the model, and so no framework that the backend does without.
       rewind: called before each iteration, outside of what is timed; None where there is nothing to
         be put back between iterations.
+      compiled_calls: counts calls of compiled programs; None if `dispatch` can run nothing else.
       peak_is_of_the_model: whether the device's peak of memory starts anew with each model that a
         worker serves; what does not is not told of a second one.
     """
@@ -320,6 +324,7 @@ class Backend(abc.ABC):
     takes_definition: ClassVar[bool] = False
     peak_is_of_the_model: ClassVar[bool] = False
     rewind: Callable[[], None] | None = None
+    compiled_calls: CompiledCalls | None = None
 
     def __init__(self, context: BackendContext) -> None:
         self.context = context
@@ -450,6 +455,17 @@ class Backend(abc.ABC):
           UnsupportedError: they cannot be told apart here.
         """
         raise UnsupportedError(f"{type(self).__name__} does not tell parts of a step apart")
+
+    def compiled_share(self) -> float | None:
+        """Returns the share of compiled code in the time of the compiled model, 0 to 1.
+
+        Called after all verified and timed runs, because it runs further iterations. None if the
+        stack cannot fall back to uncompiled code.
+
+        Raises:
+          UnsupportedError: the share is below `LEAST_COMPILED`.
+        """
+        return None
 
     def complete(self, outputs: Any) -> Any:
         """Returns a handle on what is verified; never timed.

@@ -53,6 +53,8 @@ T = TypeVar("T")
 # A float64 run that holds parts in float32 may itself be so far off, relative to its size.
 _ERROR_OF_INEXACT_TRUTHS = 1e-3
 
+_WARM_UP: Mapping[str, bool] = MappingProxyType({"warm_up": True})
+
 
 @attrs.frozen(kw_only=True)
 class ProcessPlan:
@@ -193,7 +195,7 @@ class Participant:
 
     def warm_up(self, iterations: int) -> None:
         """Runs a fixed number of iterations."""
-        if iterations and (block := self._measure(iterations, part="warm-up")):
+        if iterations and (block := self._measure(iterations, _WARM_UP, part="warm-up")):
             self.record.warmup_latencies_ms += block.latencies_ms
 
     def warm_up_until_steady(self, rule: SamplingRule) -> None:
@@ -205,7 +207,8 @@ class Participant:
         samples = self.record.warmup_latencies_ms
         verdict = None
         while self.alive and not rule.is_warm_up_spent(samples):
-            if not (block := self._measure(rule.warmup_iterations(samples), part="warm-up")):
+            iterations = rule.warmup_iterations(samples)
+            if not (block := self._measure(iterations, _WARM_UP, part="warm-up")):
                 return
             samples += block.latencies_ms
             verdict = steadiness(rule.warm_up_end(samples))
@@ -276,6 +279,7 @@ class Participant:
             self.measure_accuracy()
             self.verify_second()
             self._measure_parts()
+            self._require_compiled()
         except SessionEnded as ended:
             self._end(ended)
         self.pause()
@@ -561,6 +565,16 @@ class Participant:
                 f"not a cold compile: of caches that were to be empty came {program.cache_hits} "
                 "programs, as the stack counts; does `BackendInfo.environment` leave one out?",
             )
+
+    def _require_compiled(self) -> None:
+        """Notes the share of compiled code, and raises `SessionEnded` if it is too small."""
+        program = self.record.program
+        if self._session is None or program is None:
+            return
+        share = self._session.call("compiled_share")["share"]
+        if share is not None:
+            notes = {**program.notes, "compiled_share": share}
+            self.record.program = attrs.evolve(program, notes=notes)
 
     def _measure_parts(self) -> None:
         """Measures prefill and decode of a model that generates, parts of a step that trains."""

@@ -29,6 +29,7 @@ from comparative_benchmark.backends.causes import chain
 from comparative_benchmark.machine.effective import Denormals, denormals, effective_settings
 from comparative_benchmark.machine.variables import telling
 from comparative_benchmark.worker import generation_parts, sampling, step_parts
+from comparative_benchmark.worker.compiled_runs import CompiledRuns
 from comparative_benchmark.worker.contributed_model import check_arity, checked_array
 from comparative_benchmark.worker.phases import (
     PhaseClock,
@@ -68,6 +69,7 @@ class Executor:
         self._released = 0
         # Module and parameters of the model that is loaded.
         self._made_of: tuple[str, dict[str, Any]] = ("", {})
+        self._compiled_runs = CompiledRuns(None)
 
     def handle(self, command: Message) -> Message:
         """Runs a command; whatever it raises becomes an `error` message with its traceback."""
@@ -144,14 +146,20 @@ class Executor:
         backend.compile()
         backend.poison_outputs()
         self._denormals_before = denormals()
-        with self._phases("first_run"):
+        self._compiled_runs = CompiledRuns(backend.compiled_calls)
+        with self._phases("first_run"), self._compiled_runs.first():
             self._last_outputs = backend.dispatch()
             backend.synchronize(self._last_outputs)
         exports = {kind: list(map(str, paths)) for kind, paths in backend.exports().items()}
         return {"exports": exports, **self._report()}
 
     def _measure(
-        self, *, iterations: int, device_times: bool = False, refresh: bool = False
+        self,
+        *,
+        iterations: int,
+        device_times: bool = False,
+        refresh: bool = False,
+        warm_up: bool = False,
     ) -> Message:
         """Runs a block of iterations.
 
@@ -159,6 +167,7 @@ class Executor:
           iterations: how many are measured.
           device_times: run some more for the device's own clock.
           refresh: run one unmeasured iteration before them, see `sampling.measure_block`.
+          warm_up: accept iterations that compile, or that run uncompiled code.
         """
         with self._phases("execute"):
             backend = self._require_backend()
@@ -171,11 +180,14 @@ class Executor:
                 gpu=context.device.accelerator_type != "cpu",
                 refresh=refresh,
             )
+            if not warm_up:
+                self._compiled_runs.require(block)
             if device_times:
                 block = sampling.with_device_times(backend, block)
         self._last_outputs = block.outputs
         # Not each of thousands of samples by itself, as `asdict` would go through them.
-        told = attrs.asdict(block, recurse=False, filter=attrs.filters.exclude("outputs"))
+        inner = attrs.filters.exclude("outputs", "compiled_calls", "compilations")
+        told = attrs.asdict(block, recurse=False, filter=inner)
         return {"block": {**told, "conditions": attrs.asdict(block.conditions)}}
 
     def _outputs(self, *, directory: str) -> Message:
@@ -210,9 +222,10 @@ class Executor:
             if not backend.replace_inputs([arrays.load(Path(path)) for path in inputs]):
                 return {"files": None, **self._report()}
             backend.poison_outputs()
-            self._last_outputs = backend.dispatch()
-            backend.synchronize(self._last_outputs)
-            self._last_outputs = backend.complete(self._last_outputs)
+            with self._compiled_runs.verified("the run on other inputs"):
+                self._last_outputs = backend.dispatch()
+                backend.synchronize(self._last_outputs)
+                self._last_outputs = backend.complete(self._last_outputs)
             values = backend.fetch(self._last_outputs)
         checked = [checked_array(value, "forward") for value in values]
         return {"files": arrays.save_all(Path(directory), "output", checked), **self._report()}
@@ -247,7 +260,8 @@ class Executor:
         backend = self._require_backend()
         values = [arrays.load(Path(path)) for path in inputs]
         with self._phases.whole("verification_compile"):
-            outputs = backend.run_with(values)
+            with self._compiled_runs.verified("a further run", calls=1):
+                outputs = backend.run_with(values)
             if outputs is None:
                 outputs = self._run_second_backend(backend, values)
         checked = [checked_array(value, "forward") for value in outputs]
@@ -279,6 +293,13 @@ class Executor:
             times = step_parts.measure(parts, iterations)
         self._last_outputs = None  # of steps that are gone
         return {"times": times, **self._report()}
+
+    def _compiled_share(self) -> Message:
+        """Measures the share of compiled code in a few more iterations; None if all of it is."""
+        with self._phases.whole("compiled_share"):
+            share = self._require_backend().compiled_share()
+        self._last_outputs = None
+        return {"share": share, **self._report()}
 
     def _profile(self, *, directory: str, iterations: int) -> Message:
         """Runs iterations under the stack's profiler; answers with the names of its files."""
