@@ -1,0 +1,135 @@
+"""Programs that are right are never called wrong, whichever stack runs them.
+
+`python -m pytest tests -k honest` prints how many were judged, and how.
+"""
+
+import contextlib
+import warnings
+from collections import Counter
+
+import pytest
+import torch
+from cbs_test_plugin.honest import GROUPS, programs
+
+from comparative_benchmark.backends.api import BackendContext, UnsupportedError, load_object
+from comparative_benchmark.judge.verification import open_array, sum_length, verify
+from comparative_benchmark.pt_inductor import reference
+from comparative_benchmark.worker.preparing import JudgedBy
+from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts.workload_store import due_in
+from openxla.benchmark.brought.in_torch import TorchModel, as_array
+from openxla.benchmark.devices import HOST_CPU
+
+pytestmark = pytest.mark.frameworks
+
+PROGRAMS = programs()
+STACKS = {
+    "pt_inductor:eager": "comparative_benchmark.pt_inductor.backend:PtInductor",
+    "onnxruntime:default": "comparative_benchmark.onnxruntime.backend:OnnxRuntime",
+    "openvino:latency": "comparative_benchmark.openvino.backend:OpenVino",
+    "pt_inductor:inductor": "comparative_benchmark.pt_inductor.backend:PtInductor",
+}
+# The first program of each class runs in the usual tier, without Inductor's compiles.
+SAMPLE = [next(program for program in PROGRAMS if program.kind == kind) for kind in GROUPS]
+FEWEST_STACKS = 3
+COUNTS: Counter[str] = Counter()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def settings():
+    """Leaves PyTorch's settings as it found them, and prints what was judged."""
+    yield
+    torch.set_grad_enabled(True)
+    torch.use_deterministic_algorithms(False)
+
+
+class Prepared:
+    """A program with its inputs, truth and reference on disk."""
+
+    def __init__(self, program, folder):
+        module, tensors = program.make()
+        self.model = TorchModel(module, {"data_type": "fp32"})
+        self.inputs = [as_array(tensor) for tensor in tensors]
+        self.folder = folder
+        judged_by = JudgedBy(
+            compute=reference.compute,
+            reference="comparative_benchmark.pt_inductor.reference:compute",
+            model=self.model,
+            generates=False,
+            in_own_type=reference.in_own_type,
+            nearby=reference.nearby,
+        )
+        judged_by.save(self.inputs, folder)
+        self.due = due_in(folder, prefix="")
+
+    def verdict(self, stack):
+        """Returns the verdict on the outputs of a stack; None if it cannot run the program."""
+        backend_class, work_dir = load_object(STACKS[stack]), self.folder / stack.replace(":", "-")
+        work_dir.mkdir()
+        context = BackendContext(
+            compiler=stack.partition(":")[2],
+            options=(),
+            device=HOST_CPU,
+            threads=1,
+            work_dir=work_dir,
+            phase=lambda _: contextlib.nullcontext(),
+        )
+        try:
+            backend = backend_class(context)
+            backend.load(self.model, self.inputs)
+            backend.compile()
+            outputs = backend.dispatch()
+            backend.synchronize(outputs)
+            values = backend.fetch(backend.complete(outputs))
+        except UnsupportedError:
+            return None
+        files = arrays.save_all(work_dir / "outputs", "output", values)
+        shapes = [
+            [open_array(path).shape for path in paths]
+            for paths in (self.due.inputs, self.due.truth)
+        ]
+        return verify(
+            [work_dir / "outputs" / file["file"] for file in files],
+            self.due.truth,
+            self.due.reference,
+            neighbours=self.due.neighbours_by_output,
+            longest_sum=sum_length(*shapes),
+        )
+
+
+def check(program, folder, stacks):
+    """Judges a program on stacks: none may call it wrong, and enough must run it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what the stacks say of odd programs
+        prepared = Prepared(program, folder)
+        verdicts = {stack: prepared.verdict(stack) for stack in stacks}
+    wrong = {
+        stack: verdict.reason
+        for stack, verdict in verdicts.items()
+        if verdict is not None and not verdict.passed and not verdict.undecided
+    }
+    assert not wrong
+    ran = [verdict for verdict in verdicts.values() if verdict is not None]
+    COUNTS["programs"] += 1
+    COUNTS["judged right"] += sum(verdict.passed for verdict in ran)
+    COUNTS["not judged"] += sum(verdict.undecided for verdict in ran)
+    COUNTS["unsupported"] += len(verdicts) - len(ran)
+    return ran
+
+
+@pytest.mark.parametrize("program", SAMPLE, ids=str)
+def test_an_honest_program_of_each_class_is_not_accused(program, tmp_path):
+    assert check(program, tmp_path, [name for name in STACKS if name != "pt_inductor:inductor"])
+
+
+@pytest.mark.nightly
+def test_no_honest_program_is_accused(tmp_path_factory, capsys):
+    few = []
+    for program in PROGRAMS:
+        ran = check(program, tmp_path_factory.mktemp("honest"), STACKS)
+        if len(ran) < FEWEST_STACKS:
+            few.append(str(program))
+    with capsys.disabled():
+        told = ", ".join(f"{count} {name}" for name, count in COUNTS.items())
+        print(f"\nhonest programs: {told}, 0 accused; on fewer than three stacks: {few}")
+    assert len(PROGRAMS) - len(few) >= 80
