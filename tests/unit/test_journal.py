@@ -97,7 +97,11 @@ def machine(tmp_path, monkeypatch, make_trial, finished):
     Worker.pause = Worker.resume = Worker.compile = lambda self: None
     trials = [make_trial(competitor=name) for name in COMPETITORS]
     artifacts = SimpleNamespace(
-        digests={"input": "0" * 64}, origin=None, cost=WorkloadCost(), without_float64=None
+        digests={"input": "0" * 64},
+        origin=None,
+        cost=WorkloadCost(),
+        without_float64=None,
+        truth_check=None,
     )
     preparation = SimpleNamespace(
         artifacts={trials[0].workload.digest: artifacts},

@@ -94,10 +94,10 @@ def _error(one: Array, other: Array, tolerance: float) -> float:
         if not ends_agree or not np.array_equal(inside, np.isfinite(b)):
             return np.inf
         a, off = a[inside], off[inside]
-    scale, off = float(np.abs(a).max(initial=0.0)), float(off.max(initial=0.0))
-    if off <= allowed * scale:
+    scale, worst = float(np.abs(a).max(initial=0.0)), float(off.max(initial=0.0))
+    if worst <= allowed * scale:
         return 0.0
-    return off / scale if scale else np.inf
+    return worst / scale if scale else np.inf
 
 
 def _rounding_of(value: Array) -> float:

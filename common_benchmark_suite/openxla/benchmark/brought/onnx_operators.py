@@ -9,7 +9,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 import numpy as np
@@ -110,7 +110,8 @@ def _batch_normalization(
 
     def normalized(center: Array, spread: Array) -> Array:
         root = np.sqrt(spread.reshape(shape) + epsilon)
-        return scale.reshape(shape) * ((x - center.reshape(shape)) / root) + bias.reshape(shape)
+        centered = (x - center.reshape(shape)) / root
+        return np.asarray(scale.reshape(shape) * centered + bias.reshape(shape))
 
     if used < 2:
         return (normalized(mean, var),)
@@ -246,8 +247,8 @@ def _max_pool(attributes: _Attributes, _opset: int, used: int, x: Array) -> tupl
     """Any version; an index counts in the whole array, its spatial axes reversed on demand."""
     window = _Window.of(attributes, attributes["kernel_shape"], x.shape[2:])
     least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-    order = "F" if attributes.get("storage_order", 0) else "C"
-    spatial = np.arange(math.prod(x.shape[2:])).reshape(x.shape[2:], order=order)
+    order: Literal["C", "F"] = "F" if attributes.get("storage_order", 0) else "C"
+    spatial = np.reshape(np.arange(math.prod(x.shape[2:])), x.shape[2:], order=order)
     planes = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *[1] * (x.ndim - 2))
     places = window.padded(np.broadcast_to(spatial, (1, 1, *spatial.shape)), -1)
     values = window.padded(x, least)
@@ -377,7 +378,7 @@ def _resize(
     if opset < 11:
         attributes = {"coordinate_transformation_mode": "asymmetric", **attributes}
         attributes = {"nearest_mode": "floor", **attributes}
-        operands = (None, operands[0] if operands else np.float32(attributes["scales"]))
+        operands = (None, operands[0])
     roi, scales, sizes = (*operands, None, None, None)[:3]
     axes = [axis % x.ndim for axis in attributes.get("axes", range(x.ndim))]
     lengths = [x.shape[axis] for axis in axes]
@@ -419,10 +420,19 @@ def _coordinates(
     attributes: _Attributes, length: int, size: int, factor: float, ends: tuple[float, float]
 ) -> Array:
     """Returns where the elements of a resized axis are in the axis before."""
-    mode = attributes.get("coordinate_transformation_mode", "half_pixel")
     # Runtimes have float32 coordinates, and the nearest element depends on the last digit.
-    kind = np.float32 if attributes.get("mode", "nearest") == "nearest" else np.float64
-    at, scale, half = np.arange(size, dtype=kind), kind(factor), kind(0.5)
+    kind: Any = np.float32 if attributes.get("mode", "nearest") == "nearest" else np.float64
+    at: Any = np.arange(size, dtype=kind)
+    return np.asarray(_moved(attributes, at, length, kind(factor), ends), kind)
+
+
+def _moved(
+    attributes: _Attributes, at: Any, length: int, scale: Any, ends: tuple[float, float]
+) -> Any:
+    """Returns coordinates by the formulas of the operator, in the type of the coordinates."""
+    mode = attributes.get("coordinate_transformation_mode", "half_pixel")
+    size, kind = len(at), at.dtype.type
+    half = kind(0.5)
     if mode == "align_corners":
         return at * kind((length - 1) / (size - 1) if size > 1 else 0)
     if mode == "asymmetric":
@@ -432,14 +442,14 @@ def _coordinates(
     if mode == "tf_crop_and_resize":
         start, end = ends
         if size == 1:
-            return np.full(1, (start + end) * (length - 1) / 2, kind)
+            return kind((start + end) * (length - 1) / 2) + at
         step = (end - start) * (length - 1) / (size - 1)
         return kind(start * (length - 1)) + at * kind(step)
     if mode == "pytorch_half_pixel" and size == 1:
-        return np.zeros(1, kind)
-    centered: Array = (at + half) / scale - half
+        return at
+    centered = (at + half) / scale - half
     if mode == "half_pixel_symmetric":
-        centered += kind(length / 2 * (1 - size / (factor * length)))
+        centered += kind(length / 2 * (1 - size / (float(scale) * length)))
     return centered
 
 
@@ -475,7 +485,7 @@ def _weights(attributes: _Attributes, at: Array, length: int, factor: float) -> 
 
 
 def _linear(distance: Array, _: float) -> Array:
-    return np.maximum(1 - np.abs(distance), 0)
+    return np.asarray(np.maximum(1 - np.abs(distance), 0))
 
 
 def _cubic(distance: Array, a: float) -> Array:
@@ -490,7 +500,7 @@ def _upsample(
     attributes: _Attributes, _opset: int, _used: int, x: Array, scales: Array | None = None
 ) -> tuple[Array, ...]:
     """Versions 7 and 9, which `Resize` of version 10 took over."""
-    factors = np.float32(attributes["scales"]) if scales is None else scales
+    factors = np.asarray(attributes["scales"], np.float32) if scales is None else scales
     mode = attributes.get("mode", "nearest")
     return _resize({"mode": "linear" if mode == "bilinear" else mode}, 10, 1, x, factors)
 
@@ -520,12 +530,13 @@ def _grid_sample(
             taps.append([(_inside(t, low, high, length, padding), weight) for t, weight in around])
     total = np.zeros((x.shape[0], *grid.shape[1:-1], x.shape[1]), np.result_type(x, grid))
     for chosen in itertools.product(*taps):
-        weight, index = np.ones(grid.shape[:-1], grid.dtype), []
+        index: list[Any] = [batch, slice(None)]
+        weight = np.ones(grid.shape[:-1], grid.dtype)
         for (at, share), length in zip(chosen, x.shape[2:], strict=True):
             within = (at >= 0) & (at <= length - 1)
             weight = weight * share * within
             index.append(np.where(within, at, 0).astype(np.int64))
-        total += x[(batch, slice(None), *index)] * weight[..., None]
+        total += x[tuple(index)] * weight[..., None]
     return (np.moveaxis(total, -1, 1).astype(x.dtype),)
 
 

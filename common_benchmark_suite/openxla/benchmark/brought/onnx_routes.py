@@ -375,8 +375,8 @@ def _is_narrow(values: Sequence[Any]) -> bool:
 
 
 def _retyped(value: Any, element: int) -> Array:
-    value = np.asarray(value)
-    return value.astype(onnx.helper.tensor_dtype_to_np_dtype(element)) if is_float(value) else value
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(element) if is_float(value) else None
+    return np.asarray(value, dtype)
 
 
 def _shapes(values: Sequence[Any]) -> list[tuple[int, ...]]:
