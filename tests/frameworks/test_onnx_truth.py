@@ -1,8 +1,11 @@
 """The truth of an ONNX file: each operator right, checked by a second one, and doubts reported."""
 
 import json
+from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 
+import numpy as np
 import onnx_rows
 import pytest
 from agreement_support import need
@@ -251,12 +254,9 @@ def test_an_output_is_not_wrong_by_a_truth_in_doubt(onnx_run, tmp_path):
     first = onnx_run("softmax", "openvino")
     assert statuses(first) == {"openvino": "wrong_output"}, first.out + first.err
     (record,) = first.document["benchmarks"]
-    workload = tmp_path / "root" / "workloads" / record["definition"]["workload"]["id"]
-    manifest = workload / "manifest.json"
-    written = json.loads(manifest.read_text())
-    difference = {"operator": "Softmax", "node": "it", "routes": ["one", "other"], "error": 0.5}
-    written["truth_check"]["in_doubt"] = [difference]
-    manifest.write_text(json.dumps(written))
+    with changed_manifest(tmp_path, record) as (_, manifest):
+        difference = {"operator": "Softmax", "node": "it", "routes": ["one", "other"]}
+        manifest["truth_check"]["in_doubt"] = [difference | {"error": 0.5}]
     second = onnx_run("softmax", "openvino")
     assert statuses(second) == {"openvino": "unsupported"}, second.out + second.err
     record, _ = metrics(second, "openvino")
@@ -264,6 +264,39 @@ def test_an_output_is_not_wrong_by_a_truth_in_doubt(onnx_run, tmp_path):
         "truth in doubt: one and other differ by 0.5 of the scale at Softmax (it)"
         in (record["reason"])
     )
+
+
+@contextmanager
+def changed_manifest(directory, record):
+    """Yields the folder of a workload, and its manifest to be changed."""
+    folder = directory / "root" / "workloads" / record["definition"]["workload"]["id"]
+    file = folder / "manifest.json"
+    manifest = json.loads(file.read_text())
+    yield folder, manifest
+    file.write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize("is_unchecked", [True, False])
+def test_two_runtimes_put_a_truth_of_one_implementation_in_doubt(onnx_run, tmp_path, is_unchecked):
+    backends = "onnxruntime,openvino"
+    first = onnx_run("norm", backends)
+    assert statuses(first) == {"onnxruntime": "ok", "openvino": "ok"}, first.out + first.err
+    with changed_manifest(tmp_path, first.document["benchmarks"][0]) as (folder, manifest):
+        for kind in ("truth", "reference"):
+            file = folder / kind / "output_0.npy"
+            np.save(file, np.load(file) * 2)
+            facts = {"sha256": sha256(file.read_bytes()).hexdigest()}
+            manifest["files"][f"{kind}/{file.name}"] |= facts
+        manifest["truth_check"]["unchecked"] = ["BatchNormalization"] if is_unchecked else []
+    second = onnx_run("norm", backends)
+    status = "unsupported" if is_unchecked else "wrong_output"
+    assert statuses(second) == dict.fromkeys(backends.split(","), status), second.out + second.err
+    record, found = metrics(second, "openvino")
+    if is_unchecked:
+        (doubt,) = found["truth_check"]["in_doubt"]
+        assert doubt["operator"] == "BatchNormalization"
+        assert doubt["routes"] == ["ONNX's evaluator", "onnxruntime with openvino"]
+        assert record["reason"].startswith("truth in doubt: ")
 
 
 @pytest.mark.nightly
