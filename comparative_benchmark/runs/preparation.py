@@ -84,11 +84,6 @@ class Preparation:
         """Tells whether a trial's artifacts are there, or why they are not."""
         return trial.workload.digest in self.artifacts or trial.case.name in self.failures
 
-    def unchecked(self) -> frozenset[str]:
-        """Returns the workloads whose truth only one implementation could compute in parts."""
-        checks = ((digest, found.truth_check) for digest, found in self.artifacts.items())
-        return frozenset(digest for digest, check in checks if check and check.unchecked)
-
     def with_program(self, trial: Trial) -> Trial:
         """Returns a trial with the published program that it is to start from, if it is.
 

@@ -140,7 +140,7 @@ class Race:
 
         A runtime that agrees with the truth is a second implementation: then nothing is in doubt.
         """
-        check, due = self._artifacts.truth_check, self._artifacts.first
+        check = self._artifacts.truth_check
         if check is None or not check.unchecked or check.in_doubt:
             return
         processes = [p for outcome in self.outcomes.values() for p in outcome.processes]
@@ -148,7 +148,7 @@ class Race:
             return
         names = {key: trial.competitor.backend.name for key, trial in self._by_key().items()}
         wrong = {names[key]: paths for key, paths in self._wrong_outputs.items()}
-        parameters = self._trials[0].verify_parameters
+        due, parameters = self._artifacts.first, self._trials[0].verify_parameters
         pair = agreeing(wrong, due.truth, due.reference, parameters)
         if pair is None:
             return

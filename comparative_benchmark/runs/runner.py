@@ -146,7 +146,7 @@ def execute(
         tried = [trial for trial in pending if not _missing(trial, settings)]
         preparation.run(tried, budget.may_prepare)
         position, left = 0, len(tried)
-        for group in _workload_groups(trials, settings, preparation.unchecked()):
+        for group in _workload_groups(trials, settings, _unchecked(preparation)):
             racing = [trial for trial in group if trial.key not in done]
             position += len(group) - len(racing)
             able = [trial for trial in racing if not _missing(trial, settings)]
@@ -236,6 +236,12 @@ def execution_environment(trials: Sequence[Trial], settings: RunSettings) -> Exe
         },
     }
     return converted(environment, ExecutionEnvironment)
+
+
+def _unchecked(preparation: Preparation) -> frozenset[str]:
+    """Returns the workloads whose truth only one implementation could compute in parts."""
+    checks = ((digest, found.truth_check) for digest, found in preparation.artifacts.items())
+    return frozenset(digest for digest, check in checks if check and check.unchecked)
 
 
 def _workload_groups(
