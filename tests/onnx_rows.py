@@ -223,6 +223,24 @@ ROWS: dict[str, Row] = {
     "Hardmax-11": Row("Hardmax", 11, [_X], _hardmax_2d),
     "LRN-odd": Row("LRN", 13, [_X], _lrn(3), {"size": 3, "alpha": 0.5, "bias": 2.0}),
     "LRN-even": Row("LRN", 13, [_X], _lrn(4), {"size": 4, "alpha": 0.5, "bias": 2.0}),
+    "LpNormalization-odd": Row(
+        "LpNormalization", 1, [_X], lambda x: x / np.abs(x).sum(axis=-1, keepdims=True), {"p": 1}
+    ),
+    "GlobalLpPool": Row(
+        "GlobalLpPool", 2, [_X], lambda x: np.sqrt((x**2).sum(axis=(2, 3), keepdims=True))
+    ),
+    "MeanVarianceNormalization": Row(
+        *("MeanVarianceNormalization", 13, [_X]),
+        lambda x: (
+            (x - x.mean(axis=(0, 2, 3), keepdims=True))
+            / (x.std(axis=(0, 2, 3), keepdims=True) + np.float64(1e-9))
+        ),
+    ),
+    "OneHot": Row(
+        *("OneHot", 9, [np.asarray([[0, 3], [-1, 1]]), np.asarray([4]), np.asarray([-1.0, 2.0])]),
+        lambda ids, *_: np.moveaxis(np.where(np.eye(4)[ids] > 0, 2.0, -1.0), -1, 1),
+        {"axis": 1},
+    ),
     "LSTM": _recurrent("LSTM"),
     "LSTM-lengths": _recurrent("LSTM", lengths=[5, 2, 3]),
     "LSTM-both-ways-lengths": _recurrent("LSTM", directions=2, lengths=[1, 5, 4]),

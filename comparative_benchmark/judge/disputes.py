@@ -4,8 +4,10 @@ import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from comparative_benchmark.judge.verification import limits_of, open_array
 
@@ -41,10 +43,19 @@ def _agree(
         return False
     if first.dtype.kind not in "fc" and first.dtype.name != "bfloat16":
         return bool(np.array_equal(first, second))
-    limits = limits_of(open_array(truth), open_array(reference), parameters)
+    expected = open_array(truth)
+    limits = limits_of(expected, open_array(reference), parameters)
     if isinstance(limits, str):
         return False
-    kind = np.complex128 if first.dtype.kind == "c" else np.float64
-    off = first.astype(kind) - second.astype(kind)
+    # Each may be off by the limit, which is one of outputs as large as the truth.
+    allowed = 2 * limits.rmse * max(1.0, _rms(first) / _rms(expected))
     # NaN agrees with nothing.
-    return bool(np.sqrt(np.mean(np.abs(off) ** 2, dtype=np.float64)) <= limits.rmse)
+    return _rms(_wide(first) - _wide(second)) <= allowed
+
+
+def _wide(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    return values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
+
+
+def _rms(values: npt.NDArray[Any]) -> float:
+    return float(np.sqrt(np.mean(np.abs(_wide(values)) ** 2)))

@@ -57,8 +57,9 @@ def _choice(ranked: Sequence[Case]) -> str:
     alone = len(ranked) == 1
     claim = "the only one whose output" if alone else "the lowest latency of those whose output"
     agreed = best.result.word == AGREED
-    lack = "the truth is in doubt" if best.metrics.truth_in_doubt else "there is no float64 proof"
-    proof = f"agrees with a plain run ({lack})" if agreed else "is right"
+    proof = "agrees with a plain run (there is no float64 proof)" if agreed else "is right"
+    if best.metrics.truth_in_doubt:
+        proof = "agrees with a plain run (the truth is in doubt)"
     costs = [text for text in (_compile_text(best), _memory_text(best)) if text]
     cost = f"; it {' and '.join(costs)}" if costs else ""
     return f"Take {_name(best)}: {_latency_text(best)}, {claim} {proof}{cost}."

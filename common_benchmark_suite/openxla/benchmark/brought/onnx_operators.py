@@ -1,8 +1,8 @@
 """In a worker: operators of ONNX that its reference evaluator computes wrongly, or not at all.
 
-Each follows https://github.com/onnx/onnx/blob/main/docs/Operators.md, and Changelog.md there for
-older versions. The faults are those of the evaluator of onnx 1.23. The operators compute in the
-type of their operands: the same code gives the float64 truth and the plain run.
+Each follows https://github.com/onnx/onnx/blob/main/docs/Operators.md, or Changelog.md there for
+older versions. The evaluator of onnx 1.23 has these faults. The operators compute in the type of
+their operands: the same code gives the float64 truth and the plain run.
 """
 
 import functools
@@ -30,7 +30,7 @@ _LARGEST = 2**25
 
 
 def operators(opset: int) -> list[type[OpRun]]:
-    """Returns the operators of a version that replace those of the reference evaluator."""
+    """Returns the operators of a version that replace the evaluator's own."""
     return [
         _operator(kind, evaluate, opset)
         for kind, first, last, evaluate in _OPERATORS
@@ -165,6 +165,42 @@ def _lrn(attributes: _Attributes, _opset: int, _used: int, x: Array) -> tuple[Ar
     alpha, beta = _number(attributes, "alpha", 1e-4, x), _number(attributes, "beta", 0.75, x)
     scale = _number(attributes, "bias", 1.0, x) + alpha / x.dtype.type(size) * sums
     return (x / scale**beta,)
+
+
+def _lp_normalization(
+    attributes: _Attributes, _opset: int, _used: int, x: Array
+) -> tuple[Array, ...]:
+    order, axis = attributes.get("p", 2), attributes.get("axis", -1)
+    norm = np.linalg.norm(x, ord=order, axis=axis, keepdims=True)
+    return (np.divide(x, norm, out=np.zeros_like(x), where=norm != 0),)
+
+
+def _global_lp_pool(
+    attributes: _Attributes, _opset: int, _used: int, x: Array
+) -> tuple[Array, ...]:
+    power = x.dtype.type(attributes.get("p", 2))
+    total = (np.abs(x) ** power).sum(axis=tuple(range(2, x.ndim)), keepdims=True)
+    return (total ** (1 / power),)
+
+
+def _mean_variance_normalization(
+    attributes: _Attributes, _opset: int, _used: int, x: Array
+) -> tuple[Array, ...]:
+    axes = tuple(attributes.get("axes", (0, 2, 3)))
+    centered = x - x.mean(axis=axes, keepdims=True)
+    # The specification's function adds 1e-9 to the deviation, not to the variance.
+    return (centered / (x.std(axis=axes, keepdims=True) + x.dtype.type(1e-9)),)
+
+
+def _one_hot(
+    attributes: _Attributes, _opset: int, _used: int, indices: Array, depth: Array, values: Array
+) -> tuple[Array, ...]:
+    """Any version; a negative index counts from the end."""
+    count = int(np.reshape(depth, ()))
+    wanted = np.where(indices < 0, indices + count, indices)
+    is_hot = wanted[..., None] == np.arange(count)
+    found = np.where(is_hot, values[1], values[0])
+    return (np.moveaxis(found, -1, attributes.get("axis", -1)),)
 
 
 @attrs.frozen(kw_only=True)
@@ -372,8 +408,8 @@ def _resize(
 ) -> tuple[Array, ...]:
     """Any version. Axes are independent of each other, and each is a product with a matrix.
 
-    A length that scales give is that of float32, as shape inference has it, and the lengths in
-    the formulas are whole numbers, as in all runtimes (https://github.com/onnx/onnx/issues/2462).
+    Scales give a length in float32 arithmetic, as in shape inference. The formulas use lengths
+    that are whole numbers, as all runtimes do (https://github.com/onnx/onnx/issues/2462).
     """
     if opset < 11:
         attributes = {"coordinate_transformation_mode": "asymmetric", **attributes}
@@ -518,7 +554,7 @@ def _grid_sample(
         low, high = (0.0, length - 1.0) if corners else (-0.5, length - 0.5)
         at = low + (given + 1) / 2 * (high - low)
         if mode != "cubic":
-            # Of a cubic kernel each element is put inside, not the coordinate.
+            # A cubic kernel puts each element inside instead of the coordinate.
             at = _inside(at, low, high, length, padding)
         first = np.floor(at)
         if mode == "nearest":
@@ -559,13 +595,17 @@ _OPERATORS: tuple[tuple[str, int, int, _Evaluate], ...] = (
     ("Conv", 1, _NEWEST, _conv),
     ("ConvTranspose", 1, _NEWEST, _conv_transpose),
     ("GRU", 7, _NEWEST, gru),
+    ("GlobalLpPool", 2, _NEWEST, _global_lp_pool),
     ("GridSample", 16, _NEWEST, _grid_sample),
     ("Hardmax", 1, 12, _hardmax),
     ("LRN", 1, _NEWEST, _lrn),
     ("LSTM", 7, _NEWEST, lstm),
     ("LogSoftmax", 1, _NEWEST, _log_softmax),
+    ("LpNormalization", 1, _NEWEST, _lp_normalization),
     ("LpPool", 2, _NEWEST, _lp_pool),
     ("MaxPool", 1, _NEWEST, _max_pool),
+    ("MeanVarianceNormalization", 9, _NEWEST, _mean_variance_normalization),
+    ("OneHot", 9, _NEWEST, _one_hot),
     ("RNN", 7, _NEWEST, rnn),
     ("Resize", 10, _NEWEST, _resize),
     ("Softmax", 1, 12, _softmax),
