@@ -119,6 +119,8 @@ def plan_run(
         report(f"{competitor} takes none of the selected cases")
     if not plan.trials:
         raise UsageError("nothing to run: no selected backend takes a selected case")
+    if settings.in_process:
+        _check_one_process(plan.trials)
     return PlannedRun(
         trials=chosen.admitted(plan.trials, settings),
         selection=chosen,
@@ -231,6 +233,17 @@ def _baseline(options: argparse.Namespace, competitors: list[Competitor]) -> str
     if asked or len(installed) < 2 or not raced:
         return asked
     return DEFAULT_BASELINE if DEFAULT_BASELINE in installed else installed[0]
+
+
+def _check_one_process(trials: Sequence[Trial]) -> None:
+    """Raises if models that need their own processes would share the one that there is."""
+    models = {trial.case.model.own_process_suffix: trial.case.model.name for trial in trials}
+    if len(models) > 1:
+        names = ", ".join(sorted(models.values()))
+        raise UsageError(
+            f"these models must not share a process: {names}; name one of them, or leave "
+            "--run-in-process out"
+        )
 
 
 def _competitors(options: argparse.Namespace, device: DeviceSpec) -> list[Competitor]:

@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -19,6 +19,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from comparative_benchmark.backends.compiled_calls import CompiledCalls
 from comparative_benchmark.backends.host_settings import HostSettings
 from comparative_benchmark.backends.outputs import OutputMode, OutputRule
 from openxla.benchmark.def_types import DeviceSpec, Model, ModelFrameworkType
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from comparative_benchmark.backends.training import StepParts
 
 BACKENDS_GROUP = "comparative_benchmark.backends"
+# The least share of compiled code in the time of a row that names a compiler.
+LEAST_COMPILED = 0.95
 
 Array = npt.NDArray[np.generic]
 Level = Literal["framework_level", "compiler_level"]
@@ -313,6 +316,7 @@ class Backend(abc.ABC):
         then imports no module of the model, and so no framework that the backend does without.
       rewind: called before each iteration, outside of what is timed; None where there is nothing to
         be put back between iterations.
+      compiled_calls: counts calls of compiled programs; None if `dispatch` can run nothing else.
       peak_is_of_the_model: whether the device's peak of memory starts anew with each model that a
         worker serves; what does not is not told of a second one.
     """
@@ -320,6 +324,7 @@ class Backend(abc.ABC):
     takes_definition: ClassVar[bool] = False
     peak_is_of_the_model: ClassVar[bool] = False
     rewind: Callable[[], None] | None = None
+    compiled_calls: CompiledCalls | None = None
 
     def __init__(self, context: BackendContext) -> None:
         self.context = context
@@ -451,6 +456,17 @@ class Backend(abc.ABC):
         """
         raise UnsupportedError(f"{type(self).__name__} does not tell parts of a step apart")
 
+    def compiled_share(self) -> float | None:
+        """Returns the share of compiled code in the time of the compiled model, 0 to 1.
+
+        Called after all verified and timed runs, because it runs further iterations. None if the
+        stack cannot fall back to uncompiled code.
+
+        Raises:
+          UnsupportedError: the share is below `LEAST_COMPILED`.
+        """
+        return None
+
     def complete(self, outputs: Any) -> Any:
         """Returns a handle on what is verified; never timed.
 
@@ -545,11 +561,52 @@ class DeviceTimer(abc.ABC):
 Reference = Callable[[Any, Sequence[Array]], tuple[list[Any], list[Any]]]
 
 
+@attrs.frozen
+class Origin:
+    """The distribution that a backend comes from, and whether that is this one."""
+
+    distribution: str
+    built_in: bool
+
+
+@functools.cache
+def _registered() -> Mapping[str, tuple[BackendInfo, Origin]]:
+    """Returns every backend with its origin; a plug-in cannot replace a built-in backend."""
+    found: dict[str, tuple[BackendInfo, Origin]] = {}
+    for point in sorted(entry_points(group=BACKENDS_GROUP), key=_is_built_in):
+        distribution = point.dist.name if point.dist else point.module
+        found[point.name] = (point.load(), Origin(distribution, _is_built_in(point)))
+    return {name: found[name] for name in sorted(found)}
+
+
+def _is_built_in(point: EntryPoint) -> bool:
+    return point.module.partition(".")[0] == __name__.partition(".")[0]
+
+
 @functools.cache
 def backends() -> Mapping[str, BackendInfo]:
     """Returns every registered backend by name."""
-    found = {point.name: point.load() for point in entry_points(group=BACKENDS_GROUP)}
-    return {name: found[name] for name in sorted(found)}
+    return {name: info for name, (info, _) in _registered().items()}
+
+
+def origin_of(backend: BackendInfo) -> Origin | None:
+    """Returns where a backend comes from; None if it is not registered."""
+    _, origin = _registered().get(backend.name, (None, None))
+    return origin
+
+
+def judges_of(framework: ModelFrameworkType) -> list[BackendInfo]:
+    """Returns the backends that may compute the truth of a framework's models, best first.
+
+    Built-in backends alone if there is one: a plug-in must judge neither itself nor its rivals.
+    """
+    able = [
+        (info, origin)
+        for info, origin in _registered().values()
+        if info.computes_truth_of(framework)
+    ]
+    built_in = [info for info, origin in able if origin.built_in]
+    return built_in or [info for info, _ in able]
 
 
 def get_backend(name: str) -> BackendInfo:

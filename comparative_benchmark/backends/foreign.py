@@ -14,7 +14,13 @@ from openxla.benchmark.models.model_interfaces import InferenceModel
 
 
 class ForeignModel(InferenceModel):
-    """A model that runs itself; PyTorch alone."""
+    """A model that runs itself; PyTorch alone.
+
+    Attributes:
+      replayed: whether `outputs_of` runs the iterations that are judged.
+    """
+
+    replayed: bool = False
 
     @abc.abstractmethod
     def reside(self, inputs: Sequence[Array]) -> tuple[Any, ...]:
@@ -29,8 +35,11 @@ class ForeignModel(InferenceModel):
         """Returns the tensors that a run is judged by; never timed."""
 
     @abc.abstractmethod
-    def compile_in_place(self, backend: Callable[..., Any]) -> None:
-        """Has `torch.compile` with this backend compile what the foreign code calls.
+    def compile_in_place(self, compile_part: Callable[[Callable[..., Any]], Any]) -> None:
+        """Replaces the module that the foreign code calls by a compiled one.
+
+        Args:
+          compile_part: `torch.compile` with a backend.
 
         Raises:
           UnsupportedError: it calls nothing that can be compiled apart.

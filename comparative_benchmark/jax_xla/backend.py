@@ -11,6 +11,7 @@ from jax import block_until_ready  # by name: a model could replace the module's
 
 from comparative_benchmark.backends import jax_models, tf32, xla_executables
 from comparative_benchmark.backends.api import (
+    LEAST_COMPILED,
     Array,
     Backend,
     BackendContext,
@@ -22,6 +23,7 @@ from comparative_benchmark.backends.host_settings import HostSettings
 from comparative_benchmark.backends.outputs import ALLOCATED_ONLY, OutputRule
 from comparative_benchmark.backends.training import StepParts, TrainingLoop
 from comparative_benchmark.jax_xla import generation, profiler
+from comparative_benchmark.jax_xla.callbacks import Callbacks
 from comparative_benchmark.recipes import chosen_among
 from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.training.in_jax import Run, TrainingModel
@@ -45,6 +47,7 @@ class JaxXla(Backend):
         self._cache_hits = self._cache_misses = 0
         self._training: TrainingLoop | None = None
         self._steps: Run | None = None
+        self._callbacks: Callbacks | None = None
         jax.monitoring.register_event_listener(self._count_cache_event)
 
     def load(self, model: Any, inputs: Sequence[Array]) -> None:
@@ -78,6 +81,7 @@ class JaxXla(Backend):
             return
         with self.context.phase("trace"), self._precision():
             traced = jax.jit(self._apply).trace(self._params, *self._inputs)
+        self._callbacks = Callbacks(traced.jaxpr)
         with self.context.phase("lower"), self._precision():
             lowered = traced.lower()
         with self.context.phase("compile"):
@@ -177,6 +181,25 @@ class JaxXla(Backend):
         )
         yield StepParts(how="programs", parts=parts, wait=block_until_ready)
 
+    def compiled_share(self) -> float | None:
+        """See `Backend.compiled_share`; callbacks are all that a program leaves to Python."""
+        if self._callbacks is None or not self._callbacks.names:
+            return None
+
+        def iterate() -> None:
+            if self.rewind is not None:
+                self.rewind()
+            self.synchronize(self.dispatch())
+
+        share = self._callbacks.compiled_share(iterate)
+        if share < LEAST_COMPILED:
+            names = ", ".join(sorted(set(self._callbacks.names)))
+            raise UnsupportedError(
+                f"Python functions that the program calls ({names}) take {1 - share:.0%} of its "
+                f"time, and at least {LEAST_COMPILED:.0%} have to be compiled code"
+            )
+        return share
+
     def release(self) -> None:
         """Stops counting cache events; the listener would keep the weights alive."""
         jax.monitoring.unregister_event_listener(self._count_cache_event)
@@ -193,6 +216,7 @@ class JaxXla(Backend):
         with self.context.phase("trace"), self._precision():
             step = jax.jit(model.step, donate_argnums=0)
             traced = step.trace(first, self._params, *batches[0])
+        self._callbacks = Callbacks(traced.jaxpr)
         with self.context.phase("lower"), self._precision():
             lowered = traced.lower()
         with self.context.phase("compile"):

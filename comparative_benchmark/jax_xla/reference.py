@@ -30,7 +30,10 @@ def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
         truth = [np.asarray(value) for value in outputs]
     for value in truth:
         if value.dtype.kind == "f" and value.dtype != np.float64:
-            raise TypeError(f"the model computes in {value.dtype} although its weights are float64")
+            raise TypeError(
+                f"the model computes in {value.dtype} where float64 is asked for; give it `params` "
+                "and `apply(params, *inputs)` that follow the type of their arguments"
+            )
     return truth, same_type
 
 

@@ -20,6 +20,8 @@ EPSILONS = {
     "complex64": 2.0**-23,
     "complex128": 2.0**-52,
 }
+# Below it numbers lose digits, and some runtimes flush them to zero.
+SMALLEST_NORMAL = {"f64": 2.0**-1022, "f32": 2.0**-126, "f16": 2.0**-14, "bf16": 2.0**-126}
 # How much further from the truth than the reference a candidate may be. The next coarser type is
 # some 3 times as far (int8 beside bf16), 5 times (bf16 beside fp16), 80 times (TF32 beside fp32).
 RMSE_FACTORS = {"f16": 2.5, "bf16": 1.9}
@@ -30,6 +32,16 @@ _SCATTER = 2.0
 # Rounding a result to its type costs 0.2.
 _FLOORS_IN_EPSILONS = {"f16": 0.5, "bf16": 0.5}
 _FLOOR_IN_EPSILONS = 2.0
+# A sum of n terms one after the other is off by about eps * sqrt(n) (Higham 1993, "The accuracy of
+# floating point summation"); PyTorch takes some sums in double, so its error says nothing of that.
+# ONNX Runtime's and OpenVINO's cumulative sums of 100,000 numbers are off by half of this.
+_LONG_SUM = 0.25
+# Programs that sum in float32 whatever they store.
+_SUMMED_IN = {"f16": "f32", "bf16": "f32"}
+# An allowed error beyond this share of the spread would accept almost anything.
+LARGEST_SHARE_OF_SPREAD = 0.1
+# Relative to `noise`, where few numbers leave the reference's error to chance.
+_NOISE_FACTOR = 10.0
 # No single element may be further off than the allowed factor, and this much more, times the
 # reference's worst, or this many times its root mean square if that is more: rounding is spread
 # like noise, a wrong element stands out. Of right runs the worst is 4 to 11 times the root mean
@@ -52,6 +64,8 @@ class ErrorLimits:
 
     Attributes:
       rmse: root mean square of the error.
+      needed: what right programs may need; larger than `rmse` if that would accept almost anything.
+        What lies between the two cannot be judged.
       element: error of a single element, of those that are no outliers.
       relative_element: error of a single element, relative to what it is due to be; the larger of
         the two counts.
@@ -59,6 +73,7 @@ class ErrorLimits:
     """
 
     rmse: float
+    needed: float
     element: float
     bias: float
     relative_element: float = 0.0
@@ -69,6 +84,20 @@ def factor_of(element_type: str, parameters: Mapping[str, float]) -> float:
     return parameters.get("rmse_factor", RMSE_FACTORS.get(element_type, _RMSE_FACTOR))
 
 
+def floor_of(element_type: str, parameters: Mapping[str, float]) -> float:
+    """Returns the error that is always allowed, relative to the spread."""
+    spacings = _FLOORS_IN_EPSILONS.get(element_type, _FLOOR_IN_EPSILONS)
+    return parameters.get("rmse_floor", spacings * EPSILONS.get(element_type, 0.0))
+
+
+def long_sum_of(element_type: str, length: int, parameters: Mapping[str, float]) -> float:
+    """Returns the error that a sum of so many numbers may have, relative to their scale."""
+    if "rmse_floor" in parameters or length < 2:
+        return 0.0
+    epsilon = EPSILONS.get(_SUMMED_IN.get(element_type, element_type), 0.0)
+    return _LONG_SUM * epsilon * math.sqrt(length)
+
+
 def error_limits(
     element_type: str,
     *,
@@ -77,6 +106,9 @@ def error_limits(
     spread: float,
     size: int,
     parameters: Mapping[str, float],
+    scale: float = 0.0,
+    longest_sum: int = 1,
+    noise: float = 0.0,
 ) -> ErrorLimits:
     """Returns the limits of an output.
 
@@ -84,20 +116,32 @@ def error_limits(
       element_type: in which the model computes, e.g. `bf16`.
       rmse: root mean square error of the reference.
       largest: its largest error of an element.
-      spread: standard deviation of the truth's elements.
+      spread: standard deviation of the truth's elements; 0 if they are constant.
       size: how many elements there are.
       parameters: `rmse_factor` and `rmse_floor` (relative to the spread) replace the numbers above.
+      scale: root mean square of the truth; counts if the elements are few or constant, or if sums
+        are long.
+      longest_sum: over how many numbers an element may be summed.
+      noise: root mean square by which rounding of weights and inputs moves the truth; 0 if unknown.
     """
     scattered = factor_of(element_type, parameters) * (1 + _SCATTER / math.sqrt(size))
-    spacings = _FLOORS_IN_EPSILONS.get(element_type, _FLOOR_IN_EPSILONS)
-    floor = spread * parameters.get("rmse_floor", spacings * EPSILONS.get(element_type, 0.0))
-    allowed = max(scattered * rmse, floor)
+    # The spread of few numbers may be small by chance.
+    width = max(spread, scale / math.sqrt(size)) if spread else scale
+    floor = width * floor_of(element_type, parameters)
+    long_sum = scale * long_sum_of(element_type, longest_sum, parameters)
+    needed = max(scattered * rmse, floor, long_sum, _NOISE_FACTOR * noise)
+    # Equal elements have equal errors.
+    bias_share = max(_BIAS_SHARE, _BIAS_SCATTER / math.sqrt(size)) if spread else 1.0
+    capped = spread > 0 and not {"rmse_factor", "rmse_floor"} & set(parameters)
+    allowed = min(needed, LARGEST_SHARE_OF_SPREAD * spread) if capped else needed
     return ErrorLimits(
         rmse=allowed,
+        needed=needed,
         element=max(
             _ELEMENT_FACTOR * scattered * max(largest, _ELEMENTS_IN_RMSE * rmse),
-            _ELEMENTS_IN_RMSE * floor,
+            _ELEMENTS_IN_RMSE * max(floor, long_sum, _NOISE_FACTOR * noise),
         ),
         relative_element=_ELEMENT_IN_EPSILONS * EPSILONS.get(element_type, 0.0),
-        bias=allowed * max(_BIAS_SHARE, _BIAS_SCATTER / math.sqrt(size)),
+        # Errors of a sum that is taken in another order may all have one sign.
+        bias=max(needed * bias_share, long_sum),
     )

@@ -28,8 +28,10 @@ from comparative_benchmark.judge.verification import (
     Divergence,
     Verification,
     failed,
+    finite_problem,
     form_problem,
     open_array,
+    undecided,
 )
 from openxla.benchmark.models.architectures.base import DATA_TYPES
 from openxla.benchmark.models.generation import LOGITS, TOKENS
@@ -141,10 +143,10 @@ def verify_same_run(
         open_array(truth[LOGITS]), open_array(reference[LOGITS]), parameters, data_type
     )
     if isinstance(found, str):
-        return failed(found)
+        return undecided(found)
     own, due = [[open_array(path) for path in paths] for paths in (outputs, repeated)]
     if problem := _form_problem(own, due, due):
-        return failed(problem)
+        return problem
     verdict = _judge(own, due, found.doubled(), is_fed=True, whose="its own run along its tokens")
     return attrs.evolve(verdict, tokens_fed="own")
 
@@ -164,25 +166,27 @@ def _verify(
         [open_array(path) for path in paths] for paths in (outputs, truth, reference)
     ]
     if problem := _form_problem(own, due, same_type):
-        return failed(problem)
+        return problem
     limits = limits_of(due[LOGITS], same_type[LOGITS], parameters, data_type)
     if isinstance(limits, str):
-        return failed(limits)
+        return undecided(limits)
     return _judge(own, due, limits, is_fed=is_fed, whose="the truth")
 
 
 def _form_problem(
     own: Sequence[Array], due: Sequence[Array], same_type: Sequence[Array]
-) -> str | None:
+) -> Verification | None:
     for name, place in (("tokens", TOKENS), ("logits", LOGITS)):
         if problem := form_problem(name, own[place], due[place], same_type[place]):
-            return problem
+            return failed(problem)
+        if found := finite_problem(name, own[place], due[place], same_type[place]):
+            return found
     tokens, vocabulary = own[TOKENS], own[LOGITS].shape[-1]
     outside = (tokens < 0) | (tokens >= vocabulary)
     if outside.any():
         sequence, step = (int(index[0]) for index in np.nonzero(outside))
         token = int(tokens[sequence, step])
-        return f"{_place(sequence, step)}: token {token} of a vocabulary of {vocabulary}"
+        return failed(f"{_place(sequence, step)}: token {token} of a vocabulary of {vocabulary}")
     return None
 
 

@@ -1,27 +1,39 @@
 """Is the output right? Judged before anything is timed, and again on the last timed output.
 
 Method: the error of the candidate against a float64 run is compared with the error that a plain,
-op-by-op run in the same type makes: all of it, its worst element and its mean (`error_limits`).
+op-by-op run in the same type makes: all of it, its worst element, its mean (`error_limits`), and
+its parts (`groups`). NaN and infinity are compared by position, integers exactly (`integers`).
+
+An output that cannot be judged is not wrong: the verdict is then `undecided`.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
 import attrs
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 from comparative_benchmark.judge.error_limits import ErrorLimits, error_limits
+from comparative_benchmark.judge.groups import group_problem, groups_of
+from comparative_benchmark.judge.integers import integer_problem
 from comparative_benchmark.judge.quantized_verification import MIN_SQNR, largest_error, sqnr_db
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.models.preprocessing import element_type_of
 
 # A reference further than this from the truth, relative to the spread, measures nothing.
 MAX_REFERENCE_ERROR = 0.2
-# Below this relative spread an output carries no signal, and agreement means nothing.
+# Elements with a smaller relative spread count as constant: errors are relative to their size.
 MIN_RELATIVE_SPREAD = 1e-6
+# Where the float64 run is finite and the reference is not, nothing is due. An output that is mostly
+# so cannot be judged.
+_MOST_UNDUE = 0.5
+# A runtime may stop at the largest number instead of infinity.
+_NEARLY_INFINITE = 0.5
 
 _CHUNK = 1 << 20
 
@@ -51,7 +63,10 @@ class Verification:
 
     Attributes:
       passed: whether all outputs are right.
-      reason: what is wrong, None if nothing is.
+      reason: what is wrong, or why nothing can be judged; None if all are right.
+      undecided: whether an output could not be judged; it has not passed, and is not wrong.
+      judged: `integers` if no floating-point number was compared: they prove no precision. None
+        otherwise, and in old results.
       relative_rmse: root mean square error against the truth, divided by the root mean square of
         the truth; the largest over the outputs; None where it could not be computed.
       reference_relative_rmse: the same for the reference, of the same output.
@@ -72,6 +87,8 @@ class Verification:
     sqnr_db: float | None = None
     divergences: tuple[Divergence, ...] = ()
     tokens_fed: Literal["own", "truth"] | None = None
+    undecided: bool = False
+    judged: Literal["integers"] | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -95,6 +112,9 @@ def verify(
     truth: Sequence[Path],
     reference: Sequence[Path],
     parameters: Mapping[str, float] = MappingProxyType({}),
+    *,
+    neighbours: Mapping[int, Path] = MappingProxyType({}),
+    longest_sum: int = 1,
 ) -> Verification:
     """Compares output files with those of the truth and the reference.
 
@@ -105,125 +125,237 @@ def verify(
       parameters: `rmse_factor` and `rmse_floor` replace numbers of `error_limits`, `min_sqnr_db`
         the comparison with the reference (see `quantized_verification`); `absolute_tolerance` and
         `relative_tolerance` (together as in `numpy.allclose`) must hold in addition.
+      neighbours: by output, float64 outputs of slightly different weights and inputs, stacked along
+        a new first axis; for outputs of integers, and of few numbers.
+      longest_sum: over how many numbers an element may be summed; see `sum_length`.
     """
     if len(outputs) != len(truth):
         return failed(f"{len(outputs)} outputs where {len(truth)} are due")
-    verdicts = [
-        _verify_one(
-            f"output {index}",
-            open_array(output),
-            open_array(due),
-            open_array(same_type),
-            parameters,
+    verdicts = []
+    for index, paths in enumerate(zip(outputs, truth, reference, strict=True)):
+        output, due, same_type = map(open_array, paths)
+        judged = _Output(
+            name=f"output {index}",
+            output=output,
+            truth=due,
+            reference=same_type,
+            parameters=parameters,
+            neighbours=open_array(neighbours[index]) if index in neighbours else None,
+            longest_sum=longest_sum,
         )
-        for index, (output, due, same_type) in enumerate(
-            zip(outputs, truth, reference, strict=True)
-        )
-    ]
-    wrong = [verdict for verdict in verdicts if not verdict.passed]
-    if wrong or not verdicts:
-        return wrong[0] if wrong else failed("there are no outputs")
-    worst = max(verdicts, key=lambda verdict: verdict.relative_rmse or 0.0)
-    largest = max((v.max_abs_error or 0.0 for v in verdicts), default=None)
-    return attrs.evolve(worst, max_abs_error=largest)
+        verdicts.append(judged.verdict())
+    for kind in (_is_wrong, _is_undecided):
+        if found := list(filter(kind, verdicts)):
+            return found[0]
+    numbers = [verdict for verdict in verdicts if verdict.relative_rmse is not None]
+    if not numbers:
+        return undecided("no output holds a finite number that could be judged")
+    worst = max(numbers, key=lambda verdict: (verdict.judged is None, verdict.relative_rmse or 0.0))
+    return attrs.evolve(worst, max_abs_error=max(v.max_abs_error or 0.0 for v in numbers))
 
 
-def _verify_one(
-    name: str,
-    output: npt.NDArray[Any],
-    truth: npt.NDArray[Any],
-    reference: npt.NDArray[Any],
-    parameters: Mapping[str, float],
-) -> Verification:
-    if problem := form_problem(name, output, truth, reference):
-        return failed(problem)
-    return _judge(name, output, truth, reference, parameters)
+def sum_length(inputs: Sequence[tuple[int, ...]], outputs: Sequence[tuple[int, ...]]) -> int:
+    """Returns over how many numbers an element of an output may be summed.
+
+    Only sums over inputs count: those over weights are as long in the reference, and as inexact.
+
+    Args:
+      inputs: shapes of the inputs.
+      outputs: shapes of the outputs.
+    """
+    longest = max((max(shape, default=1) for shape in inputs), default=1)
+    largest = max((math.prod(shape) for shape in outputs), default=1)
+    return max(longest, sum(map(math.prod, inputs)) // max(largest, 1), 1)
+
+
+def _is_wrong(verdict: Verification) -> bool:
+    return not verdict.passed and not verdict.undecided
+
+
+def _is_undecided(verdict: Verification) -> bool:
+    return verdict.undecided
 
 
 def form_problem(
     name: str, output: npt.NDArray[Any], truth: npt.NDArray[Any], reference: npt.NDArray[Any]
 ) -> str | None:
-    """Returns what is wrong with an output before its numbers are looked at; None if nothing is."""
+    """Returns what is wrong with the shape or the type of an output; None if nothing is."""
     if output.shape != truth.shape:
         return f"{name} has the shape {output.shape} where {truth.shape} is due"
     if output.dtype != reference.dtype:
         due, got = element_type_of(reference.dtype), element_type_of(output.dtype)
         return f"{name} has the type {got} where {due} is due"
-    if output.size == 0:
-        return f"{name} is empty"
-    if not _all_finite(truth):
-        return f"{name}: the truth itself holds NaN or infinity, so nothing can be judged"
-    if not _all_finite(reference):
-        return f"{name}: the reference run in this type gave NaN or infinity"
-    if not _all_finite(output):
-        return f"{name} holds NaN or infinity"
     return None
 
 
-def _judge(
-    name: str,
-    output: npt.NDArray[Any],
-    truth: npt.NDArray[Any],
-    reference: npt.NDArray[Any],
-    parameters: Mapping[str, float],
-) -> Verification:
-    errors, reference_errors = _errors(output, truth), _errors(reference, truth)
-    scale = errors.scale
-    if scale == 0 or errors.spread <= MIN_RELATIVE_SPREAD * scale:
-        return failed(f"{name} is due to be constant, which carries no signal to be judged by")
-    if output.dtype.kind in "iub":
-        # No rounding, no tolerance; int64 would lose digits in float64.
-        different = int(np.count_nonzero(output != reference))
-        if different:
-            return failed(f"{name}: {different} of {output.size} integers differ")
-        return Verification(passed=True, relative_rmse=0.0, max_abs_error=0.0)
-    limits = _limits(reference, reference_errors, parameters)
-    if isinstance(limits, str):
-        return failed(f"{name}: {limits}")
-    least = parameters.get(MIN_SQNR)
-    sqnr = None if least is None else sqnr_db(errors.rmse / scale)
-    allowed = limits.rmse / scale
-    figures: dict[str, Any] = {
-        "relative_rmse": _finite(errors.rmse / scale),
-        "reference_relative_rmse": reference_errors.rmse / scale,
-        "allowed_relative_rmse": allowed,
-        "max_abs_error": _finite(errors.max_abs),
-        "sqnr_db": None if sqnr is None else _finite(sqnr),
-    }
-    reason = None
-    if sqnr is not None and least is not None and sqnr < least:
-        reason = f"SQNR {sqnr:.1f} dB is below {least:g} dB"
-    elif not errors.rmse / scale <= allowed:
-        reason = f"relative error {errors.rmse / scale:.2g} exceeds {allowed:.2g}"
-    elif errors.max_abs > limits.element and (stray := _stray_element(output, truth, limits)):
-        reason = stray
-    elif abs(errors.bias) > limits.bias:
-        reason = f"all are off by {errors.bias:.2g} on average, more than {limits.bias:.2g}"
-    else:
-        reason = _beyond_tolerance(output, truth, parameters)
-    if reason:
-        return Verification(passed=False, reason=f"{name}: {reason}", **figures)
-    return Verification(passed=True, **figures)
+def finite_problem(
+    name: str, output: npt.NDArray[Any], truth: npt.NDArray[Any], reference: npt.NDArray[Any]
+) -> Verification | None:
+    """Returns the verdict on an output in which everything must be finite and is not, or None."""
+    if not _all_finite(truth):
+        return undecided(f"{name}: the truth itself holds NaN or infinity")
+    if not _all_finite(reference):
+        return undecided(f"{name}: the reference run in this type gave NaN or infinity")
+    return None if _all_finite(output) else failed(f"{name} holds NaN or infinity")
+
+
+@attrs.define(kw_only=True)
+class _Output:
+    """One output, and what it is judged by; see `verify`."""
+
+    name: str
+    output: npt.NDArray[Any]
+    truth: npt.NDArray[Any]
+    reference: npt.NDArray[Any]
+    parameters: Mapping[str, float]
+    neighbours: npt.NDArray[Any] | None
+    longest_sum: int
+
+    def verdict(self) -> Verification:
+        if problem := form_problem(self.name, self.output, self.truth, self.reference):
+            return failed(problem)
+        if self.output.size == 0:
+            return Verification(passed=True)
+        if self.output.dtype.kind in "iub":
+            near = () if self.neighbours is None else tuple(self.neighbours)
+            problem = integer_problem(self.output, self.truth, self.reference, near)
+            if problem:
+                return failed(f"{self.name}: {problem}")
+            return Verification(
+                passed=True, relative_rmse=0.0, max_abs_error=0.0, judged="integers"
+            )
+        self._separate_parts()
+        arrays = (self.output, self.truth, self.reference)
+        if not all(map(_all_finite, arrays)) and (found := self._without_infinities()):
+            return found
+        return self._judge() if self.output.size else Verification(passed=True)
+
+    def _separate_parts(self) -> None:
+        """Takes real and imaginary parts of complex numbers for elements along a new last axis."""
+        if self.reference.dtype.kind != "c":
+            return
+        self.output, self.reference = _real_parts(self.output), _real_parts(self.reference)
+        self.truth = _real_parts(self.truth.astype(np.complex128))
+        if self.neighbours is not None:
+            self.neighbours = _real_parts(self.neighbours.astype(np.complex128))
+
+    def _without_infinities(self) -> Verification | None:
+        """Compares NaN and infinity by position, and leaves the numbers to be judged.
+
+        Returns:
+          The verdict if some are wrong, or too many cannot be judged; else None.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            due = self.truth.astype(self.reference.dtype)
+        finite = np.isfinite(due)
+        special = ~finite & _same_kind(due, self.reference)
+        largest = float(ml_dtypes.finfo(self.output.dtype).max)
+        if wrong := int(np.count_nonzero(special & ~_is_kind(self.output, due, largest))):
+            return failed(
+                f"{self.name}: {wrong} elements are due to be NaN or infinity, and differ"
+            )
+        regular = finite & np.isfinite(self.reference)
+        if wrong := int(np.count_nonzero(regular & ~np.isfinite(self.output))):
+            return failed(f"{self.name} holds NaN or infinity in {wrong} elements due to be finite")
+        undue = due.size - int(np.count_nonzero(special | regular))
+        if undue > _MOST_UNDUE * due.size:
+            return undecided(
+                f"{self.name}: the reference run in this type gave NaN or infinity in {undue} "
+                f"elements that are finite in float64"
+            )
+        self.output, self.truth = self.output[regular], self.truth[regular]
+        self.reference = self.reference[regular]
+        if self.neighbours is not None:
+            self.neighbours = self.neighbours[:, regular]
+        return None
+
+    def _judge(self) -> Verification:
+        output, truth, reference = self.output, self.truth, self.reference
+        parameters = self.parameters
+        errors, reference_errors = _errors(output, truth), _errors(reference, truth)
+        scale = errors.scale
+        limits = _limits(reference, reference_errors, parameters, self.longest_sum, self._noise())
+        if isinstance(limits, str):
+            return undecided(f"{self.name}: {limits}")
+        least = parameters.get(MIN_SQNR)
+        sqnr = None if least is None else sqnr_db(errors.rmse / scale if scale else errors.rmse)
+        unit = scale or 1.0
+        figures: dict[str, Any] = {
+            "relative_rmse": _finite(errors.rmse / unit),
+            "reference_relative_rmse": reference_errors.rmse / unit,
+            "allowed_relative_rmse": limits.rmse / unit,
+            "max_abs_error": _finite(errors.max_abs),
+            "sqnr_db": None if sqnr is None else _finite(sqnr),
+        }
+        reason = None
+        if sqnr is not None and least is not None and sqnr < least:
+            reason = f"SQNR {sqnr:.1f} dB is below {least:g} dB"
+        elif not errors.rmse <= limits.needed:
+            allowed = limits.rmse / unit
+            reason = f"relative error {errors.rmse / unit:.2g} exceeds {allowed:.2g}"
+        elif errors.max_abs > limits.element and (stray := _stray_element(output, truth, limits)):
+            reason = stray
+        elif abs(errors.bias) > limits.bias:
+            reason = f"all are off by {errors.bias:.2g} on average, more than {limits.bias:.2g}"
+        else:
+            reason = _beyond_tolerance(output, truth, parameters)
+            if reason is None and least is None and not _is_constant(errors):
+                kind = element_type_of(reference.dtype)
+                reason = group_problem(
+                    groups_of(output, truth, reference, kind, parameters, self.longest_sum)
+                )
+        if reason:
+            return Verification(passed=False, reason=f"{self.name}: {reason}", **figures)
+        if errors.rmse > limits.rmse:
+            return Verification(
+                passed=False,
+                undecided=True,
+                reason=f"{self.name}: the reference run in this type is itself off by "
+                f"{reference_errors.rmse / errors.spread:.2g} of the spread, and this one by "
+                f"{errors.rmse / errors.spread:.2g}: that proves nothing",
+                **figures,
+            )
+        return Verification(passed=True, **figures)
+
+    def _noise(self) -> float:
+        """Returns by how much the neighbours differ from the truth, as a root mean square."""
+        if self.neighbours is None:
+            return 0.0
+        with np.errstate(invalid="ignore"):
+            off = self.neighbours.astype(np.float64) - self.truth
+        return float(np.sqrt(np.mean(np.square(off[np.isfinite(off)])))) if off.size else 0.0
 
 
 def limits_of(
-    truth: npt.NDArray[Any], reference: npt.NDArray[Any], parameters: Mapping[str, float]
+    truth: npt.NDArray[Any],
+    reference: npt.NDArray[Any],
+    parameters: Mapping[str, float],
+    longest_sum: int = 1,
 ) -> ErrorLimits | str:
     """Returns the limits of an output that is not of integers, or why nothing can be judged."""
-    return _limits(reference, _errors(reference, truth), parameters)
+    if reference.dtype.kind == "c":
+        truth, reference = _real_parts(truth.astype(np.complex128)), _real_parts(reference)
+    return _limits(reference, _errors(reference, truth), parameters, longest_sum, noise=0.0)
 
 
 def _limits(
-    reference: npt.NDArray[Any], errors: _Errors, parameters: Mapping[str, float]
+    reference: npt.NDArray[Any],
+    errors: _Errors,
+    parameters: Mapping[str, float],
+    longest_sum: int,
+    noise: float,
 ) -> ErrorLimits | str:
-    if errors.rmse > MAX_REFERENCE_ERROR * errors.spread:
+    constant = _is_constant(errors)
+    if not constant and errors.rmse > MAX_REFERENCE_ERROR * errors.spread:
         return (
             f"the reference run in this type is itself off by {errors.rmse / errors.spread:.2g} "
             "of the spread, so nothing can be judged"
         )
     if (least := parameters.get(MIN_SQNR)) is not None:
+        allowed = errors.scale * 10 ** (-least / 20)
         return ErrorLimits(
-            rmse=errors.scale * 10 ** (-least / 20),
+            rmse=allowed,
+            needed=allowed,
             element=largest_error(least, errors.scale),
             bias=np.inf,
         )
@@ -231,10 +363,45 @@ def _limits(
         element_type_of(reference.dtype),
         rmse=errors.rmse,
         largest=errors.max_abs,
-        spread=errors.spread,
+        spread=0.0 if constant else errors.spread,
         size=reference.size,
         parameters=parameters,
+        # Zeros have no scale: they are compared in spacings near one.
+        scale=errors.scale or 1.0,
+        longest_sum=longest_sum,
+        noise=noise,
     )
+
+
+def is_constant(truth: npt.NDArray[Any]) -> bool:
+    """Returns whether all elements are nearly equal, so that errors are relative to their size."""
+    return _is_constant(_errors(truth, truth))
+
+
+def _is_constant(errors: _Errors) -> bool:
+    return errors.spread <= MIN_RELATIVE_SPREAD * errors.scale
+
+
+def _same_kind(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Returns where both are NaN, or the same infinity, or both finite."""
+    both_finite = np.isfinite(one) & np.isfinite(other)
+    same: npt.NDArray[np.bool_] = (np.isnan(one) & np.isnan(other)) | (one == other) | both_finite
+    return same
+
+
+def _is_kind(
+    values: npt.NDArray[Any], due: npt.NDArray[Any], largest: float
+) -> npt.NDArray[np.bool_]:
+    """Returns where values are NaN or infinite as is due; the largest number passes as infinity."""
+    wide = values.astype(np.float64)
+    beyond = (np.abs(wide) >= _NEARLY_INFINITE * largest) & (np.sign(wide) == np.sign(due))
+    kind: npt.NDArray[np.bool_] = np.where(np.isnan(due), np.isnan(wide), beyond)
+    return kind
+
+
+def _real_parts(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    part = values.real.dtype
+    return np.ascontiguousarray(values)[..., None].view(part)
 
 
 def _stray_element(
@@ -301,9 +468,6 @@ def _all_finite(values: npt.NDArray[Any]) -> bool:
 
 
 def _widened(part: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Returns float64; of complex numbers, real and imaginary parts in turn."""
-    if part.dtype.kind == "c":
-        return part.astype(np.complex128).view(np.float64)
     return part.astype(np.float64)
 
 
@@ -317,5 +481,10 @@ def open_array(path: Path) -> npt.NDArray[Any]:
 
 
 def failed(reason: str) -> Verification:
-    """Returns the verdict on an output that has no figures."""
+    """Returns the verdict on an output that is wrong and has no figures."""
     return Verification(passed=False, reason=reason)
+
+
+def undecided(reason: str) -> Verification:
+    """Returns the verdict on an output that cannot be judged."""
+    return Verification(passed=False, undecided=True, reason=reason)

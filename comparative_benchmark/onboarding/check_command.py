@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.text import Text
 
 import openxla.benchmark
-from comparative_benchmark.backends.api import BackendInfo, backends
+from comparative_benchmark.backends.api import BackendInfo, judges_of
 from comparative_benchmark.onboarding import folder_check, judging, source_checks, worker_checks
 from comparative_benchmark.onboarding.findings import Finding, State
 from comparative_benchmark.onboarding.printing import print_findings
@@ -156,12 +156,11 @@ def _backend(case: BenchmarkCase) -> BackendInfo | str:
     """Returns the backend that computes truth in a case's framework, or why there is none."""
     framework = case.model.model_impl.framework_type
     reason = f"no backend computes the truth of {framework.value} models"
-    for backend in backends().values():
-        if backend.computes_truth_of(framework):
-            missing = backend.missing_modules(framework)
-            if not missing:
-                return backend
-            reason = backend.absence(missing)
+    for backend in judges_of(framework):
+        missing = backend.missing_modules(framework)
+        if not missing:
+            return backend
+        reason = backend.absence(missing)
     return reason
 
 

@@ -64,24 +64,40 @@ def open_session(path: Path, device: str, chosen: ort.SessionOptions) -> ort.Inf
       chosen: from `options`.
 
     Raises:
-      UnsupportedError: ONNX Runtime has no kernel for an operator in the type of the model.
+      UnsupportedError: ONNX Runtime has no kernel for an operator in the type of the model, or
+        would run the graph, or a part of it, on another device.
     """
+    wanted = PROVIDERS[device]
     if device == "cuda":
         chosen.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     try:
         # Without fallback an error is raised, not printed and followed by a run elsewhere.
-        return ort.InferenceSession(
+        opened = ort.InferenceSession(
             str(path),
             chosen,
-            providers=[(PROVIDERS[device], _PROVIDER_OPTIONS[device])],
+            providers=[(wanted, _PROVIDER_OPTIONS[device])],
             enable_fallback=0,
         )
+    except errors.Fail as error:
+        if "fallback to CPU EP" not in str(error):
+            raise
+        raise UnsupportedError(
+            f"ONNX Runtime {ort.__version__} would run a part of the graph on the CPU: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
     except (errors.NotImplemented, errors.InvalidGraph) as error:
         said = str(error).splitlines()[0].replace(str(path), path.name)
         raise UnsupportedError(
             f"ONNX Runtime {ort.__version__} lacks a kernel on this device: {said}; for a "
             "16-bit model, measure the fp32 one"
         ) from error
+    # A provider whose libraries cannot be loaded is left out with a warning.
+    if (found := opened.get_providers())[:1] != [wanted]:
+        raise UnsupportedError(
+            f"ONNX Runtime {ort.__version__} runs the graph with {', '.join(found)}, not with "
+            f"{wanted}: its libraries could not be loaded"
+        )
+    return opened
 
 
 class Buffer:

@@ -56,7 +56,7 @@ class Lane:
             record = ProcessRecord()
             note_end(record, self._failures[trial.case.name])
             return result_of(cell, trial, record, time.monotonic() - started)
-        name = re.sub(r"[^\w.+-]+", "-", str(cell.column))
+        name = re.sub(r"[^\w.+-]+", "-", str(cell.column)) + trial.case.model.own_process_suffix
         shared = self._pool.has_served(name)
         record = self._once(name, trial, artifacts)
         note = None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import attrs
 
-from comparative_benchmark.backends.api import backends
+from comparative_benchmark.backends.api import judges_of
 from comparative_benchmark.backends.intermediates import RECORDERS
 from comparative_benchmark.parity.drift import Drift, Trace, compare
 from comparative_benchmark.parity.grid import Row
@@ -80,19 +80,14 @@ class Tracer:
         if framework.value not in RECORDERS:
             return f"layers of {framework.value} models cannot be seen"
         backend = next(
-            (
-                info
-                for info in backends().values()
-                if info.computes_truth_of(framework)
-                if not info.missing_modules(framework)
-            ),
-            None,
+            (info for info in judges_of(framework) if not info.missing_modules(framework)), None
         )
         if backend is None:
             return f"{framework.value} is not installed"
         directory.mkdir(parents=True)
+        name = f"drift-{backend.name}{case.model.own_process_suffix}"
         try:
-            answer = self._pool.get(f"drift-{backend.name}", self._settings, backend).call(
+            answer = self._pool.get(name, self._settings, backend).call(
                 "call",
                 function="comparative_benchmark.backends.intermediates:save",
                 arguments={

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch._dynamo.utils import counters
-from torch._inductor.codecache import PyCodeCache
+from torch._dynamo.utils import clear_compilation_metrics, counters
+from torch._inductor.codecache import FxGraphCache, PyCodeCache
 from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
 from comparative_benchmark.backends import tf32
 from comparative_benchmark.backends import torch_modules as modules
 from comparative_benchmark.backends.api import (
+    LEAST_COMPILED,
     Array,
     Backend,
     BackendContext,
@@ -23,14 +24,23 @@ from comparative_benchmark.backends.api import (
     GenerationParts,
     UnsupportedError,
 )
+from comparative_benchmark.backends.compiled_calls import CompiledCalls
 from comparative_benchmark.backends.digests import of_set
 from comparative_benchmark.backends.foreign import ForeignModel
 from comparative_benchmark.backends.host_settings import HostSettings
 from comparative_benchmark.backends.outputs import ALLOCATED_ONLY, OutputRule
 from comparative_benchmark.backends.torch_modules import to_numpy
 from comparative_benchmark.backends.training import StepParts, TrainingLoop
-from comparative_benchmark.pt_inductor import aot, cuda, generation, profiler, torchao_recipes
+from comparative_benchmark.pt_inductor import (
+    aot,
+    cuda,
+    dynamo,
+    generation,
+    profiler,
+    torchao_recipes,
+)
 from comparative_benchmark.recipes import chosen_among
+from openxla.benchmark.models.generation import GenerationModel
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.operators import backward_torch
@@ -69,15 +79,15 @@ class PtInductor(Backend):
         self._ahead: aot.AotProgram | None = None
         self._inductor: Any = None
         self._types: frozenset[str] = frozenset()
-        self._graphs = 0
+        self._cache_hits = 0
         self._in_compile = False
         self._tracing = ExitStack()
         self._training: TrainingLoop | None = None
         torch.set_num_threads(context.threads)
-        torch.set_grad_enabled(False)
 
     def load(self, model: Any, inputs: Sequence[Array]) -> None:
         """Moves modules and inputs to the device; a GPU then computes float32 without TF32."""
+        torch.set_grad_enabled(False)  # only now: a user's file may have fitted its model
         if self._on_gpu:
             cuda.forbid_tf32()  # here, as a model's own module may have allowed it
         with self.context.phase("load"):
@@ -128,24 +138,41 @@ class PtInductor(Backend):
                 raise UnsupportedError("Inductor freezes weights for inference: train `inductor`")
             torch._inductor.config.freezing = True  # noqa: SLF001  # read by Dynamo, too
 
+        calls = self.compiled_calls = dynamo.DynamoCalls("Inductor")
+        cache_was_empty = not any(Path(FxGraphCache._get_tmp_dir()).glob("*/*"))  # noqa: SLF001
+
         def inductor(graph: Any, example_inputs: Any) -> Any:
             self._tracing.close()
-            self._graphs += 1
             with self._compiling():
-                return compile_fx(graph, example_inputs, self._compile_inner, config)
+                program = compile_fx(graph, example_inputs, self._compile_inner, config)
+            return calls.counted(program)
 
         self._inductor = inductor
+        self._compile_by_calls(partial(torch.compile, backend=inductor), calls)
+        # Equal layers, and recompilations later on, find programs that this process has cached.
+        self._cache_hits = 0 if cache_was_empty else counters["inductor"]["fxgraph_cache_hit"]
+        if not calls.compilations:
+            raise UnsupportedError(f"Inductor compiled nothing: {calls.fallback_reason()}")
+        if self._cuda_graphs and not isinstance(self._model, ForeignModel):
+            cuda.require_graphs(calls.compilations)
+
+    def _compile_by_calls(self, compile_call: Callable[..., Any], calls: CompiledCalls) -> None:
+        """Compiles the model, or what its training step calls, by running it."""
+
+        def compile_part(part: Any) -> Any:
+            return calls.bounded(compile_call(part))
+
         if isinstance(self._model, ForeignModel):
-            self._compile_foreign(self._model, config)
+            self._compile_foreign(self._model, compile_part)
             return
         if self._trains():
             # As a training loop has it: the backward of what is compiled is compiled, too, and runs
             # where gradients are taken, outside.
-            self._run = self._model.training_step(partial(torch.compile, backend=inductor))
+            self._run = self._model.training_step(compile_part)
         elif self._takes_steps():
-            self._start_training(partial(torch.compile, backend=inductor))
+            self._start_training(compile_part)
         else:
-            self._run = torch.compile(self._run, backend=inductor)
+            self._run = compile_call(self._run)
         self._tracing.enter_context(self.context.phase("trace"))
         self._run(*self._inputs)
         self._wait()
@@ -154,29 +181,19 @@ class PtInductor(Backend):
             with self.context.phase("compile"):
                 self._run(*self._inputs)
                 self._wait()
-            cuda.require_graphs(self._graphs)
 
-    def _compile_foreign(self, model: ForeignModel, config: dict[str, Any]) -> None:
+    def _compile_foreign(self, model: ForeignModel, compile_part: Callable[..., Any]) -> None:
         """Has Inductor compile what foreign code calls, by a first iteration of that code.
 
         A training step compiles its backward pass when it comes to it, so no phase is told apart.
         """
-
-        def inductor(graph: Any, example_inputs: Any) -> Any:
-            self._graphs += 1
-            return compile_fx(graph, example_inputs, config_patches=config)
-
         # The random numbers of the reference: without them dropout could not be verified.
         torch._inductor.config.fallback_random = True  # noqa: SLF001
-        model.compile_in_place(inductor)
-        with self.context.phase("compile"):
+        model.compile_in_place(compile_part)
+        with self._compiling():
             for _ in range(2 if self._cuda_graphs else 1):
                 model.timed()
                 self._wait()
-        if not self._graphs:
-            broke = next(iter(counters["graph_break"]), "").strip().partition("\n")[0]
-            why = broke or "the folder does not call the module of get_module()"
-            raise UnsupportedError(f"Inductor compiled nothing: {why}")
 
     def dispatch(self) -> Any:
         """Calls the model, or takes its next training step."""
@@ -190,8 +207,20 @@ class PtInductor(Backend):
     def fetch(self, outputs: Any) -> list[Any]:
         """Copies the outputs to the host."""
         if isinstance(self._model, ForeignModel):
-            outputs = self._model.outputs_of(outputs)
+            outputs = self._judged(self._model, outputs)
         return [to_numpy(value) for value in as_tuple(outputs)]
+
+    def _judged(self, model: ForeignModel, outputs: Any) -> tuple[Any, ...]:
+        """Returns what foreign code is judged by, which replayed iterations compute themselves."""
+        calls = self.compiled_calls
+        before = calls.calls if calls else 0
+        found = model.outputs_of(outputs)
+        if calls and model.replayed and calls.calls == before:
+            raise UnsupportedError(
+                "Inductor's program was not called in the steps that are verified: "
+                f"{calls.fallback_reason()}"
+            )
+        return found
 
     def facts(self) -> BackendFacts:
         """What PyTorch tells."""
@@ -201,14 +230,13 @@ class PtInductor(Backend):
         )
         if self._applied is not None:
             facts.notes["recipe"] = self._applied
-        if self.context.compiler == "inductor":
+        if self.compiled_calls is not None:
+            graphs = self.compiled_calls.compilations
             # With several graphs, tracing goes on between them.
-            facts.not_measurable = ("lower", "first_run", *(["trace"] if self._graphs != 1 else []))
-            facts.notes["graphs"] = self._graphs
-            # Inductor's own count; 0 of both when it compiled nothing.
-            counts = counters["inductor"]
-            facts.cache_hits = counts["fxgraph_cache_hit"]
-            facts.cache_misses = counts["fxgraph_cache_miss"]
+            facts.not_measurable = ("lower", "first_run", *(["trace"] if graphs != 1 else []))
+            facts.notes["graphs"] = graphs
+            facts.cache_hits = self._cache_hits
+            facts.cache_misses = counters["inductor"]["fxgraph_cache_miss"]
             if code := _generated_code():
                 facts.artifact_sha256 = of_set(code)
                 facts.artifact_size_bytes = sum(map(len, code))
@@ -282,12 +310,14 @@ class PtInductor(Backend):
 
     def release(self) -> None:
         """Forgets what was compiled: Dynamo gives up a function that it has compiled too often."""
+        torch.set_grad_enabled(True)
         torch._dynamo.reset()  # noqa: SLF001  # what its own users are told to call
         torch._inductor.config.freezing = False  # noqa: SLF001
         torch._inductor.config.fallback_random = False  # noqa: SLF001
         if self._cuda_graphs:
             cuda.forget_graphs()
         counters.clear()
+        clear_compilation_metrics()
 
     @contextmanager
     def step_parts(self) -> Iterator[StepParts]:
@@ -308,6 +338,25 @@ class PtInductor(Backend):
         parts = (("forward", forward), ("backward", backward), ("update", run.update))
         yield StepParts(how="calls", parts=parts, wait=self.synchronize)
         self._training.abandon()
+
+    def compiled_share(self) -> float | None:
+        """See `Backend.compiled_share`; a loop that calls compiled parts has no least share."""
+        if self.compiled_calls is None:
+            return None
+
+        def iterate() -> None:
+            if self.rewind is not None:
+                self.rewind()
+            self.synchronize(self.dispatch())
+
+        share = dynamo.measure_share(self.compiled_calls, iterate, self._wait)
+        if share < LEAST_COMPILED and not isinstance(self._model, GenerationModel):
+            raise UnsupportedError(
+                f"Inductor's programs take {share:.0%} of the time of the compiled model, and at "
+                f"least {LEAST_COMPILED:.0%} are required; Dynamo leaves the rest to eager "
+                f"execution: {self.compiled_calls.fallback_reason()}"
+            )
+        return share
 
     def device_timer(self) -> DeviceTimer | None:
         """CUDA events on a GPU."""

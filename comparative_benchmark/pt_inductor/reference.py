@@ -2,9 +2,10 @@
 
 import contextlib
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from comparative_benchmark.backends import torch_modules as modules
@@ -15,10 +16,11 @@ from comparative_benchmark.backends.torch_modules import to_numpy
 from comparative_benchmark.pt_inductor import layer_by_layer
 from comparative_benchmark.pt_inductor.cost import cost
 from comparative_benchmark.pt_inductor.rounding import remark
+from openxla.benchmark.brought.program_model import rounded
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 
-__all__ = ["compute", "cost", "in_own_type", "remark"]
+__all__ = ["changed_weights", "compute", "cost", "in_own_type", "nearby", "remark"]
 
 # Of the memory that is free, beside the model: the rest is for what it computes.
 _PART_FOR_A_COPY = 0.5
@@ -30,26 +32,83 @@ def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
     The float64 model holds the weights as the model holds them, so that for a 16-bit model only the
     computation differs, not the rounding of weights and inputs. Where a float64 copy would take
     more than half of the memory, layers are widened one at a time (see `layer_by_layer`).
+
+    A model may make tensors of the default type, which float64 layers refuse. It is run again with
+    float64 as the default type.
     """
     torch.set_grad_enabled(False)
     if isinstance(model, ForeignModel):
         return model.judged_by(inputs)
     tensors = [as_tensor(value) for value in inputs]
     same_type = in_own_type(model, inputs)
+    try:
+        return _arrays(_in_float64(model, tensors)), same_type
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        with contextlib.suppress(Exception), _float64_by_default():
+            truth = _arrays(_in_float64(model, tensors))
+            if all(value.dtype == np.float64 for value in truth if value.dtype.kind == "f"):
+                return truth, same_type
+        if "ouble" not in str(error):
+            raise error  # noqa: TRY201  # the second run is not part of its story
+        raise TypeError(
+            "forward keeps float32 where float64 is asked for, as .float() and "
+            f"dtype=torch.float32 do: {error}"
+        ) from error
+
+
+def _in_float64(model: Any, tensors: Sequence[torch.Tensor]) -> Any:
     if layer_by_layer.float64_bytes(model) > free_bytes() * _PART_FOR_A_COPY:
         with contextlib.suppress(layer_by_layer.RoundsError):
-            return _arrays(layer_by_layer.forward(model, tensors)), same_type
+            return layer_by_layer.forward(model, tensors)
     wide = copy.deepcopy(model)
     for module in modules.of(wide):
         module.double()
-    wide_tensors = [value.double() if value.is_floating_point() else value for value in tensors]
-    return _arrays(wide.forward(*wide_tensors)), same_type
+    return wide.forward(*(t.double() if t.is_floating_point() else t for t in tensors))
+
+
+@contextlib.contextmanager
+def _float64_by_default() -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def in_own_type(model: Any, inputs: Sequence[Array]) -> list[Array]:
     """Returns the outputs of an eager run in the model's own type."""
     with torch.no_grad():
         return _arrays(model.forward(*[as_tensor(value) for value in inputs]))
+
+
+def nearby(model: Any, inputs: Sequence[Array]) -> list[Array]:
+    """Returns the outputs of an eager run on weights and inputs that are off by up to a spacing."""
+    with changed_weights(model, np.random.Generator(np.random.Philox(0)), 1.0):
+        return in_own_type(model, rounded(inputs))
+
+
+@contextlib.contextmanager
+def changed_weights(model: Any, random: np.random.Generator, spacings: float) -> Iterator[None]:
+    """Gives a context in which floating-point weights are off by up to so many spacings."""
+    tensors = [
+        tensor
+        for module in modules.of(model)
+        for tensor in (*module.parameters(), *module.buffers())
+        if tensor.is_floating_point()
+    ]
+    kept = [tensor.detach().clone() for tensor in tensors]
+    try:
+        for tensor in tensors:
+            off = torch.as_tensor(random.uniform(-1, 1, tuple(tensor.shape)))
+            step = spacings * torch.finfo(tensor.dtype).eps
+            tensor.data.copy_(tensor.double() * (1 + step * off))
+        yield
+    finally:
+        for tensor, value in zip(tensors, kept, strict=True):
+            tensor.data.copy_(value)
 
 
 def _arrays(outputs: Any) -> list[Any]:

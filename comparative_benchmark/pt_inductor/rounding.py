@@ -1,4 +1,7 @@
-"""Where a PyTorch model rounds although its weights are float64, which its truth then shows."""
+"""Where a PyTorch model rounds although its weights are float64, which its truth then shows.
+
+It may round numbers of float64, or compute in a narrower type what it makes itself, e.g. a table.
+"""
 
 import copy
 from collections.abc import Sequence
@@ -44,8 +47,21 @@ def remark(model: Any, inputs: Sequence[Array]) -> str | None:
     return f"parts of it compute in {', '.join(sorted(found.seen))}, whatever its weights are"
 
 
+# Operations that move numbers, or make exact ones, and round nothing.
+_EXACT = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("_to_copy", "_unsafe_view", "abs", "cat", "clone", "constant_pad_nd", "copy", "copy_"),
+        *("fill", "fill_", "flip", "full_like", "gather", "index", "index_put", "index_put_"),
+        *("index_select", "masked_fill", "masked_fill_", "maximum", "minimum", "neg", "ones_like"),
+        *("relu", "repeat", "roll", "scatter", "stack", "tril", "triu", "where", "zeros_like"),
+        *("lift_fresh", "lift_fresh_copy", "new_zeros", "new_ones", "new_empty", "empty_like"),
+    )
+)
+
+
 class _Roundings(TorchDispatchMode):
-    """Notes the types that numbers of float64 are rounded to."""
+    """Notes the types that numbers of float64 are rounded to, or that others are computed in."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,8 +71,9 @@ class _Roundings(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        if torch.float64 in _types((args, kwargs)):
-            narrow = _types(result) - {torch.float64}
+        given, narrow = _types((args, kwargs)), _types(result) - {torch.float64}
+        computes = not func.is_view and func._schema.name not in _EXACT  # noqa: SLF001
+        if torch.float64 in given or (given and computes):
             self.seen |= {str(dtype).removeprefix("torch.") for dtype in narrow}
         return result
 

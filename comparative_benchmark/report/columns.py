@@ -239,6 +239,7 @@ def _metrics(case: ReportCase, tables: Tables) -> Json:
         "reference_error": verdict and short(verdict.reference_relative_rmse),
         "allowed_error": verdict and short(verdict.allowed_relative_rmse),
         "sqnr": verdict and short(verdict.sqnr_db),
+        "judged": tables.text(verdict.judged if verdict else None),
         "max_error": verdict and short(verdict.max_abs_error),
         "weights": tables.text(metrics.program.weights),
         "program": digest and digest[:12],

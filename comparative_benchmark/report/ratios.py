@@ -44,7 +44,7 @@ def choose_baseline(cases: Iterable[Case]) -> str:
     counts: Counter[str] = Counter()
     for case in cases:
         # A script is compared with its own past alone.
-        counts[case.competitor] += case.status is Status.OK and not case.metrics.throughput
+        counts[case.competitor] += case.result.ranked and not case.metrics.throughput
     if DEFAULT_BASELINE in counts:
         return DEFAULT_BASELINE
     return max(sorted(counts), key=lambda name: counts[name])

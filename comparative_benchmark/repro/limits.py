@@ -8,14 +8,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
 import numpy as np
+import numpy.typing as npt
 
 from comparative_benchmark.judge.generation_verification import limits_of
+from comparative_benchmark.judge.groups import groups_of
+from comparative_benchmark.judge.quantized_verification import MIN_SQNR
+from comparative_benchmark.judge.verification import is_constant, open_array, verify
 from comparative_benchmark.judge.verification import limits_of as limits_of_output
-from comparative_benchmark.judge.verification import open_array, verify
 from openxla.benchmark.models.generation import LOGITS
+from openxla.benchmark.models.preprocessing import element_type_of
 
 Limits = dict[str, Any]
+Array = npt.NDArray[Any]
 
 
 def expected(
@@ -78,6 +84,7 @@ def _output(
         "largest_error": None,
         "bias": None,
         "tolerance": _tolerance(parameters),
+        "groups": [],
     }
     if verdict.relative_rmse is None and not verdict.passed:
         return limits, verdict.reason
@@ -87,7 +94,26 @@ def _output(
             return limits, found
         limits["largest_error"] = found.element
         limits["bias"] = found.bias if np.isfinite(found.bias) else None
+        if MIN_SQNR not in parameters:
+            limits["groups"] = _groups(open_array(truth), same_type, parameters)
     return limits, None
+
+
+def _groups(truth: Array, reference: Array, parameters: Mapping[str, float]) -> list[Limits]:
+    """Returns places or magnitudes with their limits; none if there are NaN or infinity."""
+    if not (np.isfinite(truth).all() and np.isfinite(reference).all()):
+        return []
+    if reference.dtype.kind == "c" or is_constant(truth):
+        return []
+    found = groups_of(reference, truth, reference, element_type_of(reference.dtype), parameters)
+    return [
+        {
+            name: value
+            for name, value in attrs.asdict(group).items()
+            if name in ("axis", "index", "least", "below", "limit") and value is not None
+        }
+        for group in found
+    ]
 
 
 def _tolerance(parameters: Mapping[str, float]) -> list[float] | None:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec import UNSET
+
 from comparative_benchmark.results.case import COLD_COMPILE, Case
 from comparative_benchmark.results.compare_samples import (
     compiles_nothing,
@@ -45,6 +47,8 @@ def compared(old: Case, new: Case, *, threshold: float, changed_models: bool = F
     for case, side in ((old, "baseline"), (new, "candidate")):
         if case.status is not Status.OK:
             return without_ratio(new, Fate.MISSING, f"{side}: {case.why}")
+        if (why := case.metrics.not_ranked) is not UNSET:
+            return without_ratio(new, Fate.INCOMPARABLE, f"{side} is not ranked: {why}")
     has_changed = changed_models and _is_changed(old, new)
     if differ := _differences(old, new, has_changed=has_changed):
         return without_ratio(new, Fate.INCOMPARABLE, differ)

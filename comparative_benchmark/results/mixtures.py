@@ -6,10 +6,12 @@ from msgspec import UNSET
 
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import CompileProcess, Status
+from openxla.benchmark.artifacts.workload_store import TruthSource
 
 
 def mixture_remarks(cases: Iterable[Case]) -> list[str]:
     """Returns sentences on what the competitors of a table hold, or were asked, differently."""
+    cases = list(cases)
     good = [case for case in cases if case.status is Status.OK]
     found = []
     frozen = _names(case for case in good if case.metrics.program.weights == "frozen")
@@ -37,12 +39,21 @@ def mixture_remarks(cases: Iterable[Case]) -> list[str]:
             "Agreed with a plain run in its own type, which is no proof as a float64 run is",
             "without_float64",
         ),
+        ("Not ranked", "not_ranked"),
     ):
         reasons: dict[str, list[Case]] = {}
         for case in good:
             if (reason := getattr(case.metrics, field)) is not UNSET:
                 reasons.setdefault(reason, []).append(case)
         found += [f"{what}: {_names(without)} ({why})." for why, without in reasons.items()]
+    if integers := _names(case for case in good if case.metrics.judged_on_integers):
+        found.append(f"Judged on integers alone, which prove no precision: {integers}.")
+    judged: dict[TruthSource, list[Case]] = {}
+    for case in cases:
+        source = case.metrics.truth_source
+        if source is not UNSET and not source.built_in:
+            judged.setdefault(source, []).append(case)
+    found += [f"Judged by {_judge(source)}: {_names(by)}." for source, by in judged.items()]
     return found + list(dict.fromkeys(_remarks_on_truths(good)))
 
 
@@ -56,6 +67,12 @@ def _remarks_on_truths(cases: Iterable[Case]) -> Iterator[str]:
             yield f"Truth of {case.label} in doubt: {difference}; no output is reported as wrong."
         for difference in check.outvoted:
             yield f"Truth of {case.label} by two implementations of three: {difference}."
+
+
+def _judge(source: TruthSource) -> str:
+    if not source.backend:
+        return f"a reference of {source.distribution}, which the model's definition names"
+    return f"the plug-in backend {source.backend} of {source.distribution}"
 
 
 def _cold(case: Case) -> list[CompileProcess]:

@@ -19,6 +19,7 @@ from comparative_benchmark.results.record import (
 from comparative_benchmark.stats.steadiness import Steadiness
 from openxla.benchmark.artifacts.truth_check import TruthCheck
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
+from openxla.benchmark.artifacts.workload_store import TruthSource
 
 
 @attrs.frozen(kw_only=True)
@@ -110,6 +111,8 @@ class TrialFacts:
       artifact_source: the publication that these were fetched from, None if they were made here.
       program_source: the published program that the trial starts from, if it does.
       without_float64: why its truth is not a float64 run; None if it is.
+      truth_source: who computed it; None if it was published.
+      not_ranked: why the trial has no rank; None if it may have one.
       truth_check: how its truth was checked by a second implementation; None if it was not.
     """
 
@@ -118,6 +121,8 @@ class TrialFacts:
     program_source: ProgramSource | None = None
     workload_cost: WorkloadCost = attrs.field(factory=WorkloadCost)
     without_float64: str | None = None
+    truth_source: TruthSource | None = None
+    not_ranked: str | None = None
     truth_check: TruthCheck | None = None
 
 

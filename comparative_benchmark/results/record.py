@@ -25,6 +25,7 @@ from comparative_benchmark.machine.effective import EffectiveSettings
 from comparative_benchmark.stats.steadiness import Steadiness
 from openxla.benchmark.artifacts.truth_check import TruthCheck
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
+from openxla.benchmark.artifacts.workload_store import TruthSource
 from openxla.benchmark.def_types import Scalar
 
 SCHEMA_VERSION = 1
@@ -452,6 +453,8 @@ class Metrics:
       without_second: why there was none.
       without_float64: why the truth is not a float64 run but one in the model's own type; unset if
         it is.
+      truth_source: who computed the truth; unset if it was published, or before this was recorded.
+      not_ranked: why it is in no ranking and no ratio although it is ok; unset if it may be.
       truth_check: how the truth was checked by a second implementation; unset if it was not.
       accuracy: at what its model was trained for; unset where it was not trained.
       variables: of the workers' environment, those that can change speed or numbers; unset before
@@ -503,6 +506,8 @@ class Metrics:
     second_verification: Verification | UnsetType | None = UNSET
     without_second: str | UnsetType = UNSET
     without_float64: str | UnsetType = UNSET
+    truth_source: TruthSource | UnsetType = UNSET
+    not_ranked: str | UnsetType = UNSET
     truth_check: TruthCheck | UnsetType = UNSET
     accuracy: Accuracy | UnsetType = UNSET
     variables: dict[str, str] | UnsetType = UNSET
@@ -531,6 +536,11 @@ class Metrics:
     def truth_in_doubt(self) -> bool:
         """Whether two implementations gave different truths."""
         return bool(self.truth_check and self.truth_check.in_doubt)
+
+    @property
+    def judged_on_integers(self) -> bool:
+        """Whether no floating-point number was compared, so that no precision is proved."""
+        return self.verdict is not None and self.verdict.judged == "integers"
 
     @property
     def compile_only(self) -> bool:
@@ -689,6 +699,11 @@ class Result:
         if self.status is Status.OK and self.measured.without_float64 is not UNSET:
             return AGREED
         return self.status.value
+
+    @property
+    def ranked(self) -> bool:
+        """Whether its speed may be set against that of others."""
+        return self.status is Status.OK and self.measured.not_ranked is UNSET
 
     @property
     def key(self) -> ResultKey:

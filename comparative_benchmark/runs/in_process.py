@@ -1,6 +1,7 @@
 """A session without a process, for debuggers: no deadlines, no isolation, same answers."""
 
 import os
+import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -46,6 +47,10 @@ class InProcessSession:
                 Status(answer["kind"]), answer["phase"], answer["message"], report=answer
             )
         return answer
+
+    def cpu_ms(self) -> float | None:
+        """Returns the CPU time of this process, which is the worker."""
+        return time.process_time_ns() / 1e6
 
     def renew(self) -> None:
         """There are no deadlines to renew."""

@@ -10,7 +10,12 @@ from comparative_benchmark.judge.generation_verification import (
     verify_free_run,
     verify_same_run,
 )
-from comparative_benchmark.judge.verification import Verification, verify
+from comparative_benchmark.judge.verification import (
+    Verification,
+    open_array,
+    sum_length,
+    verify,
+)
 from comparative_benchmark.runs.trial import Trial
 from openxla.benchmark.artifacts.workload_store import Due
 from openxla.benchmark.models.generation import TOKENS
@@ -36,6 +41,8 @@ class Judge:
         self.due = due
         self._due = (due.truth, due.reference, trial.verify_parameters)
         self._data_type = trial.workload.data_type
+        shapes = [[open_array(path).shape for path in paths] for paths in (due.inputs, due.truth)]
+        self._longest_sum = sum_length(*shapes)
 
     def verify(self, outputs: Sequence[Path]) -> Verification:
         """Judges the outputs of a run on the input.
@@ -45,7 +52,12 @@ class Judge:
         """
         if self.generates:
             return verify_free_run(outputs, *self._due, data_type=self._data_type)
-        return verify(outputs, *self._due)
+        return verify(
+            outputs,
+            *self._due,
+            neighbours=self.due.neighbours_by_output,
+            longest_sum=self._longest_sum,
+        )
 
     def verify_rest(
         self, outputs: Sequence[Path], verdict: Verification, run_with: RunWith

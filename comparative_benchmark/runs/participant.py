@@ -4,8 +4,10 @@ Nothing that happens to its worker raises: a participant that has failed says so
 `record` holds how it ended.
 """
 
+import os
 import shutil
 import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,8 +18,8 @@ import attrs
 from msgspec import ValidationError
 
 from comparative_benchmark.backends.api import recorded_packages
-from comparative_benchmark.judge import accuracy
-from comparative_benchmark.judge.verification import Verification
+from comparative_benchmark.judge import accuracy, plausibility
+from comparative_benchmark.judge.verification import Verification, open_array
 from comparative_benchmark.machine.effective import EffectiveSettings
 from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.contention import sound_and_void
@@ -44,10 +46,15 @@ from comparative_benchmark.stats.steadiness import (
 )
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.artifacts.truth_check import TruthCheck
-from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
+from openxla.benchmark.artifacts.workload_store import Due, WorkloadArtifacts
 from openxla.benchmark.models import architectures, trained
+from openxla.benchmark.models.architectures.base import DATA_TYPES
 
 T = TypeVar("T")
+# A float64 run that holds parts in float32 may itself be so far off, relative to its size.
+_ERROR_OF_INEXACT_TRUTHS = 1e-3
+
+_WARM_UP: Mapping[str, bool] = MappingProxyType({"warm_up": True})
 
 
 @attrs.frozen(kw_only=True)
@@ -119,6 +126,7 @@ class Participant:
         self._interrupted = False
         self._precision: list[float] = []
         self._blocks: list[Block] = []
+        self._timed: list[plausibility.TimedBlock] = []
         self._artifacts = artifacts
         self._settings = settings
         self._open_session = open_session
@@ -196,7 +204,7 @@ class Participant:
 
     def warm_up(self, iterations: int) -> None:
         """Runs a fixed number of iterations."""
-        if iterations and (block := self._measure(iterations, part="warm-up")):
+        if iterations and (block := self._measure(iterations, _WARM_UP, part="warm-up")):
             self.record.warmup_latencies_ms += block.latencies_ms
 
     def warm_up_until_steady(self, rule: SamplingRule) -> None:
@@ -208,7 +216,8 @@ class Participant:
         samples = self.record.warmup_latencies_ms
         verdict = None
         while self.alive and not rule.is_warm_up_spent(samples):
-            if not (block := self._measure(rule.warmup_iterations(samples), part="warm-up")):
+            iterations = rule.warmup_iterations(samples)
+            if not (block := self._measure(iterations, _WARM_UP, part="warm-up")):
                 return
             samples += block.latencies_ms
             verdict = steadiness(rule.warm_up_end(samples))
@@ -273,11 +282,13 @@ class Participant:
             return
         try:
             self.resume()
+            self._check_times()
             self.record.final_verification = self._verify(self._session, "last_run")
             self.verify_rest()
             self.measure_accuracy()
             self.verify_second()
             self._measure_parts()
+            self._require_compiled()
         except SessionEnded as ended:
             self._end(ended)
         self.pause()
@@ -297,8 +308,7 @@ class Participant:
             self._end(ended)
             return
         self.record.final_verification = verdict
-        if not verdict.passed:
-            self._end_wrong("verify_rest", verdict)
+        self._end_unless_right(verdict, "verify_rest")
 
     def _run_with(self, session: Session | InProcessSession) -> RunWith:
         def run_with(inputs: Sequence[Path], name: str) -> list[Path]:
@@ -354,9 +364,59 @@ class Participant:
             if verdict is None:
                 self.record.without_second = "the backend cannot replace the inputs of a program"
             elif verdict.passed:
-                self._verify_on(session, self._judge, "first_input_again")
+                self.record.without_second = self._artifacts.without_second
+                if self._verify_on(session, self._judge, "first_input_again"):
+                    self._check_fresh_runs(session, second)
         except SessionEnded as ended:
             self._end(ended)
+
+    def _check_fresh_runs(self, session: Session | InProcessSession, second: Due) -> None:
+        """Ends the participation if runs on new inputs take much longer than the timed ones.
+
+        Raises:
+          SessionEnded: they do, or the worker is gone.
+        """
+        if not self.alive or not self.record.latencies_ms:
+            return
+        median_ms = statistics.median(self.record.latencies_ms)
+        answer = session.call(
+            "fresh_runs",
+            inputs=[str(path) for path in second.inputs],
+            enough_ms=plausibility.enough_ms(median_ms),
+            restored=[str(path) for path in self._artifacts.inputs],
+        )
+        _note_report(self.record, answer)
+        runs_ms = told(answer["runs_ms"], tuple[float, ...], "fresh_runs")
+        if problem := plausibility.fresh_run_problem(median_ms, runs_ms):
+            raise SessionEnded(Status.FAILED, "fresh_runs", problem)
+
+    def _check_times(self) -> None:
+        """Ends the participation if its times cannot be true.
+
+        Raises:
+          SessionEnded: they cannot.
+        """
+        cpus = os.cpu_count() or 1
+        problem = plausibility.clock_problem(self._timed, cpus)
+        if problem is None and self.trial.device.accelerator_type == "cpu":
+            cost = self._artifacts.cost
+            moved = [*self._artifacts.inputs, *self._artifacts.reference]
+            weight_bytes = (cost.bytes or 0) - sum(open_array(path).nbytes for path in moved)
+            problem = plausibility.latency_problem(
+                self.record.latencies_ms,
+                flops=cost.flops,
+                weight_bytes=max(weight_bytes, 0),
+                element_type=self._computes_in(),
+                cpus=cpus,
+            )
+        if problem:
+            raise SessionEnded(Status.FAILED, "measure", problem)
+
+    def _computes_in(self) -> str:
+        """Returns the element type of the computation; empty if an option may choose fewer bits."""
+        if self.trial.competitor.options:
+            return ""
+        return DATA_TYPES.get(str(self.trial.precision), "")
 
     def _verify_on(
         self, session: Session | InProcessSession, judge: Judge, name: str
@@ -373,8 +433,7 @@ class Participant:
             return None
         outputs = [directory / file["file"] for file in answer["files"]]
         verdict = judge.verify_rest(outputs, judge.verify(outputs), self._run_with(session))
-        if not verdict.passed:
-            self._end_wrong(f"verify_{name}", verdict)
+        self._end_unless_right(verdict, f"verify_{name}")
         return verdict
 
     def forget_peaks(self) -> None:
@@ -417,11 +476,27 @@ class Participant:
             return None
         self.plan.track.note(**note)
         try:
+            cpu_ms, started = self._session.cpu_ms(), time.monotonic()
             answer = self._session.call("measure", iterations=iterations, **wanted)
-            return _block(answer["block"])
+            seen_ms, cpu_after_ms = (time.monotonic() - started) * 1e3, self._session.cpu_ms()
+            block = _block(answer["block"])
         except SessionEnded as ended:
             self._end(ended)
             return None
+        self._timed.append(
+            plausibility.TimedBlock(
+                samples_ms=sum(block.latencies_ms),
+                iterations=len(block.latencies_ms),
+                extra=len(block.device_ms) + bool(wanted.get("refresh")),
+                wall_ms=block.wall_ms or 0.0,
+                cpu_ms=block.cpu_ms or 0.0,
+                seen_ms=seen_ms,
+                seen_cpu_ms=None
+                if cpu_ms is None or cpu_after_ms is None
+                else cpu_after_ms - cpu_ms,
+            )
+        )
+        return block
 
     def _without_paths(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Returns variables without what is another in each process: folders of its own."""
@@ -466,9 +541,26 @@ class Participant:
         self.record.effective = told(answer["effective"], EffectiveSettings, "effective")
         self._outputs = [directory / file["file"] for file in answer["files"]]
         verification = self._judge.verify(self._outputs)
-        if not verification.passed:
-            self._end_wrong(f"verify_{which}", verification)
+        self._end_unless_right(verification, f"verify_{which}")
         return verification
+
+    def _end_unless_right(self, verdict: Verification, phase: str) -> None:
+        """Ends the participation if an output is wrong, or cannot be judged.
+
+        Nothing is wrong by a truth in doubt.
+        """
+        if verdict.passed:
+            return
+        status, reason = Status.WRONG_OUTPUT, verdict.reason or "wrong output"
+        check, remark = self._artifacts.truth_check, self._artifacts.manifest.truth_remark
+        if verdict.undecided:
+            status = Status.UNSUPPORTED
+        elif check is not None and check.in_doubt:
+            status, reason = unjudged(check, reason)
+        elif remark and (verdict.relative_rmse or 1.0) < _ERROR_OF_INEXACT_TRUTHS:
+            status = Status.UNSUPPORTED
+            reason = f"its truth is not exact ({remark}), and it is near: {reason}"
+        self._end(SessionEnded(status, phase, reason))
 
     def _refuse_warm_caches(self) -> None:
         """Raises `SessionEnded` if a cold compile found a cache that was not empty."""
@@ -480,6 +572,16 @@ class Participant:
                 f"not a cold compile: of caches that were to be empty came {program.cache_hits} "
                 "programs, as the stack counts; does `BackendInfo.environment` leave one out?",
             )
+
+    def _require_compiled(self) -> None:
+        """Notes the share of compiled code, and raises `SessionEnded` if it is too small."""
+        program = self.record.program
+        if self._session is None or program is None:
+            return
+        share = self._session.call("compiled_share")["share"]
+        if share is not None:
+            notes = {**program.notes, "compiled_share": share}
+            self.record.program = attrs.evolve(program, notes=notes)
 
     def _measure_parts(self) -> None:
         """Measures prefill and decode of a model that generates, parts of a step that trains."""
@@ -510,14 +612,6 @@ class Participant:
             self.record.step_times = found
         if ended is not None and ended.status in (Status.CRASHED, Status.TIMEOUT):
             self.close()
-
-    def _end_wrong(self, phase: str, verdict: Verification) -> None:
-        """Ends the participation of a wrong output; nothing is wrong by a truth in doubt."""
-        status, reason = Status.WRONG_OUTPUT, verdict.reason or "wrong output"
-        check = self._artifacts.truth_check
-        if check is not None and check.in_doubt:
-            status, reason = unjudged(check, reason)
-        self._end(SessionEnded(status, phase, reason))
 
     def _end(self, ended: SessionEnded) -> None:
         note_end(self.record, ended)

@@ -11,26 +11,29 @@ from typing import Any
 
 import attrs
 
-from comparative_benchmark.backends.api import BackendInfo, backends, recorded_packages
+from comparative_benchmark.backends.api import recorded_packages
 from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.runs.environments import Environment
 from comparative_benchmark.runs.fetching import Fetching
+from comparative_benchmark.runs.in_process import InProcessSession
 from comparative_benchmark.runs.judging import Judge
+from comparative_benchmark.runs.second_truth import changes
 from comparative_benchmark.runs.session import SessionEnded
-from comparative_benchmark.runs.session_pool import SessionPool
+from comparative_benchmark.runs.session_pool import SessionPool, SharedSession
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import Trial
+from comparative_benchmark.runs.truth import Truth, is_foreign, may_judge, truth_of, why_plugin
 from comparative_benchmark.worker.protocol import Message
 from openxla.benchmark.artifacts import user_inputs, workload_store
 from openxla.benchmark.artifacts.truth_check import TruthCheck
 from openxla.benchmark.artifacts.user_inputs import UserInputError
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
-from openxla.benchmark.artifacts.workload_store import ArtifactError, WorkloadArtifacts
+from openxla.benchmark.artifacts.workload_store import FURTHER, ArtifactError, WorkloadArtifacts
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType, TensorSpec
 from openxla.benchmark.models import architectures
+from openxla.benchmark.models.second_input import FURTHER_RULES
 from openxla.benchmark.temporary import temporary_folder
-from openxla.benchmark.workloads import generated_tokens
+from openxla.benchmark.workloads import generated_tokens, training_of
 
 # JAX, op by op, compiles each operation for each shape: three quarters of the time of a truth.
 _QUICK_FIRST = (ModelFrameworkType.PYTORCH, ModelFrameworkType.TF_V2, ModelFrameworkType.JAX)
@@ -152,7 +155,10 @@ class Preparation:
                 )
             except ArtifactError as error:
                 self._local[digest] = error
-        return self._local[digest]
+        local = self._local[digest]
+        if isinstance(local, WorkloadArtifacts) and local.origin is None:
+            return local if may_judge(local, trial) else None
+        return local
 
     def _generate(self, trial: Trial) -> WorkloadArtifacts:
         case, workload = trial.case, trial.workload
@@ -161,17 +167,20 @@ class Preparation:
                 f"no artifacts of {workload.id} in {workload_store.directory_of(workload)}; "
                 "run without --no-download, or with --generate-artifacts"
             )
+        truth = truth_of(trial)
         self._announce(f"inputs and truth of {workload.label}")
         with workload_store.new_directory(workload) as directory:
+            bears_second = True
             try:
-                answer = self._call(trial, directory, second=True)
+                answer = self._call(trial, truth, directory, second=True)
             except SessionEnded as ended:
                 if ended.phase != "second_reference":
                     raise
                 # A model may not bear a second input: it is judged by the first alone.
+                bears_second = False
                 self._pool.empty()
                 workload_store.remove_second(directory)
-                answer = self._call(trial, directory, second=False)
+                answer = self._call(trial, truth, directory, second=False)
                 answer["without_second"] = f"{ended.status.value}: {ended.reason}"
             _check_outputs(case, answer["files"]["reference"])
             if answer["remark"]:
@@ -179,6 +188,16 @@ class Preparation:
             if (peak := answer["host_memory_peak_bytes"] or 0) >= _MEMORY_WORTH_TELLING:
                 self._announce(f"{workload.label} took {peak / 2**30:.1f} GiB of memory at most")
             without_second = answer["without_second"] or _why_not_judged_by(directory, trial)
+            not_ranked = None
+            if bears_second and training_of(case) is None:
+                without_second, not_ranked = self._try_further(
+                    trial, truth, directory, without_second
+                )
+            without_float64 = (
+                why_plugin(truth.source),
+                answer["without_float64"],
+                answer["remark"] and f"its truth is not exact: {answer['remark']}",
+            )
             return workload_store.publish(
                 directory,
                 workload=workload,
@@ -186,24 +205,70 @@ class Preparation:
                 versions=answer["versions"],
                 cost=WorkloadCost(**answer["cost"]),
                 without_second=without_second,
-                without_float64=answer["without_float64"],
+                without_float64="; ".join(filter(None, without_float64)) or None,
+                truth_source=truth.source,
+                not_ranked=not_ranked,
                 truth_check=_check_of(answer["truth_check"]),
+                truth_remark=answer["remark"],
             )
 
-    def _call(self, trial: Trial, directory: Path, *, second: bool) -> Message:
+    def _try_further(
+        self, trial: Trial, truth: Truth, directory: Path, without_second: str | None
+    ) -> tuple[str | None, str | None]:
+        """Tries inputs until one changes every output; the one that changes most stays.
+
+        A training step needs none: it changes its weights, and with them all later outputs.
+
+        Returns:
+          Which outputs are verified on one input only, and why the model has no ranking.
+        """
+        first = workload_store.due_in(directory, prefix="")
+        parameters = trial.case.verify_parameters
+        best = None
+        if without_second is None:
+            best = changes(first, workload_store.due_in(directory), parameters)
+        for attempt in range(len(FURTHER_RULES) if first.inputs else 0):
+            if best is not None and best.complete:
+                break
+            try:
+                self._call_further(trial, truth, directory, attempt)
+            except SessionEnded:
+                self._pool.empty()
+                workload_store.remove_second(directory, FURTHER)
+                break
+            further = workload_store.due_in(directory, FURTHER)
+            if further.inputs and Judge(trial, further).verify(further.reference).passed:
+                found = changes(first, further, parameters)
+                if best is None or found.count > best.count:
+                    workload_store.replace_second(directory)
+                    best = found.after(best)
+                else:
+                    best = best.after(found)
+            workload_store.remove_second(directory, FURTHER)
+        if best is None:
+            return without_second, None
+        return best.remark, best.not_ranked
+
+    def _call_further(self, trial: Trial, truth: Truth, directory: Path, attempt: int) -> None:
+        case = trial.case
+        self._session(trial, truth).call(
+            "prepare_further",
+            module_path=case.model.model_impl.module_path,
+            parameters=dict(case.model.model_parameters),
+            reference=truth.reference,
+            directory=str(directory),
+            attempt=attempt,
+            generates=generated_tokens(case) is not None,
+        )
+
+    def _call(self, trial: Trial, truth: Truth, directory: Path, *, second: bool) -> Message:
         """Has a worker make the artifacts of a trial's workload in a directory."""
         case = trial.case
-        backend, environment = _reference_backend(trial)
-        # One worker serves all workloads of a framework that can share a process.
-        name = f"prepare-{backend.name}{f'-{environment.name}' if environment else ''}"
-        if case.model.model_impl.own_process:
-            name += f"-{case.model.name}"
-        session = self._pool.get(name, self._settings.for_truth(), backend, environment)
-        return session.call(
+        return self._session(trial, truth).call(
             "prepare",
             module_path=case.model.model_impl.module_path,
             parameters=dict(case.model.model_parameters),
-            reference=backend.reference,
+            reference=truth.reference,
             directory=str(directory),
             input_data=case.input_data.name,
             input_files=_input_files(case),
@@ -211,6 +276,13 @@ class Preparation:
             second=second,
             packages=recorded_packages(),
         )
+
+    def _session(self, trial: Trial, truth: Truth) -> SharedSession | InProcessSession:
+        backend, environment = truth.backend, truth.environment
+        # One worker serves all workloads of a framework that can share a process.
+        name = f"prepare-{backend.name}{f'-{environment.name}' if environment else ''}"
+        name += trial.case.model.own_process_suffix
+        return self._pool.get(name, self._settings.for_truth(), backend, environment)
 
 
 def _check_of(value: Any) -> TruthCheck | None:
@@ -223,7 +295,7 @@ def _why_not_judged_by(directory: Path, trial: Trial) -> str | None:
 
     It is what even the reference fails by: an output without signal, or one that is not a number.
     """
-    second = workload_store.second_in(directory)
+    second = workload_store.due_in(directory)
     verdict = Judge(trial, second).verify(second.reference)
     if verdict.passed:
         return None
@@ -234,40 +306,20 @@ def _why_not_judged_by(directory: Path, trial: Trial) -> str | None:
 def _by_reference(trials: Sequence[Trial]) -> list[Trial]:
     """Returns the trials framework by framework, so that one worker serves each framework.
 
-    Those with the quickest op-by-op runs come first, and make what is shared; of a framework's
-    trials, those whose competitor brings its own reference.
+    Those with the quickest op-by-op runs come first, and make what is shared. Models and references
+    of other packages come last: they must not judge ours.
     """
     return sorted(
         trials,
         key=lambda trial: (
+            is_foreign(trial),
             _rank(trial.case.model.model_impl.framework_type),
-            not trial.competitor.backend.computes_truth_of(
-                trial.case.model.model_impl.framework_type
-            ),
         ),
     )
 
 
 def _rank(framework: ModelFrameworkType) -> int:
     return _QUICK_FIRST.index(framework) if framework in _QUICK_FIRST else len(_QUICK_FIRST)
-
-
-def _reference_backend(trial: Trial) -> tuple[BackendInfo, Environment | None]:
-    """Returns who computes a trial's truth, and where: in our environment, if it can be there."""
-    framework = trial.case.model.model_impl.framework_type
-    own = trial.competitor.backend
-    for backend in (own, *backends().values()):
-        if backend.computes_truth_of(framework):
-            missing = backend.missing_modules(framework)
-            if missing and not trial.competitor.missing_modules(framework):
-                return backend, trial.competitor.environment
-            if missing:
-                raise ArtifactError(
-                    f"the truth of a {framework.value} model needs {', '.join(missing)}: "
-                    f"run {backend.install}"
-                )
-            return backend, None
-    raise ArtifactError(f"no backend computes the truth of {framework.value} models")
 
 
 def _input_files(case: BenchmarkCase) -> list[str]:

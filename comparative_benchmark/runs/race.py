@@ -51,6 +51,7 @@ from comparative_benchmark.runs.steady_rounds import judge_rounds
 from comparative_benchmark.runs.sufficiency import undecided, why_enough
 from comparative_benchmark.runs.trace import Timeline
 from comparative_benchmark.runs.trial import Trial
+from comparative_benchmark.runs.truth import why_not_ranked
 from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
 from openxla.benchmark.artifacts.truth_check import RouteDifference
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
@@ -65,12 +66,15 @@ LogFile = Callable[[Trial, int], Path]
 def facts_of(trial: Trial, artifacts: WorkloadArtifacts) -> TrialFacts:
     """Returns what all processes of a trial share."""
     origin = artifacts.origin
+    source = artifacts.truth_source if origin is None else None
     return TrialFacts(
         artifact_digests=artifacts.digests,
         artifact_source=converted(origin, ArtifactSource) if origin else None,
         program_source=trial.program.source if trial.program else None,
         workload_cost=artifacts.cost,
         without_float64=artifacts.without_float64,
+        truth_source=source,
+        not_ranked=why_not_ranked(trial.competitor.backend, source) or artifacts.not_ranked,
         truth_check=artifacts.truth_check,
     )
 

@@ -139,6 +139,8 @@ def _metrics(trial: Trial, outcome: TrialOutcome, last: ProcessRecord) -> Metric
         second_verification=last.second_verification,
         without_second=last.without_second or UNSET,
         without_float64=outcome.facts.without_float64 or UNSET,
+        truth_source=outcome.facts.truth_source or UNSET,
+        not_ranked=outcome.facts.not_ranked or UNSET,
         truth_check=outcome.facts.truth_check or UNSET,
         accuracy=first.accuracy or UNSET,
         variables=last.variables,

@@ -301,7 +301,8 @@ class Workload:
         if not ready:
             return found
         artifacts = self.preparation.artifacts[ready[0].workload.digest]
-        shared = self.shared
+        apart = any(trial.case.model.model_impl.own_process for trial in ready)
+        shared = None if apart else self.shared
         race = self._race(ready, finished, shared.open if shared else own_session)
         joined = journal.joined(earlier, {t.key: facts_of(t, artifacts) for t in ready})
         if joined.others:

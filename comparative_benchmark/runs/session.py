@@ -200,6 +200,14 @@ class Session:
         """Returns the memory that the worker and its children hold now."""
         return memory.resident_bytes(self._process.pid)
 
+    def cpu_ms(self) -> float | None:
+        """Returns the CPU time of the worker, counted by the kernel; None if it cannot be read."""
+        clock = (~self._process.pid << 3) | 2  # CPUCLOCK_SCHED of another process
+        try:
+            return time.clock_gettime_ns(clock) / 1e6
+        except OSError:
+            return None
+
     def interrupt(self) -> None:
         """Kills the worker from another thread; the one that waits for it is told, and cleans up.
 

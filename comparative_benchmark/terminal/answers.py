@@ -40,10 +40,22 @@ def answers(cases: Sequence[Case], *, absent: str = "", command: Sequence[str] =
         return []
     installed, lacking = not_installed.split(cases)
     good = [case for case in installed if case.status is Status.OK]
-    ranked = sorted(filter(_is_equal, good), key=_latency_ms)
-    lines = [_choice(ranked), *_others(ranked)] if ranked else ["Nothing ran with a right output."]
-    if apart := [case for case in good if not _is_equal(case)]:
+    able = [case for case in good if case.result.ranked]
+    ranked = sorted(
+        filter(_is_equal, able),
+        key=lambda case: (case.metrics.judged_on_integers, _latency_ms(case)),
+    )
+    nothing = "Nothing that can be ranked" if good else "Nothing"
+    lines = (
+        [_choice(ranked), *_others(ranked)] if ranked else [f"{nothing} ran with a right output."]
+    )
+    if apart := [case for case in able if not _is_equal(case)]:
         lines.append(f"Not ranked, since in fewer bits: {_names(apart)}.")
+    lines += [
+        f"Not ranked: {_name(case)} ({case.metrics.not_ranked})."
+        for case in good
+        if not case.result.ranked
+    ]
     if ranked:  # else all of them, and they are listed above
         failed = [case for case in installed if case not in good]
         lines += [f"{_name(case)}: {_shortened(case.why)}." for case in failed]
@@ -57,9 +69,10 @@ def _choice(ranked: Sequence[Case]) -> str:
     alone = len(ranked) == 1
     claim = "the only one whose output" if alone else "the lowest latency of those whose output"
     agreed = best.result.word == AGREED
-    proof = "agrees with a plain run (there is no float64 proof)" if agreed else "is right"
-    if best.metrics.truth_in_doubt:
-        proof = "agrees with a plain run (the truth is in doubt)"
+    lack = "the truth is in doubt" if best.metrics.truth_in_doubt else "there is no float64 proof"
+    proof = f"agrees with a plain run ({lack})" if agreed else "is right"
+    if best.metrics.judged_on_integers:
+        proof += " in its integers, which prove no precision"
     costs = [text for text in (_compile_text(best), _memory_text(best)) if text]
     cost = f"; it {' and '.join(costs)}" if costs else ""
     return f"Take {_name(best)}: {_latency_text(best)}, {claim} {proof}{cost}."

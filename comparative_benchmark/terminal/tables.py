@@ -270,6 +270,8 @@ def _error(metrics: Metrics) -> str:
         return "-"
     if verdict.sqnr_db is not None:
         return f"{verdict.sqnr_db:.0f} dB"
+    if verdict.judged == "integers":
+        return "integers"
     return "-" if verdict.relative_rmse is None else f"{verdict.relative_rmse:.1e}"
 
 

@@ -50,6 +50,7 @@ class TfXla(Backend):
         self._inputs: tuple[tf.Tensor, ...] = ()
         self._function: Any = None
         self._run: Any = None
+        self._concrete: Any = None
         self._types: frozenset[str] = frozenset()
         self._cache = cache.PersistentCache()
         self._cached = cache.CacheUse()
@@ -90,7 +91,8 @@ class TfXla(Backend):
                 self._start_training(self._model, self._compiled_step)
             else:
                 self._function = self._compiled(self._model.forward)
-                self._run = self._function.get_concrete_function(*self._inputs)
+                self._run = self._concrete = self._function.get_concrete_function(*self._inputs)
+        self._require_graph()
         before = self._cache.files()
         with self.context.phase("compile"):
             try:
@@ -103,6 +105,27 @@ class TfXla(Backend):
                     f"{self.context.device.name}: {missing}"
                 ) from error
         self._cached = self._cache.use_since(before)
+
+    def _require_graph(self) -> None:
+        """Raises UnsupportedError unless what is called is one compiled program.
+
+        XLA itself refuses operators without a lowering. A graph takes Python functions, which
+        TensorFlow calls back.
+        """
+        concrete = self._concrete
+        if tf.config.functions_run_eagerly():
+            raise UnsupportedError(
+                "the model has TensorFlow run functions eagerly: remove "
+                "tf.config.run_functions_eagerly(True), or measure tf_xla:eager"
+            )
+        if self.context.compiler == "xla":
+            if not concrete.function_def.attr["_XlaMustCompile"].b:
+                raise UnsupportedError("TensorFlow would run operators outside of XLA's program")
+        elif python := program.python_operators(concrete):
+            raise UnsupportedError(
+                f"the graph calls Python functions ({', '.join(python)}), which are not part of a "
+                "compiled program: measure tf_xla:eager"
+            )
 
     def dispatch(self) -> Any:
         """Calls the program, or takes the next training step."""
@@ -233,7 +256,9 @@ class TfXla(Backend):
 
     def _compiled_step(self, step: Callable[..., Any]) -> Any:
         self._function = self._compiled(step)
-        return self._function.get_concrete_function(*self._model.batches(self._inputs)[0])
+        batch = self._model.batches(self._inputs)[0]
+        self._concrete = self._function.get_concrete_function(*batch)
+        return self._concrete
 
     def _compiled(self, function: Callable[..., Any]) -> Any:
         """Returns a function as the compiler of this backend runs it."""

@@ -1,13 +1,24 @@
 """The identity of a program that XLA compiled for TensorFlow."""
 
 import hashlib
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Any
 
+# The operators of `tf.py_function` and `tf.numpy_function`.
+_PYTHON = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})
 _MODULE = re.compile(r"^HloModule ([\w.-]+)")
 # Where an operation came from; strings in it may hold braces.
 _METADATA = re.compile(r',? metadata=\{(?:"(?:[^"\\]|\\.)*"|[^"}])*\}')
+
+
+def python_operators(concrete: Any) -> list[str]:
+    """Returns the types of a function's operators that call Python, without duplicates."""
+    definition = concrete.graph.as_graph_def()
+    functions = (function.node_def for function in definition.library.function)
+    nodes = itertools.chain(definition.node, *functions)
+    return sorted({node.op for node in nodes if node.op in _PYTHON})
 
 
 def optimized_hlo(function: Any, inputs: Sequence[Any]) -> str:

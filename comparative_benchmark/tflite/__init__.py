@@ -48,6 +48,8 @@ BACKEND = BackendInfo(
         _quantizing("int8", "int8", "int8 weights and activations, calibrated; fp32 at the edges"),
     ),
     reference="comparative_benchmark.tflite.reference:compute",
+    # JAX and TensorFlow judge the models that are written in them.
+    judges=(ModelFrameworkType.TFLITE,),
     starts_from={
         "fp32": (("tflite_fp32",),),
         "fp16": (("tflite_fp16",),),

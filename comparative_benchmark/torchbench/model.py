@@ -48,6 +48,7 @@ class FolderModel(ForeignModel):
         self._folder = LoadedFolder(request)
         self._running = Running(self._folder)
         self.module = self._running.module
+        self.replayed = self._running.replayed
         self.without_float64: str | None = None
         # Scripts that make tensors end the process where tensors are fake (PyTorch 2.13).
         scripted = "operations of TorchScript are not counted"
@@ -112,9 +113,9 @@ class FolderModel(ForeignModel):
         self._loss = self._running.loss_of(handle)
         return self._running.outputs_of(handle)
 
-    def compile_in_place(self, backend: Callable[..., Any]) -> None:
+    def compile_in_place(self, compile_part: Callable[[Callable[..., Any]], Any]) -> None:
         """See `ForeignModel.compile_in_place`."""
-        self._running.compile_in_place(backend)
+        self._running.compile_in_place(compile_part)
 
     def judged_by(self, inputs: Sequence[Array]) -> tuple[list[Array], list[Array]]:
         """Float64 run of another object of the class, and a run in its own type.

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.utils import _pytree as pytree
 
 from comparative_benchmark.backends.api import Array, UnsupportedError
@@ -131,7 +132,7 @@ class Running:
             return tuple(v for v, is_one in zip(judged, self._constant, strict=True) if not is_one)
         return judged
 
-    def compile_in_place(self, backend: Callable[..., Any]) -> None:
+    def compile_in_place(self, compile_part: Callable[[Callable[..., Any]], Any]) -> None:
         """Has the module compiled when it is next called, wherever the folder keeps it."""
         module, through_module = self._compiled_module()
         if not isinstance(module, torch.nn.Module):
@@ -144,7 +145,7 @@ class Running:
             # A function of ours: Dynamo passes over PyTorch's own, as `Module.compile` gives it.
             return call(*arguments, **named)
 
-        compiled = torch.compile(called, backend=backend)
+        compiled = compile_part(called)
         watched = self._calls.watching(compiled) if self.one_call else compiled
         # Where a call of it looks first, wherever the folder keeps it.
         method = "_compiled_call_impl" if through_module else "forward"
@@ -209,7 +210,9 @@ class Running:
             self._seen = found = self._choose(seen)
             last, given_back = found.last, tensors.leaves(returned)
             self.one_call = found.count == 1 and bool(tensors.leaves(last))
-            if self.one_call and not _are_among(given_back, tensors.leaves(last)):
+            # Tensors of `torch.func` transforms are valid inside of these alone.
+            is_whole = not any(map(is_functorch_wrapped_tensor, tensors.leaves(last)))
+            if self.one_call and not (is_whole and _are_among(given_back, tensors.leaves(last))):
                 self.one_call, self._returns_more = False, True
             self.why_not_function = self._why_not_function(found, same(kept, buffers))
             first = [value.clone() for value in tensors.leaves(last if self.one_call else returned)]

@@ -1,5 +1,6 @@
 """The worker's side of a trial: one method for each command, no pipes and no processes."""
 
+import contextlib
 import gc
 import importlib
 import os
@@ -13,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 import attrs
+import numpy as np
 
 from comparative_benchmark.backends.api import (
     Array,
@@ -27,6 +29,7 @@ from comparative_benchmark.backends.causes import chain
 from comparative_benchmark.machine.effective import Denormals, denormals, effective_settings
 from comparative_benchmark.machine.variables import telling
 from comparative_benchmark.worker import generation_parts, sampling, step_parts
+from comparative_benchmark.worker.compiled_runs import CompiledRuns
 from comparative_benchmark.worker.contributed_model import check_arity, checked_array
 from comparative_benchmark.worker.phases import (
     PhaseClock,
@@ -38,6 +41,8 @@ from comparative_benchmark.worker.phases import (
 from comparative_benchmark.worker.protocol import Message
 from openxla.benchmark.artifacts import arrays
 
+# A busy machine may delay some of them.
+_MOST_FRESH_RUNS = 5
 # How the stacks say that memory ran out, when they do not raise MemoryError.
 _OUT_OF_MEMORY = re.compile(
     r"out of memory|can.t allocate memory|cannot allocate memory|RESOURCE_EXHAUSTED|bad_alloc"
@@ -64,6 +69,7 @@ class Executor:
         self._released = 0
         # Module and parameters of the model that is loaded.
         self._made_of: tuple[str, dict[str, Any]] = ("", {})
+        self._compiled_runs = CompiledRuns(None)
 
     def handle(self, command: Message) -> Message:
         """Runs a command; whatever it raises becomes an `error` message with its traceback."""
@@ -89,6 +95,13 @@ class Executor:
         self._phases = PhaseClock(self._announce)
         prepared = prepare(self._phases, **told)
         return {**prepared, "versions": _versions(packages), **self._report()}
+
+    def _prepare_further(self, **told: Any) -> Message:
+        """Makes a further input of a workload, see `preparing.prepare_further`."""
+        from comparative_benchmark.worker.preparing import prepare_further
+
+        self._phases = PhaseClock(self._announce)
+        return {**prepare_further(self._phases, **told), **self._report()}
 
     def _load(
         self,
@@ -133,14 +146,20 @@ class Executor:
         backend.compile()
         backend.poison_outputs()
         self._denormals_before = denormals()
-        with self._phases("first_run"):
+        self._compiled_runs = CompiledRuns(backend.compiled_calls)
+        with self._phases("first_run"), self._compiled_runs.first():
             self._last_outputs = backend.dispatch()
             backend.synchronize(self._last_outputs)
         exports = {kind: list(map(str, paths)) for kind, paths in backend.exports().items()}
         return {"exports": exports, **self._report()}
 
     def _measure(
-        self, *, iterations: int, device_times: bool = False, refresh: bool = False
+        self,
+        *,
+        iterations: int,
+        device_times: bool = False,
+        refresh: bool = False,
+        warm_up: bool = False,
     ) -> Message:
         """Runs a block of iterations.
 
@@ -148,6 +167,7 @@ class Executor:
           iterations: how many are measured.
           device_times: run some more for the device's own clock.
           refresh: run one unmeasured iteration before them, see `sampling.measure_block`.
+          warm_up: accept iterations that compile, or that run uncompiled code.
         """
         with self._phases("execute"):
             backend = self._require_backend()
@@ -160,11 +180,14 @@ class Executor:
                 gpu=context.device.accelerator_type != "cpu",
                 refresh=refresh,
             )
+            if not warm_up:
+                self._compiled_runs.require(block)
             if device_times:
                 block = sampling.with_device_times(backend, block)
         self._last_outputs = block.outputs
         # Not each of thousands of samples by itself, as `asdict` would go through them.
-        told = attrs.asdict(block, recurse=False, filter=attrs.filters.exclude("outputs"))
+        inner = attrs.filters.exclude("outputs", "compiled_calls", "compilations")
+        told = attrs.asdict(block, recurse=False, filter=inner)
         return {"block": {**told, "conditions": attrs.asdict(block.conditions)}}
 
     def _outputs(self, *, directory: str) -> Message:
@@ -199,19 +222,46 @@ class Executor:
             if not backend.replace_inputs([arrays.load(Path(path)) for path in inputs]):
                 return {"files": None, **self._report()}
             backend.poison_outputs()
-            self._last_outputs = backend.dispatch()
-            backend.synchronize(self._last_outputs)
-            self._last_outputs = backend.complete(self._last_outputs)
+            with self._compiled_runs.verified("the run on other inputs"):
+                self._last_outputs = backend.dispatch()
+                backend.synchronize(self._last_outputs)
+                self._last_outputs = backend.complete(self._last_outputs)
             values = backend.fetch(self._last_outputs)
         checked = [checked_array(value, "forward") for value in values]
         return {"files": arrays.save_all(Path(directory), "output", checked), **self._report()}
+
+    def _fresh_runs(self, *, inputs: list[str], enough_ms: float, restored: list[str]) -> Message:
+        """Times single runs on inputs that the program has not seen, until one is short enough.
+
+        Args:
+          inputs: files; each run gets them rotated by another place along their last axes.
+          enough_ms: a run of at most this ends the series.
+          restored: files of the inputs that are left in place.
+
+        Returns:
+          `runs_ms`: of each run with its outputs fetched, less the time of fetching them again.
+        """
+        backend, runs_ms = self._require_backend(), []
+        values = [arrays.load(Path(path)) for path in inputs]
+        with self._phases.whole("fresh_runs"):
+            # A model may refuse inputs in another order: it is then judged without.
+            with contextlib.suppress(Exception):
+                for places in range(1, _MOST_FRESH_RUNS + 1):
+                    if not backend.replace_inputs([_rotated(value, places) for value in values]):
+                        break
+                    runs_ms.append(sampling.fresh_run_ms(backend))
+                    if runs_ms[-1] <= enough_ms:
+                        break
+            backend.replace_inputs([arrays.load(Path(path)) for path in restored])
+        return {"runs_ms": runs_ms, **self._report()}
 
     def _run_with(self, *, inputs: list[str], directory: str) -> Message:
         """Runs the model on further inputs, by a second backend if need be; saves the outputs."""
         backend = self._require_backend()
         values = [arrays.load(Path(path)) for path in inputs]
         with self._phases.whole("verification_compile"):
-            outputs = backend.run_with(values)
+            with self._compiled_runs.verified("a further run", calls=1):
+                outputs = backend.run_with(values)
             if outputs is None:
                 outputs = self._run_second_backend(backend, values)
         checked = [checked_array(value, "forward") for value in outputs]
@@ -243,6 +293,13 @@ class Executor:
             times = step_parts.measure(parts, iterations)
         self._last_outputs = None  # of steps that are gone
         return {"times": times, **self._report()}
+
+    def _compiled_share(self) -> Message:
+        """Measures the share of compiled code in a few more iterations; None if all of it is."""
+        with self._phases.whole("compiled_share"):
+            share = self._require_backend().compiled_share()
+        self._last_outputs = None
+        return {"share": share, **self._report()}
 
     def _profile(self, *, directory: str, iterations: int) -> Message:
         """Runs iterations under the stack's profiler; answers with the names of its files."""
@@ -314,6 +371,10 @@ class Executor:
             "traceback": "".join(traceback.format_exception(error))[-20000:],
             **self._report(),
         }
+
+
+def _rotated(value: Array, places: int) -> Array:
+    return np.roll(value, places, -1) if value.ndim else value
 
 
 def _told(error: Exception) -> str:

@@ -4,10 +4,11 @@
 PHASES = ("import", "load", "h2d", "trace", "lower", "compile", "first_run", "execute", "d2h")
 
 # What a session knows besides: its start, the making of artifacts, what generation takes to be
-# verified and to be measured in parts, the parts of a training step, and the time in a command that
-# no phase has claimed yet.
+# verified and to be measured in parts, the parts of a training step, the share of compiled code,
+# and the time in a command that no phase has claimed yet.
 SESSION_PHASES = (
     *("start", "prepare", "preprocess", "reference", "second_reference"),
-    *("measure", "outputs", "run_on", "profile"),
+    *("measure", "outputs", "run_on", "fresh_runs", "profile"),
     *("verification_compile", "generation_compile", "generation", "step_parts"),
+    "compiled_share",
 )

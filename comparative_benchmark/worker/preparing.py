@@ -11,7 +11,15 @@ from typing import Any
 import attrs
 import numpy as np
 
-from comparative_benchmark.backends.api import Array, ModelDefinition, Reference, load_object
+from comparative_benchmark.backends.api import (
+    Array,
+    ModelDefinition,
+    Reference,
+    UnsupportedError,
+    load_object,
+)
+from comparative_benchmark.backends.foreign import ForeignModel
+from comparative_benchmark.worker import neighbours
 from comparative_benchmark.worker.contributed_model import check_arity, checked_array, mismatch
 from comparative_benchmark.worker.phases import PhaseClock
 from comparative_benchmark.worker.protocol import Message
@@ -19,13 +27,19 @@ from openxla.benchmark import testdata
 from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.artifacts.truth_check import TruthCheck
 from openxla.benchmark.artifacts.workload_cost import WorkloadCost
-from openxla.benchmark.artifacts.workload_store import SECOND, remove_second
+from openxla.benchmark.artifacts.workload_store import (
+    FURTHER,
+    NEIGHBOURS,
+    SECOND,
+    remove_second,
+)
 from openxla.benchmark.brought.program_model import in_place_of_truth, rounded
 from openxla.benchmark.models.generation import TOKENS
 from openxla.benchmark.models.model_interfaces import TrainingModel
-from openxla.benchmark.models.second_input import second_inputs
-from openxla.benchmark.models.shared_model import as_tuple
-from openxla.benchmark.models.trees import IN_TREE
+from openxla.benchmark.models.second_input import further_inputs, second_inputs
+from openxla.benchmark.models.shared_model import ArchitectureModel, as_tuple
+
+_PlainRun = Callable[[Any, Sequence[Array]], list[Array]]
 
 
 def prepare(
@@ -66,13 +80,7 @@ def prepare(
         inputs = make_inputs(model, input_data, input_files)
         check_arity(model, inputs)
         try_out(model, inputs)
-    module = importlib.import_module(reference.partition(":")[0])
-    judged_by = JudgedBy(
-        compute=compute,
-        model=model,
-        generates=generates,
-        in_own_type=getattr(module, "in_own_type", None) if module_path == IN_TREE else None,
-    )
+    judged_by = _judged_by(reference, compute, model, generates=generates)
     with phases("reference"):
         files = judged_by.save(inputs, target)
         cost = count_cost(reference, model, inputs)
@@ -83,7 +91,7 @@ def prepare(
     without_second = None if second else "none was wanted"
     if second:
         with phases("second_reference"):
-            without_second = judged_by.save_second(inputs, target)
+            without_second = judged_by.save_second(target, lambda: second_inputs(model, inputs))
     check: TruthCheck | None = getattr(model, "truth_check", None)
     return {
         "files": files,
@@ -94,6 +102,65 @@ def prepare(
         "without_float64": getattr(model, "without_float64", None),
         "truth_check": attrs.asdict(check) if check else None,
     }
+
+
+def prepare_further(
+    phases: PhaseClock,
+    *,
+    module_path: str,
+    parameters: dict[str, Any],
+    reference: str,
+    directory: str,
+    attempt: int,
+    generates: bool = False,
+) -> Message:
+    """Makes a further input from the first one, with its truth and reference.
+
+    The answer's `without_second` is why there is none, else None.
+
+    Args:
+      phases: times it.
+      module_path: see `prepare`, as for the others that are not named here.
+      parameters: likewise.
+      reference: likewise.
+      directory: that `prepare` has filled.
+      attempt: by which rule, see `second_input.further_inputs`.
+      generates: see `prepare`.
+    """
+    target = Path(directory)
+    with phases("load"):
+        compute = load_object(reference)
+        model = ModelDefinition(module_path=module_path, parameters=parameters).create()
+    judged_by = _judged_by(reference, compute, model, generates=generates)
+    with phases("second_reference"):
+        inputs = arrays.load_all(target / "inputs", "input")
+        reason = judged_by.save_second(
+            target, lambda: further_inputs(inputs, attempt), prefix=FURTHER
+        )
+    return {
+        "without_second": reason,
+        "without_float64": getattr(model, "without_float64", None),
+    }
+
+
+def _judged_by(reference: str, compute: Reference, model: Any, *, generates: bool) -> "JudgedBy":
+    module = importlib.import_module(reference.partition(":")[0])
+    return JudgedBy(
+        compute=compute,
+        reference=reference,
+        model=model,
+        generates=generates,
+        in_own_type=getattr(module, "in_own_type", None) if _may_lack_float64(model) else None,
+        nearby=getattr(module, "nearby", None),
+    )
+
+
+def _may_lack_float64(model: Any) -> bool:
+    """Returns whether a model may be judged by plain runs: users' models, but not foreign code.
+
+    Models with an architecture are written to be widened; foreign code judges itself.
+    """
+    return not isinstance(model, ArchitectureModel | TrainingModel | ForeignModel)
 
 
 def make_inputs(model: Any, input_data: str, files: Sequence[str]) -> list[Array]:
@@ -115,23 +182,36 @@ class JudgedBy:
     """Makes what the outputs of a model are judged by.
 
     Attributes:
-      compute: gives truth and reference.
+      compute: gives truth and reference; `reference` is its `module:function`.
       model: what is computed.
       generates: whether it continues prompts; the reference then goes on with the truth's tokens.
       in_own_type: gives the outputs of a plain run, for a model that is not written to be widened:
         where its float64 run fails, it is judged by two of these.
+      nearby: gives those of a plain run on weights and inputs that are rounded; None to round
+        inputs alone.
     """
 
     compute: Reference
+    reference: str
     model: Any
     generates: bool
-    in_own_type: Callable[[Any, Sequence[Array]], list[Array]] | None = None
+    in_own_type: _PlainRun | None = None
+    nearby: _PlainRun | None = None
 
     def save(self, inputs: Sequence[Array], target: Path, prefix: str = "") -> dict[str, Any]:
         """Writes inputs, truth and reference to folders of these names; tells what is in each."""
         truth, same_type = self._due(inputs)
         if self.generates:
             same_type = self._along_truth(inputs, truth)
+        elif getattr(self.model, "without_float64", None) is None:
+            neighbours.save(
+                target / f"{prefix}{NEIGHBOURS}",
+                reference=self.reference,
+                compute=self.compute,
+                model=self.model,
+                inputs=inputs,
+                truth=truth,
+            )
         return {
             kind: arrays.save_all(target / f"{prefix}{kind}", stem, values)
             for kind, stem, values in (
@@ -141,16 +221,17 @@ class JudgedBy:
             )
         }
 
-    def save_second(self, inputs: Sequence[Array], target: Path) -> str | None:
+    def save_second(
+        self, target: Path, make: Callable[[], Sequence[Array]], prefix: str = SECOND
+    ) -> str | None:
         """Writes the same of a second input; returns why there is none, None if there is.
 
         A model that cannot be run on one is judged by its first input alone.
         """
         try:
-            second = [checked_array(v, "second_inputs") for v in second_inputs(self.model, inputs)]
-            self.save(second, target, SECOND)
+            self.save([checked_array(value, "second_inputs") for value in make()], target, prefix)
         except Exception as error:
-            remove_second(target)
+            remove_second(target, prefix)
             return f"{type(error).__name__}: {error}"[:300]
         return None
 
@@ -163,12 +244,16 @@ class JudgedBy:
             return found
         try:
             return self.compute(self.model, inputs)
+        except (MemoryError, UnsupportedError):
+            raise
         except Exception as error:
             if self.in_own_type is None:
                 raise
             why = f"{type(error).__name__}: {error}"[:300]
         plain = self.in_own_type(self.model, inputs)
         self.model.without_float64 = f"the model has no float64 run: {why}"
+        if self.nearby is not None:
+            return in_place_of_truth(plain), self.nearby(self.model, inputs)
         return in_place_of_truth(plain), self.in_own_type(self.model, rounded(inputs))
 
     def _along_truth(self, inputs: Sequence[Array], truth: Sequence[Any]) -> list[Any]:

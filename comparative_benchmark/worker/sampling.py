@@ -29,6 +29,8 @@ class Block:
         others, and none without such a clock (see `with_device_times`).
       cpu_ms, wall_ms: CPU time of the process, and wall time, over the whole block.
       conditions: what the machine did meanwhile.
+      compiled_calls, compilations: calls of compiled programs, and programs compiled, in each
+        iteration; empty if the backend does not count them.
       outputs: the backend's handle on the outputs of the last timed iteration.
     """
 
@@ -39,6 +41,8 @@ class Block:
     wall_ms: float
     conditions: conditions.Conditions
     outputs: Any
+    compiled_calls: list[int] = attrs.field(factory=list)
+    compilations: list[int] = attrs.field(factory=list)
 
 
 class Timed(Protocol):
@@ -69,12 +73,16 @@ def measure_block(
     """
     dispatch, synchronize, clock = backend.dispatch, backend.synchronize, _CLOCK
     rewind = getattr(backend, "rewind", None)  # parts of a backend have none
+    counter = getattr(backend, "compiled_calls", None)
+    calls, compilations = ([0] * (iterations + 1) if counter else [] for _ in range(2))
     started, dispatched, finished = ([0] * iterations for _ in range(3))
     outputs: Any = None
     with _collector_off():
         before = conditions.take(gpu=gpu)
         if refresh:
             synchronize(dispatch())
+        if counter is not None:
+            calls[0], compilations[0] = counter.calls, counter.compilations
         cpu, wall = _CPU_CLOCK(), clock()
         for index in range(iterations):
             # Those of the iteration before: freeing them is no part of this one. A program that
@@ -87,6 +95,8 @@ def measure_block(
             dispatched[index] = clock()
             synchronize(outputs)
             finished[index] = clock()
+            if counter is not None:
+                calls[index + 1], compilations[index + 1] = counter.calls, counter.compilations
         cpu, wall = _CPU_CLOCK() - cpu, clock() - wall
         after = conditions.take(gpu=gpu)
     return Block(
@@ -99,6 +109,8 @@ def measure_block(
             before, after, own_cpu_ms=cpu / 1e6, wall_ms=wall / 1e6, threads=threads
         ),
         outputs=outputs,
+        compiled_calls=[after - before for before, after in itertools.pairwise(calls)],
+        compilations=[after - before for before, after in itertools.pairwise(compilations)],
     )
 
 
@@ -127,6 +139,24 @@ def with_device_times(backend: Backend, block: Block) -> Block:
             # Beside the kept ones there need be room for one set of outputs, as in the timed loop.
             del outputs
     return attrs.evolve(block, device_ms=timer.elapsed_ms(), outputs=kept)
+
+
+def fresh_run_ms(backend: Backend) -> float:
+    """Returns the time of one run whose outputs are fetched, less the time of fetching them again.
+
+    What a backend leaves to do until its outputs are asked for counts, and copying them does not.
+    """
+    if (rewind := getattr(backend, "rewind", None)) is not None:
+        rewind()
+    with _collector_off():
+        start = _CLOCK()
+        outputs = backend.dispatch()
+        backend.synchronize(outputs)
+        outputs = backend.complete(outputs)
+        backend.fetch(outputs)
+        fetched = _CLOCK()
+        backend.fetch(outputs)
+        return max(2 * fetched - start - _CLOCK(), 0) / 1e6
 
 
 @contextmanager

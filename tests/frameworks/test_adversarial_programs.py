@@ -4,6 +4,7 @@ Whether an error of a size is found is for `test_verification_adversarial.py`; h
 """
 
 import json
+import re
 import subprocess
 import sys
 
@@ -28,7 +29,8 @@ SECOND = {_upper(fault) for fault in KEEPING}
 LATER = {_upper(fault) for fault in (*OF_TORCH, *KEEPING_GRADIENTS, FROM_A_TABLE)}
 REFUSED = {_upper("computes-when-read")}
 TIMED = sorted(model.name for model in MODELS if "when-timed" in model.tags)
-NAMES = sorted(model.name for model in MODELS if model.name not in TIMED)
+COMPILED = {model.name: model for model in MODELS if "compiled" in model.tags}
+NAMES = sorted(model.name for model in MODELS if model.name not in (*TIMED, *COMPILED))
 # Of each class some in the default tier, with the right program of each network; `--all` has all.
 SAMPLE = {
     # Right programs make the truth.
@@ -112,10 +114,72 @@ def test_an_adversary_that_is_right_once_is_wrong_when_it_is_timed(timed, name):
     assert timed[name]["phase"] == "verify_last_run"
 
 
-def test_zz_adversarial_count(cells, timed, capsys):
+# Right programs that a compiler leaves to eager execution, and the reason that is reported.
+UNCOMPILED = {
+    "gives-up-compiling": r"Inductor's program was not called in 2 of 2 timed iterations: "
+    r"recompile limit \(8\) reached, because of the failed guard .*runs == 7$",
+    "recompiles-in-each-call": r"it recompiles in each call: the failed guard .*runs == \d; the 2 "
+    r"timed iterations hold a compilation each$",
+    "mostly-eager": r"Inductor's programs take \d+% of the time of the compiled model, and at "
+    r"least 95% are required; .*: Skip inlining `torch.compiler.disable\(\)`d function$",
+    "half-given-up": r"Inductor's programs received 1 of 2 calls in 2 of 2 timed iterations: "
+    r"recompile limit \(8\) reached, because of the failed guard .*runs == 7$",
+}
+# A recompilation takes seconds, and the limit is reached after eight.
+WARM_UP = {"recompiles-in-each-call": 1, "gives-up-compiling": 8, "half-given-up": 8}
+NIGHTLY = ("recompiles-in-each-call", "half-given-up")
+
+
+@pytest.fixture(scope="module")
+def compiled(request, tmp_path_factory, session_environment):
+    """Records of the selected compiled rows, by fault."""
+    test = test_a_right_program_that_is_not_compiled_is_unsupported
+    faults = selected(request, test, "fault") or ["none", *sorted(set(UNCOMPILED) - set(NIGHTLY))]
+    records = {}
+    for warm_up in sorted({WARM_UP.get(fault, 2) for fault in faults}):
+        chosen = [fault for fault in faults if WARM_UP.get(fault, 2) == warm_up]
+        names = "|".join(map(_upper, chosen))
+        run = run_cbs(
+            *("--suite", "cbs_test_plugin.adversarial_suite", "--tag", "compiled"),
+            *("-name", f"models/LINEAR_({names})_COMPILED_.+", "-w", str(warm_up), "-iter", "2"),
+            *("--backend", "pt_inductor:inductor"),
+            directory=tmp_path_factory.mktemp("compiled"),
+            environment=session_environment,
+        )
+        for record in run.document["benchmarks"]:
+            model = COMPILED[record["definition"]["model"]]
+            records[model.model_parameters["fault"]] = record
+    return records
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "none",
+        "breaks-a-little",
+        *(
+            pytest.param(fault, marks=pytest.mark.nightly) if fault in NIGHTLY else fault
+            for fault in UNCOMPILED
+        ),
+    ],
+)
+def test_a_right_program_that_is_not_compiled_is_unsupported(compiled, fault):
+    record = compiled[fault]
+    if fault in UNCOMPILED:
+        assert record["status"] == "unsupported"
+        assert re.search(UNCOMPILED[fault], record["reason"]), record["reason"]
+        return
+    assert record["status"] == "ok", record["reason"]
+    assert record["metrics"]["framework_level"]["program"]["notes"]["compiled_share"] > 0.95
+
+
+def test_zz_adversarial_count(cells, timed, compiled, capsys):
     ends = {n: cells[n]["status"] for n in NAMES if n in cells and "_NONE_" not in n}
     ends |= {name: record["status"] for name, record in timed.items()}
-    caught = [name for name, status in ends.items() if status in ("wrong_output", "failed")]
+    wrong = [name for name, status in ends.items() if status in ("wrong_output", "failed")]
+    uncompiled = {fault: compiled[fault]["status"] for fault in UNCOMPILED if fault in compiled}
+    ends |= uncompiled
+    caught = wrong + [name for name, status in uncompiled.items() if status == "unsupported"]
     with capsys.disabled():
         print(f"\n{len(ends)} planted, {len(caught)} caught")
     assert len(ends) >= 12

@@ -264,7 +264,7 @@ def test_keras_is_made_again_in_float64(prepared, tmp_path):
     assert answer["type"] == "answer", answer
     assert answer["files"]["truth"][0]["dtype"] == "f64"
     answer = prepared("net.py:Fixed", backend="tf_xla", framework="tensorflow")
-    assert "cannot be made in float64, which the truth takes" in answer["message"]
+    assert "cannot be made in float64, which the truth takes" in answer["without_float64"]
 
 
 def test_a_directory_of_another_size_is_one_workload_in_torch_and_jax(
@@ -337,3 +337,120 @@ def test_the_guides_yaml_takes_a_file(tmp_path, my_net, environment):
     assert done.returncode == 0, done.stdout + done.stderr
     (row,) = csv.DictReader((tmp_path / "r.csv").read_text().splitlines())
     assert (row["name"], row["model_type"], row["status"]) == ("mine", "my_net.py:MyNet", "ok")
+
+
+WITHOUT_FLOAT64 = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = torch.nn.LSTM(16, 8, batch_first=True)
+
+class MakesItsState(Net):
+    def forward(self, x):
+        state = torch.zeros(1, x.shape[0], 8), torch.zeros(1, x.shape[0], 8)
+        return self.rnn(x, state)[0]
+
+class MakesItsOwnType(Net):
+    def forward(self, x):
+        state = torch.zeros(2, 1, x.shape[0], 8, dtype=torch.float32)
+        return self.rnn(x, (state[0], state[1]))[0]
+
+class Table(torch.nn.Module):
+    def forward(self, x):
+        return x + torch.arange(16, dtype=torch.float32).div(10).sin()
+
+def fitted():
+    torch.manual_seed(0)
+    net = torch.nn.Linear(16, 2)
+    net(torch.ones(1, 16)).sum().backward()
+    with torch.no_grad():
+        net.weight -= 0.1 * net.weight.grad
+    return net
+
+def double(): return torch.nn.Linear(16, 2).double()
+
+def example_inputs(): return torch.randn(4, 5, 16)
+"""
+
+
+def test_a_state_made_in_forward_follows_the_float64_run(prepared, tmp_path):
+    (tmp_path / "net.py").write_text(WITHOUT_FLOAT64)
+    found = prepared("net.py:MakesItsState")
+    assert found["without_float64"] is None, found
+    assert [file["dtype"] for file in found["files"]["truth"]] == ["f64"]
+
+
+def test_a_model_without_a_float64_run_is_judged_by_plain_runs(brought_run, tmp_path):
+    (tmp_path / "net.py").write_text(WITHOUT_FLOAT64)
+    run = brought_run("net.py:MakesItsOwnType", "--backend", "pt_inductor:eager,onnxruntime")
+    assert set(run.statuses.values()) == {"ok"}
+    for record in run.document["benchmarks"]:
+        (metrics,) = record["metrics"].values()
+        assert "forward keeps float32" in metrics["without_float64"]
+        assert metrics["verification"]["relative_rmse"] < 1e-6
+
+
+def test_a_float32_table_is_remarked(prepared, tmp_path):
+    (tmp_path / "net.py").write_text(WITHOUT_FLOAT64)
+    remark = prepared("net.py:Table")["remark"]
+    assert remark == "parts of it compute in float32, whatever its weights are"
+
+
+def test_a_float64_model_names_the_way_out(prepared, tmp_path):
+    (tmp_path / "net.py").write_text(WITHOUT_FLOAT64)
+    message = prepared("net.py:double")["message"]
+    assert "its weights are torch.float64, not fp32; return it in float32" in message
+
+
+def test_a_model_may_be_fitted_while_it_is_made(brought_run, tmp_path):
+    (tmp_path / "net.py").write_text(WITHOUT_FLOAT64)
+    run = brought_run("net.py:fitted", "--backend", "pt_inductor:eager")
+    assert set(run.statuses.values()) == {"ok"}
+
+
+OWN_PACKAGE = """
+import numpy as np
+
+class Model:
+    def generate_default_inputs(self): return np.linspace(-1, 1, 12, dtype=np.float32)
+    def preprocess(self, raw): return (raw.reshape(3, 4),)
+    def forward(self, x): {forward}
+    def postprocess(self, outputs): return outputs
+
+def create_model(): return Model()
+"""
+PREPARE_OWN = """
+import json, pathlib, sys
+from comparative_benchmark.backends.api import get_backend
+from comparative_benchmark.worker.executor import Executor
+backend, target = sys.argv[1:]
+sys.path.insert(0, target)
+answer = Executor(lambda _: None).handle({"command": "prepare", "arguments": dict(
+    module_path="own_model", parameters={}, reference=get_backend(backend).reference,
+    directory=target)})
+pathlib.Path(target, "answer.json").write_text(json.dumps(answer))
+"""
+
+
+@pytest.mark.parametrize(
+    ("backend", "framework", "forward", "words"),
+    [
+        (
+            *("jax_xla", "jax"),
+            "import jax.numpy as jnp; return jnp.tanh(jnp.asarray(x, jnp.float32))",
+            "apply(params, *inputs)",
+        ),
+        ("tf_xla", "tensorflow", "import tensorflow as tf; return tf.tanh(x)", "as_float64()"),
+    ],
+)
+def test_a_model_of_another_package_may_lack_a_float64_run(
+    environment, tmp_path, backend, framework, forward, words
+):
+    need(framework)
+    (tmp_path / "own_model.py").write_text(OWN_PACKAGE.format(forward=forward))
+    run_script(PREPARE_OWN, [backend, str(tmp_path)], environment, framework=framework)
+    answer = json.loads((tmp_path / "answer.json").read_text())
+    assert answer["type"] == "answer", answer
+    assert words in answer["without_float64"]

@@ -1,6 +1,7 @@
 """ONNX Runtime: the types that it computes in, the identity of its graphs, and tiny models."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ pytest.importorskip("onnxruntime")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
+from comparative_benchmark.backends.api import UnsupportedError  # noqa: E402
 from comparative_benchmark.backends.resident_programs import SingleProgram  # noqa: E402
 from comparative_benchmark.onnxruntime import graph, profiler, session  # noqa: E402
 
@@ -311,11 +313,34 @@ def test_a_session_on_a_gpu_is_told_to_use_no_tf32(device, options, monkeypatch,
     import onnxruntime
 
     opened = []
-    monkeypatch.setattr(
-        onnxruntime, "InferenceSession", lambda *_, **given: opened.append(given["providers"])
-    )
+
+    def open_session(*_, **given):
+        opened.append(given["providers"])
+        return SimpleNamespace(get_providers=lambda: [session.PROVIDERS[device]])
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", open_session)
     session.open_session(tmp_path, device, session.options("default", 1))
     assert opened == [[(session.PROVIDERS[device], options)]]
+
+
+def test_a_graph_that_would_run_on_the_cpu_is_not_measured_as_one_on_a_gpu(tmp_path, monkeypatch):
+    import onnxruntime
+
+    float_ = {"x": TensorProto.FLOAT, "y": TensorProto.FLOAT}
+    path = tmp_path / "model.onnx"
+    model = _model([_node("Relu", ["x"], "y")], float_)
+    model.ir_version, model.opset_import[0].version = 10, 17
+    onnx.save(model, path)
+    # ONNX Runtime's own refusal: Azure's provider has no kernel for this operator.
+    monkeypatch.setitem(session.PROVIDERS, "cuda", "AzureExecutionProvider")
+    monkeypatch.setitem(session._PROVIDER_OPTIONS, "cuda", {})
+    with pytest.raises(UnsupportedError, match=r"run a part of the graph on the CPU: .*disabled"):
+        session.open_session(path, "cuda", session.options("cuda", 1))
+    # A provider that could not be loaded is left out of a session that is opened all the same.
+    opened = SimpleNamespace(get_providers=lambda: ["CPUExecutionProvider"])
+    monkeypatch.setattr(onnxruntime, "InferenceSession", lambda *_, **__: opened)
+    with pytest.raises(UnsupportedError, match="with CPUExecutionProvider, not with Azure"):
+        session.open_session(path, "cuda", session.options("cuda", 1))
 
 
 def test_the_profiler_tells_nodes(tiny):

@@ -155,6 +155,67 @@ def test_training_is_verified_eager_and_compiled(cbs_run, name):
         assert metrics["program"]["notes"]["verified"] == "steps from the first state"
 
 
+# Folders whose module is not compiled where it is called: of `eval` or `train`, and the reason.
+UNCOMPILED = {
+    # As `lennard_jones`: Dynamo drops what it compiled when the module is called in a transform.
+    "transformed": (
+        "eval",
+        (
+            "from torch.func import jacrev, vmap; module = self.model; "
+            "return module(self.x), vmap(jacrev(lambda row: module(row).sum()))(self.x)"
+        ),
+        r"Inductor's program was not called in the first run: Unsupported functorch tracing",
+    ),
+    "only_transformed": (
+        "eval",
+        (
+            "from torch.func import jacrev, vmap; module = self.model; "
+            "return (vmap(jacrev(lambda row: module(row).sum()))(self.x),)"
+        ),
+        r"Inductor compiled nothing: Unsupported functorch tracing attempt",
+    ),
+    "counts_steps": (
+        "train",
+        (
+            "self.model.steps = getattr(self.model, 'steps', 0) + 1; "
+            "self.model(self.x).sum().backward()"
+        ),
+        r"Inductor's program was not called in 2 of 2 timed iterations: recompile limit \(8\)",
+    ),
+}
+COUNTING = """
+class Counting(torch.nn.Linear):
+    steps = 0
+
+    def forward(self, x):
+        return super().forward(x) + 1e-30 * self.steps
+"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "transformed",
+        *(pytest.param(n, marks=pytest.mark.nightly) for n in UNCOMPILED if n != "transformed"),
+    ],
+)
+def test_a_folder_whose_module_runs_uncompiled_is_unsupported(cbs_run, tmp_path, name):
+    test, body, reason = UNCOMPILED[name]
+    source = HEAD.format(ctor="self.model.__class__ = Counting", eval=body)
+    if test == "train":
+        source = source.replace("def eval", "def train").replace("EVAL_BSIZE", "TRAIN_BSIZE")
+    source = source.replace("\nclass Model", COUNTING + "\nclass Model")
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "__init__.py").write_text(source)
+    run = cbs_run(
+        *("--torchbench", str(tmp_path / name), "-t", test, "--threads", "1"),
+        *("-w", "9", "-iter", "2", "--backend", "pt_inductor:eager,pt_inductor:inductor"),
+    )
+    assert sorted(run.statuses.values()) == ["ok", "unsupported"], run.out
+    [record] = [r for r in run.document["benchmarks"] if r["status"] == "unsupported"]
+    assert re.search(reason, record["reason"]), record["reason"]
+
+
 @pytest.mark.nightly
 def test_a_userbenchmark_takes_folders_with_the_batch_that_fits(environment, tmp_path):
     place = tmp_path / "models"

@@ -145,7 +145,8 @@ from cbs_test_plugin import model
 from openxla.benchmark import def_types, testdata
 
 IMPL = dict(name="IMPL", framework_type=def_types.ModelFrameworkType.PYTORCH,
-            module_path="poison", architecture="cbs_test_plugin.architecture")
+            module_path="poison", architecture="cbs_test_plugin.architecture",
+            reference="cbs_test_truth:reference")
 ALL_BENCHMARKS = [
     def_types.BenchmarkCase.build(
         input_data=testdata.INPUT_DATA_MODEL_DEFAULT,

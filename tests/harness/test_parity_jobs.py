@@ -28,7 +28,8 @@ ALL_BENCHMARKS = [
             name=f"LANE_{{number:02}}",
             model_impl=def_types.ModelImplementation(
                 name="IMPL", framework_type=def_types.ModelFrameworkType.PYTORCH,
-                module_path="lanes_suite", architecture="cbs_test_plugin.architecture"),
+                module_path="lanes_suite", architecture="cbs_test_plugin.architecture",
+                reference="cbs_test_truth:reference"),
             model_parameters={{"model_name": "toy", "data_type": "fp32", "number": number}}))
     for number in range({MODELS})
 ]

@@ -21,6 +21,7 @@ def _case(fault, data):
                 framework_type=def_types.ModelFrameworkType.PYTORCH,
                 module_path="cbs_test_plugin.model",
                 architecture="cbs_test_plugin.architecture",
+                reference="cbs_test_truth:reference",
             ),
             model_parameters={"model_name": "toy", "data_type": "fp32", "fault": fault},
         ),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cbs_test_plugin import (
     adversaries,
+    adversaries_compiled,
     adversaries_generating,
     adversaries_steps,
     adversaries_training,
@@ -19,6 +20,7 @@ def test_every_planted_fault_is_in_the_table():
     planted = {
         *adversaries.FUNCTIONS,
         *adversaries.OF_THE_MODEL,
+        *adversaries_compiled.FAULTS,
         *coarser,
         *adversaries_generating.FAULTS,
         *adversaries_training.GRADIENTS,

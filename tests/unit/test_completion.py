@@ -142,7 +142,9 @@ def zsh(tmp_path):
         # The question mark is typed by us: what stands there when it comes back is complete.
         os.write(ours, f"\x15{line}\t?".encode())
         found = until(lambda text: "?" in text)
-        return found.rpartition("?")[0].split("\r")[-1].rstrip("\x07\x08 ")
+        # On a busy machine the switch of bracketed paste comes late, within the line.
+        shown = found.replace("\x1b[?2004h", "").replace("\x1b[?2004l", "")
+        return shown.rpartition("?")[0].split("\r")[-1].rstrip("\x07\x08 ")
 
     os.write(ours, f'cbs() {{ {CBS} "$@"; }}; source {script}; echo re""ady\n'.encode())
     until(lambda text: "ready" in text)

@@ -93,7 +93,15 @@ def test_a_race_goes_in_turns_where_workers_do_not_fit_onto_the_gpu(
     settings = RunSettings(device=device)
     made = Race(
         trials,
-        SimpleNamespace(digests={}, origin=None, cost=None, without_float64=None, truth_check=None),
+        SimpleNamespace(
+            digests={},
+            origin=None,
+            cost=None,
+            without_float64=None,
+            truth_source=None,
+            truth_check=None,
+            not_ranked=None,
+        ),
         settings,
         log_file=lambda *_: Path("log"),
         say=said.append,

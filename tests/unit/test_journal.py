@@ -102,6 +102,8 @@ def machine(tmp_path, monkeypatch, make_trial, finished):
         cost=WorkloadCost(),
         without_float64=None,
         truth_check=None,
+        truth_source=None,
+        not_ranked=None,
     )
     preparation = SimpleNamespace(
         artifacts={trials[0].workload.digest: artifacts},

@@ -4,7 +4,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from openxla.benchmark.models.second_input import NoSecondInputError, changed, second_inputs
+from openxla.benchmark.models.second_input import (
+    FURTHER_RULES,
+    NoSecondInputError,
+    changed,
+    further_inputs,
+    second_inputs,
+)
 
 
 def test_tokens_are_reversed_and_stay_tokens():
@@ -62,3 +68,31 @@ def test_nothing_to_be_changed_is_said():
         second_inputs(object(), [np.zeros((2, 3), np.float32), np.zeros(4, np.int32)])
     with pytest.raises(NoSecondInputError):
         second_inputs(object(), [])
+
+
+@pytest.mark.parametrize("attempt", range(len(FURTHER_RULES)))
+def test_further_inputs_keep_shapes_types_and_ranges(attempt):
+    ids = np.arange(12, dtype=np.int64).reshape(3, 4)
+    mask = np.array([[True, False], [True, True]])
+    pixels = np.linspace(-1, 1, 6).astype(ml_dtypes.bfloat16).reshape(2, 3)
+    given = [ids, mask, pixels]
+    found = further_inputs(given, attempt)
+    assert [(v.shape, v.dtype) for v in found] == [(v.shape, v.dtype) for v in given]
+    for first, second in zip(given, found, strict=True):
+        assert set(second.flat) <= set(first.flat) or first is pixels
+        assert first.min() <= second.min() <= second.max() <= first.max()
+    assert not np.array_equal(pixels, found[2])
+    again = further_inputs(given, attempt)
+    assert all(map(np.array_equal, found, again))
+
+
+def test_further_inputs_change_what_is_symmetric():
+    values = np.random.default_rng(0).uniform(size=(4, 50)).astype(np.float32)
+    permuted, scaled, drawn = (further_inputs([values], n)[0] for n in range(3))
+    assert np.abs(permuted.mean(-1) - values.mean(-1)).max() > 0.01
+    assert scaled.mean() > values.mean() + 0.1
+    assert len(set(drawn.flat)) < values.size
+    zeros = np.zeros((2, 3), np.float32)
+    assert np.ptp(further_inputs([zeros], 1)[0]) > 0
+    with pytest.raises(NoSecondInputError, match="first one again"):
+        further_inputs([np.zeros(3, np.int32)], 1)

@@ -6,6 +6,7 @@ raises `DefinitionError`, which names the record, the field and the reason.
 """
 
 import enum
+import hashlib
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -185,7 +186,8 @@ class ModelImplementation:
     `architecture` names the framework-neutral description (`models/architectures/<name>.py`, or a
     dotted path for one that lives in another package) that implementations in other frameworks
     share; without it, a model cannot be compared across frameworks. `own_process` says that it
-    changes the state of its process, which no other model then shares.
+    changes the state of its process, which no other model then shares. `reference` is the
+    `module:function` that computes truth and reference of a model that its framework cannot run.
     """
 
     name: str = attrs.field(validator=_is_name)
@@ -195,6 +197,7 @@ class ModelImplementation:
     module_path: str | None = attrs.field(default=None, validator=_is_dotted_path)
     architecture: str | None = attrs.field(default=None, validator=_is_dotted_path)
     own_process: bool = attrs.field(default=False, validator=_is_a(bool))
+    reference: str | None = attrs.field(default=None, validator=_is_optional_text)
 
     def __str__(self) -> str:
         return self.name
@@ -214,6 +217,21 @@ class Model:
         converter=_freeze_sequence,
         validator=[_is_tuple, _are_all(ModelArtifactType)],
     )
+
+    @property
+    def own_process_suffix(self) -> str:
+        """What the name of a worker ends in that serves this model alone; empty if it may share.
+
+        Two models may have one name, and come from different files.
+        """
+        implementation = self.model_impl
+        if not implementation.own_process:
+            return ""
+        identity = (
+            *(implementation.name, implementation.module_path, self.name),
+            sorted(self.model_parameters.items()),
+        )
+        return f"-{self.name}-{hashlib.sha256(repr(identity).encode()).hexdigest()[:12]}"
 
     def __str__(self) -> str:
         return self.name

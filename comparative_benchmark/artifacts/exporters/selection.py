@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from comparative_benchmark.artifacts.exporters.outcomes import Subject
-from comparative_benchmark.backends.api import BackendInfo, backends
+from comparative_benchmark.backends.api import BackendInfo, judges_of
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.preparation import Preparation
 from comparative_benchmark.runs.session import SessionEnded
@@ -126,5 +126,4 @@ def subjects(
 def _reference_of(case: BenchmarkCase) -> BackendInfo | None:
     """Returns the backend that computes truths of the framework, best one that is installed."""
     kind = case.model.model_impl.framework_type
-    able = [info for info in backends().values() if info.computes_truth_of(kind)]
-    return min(able, key=lambda info: bool(info.missing_modules(kind)), default=None)
+    return min(judges_of(kind), key=lambda info: bool(info.missing_modules(kind)), default=None)

@@ -130,6 +130,7 @@ function errorPart(item, width) {
       ["relative RMSE", shown(own)], ["of the reference", shown(reference)],
       ["allowed", allowed === null ? null : `${shown(allowed)}${own !== null && allowed > 0 ? `, ${digits((100 * own) / allowed, 2)} % of it used` : ""}`],
       ["largest absolute error", shown(value(item.index, "max_error"))],
+      ["compared", value(item.index, "judged") && "integers alone, which prove no precision"],
       ["SQNR", value(item.index, "sqnr") === null ? null : `${digits(value(item.index, "sqnr"))} dB`],
     ]));
 }

@@ -19,7 +19,7 @@ BACKEND = BackendInfo(
         ),
     ),
     environment={"CBS_TEST_CACHE_DIR": "{cache_dir}"},
-    reference="cbs_test_plugin.backend:reference",
+    reference="cbs_test_truth:reference",
     packages={"cbs_test_plugin": "cbs-test-plugin"},
     reproducer="cbs_test_plugin.reproducer:export",
 )

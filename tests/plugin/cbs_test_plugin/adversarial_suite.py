@@ -4,7 +4,7 @@ BERTs for what may be wrong in one run, GPT-2s for what may go wrong from token 
 layers for what may be wrong with gradients.
 """
 
-from cbs_test_plugin import adversaries_generating, adversaries_training
+from cbs_test_plugin import adversaries_compiled, adversaries_generating, adversaries_training
 from cbs_test_plugin.adversaries import (
     COARSE,
     COARSER,
@@ -108,6 +108,29 @@ def _layer(framework: str, fault: str, data_type: str) -> def_types.Model:
     )
 
 
+def _compiled(fault: str) -> def_types.Model:
+    return def_types.Model(
+        name=f"LINEAR_{_upper(fault)}_COMPILED_FP32_PT",
+        tags=["compiled"],
+        model_impl=def_types.ModelImplementation(
+            name="LINEAR_compiled_adversary",
+            tags=[],
+            framework_type=_FRAMEWORKS["pt"],
+            module_path="cbs_test_plugin.adversaries_compiled",
+            architecture="openxla.benchmark.operators.architecture",
+        ),
+        model_parameters={
+            "model_name": "linear",
+            "data_type": "fp32",
+            "m": 64,
+            "k": 96,
+            "n": 96,
+            "direction": "forward",
+            "fault": fault,
+        },
+    )
+
+
 # One framework in all types is enough: limits go by the type, not by the framework.
 _DATA_TYPES = {"pt": ("fp32", "fp16", "bf16"), "jax": ("fp32", "bf16")}
 _GENERATING = {
@@ -143,6 +166,7 @@ MODELS = [
         for fault in ("none", *faults)
     ),
     *(_model("pt", fault, "fp32", tag="when-timed") for fault in WHEN_TIMED),
+    *map(_compiled, (*adversaries_compiled.RIGHT, *adversaries_compiled.FAULTS)),
 ]
 
 ALL_BENCHMARKS = [

@@ -141,13 +141,3 @@ def parts(model: Any, prompt: Array) -> GenerationParts:
         wait=lambda _: None,
         to_host=np.asarray,
     )
-
-
-def reference(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
-    """Truth in float64, reference as the model computes."""
-    if hasattr(model, "in_float64"):
-        return list(model.in_float64(*inputs)), list(as_tuple(model.forward(*inputs)))
-    same_type = [np.asarray(value) for value in as_tuple(model.forward(*inputs))]
-    wide = [value.astype(np.float64) for value in inputs]
-    truth = as_tuple(model.forward(*wide))
-    return [np.asarray(value, np.float64) for value in truth], same_type

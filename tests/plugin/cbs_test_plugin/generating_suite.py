@@ -15,6 +15,7 @@ IMPLEMENTATION = def_types.ModelImplementation(
     framework_type=def_types.ModelFrameworkType.PYTORCH,
     module_path="cbs_test_plugin.generator",
     architecture="cbs_test_plugin.generator",
+    reference="cbs_test_truth:reference",
 )
 
 

@@ -15,6 +15,7 @@ def _model(fault: str, module: str = "cbs_test_plugin.model") -> def_types.Model
             framework_type=def_types.ModelFrameworkType.PYTORCH,
             module_path=module,
             architecture="cbs_test_plugin.architecture",
+            reference="cbs_test_truth:reference",
         ),
         model_parameters={"model_name": "toy", "data_type": "fp32", "fault": fault},
     )

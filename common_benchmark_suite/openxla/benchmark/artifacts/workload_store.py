@@ -7,7 +7,9 @@ Layout of `<root>/workloads/<workload id>/`:
     inputs/input_0.npy ...     the arrays that every framework gets
     truth/output_0.npy ...     outputs of the float64 run
     reference/output_0.npy ... outputs of an op-by-op run in the model's own type
-    second-inputs/, second-truth/, second-reference/
+    neighbours/output_1.npy    for outputs of integers or few numbers: float64 outputs on slightly
+                               different weights and inputs, along a new first axis
+    second-inputs/, second-truth/, second-reference/, second-neighbours/
                                the same of a second input (see `models.second_input`)
 """
 
@@ -35,9 +37,12 @@ MANIFEST_FILE = "manifest.json"
 # 2: the reference of a model that generates goes on with the truth's tokens.
 MANIFEST_VERSION = 2
 _UNKNOWN_COST = WorkloadCost()
-_STEMS = {"inputs": "input", "truth": "output", "reference": "output"}
+NEIGHBOURS = "neighbours"
+_STEMS = {"inputs": "input", "truth": "output", "reference": "output", NEIGHBOURS: "output"}
 # What is in front of the folders of the second input.
 SECOND = "second-"
+# Likewise of a further input while it is compared with the second.
+FURTHER = "further-"
 KINDS = {**_STEMS, **{f"{SECOND}{kind}": stem for kind, stem in _STEMS.items()}}
 
 
@@ -66,6 +71,20 @@ class Producer(Record, frozen=True, kw_only=True):
     versions: Mapping[str, str]
 
 
+class TruthSource(Record, frozen=True, kw_only=True):
+    """Who computed a truth.
+
+    Attributes:
+      backend: its name; empty if the model's own definition names the function.
+      distribution: that it comes from.
+      built_in: whether that is this distribution, whose references judge all models that they can.
+    """
+
+    backend: str
+    distribution: str
+    built_in: bool
+
+
 class WorkloadManifest(Record, frozen=True, kw_only=True):
     """What is known of a workload's files.
 
@@ -77,10 +96,14 @@ class WorkloadManifest(Record, frozen=True, kw_only=True):
       cost: fields of a `WorkloadCost`; empty in a manifest from before this was counted.
       fetched: model, URL and sha256 of the manifest that they were fetched by; None if they were
         made here.
-      without_second: why there is no second input; None if there is one, or in a manifest from
-        before there was any.
+      without_second: why there is no second input, or which outputs it does not verify; None if
+        it verifies all, or in a manifest from before there was any.
+      not_ranked: why no program of the model is ranked; None if programs may be.
       without_float64: why the truth is not a float64 run; None if it is.
+      truth_source: backend and distribution that computed the truth; None in a manifest from
+        before this was recorded.
       truth_check: how the truth was checked by a second implementation; None if it was not.
+      truth_remark: which parts of the float64 run are computed in fewer bits; None if none are.
     """
 
     workload: dict[str, Any]
@@ -91,7 +114,10 @@ class WorkloadManifest(Record, frozen=True, kw_only=True):
     fetched: dict[str, str] | None = None
     without_second: str | None = None
     without_float64: str | None = None
+    truth_source: TruthSource | None = None
+    not_ranked: str | None = None
     truth_check: TruthCheck | None = None
+    truth_remark: str | None = None
     manifest_version: int = MANIFEST_VERSION
 
     def __post_init__(self) -> None:
@@ -109,11 +135,18 @@ class Due:
       inputs: arrays in order.
       truth: float64 outputs in order.
       reference: same-type outputs in order.
+      neighbours: files of outputs that have neighbours, named by the index of the output.
     """
 
     inputs: list[Path]
     truth: list[Path]
     reference: list[Path]
+    neighbours: list[Path] = attrs.field(factory=list)
+
+    @property
+    def neighbours_by_output(self) -> dict[int, Path]:
+        """The files of neighbours by the index of their output."""
+        return {int(path.stem.rpartition("_")[2]): path for path in self.neighbours}
 
 
 @attrs.frozen(kw_only=True)
@@ -141,7 +174,7 @@ class WorkloadArtifacts:
     @property
     def first(self) -> Due:
         """What is timed, and what it is judged by."""
-        return Due(inputs=self.inputs, truth=self.truth, reference=self.reference)
+        return Due(**{kind: self._listed(kind) for kind in _STEMS})
 
     @property
     def second(self) -> Due | None:
@@ -153,13 +186,15 @@ class WorkloadArtifacts:
     def second_files(self) -> list[Path]:
         """All files of the second input."""
         second = self.second
-        return [*second.inputs, *second.truth, *second.reference] if second else []
+        if second is None:
+            return []
+        return [*second.inputs, *second.truth, *second.reference, *second.neighbours]
 
     @property
     def without_second(self) -> str | None:
-        """Why there is no second input; None if there is one."""
+        """Why there is no second input, or which outputs it does not verify; None for none."""
         if self.second is not None:
-            return None
+            return self.manifest.without_second
         return self.manifest.without_second or "these artifacts were made before there was one"
 
     def _listed(self, kind: str) -> list[Path]:
@@ -176,6 +211,21 @@ class WorkloadArtifacts:
     def without_float64(self) -> str | None:
         """Why the truth is not a float64 run; None if it is."""
         return self.manifest.without_float64
+
+    @property
+    def truth_source(self) -> TruthSource | None:
+        """Backend and distribution that computed the truth; None if this was not recorded."""
+        return self.manifest.truth_source
+
+    @property
+    def not_ranked(self) -> str | None:
+        """Why no program of the model is ranked; None if programs may be."""
+        return self.manifest.not_ranked
+
+    @property
+    def made_by(self) -> str | None:
+        """Module of the model that made the truth."""
+        return self.manifest.producer.module_path
 
     @property
     def truth_check(self) -> TruthCheck | None:
@@ -245,16 +295,24 @@ def find(workload: Workload, *, locked: Collection[str] = frozenset()) -> Worklo
     return WorkloadArtifacts(directory=directory, manifest=manifest)
 
 
-def second_in(directory: Path) -> Due:
-    """Returns the second input in a directory that has no manifest yet."""
-    folders = {kind: directory / f"{SECOND}{kind}" for kind in _STEMS}
+def due_in(directory: Path, prefix: str = SECOND) -> Due:
+    """Returns an input in a directory that has no manifest yet."""
+    folders = {kind: directory / f"{prefix}{kind}" for kind in _STEMS}
     return Due(**{kind: arrays.numbered(path, _STEMS[kind]) for kind, path in folders.items()})
 
 
-def remove_second(directory: Path) -> None:
+def remove_second(directory: Path, prefix: str = SECOND) -> None:
     """Removes what there is of a second input from a directory that has no manifest yet."""
     for kind in _STEMS:
-        shutil.rmtree(directory / f"{SECOND}{kind}", ignore_errors=True)
+        shutil.rmtree(directory / f"{prefix}{kind}", ignore_errors=True)
+
+
+def replace_second(directory: Path) -> None:
+    """Makes the further input the second one, in a directory that has no manifest yet."""
+    remove_second(directory)
+    for kind in _STEMS:
+        if (folder := directory / f"{FURTHER}{kind}").is_dir():
+            folder.rename(directory / f"{SECOND}{kind}")
 
 
 def _knows_of_second(manifest: WorkloadManifest) -> bool:
@@ -283,7 +341,10 @@ def publish(
     cost: WorkloadCost = _UNKNOWN_COST,
     without_second: str | None = None,
     without_float64: str | None = None,
+    truth_source: TruthSource | None = None,
+    not_ranked: str | None = None,
     truth_check: TruthCheck | None = None,
+    truth_remark: str | None = None,
 ) -> WorkloadArtifacts:
     """Writes the manifest of a directory; returns what is there once the directory is in its place.
 
@@ -296,7 +357,10 @@ def publish(
       cost: what an iteration has to do.
       without_second: why there is no second input; None if there is one.
       without_float64: why the truth is not a float64 run; None if it is.
+      truth_source: backend and distribution that computed the truth.
+      not_ranked: why no program of the model is ranked; None if programs may be.
       truth_check: how the truth was checked by a second implementation; None if it was not.
+      truth_remark: which parts of the float64 run are computed in fewer bits; None if none are.
     """
     module_path = case.model.model_impl.module_path
     manifest = WorkloadManifest(
@@ -316,7 +380,10 @@ def publish(
         },
         without_second=without_second,
         without_float64=without_float64,
+        truth_source=truth_source,
+        not_ranked=not_ranked,
         truth_check=truth_check,
+        truth_remark=truth_remark,
     )
     return describe(directory, workload, manifest)
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+import attrs
+
 from openxla.benchmark import testdata
 from openxla.benchmark.artifacts import user_inputs
 from openxla.benchmark.artifacts.user_inputs import UserInputs
@@ -152,7 +154,7 @@ class _Of:
         return [
             self._case(
                 variant,
-                network.implementation(short),
+                attrs.evolve(network.implementation(short), own_process=True),
                 {"model_name": str(self._directory), "checkpoint": checkpoints.DIRECTORY},
             )
             for short in networks.FRAMEWORK_TYPES
@@ -165,6 +167,7 @@ class _Of:
             tags=["brought"],
             framework_type=ModelFrameworkType.PYTORCH,
             module_path=_IN_TRANSFORMERS,
+            own_process=True,
         )
         auto_class = TASKS[self._task][0] if self._task else self._class
         more: dict[str, str | bool] = {

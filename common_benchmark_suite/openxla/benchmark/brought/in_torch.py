@@ -95,7 +95,8 @@ def in_type(module: torch.nn.Module, data_type: str) -> torch.nn.Module:
     if other := found - {due, torch.float32}:
         names = {value: key for key, value in TORCH_DTYPES.items()}
         known = names.get(min(other, key=str))
-        hint = f"; say --dtype {known}" if known else ""
+        way_out = "; return it in float32, by model.float()" if torch.float64 in other else ""
+        hint = f"; say --dtype {known}" if known else way_out
         raise BroughtError(f"its weights are {min(other, key=str)}, not {data_type}{hint}")
     return module.to(due)
 

@@ -59,6 +59,7 @@ def cases(place: OwnModule, wanted: Wanted, given: UserInputs | None) -> list[Be
         tags=["brought"],
         framework_type=framework,
         module_path=_MODULES[framework],
+        own_process=True,
     )
     digest = outlines.source_digest(place.file, place.root, place.module.partition(".")[0])
     shared = {

@@ -132,13 +132,22 @@ def in_place_of_truth(outputs: Sequence[Array]) -> list[Array]:
     ]
 
 
-def rounded(inputs: Sequence[Array]) -> list[Array]:
-    """Returns inputs that are off by as much as `rounding_of` their type."""
-    random = np.random.Generator(np.random.Philox(SEED))
+def rounded(
+    inputs: Sequence[Array], *, spacings: float | None = None, seed: int = SEED
+) -> list[Array]:
+    """Returns inputs that are put off at random.
+
+    Args:
+      inputs: arrays of any types.
+      spacings: largest change in spacings of the type; by default `rounding_of` the type.
+      seed: of the random numbers.
+    """
+    random = np.random.Generator(np.random.Philox(seed))
     found = []
     for value in inputs:
         if value.dtype.kind == "f" or value.dtype.name == "bfloat16":
-            off = 1 + rounding_of(value.dtype) * random.uniform(-1, 1, value.shape)
+            size = rounding_of(value.dtype) if spacings is None else spacings * _eps(value.dtype)
+            off = 1 + size * random.uniform(-1, 1, value.shape)
             found.append((value.astype(np.float64) * off).astype(value.dtype))
         else:
             found.append(value)
@@ -152,8 +161,11 @@ def rounding_of(dtype: np.dtype[Any]) -> float:
     and factors that they derive, too. 16-bit kernels compute in float32 and round once, so that
     one spacing covers both.
     """
-    eps = float(ml_dtypes.finfo(dtype).eps)
-    return eps if dtype.itemsize == 2 else 2 * eps
+    return _eps(dtype) if dtype.itemsize == 2 else 2 * _eps(dtype)
+
+
+def _eps(dtype: np.dtype[Any]) -> float:
+    return float(ml_dtypes.finfo(dtype).eps)
 
 
 def _number(value: object) -> int | None:

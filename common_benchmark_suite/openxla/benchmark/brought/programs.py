@@ -172,6 +172,7 @@ def _case(
         tags=["brought", "program"],
         framework_type=kind.framework,
         module_path=kind.module,
+        own_process=True,
     )
     model = Model(
         name=model_name([path.stem], kind.framework, variant),

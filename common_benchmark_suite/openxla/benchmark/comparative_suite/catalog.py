@@ -125,7 +125,7 @@ def is_folder(suite: str) -> bool:
 
 def _benchmarks_of(path: str) -> list[BenchmarkCase]:
     if is_folder(path):
-        return _benchmarks_in(path)
+        return [layout.in_own_process(case) for case in _benchmarks_in(path)]
     return _offered(path, importlib.import_module)
 
 

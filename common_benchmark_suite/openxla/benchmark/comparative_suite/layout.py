@@ -46,10 +46,24 @@ def with_models_beside(case: BenchmarkCase, suite: Path) -> BenchmarkCase:
         return case
     model = attrs.evolve(
         case.model,
-        model_impl=attrs.evolve(case.model.model_impl, module_path=IN_TREE, architecture=None),
+        model_impl=attrs.evolve(
+            case.model.model_impl, module_path=IN_TREE, architecture=None, own_process=True
+        ),
         model_parameters={**case.model.model_parameters, **tree.parameters()},
     )
     return attrs.evolve(case, model=model)
+
+
+def in_own_process(case: BenchmarkCase) -> BenchmarkCase:
+    """Returns a case of a folder whose model shares its process with no other, unless it is ours.
+
+    Models of two folders may import modules of one name.
+    """
+    implementation = case.model.model_impl
+    if implementation.own_process or (implementation.module_path or "").startswith(f"{MODELS}."):
+        return case
+    own = attrs.evolve(implementation, own_process=True)
+    return attrs.evolve(case, model=attrs.evolve(case.model, model_impl=own))
 
 
 @contextmanager

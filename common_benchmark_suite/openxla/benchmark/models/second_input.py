@@ -14,6 +14,10 @@ The rule, for each array:
 Where this leaves an array as it was (one element in the last axis, or a constant), integers above 0
 are lowered by 1, and other numbers are halved. A model that this rule gives senseless inputs
 offers `second_inputs(*inputs)`, which returns its own.
+
+Such an input may leave an output as it was, e.g. a mean over the last axis. Further inputs are
+tried then: elements in another order, numbers of another scale, and elements drawn with repetition.
+All keep the range of the values, as ids and masks must.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,6 +27,9 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+
+
+_SEED = 0
 
 
 class NoSecondInputError(ValueError):
@@ -49,6 +56,55 @@ def second_inputs(model: Any, inputs: Sequence[Array]) -> list[Array]:
     if all(map(_same, inputs, second)):
         raise NoSecondInputError("the second input is the first one again: all of it is 0")
     return second
+
+
+def further_inputs(inputs: Sequence[Array], attempt: int) -> list[Array]:
+    """Returns another input of the same shapes and types, for outputs that the second leaves.
+
+    Args:
+      inputs: the first, one array for each argument.
+      attempt: which of `FURTHER_RULES`.
+
+    Raises:
+      NoSecondInputError: it would be the first again.
+    """
+    random = np.random.Generator(np.random.Philox([_SEED, attempt]))
+    found = [FURTHER_RULES[attempt](value, random) for value in inputs]
+    if all(map(_same, inputs, found)):
+        raise NoSecondInputError("the further input is the first one again")
+    return found
+
+
+def _permuted(values: Array, random: np.random.Generator) -> Array:
+    found = random.permutation(values.reshape(-1)).reshape(values.shape)
+    return changed(values) if _same(values, found) else found
+
+
+def _scaled(values: Array, random: np.random.Generator) -> Array:
+    """Returns numbers from the upper half of their range, and others unchanged."""
+    if _is_integer(values) or not values.size:
+        return values
+    wide = values.astype(np.complex128 if values.dtype.kind == "c" else np.float64)
+    finite = wide[np.isfinite(wide)]
+    high = finite.max() if finite.size else 0.0
+    if finite.size and finite.min() == high:
+        return np.asarray(random.uniform(0, np.abs(high) or 1, values.shape), values.dtype)
+    return np.asarray(0.5 * (wide + high), values.dtype)
+
+
+def _drawn(values: Array, random: np.random.Generator) -> Array:
+    if not values.size:
+        return values
+    flat = values.reshape(-1)
+    return flat[random.integers(flat.size, size=flat.size)].reshape(values.shape)
+
+
+# In the order in which they are tried.
+FURTHER_RULES = (_permuted, _scaled, _drawn)
+
+
+def _is_integer(values: Array) -> bool:
+    return values.dtype.kind in "iub"
 
 
 def changed(values: Array) -> Array:

@@ -1,0 +1,145 @@
+"""Can the reported times be true? The parent checks them by its own clocks and by physics.
+
+A worker runs foreign code: a clock that was replaced, a backend that does not wait, or one that
+returns what it kept would be the fastest of all. No honest program comes near these limits
+(`benchmarks/plausible_times.py`), whatever else runs on the machine.
+"""
+
+import statistics
+from collections.abc import Sequence
+
+import attrs
+
+# More than any core does. Cycles: the fastest clocks sold are 6.2 GHz. Float32: two AVX-512 units
+# of 16 multiply-adds, times four because transforms (Winograd) multiply less than is counted. Fewer
+# bits: AMX, four tiles at a time. Bytes: three 64-byte accesses to the L1 cache.
+_CYCLES_PER_S = 6.5e9
+_FLOPS_PER_CYCLE = {"f64": 128.0, "f32": 256.0}
+_MOST_FLOPS_PER_CYCLE = 16384.0
+_BYTES_PER_CYCLE = 192.0
+# A worker reads the state of the machine before and after a block, and encodes its answer.
+_OVERHEAD_CPU_MS = 100.0
+_OVERHEAD_CPU_MS_PER_BLOCK = 15.0
+_OVERHEAD_MS = 500.0
+# CPU time and wall time are read one after the other.
+_CLOCK_SLACK_MS = 5.0
+# How much longer a first run on another input may take: caches are cold, and memory is new.
+_COLD_FACTOR = 20.0
+_COLD_MS = 0.5
+
+
+@attrs.frozen(kw_only=True)
+class TimedBlock:
+    """A block as the worker reports it, and as the parent saw it.
+
+    Attributes:
+      samples_ms: sum of the samples; the block has `iterations` of them, and ran `extra` more.
+      wall_ms, cpu_ms: of the timed loop, by the worker's clocks.
+      seen_ms: from the command to the answer, by the parent's clock.
+      seen_cpu_ms: CPU time of the worker meanwhile, from the kernel; None if it cannot be read.
+    """
+
+    samples_ms: float
+    iterations: int
+    extra: int
+    wall_ms: float
+    cpu_ms: float
+    seen_ms: float
+    seen_cpu_ms: float | None
+
+
+def clock_problem(blocks: Sequence[TimedBlock], cpus: int) -> str | None:
+    """Returns why the times of a process cannot be true; None if they can.
+
+    Args:
+      blocks: of one process.
+      cpus: that the machine has.
+    """
+    if not blocks:
+        return None
+    samples, wall = (sum(getattr(b, name) for b in blocks) for name in ("samples_ms", "wall_ms"))
+    cpu, seen = (sum(getattr(b, name) for b in blocks) for name in ("cpu_ms", "seen_ms"))
+    if samples > 1.01 * wall + _CLOCK_SLACK_MS:
+        return f"its samples add up to {samples:.3g} ms in blocks of {wall:.3g} ms"
+    if cpu > 1.1 * cpus * wall + _CLOCK_SLACK_MS:
+        return (
+            f"it reports {cpu:.3g} ms of CPU time in {wall:.3g} ms, more than {cpus} CPUs can "
+            "give: its clock is wrong"
+        )
+    if wall > seen + _CLOCK_SLACK_MS * len(blocks):
+        return f"it reports blocks of {wall:.3g} ms, which took {seen:.3g} ms: its clock is wrong"
+    # The least of all: a busy machine may hold up the worker in one block, but not in each.
+    left = min(b.seen_ms - (1 + b.extra / b.iterations) * b.wall_ms - b.wall_ms for b in blocks)
+    if len(blocks) > 2 and left > _OVERHEAD_MS:
+        return (
+            f"it reports blocks of {wall / len(blocks):.3g} ms, and each took at least "
+            f"{left:.3g} ms more: its clock is wrong"
+        )
+    if all(block.seen_cpu_ms is not None for block in blocks):
+        hidden = sum(
+            (b.seen_cpu_ms or 0.0) - (1 + b.extra / b.iterations) * b.cpu_ms for b in blocks
+        )
+        allowed = _OVERHEAD_CPU_MS + _OVERHEAD_CPU_MS_PER_BLOCK * len(blocks) + 0.5 * cpu
+        if hidden > allowed:
+            return (
+                f"it used {hidden:.3g} ms of CPU time in blocks for which it reports {cpu:.3g} ms: "
+                "its clock is wrong"
+            )
+    return None
+
+
+def latency_problem(
+    latencies_ms: Sequence[float],
+    *,
+    flops: int | None,
+    weight_bytes: int | None,
+    element_type: str,
+    cpus: int,
+) -> str | None:
+    """Returns why a program cannot be as fast on CPUs as its samples say; None if it can be.
+
+    Args:
+      latencies_ms: samples of one process.
+      flops: of an iteration, as counted from the model.
+      weight_bytes: that an iteration reads.
+      element_type: that it computes in, e.g. `f32`; fewer bits for a quantised program.
+      cpus: that the machine has.
+    """
+    if not latencies_ms:
+        return None
+    median_ms = statistics.median(latencies_ms)
+    rate = _FLOPS_PER_CYCLE.get(element_type, _MOST_FLOPS_PER_CYCLE)
+    for amount, per_cycle, unit, what in (
+        (flops, rate, "FLOP", "arithmetic"),
+        (weight_bytes, _BYTES_PER_CYCLE, "bytes", "weights"),
+    ):
+        least_ms = (amount or 0) / (per_cycle * cpus * _CYCLES_PER_S) * 1e3
+        if median_ms < least_ms:
+            return (
+                f"{median_ms:.2g} ms is not enough for the {what} of an iteration "
+                f"({amount:.3g} {unit}): {cpus} CPUs need {least_ms:.2g} ms at least. It does not "
+                "wait for its outputs, or it keeps them"
+            )
+    return None
+
+
+def enough_ms(median_ms: float) -> float:
+    """Returns how long a run on other inputs may take, given the median of the timed ones."""
+    return _COLD_FACTOR * median_ms + _COLD_MS
+
+
+def fresh_run_problem(median_ms: float, runs_ms: Sequence[float]) -> str | None:
+    """Returns why timed iterations did not do what runs on other inputs do; None if they may have.
+
+    Args:
+      median_ms: of the timed iterations.
+      runs_ms: of single runs on inputs that the program had not seen, outputs fetched, less the
+        time of fetching them again.
+    """
+    if not runs_ms or min(runs_ms) <= enough_ms(median_ms):
+        return None
+    return (
+        f"its timed iterations took {median_ms:.3g} ms, but a run on new inputs takes "
+        f"{min(runs_ms):.3g} ms at least ({len(runs_ms)} runs): it does not wait for its outputs, "
+        "or it keeps them"
+    )

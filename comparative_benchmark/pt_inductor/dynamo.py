@@ -1,0 +1,125 @@
+"""Dynamo's reasons, and the share of a compiled model that it really compiled."""
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import attrs
+from torch._dynamo import config
+from torch._dynamo.utils import counters, get_compilation_metrics
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from comparative_benchmark.backends.compiled_calls import MODEL, PROGRAM, CompiledCalls
+
+# A name, and start and end in microseconds.
+Span = tuple[str, float, float]
+
+_ITERATION = "iteration"
+# Dynamo's own spans around a compiled program: guards, and the code before its first call.
+_GUARDS = "TorchDynamo Cache Lookup"
+_OVERHEAD = (_GUARDS, "Pregraph bytecode")
+# What Dynamo and the profiler need outside these spans for each frame: 10 to 45 us were measured.
+_FRAME_US = 50.0
+_EAGER = "aten::"
+_ITERATIONS, _LONGEST_S = 10, 1.0
+_LIMIT = re.compile(r"Limit type: (\w+)")
+
+
+@attrs.define
+class DynamoCalls(CompiledCalls):
+    """Calls of Inductor's programs, with Dynamo's reasons."""
+
+    def fallback_reason(self) -> str:
+        """See `CompiledCalls.fallback_reason`."""
+        if limit := next(filter(None, map(_LIMIT.search, counters["unimplemented"])), None):
+            name = limit[1]
+            limit_reason = f"{name.replace('_', ' ')} ({getattr(config, name)}) reached"
+            return f"{limit_reason}, because of {self.recompile_reason()}"
+        for text in (*counters["unimplemented"], *counters["graph_break"]):
+            return text.strip().partition("\n")[0].strip()
+        return CompiledCalls.fallback_reason(self)
+
+    def recompile_reason(self) -> str:
+        """Returns the guard that failed last."""
+        for metrics in reversed(get_compilation_metrics()):
+            if metrics.recompile_reason:
+                guard = metrics.recompile_reason.partition("\n")[0].partition("#")[0]
+                return "the failed guard " + re.sub(r"^\d+/\d+: ", "", guard).strip()
+        return CompiledCalls.recompile_reason(self)
+
+
+def measure_share(
+    counter: CompiledCalls, iterate: Callable[[], object], wait: Callable[[], object]
+) -> float:
+    """Returns the share of compiled code in a compiled model's time, 0 to 1.
+
+    Dynamo's own work counts as compiled code: a model of a few microseconds has much of it without
+    any eager code. All else is eager: operators, of which each is seen, and Python. A few profiled
+    iterations are run, and the largest share counts, because disturbances only make it smaller.
+
+    Args:
+      counter: of the programs; the calls of `bounded` models are compared with them. Without
+        such calls, iterations are.
+      iterate: runs an iteration to its end.
+      wait: waits for the device, so that its time counts where it was caused.
+    """
+
+    @contextmanager
+    def span(name: str) -> Iterator[None]:
+        wait()
+        with record_function(name):
+            yield
+            wait()
+
+    counter.span = span
+    try:
+        with profile(activities=[ProfilerActivity.CPU]) as profiled:
+            start = time.perf_counter()
+            for _ in range(_ITERATIONS):
+                with record_function(_ITERATION):
+                    iterate()
+                if time.perf_counter() - start > _LONGEST_S:
+                    break
+    finally:
+        counter.span = None
+    known = (_ITERATION, MODEL, PROGRAM, *_OVERHEAD)
+    return compiled_share(
+        (event.name, event.time_range.start, event.time_range.end)
+        for event in profiled.events()
+        if event.name in known or event.name.startswith(_EAGER)
+    )
+
+
+def compiled_share(spans: Iterable[Span]) -> float:
+    """Returns the largest share of compiled code among iterations; 1 without any iteration."""
+    every = list(spans)
+    shares = []
+    for iteration in _named(every, _ITERATION):
+        inside = _within(every, [iteration])
+        models = _named(inside, MODEL) or [iteration]
+        inside = _within(inside, models)  # the backward pass of training is outside
+        compiled = _named(inside, PROGRAM, *_OVERHEAD)
+        operators = [span for span in inside if span[0].startswith(_EAGER)]
+        whole, known = _covered(models), _covered(compiled)
+        frames = len(_named(inside, _GUARDS)) + len(models)
+        eager = max(whole - known - frames * _FRAME_US, _covered([*operators, *compiled]) - known)
+        shares.append(1 - max(0.0, eager) / whole)
+    return max(shares, default=1.0)
+
+
+def _named(spans: Iterable[Span], *names: str) -> list[Span]:
+    return [span for span in spans if span[0] in names]
+
+
+def _within(spans: Iterable[Span], outer: Sequence[Span]) -> list[Span]:
+    return [s for s in spans if any(start <= s[1] and s[2] <= end for _, start, end in outer)]
+
+
+def _covered(spans: Iterable[Span]) -> float:
+    """Returns the time in at least one of the spans."""
+    total, reached = 0.0, float("-inf")
+    for _, start, end in sorted(spans, key=lambda span: span[1]):
+        total += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return total

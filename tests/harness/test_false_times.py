@@ -1,0 +1,28 @@
+"""Right outputs with false times: such a trial fails, with the figures, and has no speed."""
+
+TOY = ("--suite", "cbs_test_plugin.suite", "-name", "models/TOY_NONE/.+")
+FIXED = ("-w", "1", "-iter", "50")
+REASONS = {
+    "in-fetch": "a run on new inputs takes",
+    "in-a-thread": "a run on new inputs takes",
+    "kept": "a run on new inputs takes",
+    "by-content": "a run on new inputs takes",
+    "slow-clock": "its clock is wrong",
+    "slow-clocks": "its clock is wrong",
+}
+
+
+def test_adversarial_times_are_all_caught(cbs_run, capsys):
+    run = cbs_run(*TOY, *FIXED, "--backend", "test_numpy,test_liars")
+    records = {
+        r["definition"]["compiler"]: r
+        for r in run.document["benchmarks"]
+        if r["definition"]["backend"] == "test_liars"
+    }
+    assert records["honest"]["status"] == "ok", records["honest"]
+    for name, reason in REASONS.items():
+        record = records[name]
+        assert record["status"] == "failed", (name, record.get("reason"))
+        assert reason in record["reason"], name
+    with capsys.disabled():
+        print(f"\nfalse times: {len(REASONS)} planted, all caught")

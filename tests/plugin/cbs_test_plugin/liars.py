@@ -1,0 +1,96 @@
+"""A backend whose outputs are right and whose times are false, in one way for each compiler."""
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from cbs_test_plugin.backend import NumpyBackend
+from comparative_benchmark.backend_api import Array, BackendInfo, CompilerInfo
+from comparative_benchmark.worker import sampling
+from openxla.benchmark.def_types import ModelFrameworkType
+
+LIES = {
+    "honest": "computes in dispatch, and waits",
+    "in-fetch": "computes when its outputs are fetched",
+    "in-a-thread": "computes in a thread, and does not wait for it",
+    "kept": "keeps its outputs until its inputs are replaced",
+    "by-content": "keeps the outputs of all inputs that it has seen",
+    "slow-clock": "replaces the worker's clock by one that is 100 times slower",
+    "slow-clocks": "replaces the clock of CPU time, too",
+}
+# Long beside the harness's own work, and short beside a test.
+WORK_S = 0.02
+
+BACKEND = BackendInfo(
+    name="test_liars",
+    implementation="cbs_test_plugin.liars:Liar",
+    level="framework_level",
+    modules={ModelFrameworkType.PYTORCH: ("numpy",)},
+    install="nothing",
+    compilers=tuple(CompilerInfo(name=name, description=text) for name, text in LIES.items()),
+    packages={"cbs_test_plugin": "cbs-test-plugin"},
+)
+
+
+class Liar(NumpyBackend):
+    """Works for 20 ms an iteration, somewhere."""
+
+    def load(self, model: Any, inputs: Sequence[Array]) -> None:
+        super().load(model, inputs)
+        self._way = self.context.compiler
+        self._kept: Any = None
+        self._seen: dict[bytes, Any] = {}
+        if self._way in ("slow-clock", "slow-clocks"):
+            sampling._CLOCK = _slowed(sampling._CLOCK)
+        if self._way == "slow-clocks":
+            sampling._CPU_CLOCK = _slowed(sampling._CPU_CLOCK)
+
+    def dispatch(self) -> Any:
+        if self._way == "in-fetch":
+            return None
+        if self._way == "in-a-thread":
+            found: list[Any] = []
+            thread = threading.Thread(target=self._compute_elsewhere, args=(found,))
+            thread.start()
+            return thread, found
+        if self._way == "kept":
+            if self._kept is None:
+                self._kept = self._compute()
+            return self._kept
+        if self._way == "by-content":
+            key = b"".join(value.tobytes() for value in self._inputs)
+            if key not in self._seen:
+                self._seen[key] = self._compute()
+            return self._seen[key]
+        return self._compute()
+
+    def fetch(self, outputs: Any) -> list[Any]:
+        if self._way == "in-fetch":
+            if self._kept is None:
+                self._kept = self._compute()
+            outputs = self._kept
+        if self._way == "in-a-thread":
+            thread, found = outputs
+            thread.join()
+            outputs = found[0]
+        return super().fetch(outputs)
+
+    def replace_inputs(self, inputs: Sequence[Array]) -> bool:
+        self._kept = None
+        return super().replace_inputs(inputs)
+
+    def _compute(self) -> Any:
+        until = time.perf_counter() + WORK_S
+        while time.perf_counter() < until:
+            pass
+        return self._model.forward(*self._inputs)
+
+    def _compute_elsewhere(self, found: list[Any]) -> None:
+        time.sleep(WORK_S)  # without Python's lock, as native code would be
+        found.append(self._model.forward(*self._inputs))
+
+
+def _slowed(clock: Any) -> Any:
+    start = clock()
+    return lambda: start + (clock() - start) // 100

@@ -1,0 +1,244 @@
+"""Verification of parts of an output, of NaN and infinity, of constants, of integers near ties."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from comparative_benchmark.judge.verification import sum_length, verify
+from openxla.benchmark.artifacts import arrays
+
+EPSILON = 2.0**-23
+NUMBERS = np.random.default_rng(7).normal(size=(64, 50))
+
+
+@pytest.fixture
+def judge(tmp_path):
+    """Judges arrays as the only output of a run; without a reference, rounds the truth."""
+
+    def run(output, truth, reference=None, neighbours=None, **wanted):
+        truth = np.asarray(truth)
+        reference = truth.astype(np.float32) if reference is None else reference
+        output = np.asarray(output).astype(reference.dtype)
+        paths = [
+            [
+                tmp_path / name / file["file"]
+                for file in arrays.save_all(tmp_path / name, "o", [value])
+            ]
+            for name, value in (("output", output), ("truth", truth), ("reference", reference))
+        ]
+        if neighbours is not None:
+            np.save(tmp_path / "near.npy", neighbours)
+            wanted["neighbours"] = {0: tmp_path / "near.npy"}
+        return verify(*paths, **wanted)
+
+    return run
+
+
+def computed(truth, seed=0, errors=1.0):
+    """Returns the truth as a right program gives it: off by about a spacing in each element."""
+    noise = np.random.default_rng(seed).normal(size=truth.shape)
+    largest = np.finfo(np.float32).max
+    return (truth * (1 + errors * EPSILON * noise)).clip(-largest, largest).astype(np.float32)
+
+
+def masked(fill):
+    truth = NUMBERS.copy()
+    truth[:, ::7] = fill
+    return truth
+
+
+@pytest.mark.parametrize("fill", [-1e4, -1e9, float(np.finfo(np.float32).min)])
+@pytest.mark.parametrize("fault", ["zeros", "bf16", "rows"])
+def test_nothing_hides_behind_a_mask(judge, fill, fault):
+    truth = masked(fill)
+    assert judge(computed(truth, 1), truth, computed(truth)).passed
+    wrong = {
+        "zeros": np.where(truth == fill, truth, 0),
+        "bf16": truth.astype(ml_dtypes.bfloat16).astype(float),
+        "rows": truth[::-1],
+    }[fault]
+    verdict = judge(np.where(truth == fill, truth, wrong), truth, computed(truth))
+    assert not verdict.passed
+    assert not verdict.undecided
+
+
+@pytest.mark.parametrize("fault", ["bf16", "one per cent", "other rows"])
+def test_scores_do_not_hide_behind_pixel_coordinates(judge, fault):
+    boxes = 400 + 200 * NUMBERS
+    scores = 1 / (1 + np.exp(-4 * NUMBERS))
+    wrong = {
+        "bf16": scores.astype(ml_dtypes.bfloat16).astype(float),
+        "one per cent": 1.01 * scores,
+        "other rows": scores[::-1],
+    }[fault]
+    truth = np.concatenate([boxes, scores], -1)
+    assert judge(computed(truth, 1), truth, computed(truth)).passed
+    assert not judge(np.concatenate([boxes, wrong], -1), truth, computed(truth)).passed
+
+
+def test_small_rows_do_not_hide_behind_large_ones(judge):
+    truth = NUMBERS * np.logspace(4, -4, len(NUMBERS))[:, None]
+    assert judge(computed(truth, 1), truth, computed(truth)).passed
+    wrong = truth.copy()
+    wrong[-8:] = 0
+    assert "are off by" in judge(wrong, truth, computed(truth)).reason
+
+
+def test_the_tail_of_a_bounded_function_may_be_flushed(judge):
+    """ONNX Runtime's sigmoid is exact to a quarter of a spacing near one, and 0 below that."""
+    truth = 1 / (1 + np.exp(-8 * NUMBERS))
+    assert truth.min() < 1e-9
+    assert judge(np.where(truth < EPSILON / 4, 0, truth), truth, computed(truth)).passed
+    assert not judge(np.where(truth < 1e-3, 0, truth), truth, computed(truth)).passed
+
+
+def test_numbers_below_the_smallest_normal_one_may_be_flushed(judge):
+    truth = np.abs(NUMBERS) * np.logspace(0, -44, 50)
+    flushed = np.where(truth < 2.0**-126, 0, computed(truth, 1))
+    assert judge(flushed, truth, computed(truth)).passed
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_nan_and_infinity_are_compared_by_position(judge, value):
+    truth = masked(value)
+    assert judge(computed(truth, 1), truth, computed(truth)).passed
+    for other in ({np.nan, np.inf, -np.inf} - {value}) | {0.0}:
+        if not (np.isnan(other) and np.isnan(value)):
+            assert not judge(np.where(np.isfinite(truth), truth, other), truth).passed
+    moved = truth.copy()
+    moved[0, 1] = value
+    assert "holds NaN or infinity" in judge(moved, truth).reason
+    assert not judge(np.where(np.isfinite(truth), 0, truth), truth).passed
+
+
+def test_a_number_too_large_for_the_type_is_due_to_be_infinite_or_the_largest(judge):
+    truth = masked(-1e9)
+    with np.errstate(over="ignore"):
+        reference = truth.astype(np.float16)
+    assert judge(reference, truth, reference).passed
+    largest = np.where(np.isinf(reference), np.finfo(np.float16).min, reference)
+    assert judge(largest, truth, reference).passed
+    assert not judge(np.where(np.isinf(reference), 0, reference), truth, reference).passed
+
+
+def test_where_the_reference_overflows_nothing_is_due(judge):
+    reference = NUMBERS.astype(np.float32)
+    reference[:20] = np.inf
+    assert judge(NUMBERS, NUMBERS, reference).passed
+    wrong = NUMBERS.copy()
+    wrong[30] = 0
+    assert not judge(wrong, NUMBERS, reference).passed
+    reference[:40] = np.nan
+    verdict = judge(NUMBERS, NUMBERS, reference)
+    assert verdict.undecided
+    assert "that are finite in float64" in verdict.reason
+
+
+def test_nothing_but_nan_cannot_be_judged(judge):
+    truth = np.full((4, 4), np.nan)
+    assert judge(truth, truth).undecided
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1), (8, 8)])
+@pytest.mark.parametrize("value", [3.7, -250.0, 1e-12])
+def test_one_number_and_constants_are_compared_by_their_size(judge, shape, value):
+    truth = np.full(shape, value)
+    assert judge(truth * (1 + EPSILON), truth).passed
+    verdict = judge(truth * 1.0001, truth)
+    assert not verdict.passed
+    assert not verdict.undecided
+    assert not judge(0 * truth, truth).passed
+
+
+def test_zeros_are_due_to_be_zero(judge):
+    truth = np.zeros((4, 4))
+    assert judge(truth, truth).passed
+    assert judge(truth + 1e-8, truth).passed
+    assert not judge(truth + 1e-3, truth).passed
+
+
+def test_a_single_number_may_be_off_by_as_much_as_rounding_moves_it(judge):
+    """Large terms cancel: another order of sums gives other last digits, and many of them."""
+    truth, output = np.array([1e-3]), np.array([1.0002e-3])
+    assert not judge(output, truth).passed
+    neighbours = truth + 1e-7 * np.random.default_rng(0).normal(size=(8, 1))
+    assert judge(output, truth, neighbours=neighbours).passed
+    assert not judge(2 * truth, truth, neighbours=neighbours).passed
+
+
+def test_an_empty_output_needs_the_right_shape(tmp_path):
+    paths = {}
+    for name in ("output", "truth", "reference"):
+        values = [np.zeros((4, 0), np.float32), NUMBERS.astype(np.float32)]
+        files = arrays.save_all(tmp_path / name, "o", values)
+        paths[name] = [tmp_path / name / file["file"] for file in files]
+    assert verify(*paths.values()).passed
+    assert verify(*([path[0]] for path in paths.values())).undecided
+
+
+def test_a_long_sum_may_be_off_by_more_than_its_reference(judge):
+    """PyTorch's cumulative sum adds in double; others add 100,000 numbers in float32."""
+    numbers = np.random.default_rng(0).uniform(size=(4, 100_000))
+    truth = numbers.astype(np.float32).astype(float).cumsum(-1)
+    output = numbers.astype(np.float32).cumsum(-1, dtype=np.float32)
+    assert not judge(output, truth).passed
+    assert judge(output, truth, longest_sum=100_000).passed
+    assert not judge(truth * 1.0002, truth, longest_sum=100_000).passed
+
+
+def test_the_length_of_sums_comes_from_the_inputs():
+    assert sum_length([(64, 200_000)], [(64,)]) == 200_000
+    assert sum_length([(1, 3, 224, 224)], [(1, 1000)]) == 224
+    assert sum_length([(2, 100, 100, 100)], [(2,)]) == 1_000_000
+    assert sum_length([()], [()]) == 1
+    assert sum_length([], [(3, 4)]) == 1
+
+
+def test_what_is_allowed_never_exceeds_a_tenth_of_the_spread(judge):
+    noise = np.random.default_rng(3).normal(size=NUMBERS.shape)
+    reference = (NUMBERS + 0.05 * noise).astype(np.float32)
+    assert judge(NUMBERS + 0.05 * noise[::-1], NUMBERS, reference).passed
+    doubtful = judge(NUMBERS + 0.2 * noise[::-1], NUMBERS, reference)
+    assert doubtful.undecided
+    assert "proves nothing" in doubtful.reason
+    wrong = judge(0 * NUMBERS, NUMBERS, reference)
+    assert not wrong.passed
+    assert not wrong.undecided
+
+
+def test_constant_integers_are_equal_or_wrong(judge):
+    exact = np.full((4, 4), 3)
+    assert judge(exact, exact, exact).judged == "integers"
+    assert not judge(exact + 1, exact, exact).passed
+
+
+def test_floats_beside_integers_are_what_was_judged(tmp_path):
+    values = [np.arange(4), NUMBERS.astype(np.float32)]
+    paths = {}
+    for name in ("output", "truth", "reference"):
+        files = arrays.save_all(tmp_path / name, "o", values)
+        paths[name] = [tmp_path / name / file["file"] for file in files]
+    assert verify(*paths.values()).judged is None
+
+
+def rounded_pictures(seed, spacings):
+    """Returns pixels from numbers that are off by so many spacings of float32."""
+    numbers = np.random.default_rng(0).uniform(size=400_000) * 255
+    noise = np.random.default_rng(seed).normal(size=numbers.shape)
+    return np.round(numbers * (1 + spacings * EPSILON * noise)).astype(np.uint8)
+
+
+def test_pixels_may_flip_at_ties_alone(judge):
+    exact = rounded_pictures(0, 0)
+    near = np.stack([rounded_pictures(seed, 4) for seed in range(1, 9)])
+    flips = 0
+    for seed in range(20, 40):
+        output = rounded_pictures(seed, 1)
+        flips += int((output != exact).sum())
+        assert judge(output, exact, exact, neighbours=near).passed
+    assert flips > 20
+    wrong = exact.copy()
+    wrong[1000:1010] += 1
+    assert "10 of 400000 integers differ" in judge(wrong, exact, exact, neighbours=near).reason
+    coarser = np.round(exact.astype(float) * 1.01).clip(0, 255).astype(np.uint8)
+    assert not judge(coarser, exact, exact, neighbours=near).passed
