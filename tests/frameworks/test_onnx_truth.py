@@ -201,8 +201,9 @@ def onnx_run(tmp_path, environment):
     own_root = environment | {"CBS_ROOT_DIR": str(tmp_path / "root")}
 
     def run(name, backend):
-        for package in backend.split(","):
-            need(package)
+        for competitor in backend.split(","):
+            package = competitor.partition(":")[0]
+            need("iree.compiler" if package == "iree" else package)
         return run_cbs(
             *(f"{name}.onnx", "--backend", backend, "-w", "1", "-iter", "2"),
             directory=tmp_path,
@@ -237,6 +238,12 @@ def test_a_softmax_of_opset_11_finds_the_runtime_that_is_wrong(onnx_run):
     run = onnx_run("softmax", "onnxruntime,openvino")
     assert statuses(run) == {"onnxruntime": "ok", "openvino": "wrong_output"}, run.out + run.err
     assert "Take onnxruntime" in run.out
+
+
+@pytest.mark.nightly
+def test_a_softmax_of_few_rows_is_right_on_iree(onnx_run):
+    run = onnx_run("softmax", "iree:llvm-cpu")
+    assert statuses(run) == {"iree": "ok"}, run.out + run.err
 
 
 def test_a_truth_in_doubt_is_agreed_and_names_the_operator(onnx_run):
