@@ -133,6 +133,8 @@ def error_limits(
     # Equal elements have equal errors.
     bias_share = max(_BIAS_SHARE, _BIAS_SCATTER / math.sqrt(size)) if spread else 1.0
     capped = spread > 0 and not {"rmse_factor", "rmse_floor"} & set(parameters)
+    mean = math.sqrt(max(scale**2 - spread**2, 0.0))
+    shared = _ELEMENT_IN_EPSILONS * EPSILONS.get(_SUMMED_IN.get(element_type, element_type), 0.0)
     allowed = min(needed, LARGEST_SHARE_OF_SPREAD * spread) if capped else needed
     return ErrorLimits(
         rmse=allowed,
@@ -142,6 +144,7 @@ def error_limits(
             _ELEMENTS_IN_RMSE * max(floor, long_sum, _NOISE_FACTOR * noise),
         ),
         relative_element=_ELEMENT_IN_EPSILONS * EPSILONS.get(element_type, 0.0),
-        # Errors of a sum that is taken in another order may all have one sign.
-        bias=max(needed * bias_share, long_sum),
+        # Errors of a sum that is taken in another order may all have one sign. The same holds for
+        # a factor that elements share, as the sum of a softmax's row.
+        bias=max(needed * bias_share, long_sum, shared * mean),
     )

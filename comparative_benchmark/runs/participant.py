@@ -45,6 +45,7 @@ from comparative_benchmark.stats.steadiness import (
     steadiness,
 )
 from openxla.benchmark.artifacts import arrays
+from openxla.benchmark.artifacts.truth_check import TruthCheck
 from openxla.benchmark.artifacts.workload_store import Due, WorkloadArtifacts
 from openxla.benchmark.models import architectures, trained
 from openxla.benchmark.models.architectures.base import DATA_TYPES
@@ -82,6 +83,9 @@ class ProcessPlan:
     exports: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
     compiles_anew: bool = False
 
+
+# Phase of a result whose first output is wrong.
+FIRST_VERIFICATION = "verify_first_run"
 
 # Starts the worker of a process; `SessionEnded` where it does not come up.
 OpenSession = Callable[[RunSettings, Competitor, ProcessPlan], Session | InProcessSession]
@@ -149,6 +153,11 @@ class Participant:
     def alive(self) -> bool:
         """Whether it can still be measured."""
         return self._session is not None
+
+    @property
+    def outputs(self) -> Sequence[Path]:
+        """Files of the outputs that were verified last; they last as long as the race."""
+        return self._outputs
 
     def start(self) -> None:
         """Starts the worker, loads, compiles, and verifies the first output."""
@@ -547,9 +556,7 @@ class Participant:
         if verdict.undecided:
             status = Status.UNSUPPORTED
         elif check is not None and check.in_doubt:
-            status = Status.UNSUPPORTED
-            doubts = "; ".join(map(str, check.in_doubt))
-            reason = f"truth in doubt: {doubts}. The output differs from a plain run: {reason}"
+            status, reason = unjudged(check, reason)
         elif remark and (verdict.relative_rmse or 1.0) < _ERROR_OF_INEXACT_TRUTHS:
             status = Status.UNSUPPORTED
             reason = f"its truth is not exact ({remark}), and it is near: {reason}"
@@ -609,6 +616,17 @@ class Participant:
     def _end(self, ended: SessionEnded) -> None:
         note_end(self.record, ended)
         self.close()
+
+
+def unjudged(check: TruthCheck, reason: str) -> tuple[Status, str]:
+    """Returns status and reason of an output that differs from a truth in doubt.
+
+    Args:
+      check: with the doubts.
+      reason: in what the output differs.
+    """
+    doubts = "; ".join(map(str, check.in_doubt))
+    return Status.UNSUPPORTED, f"truth in doubt: {doubts}. The output differs: {reason}"
 
 
 def note_end(record: ProcessRecord, ended: SessionEnded) -> None:

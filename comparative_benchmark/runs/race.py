@@ -27,19 +27,24 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import attrs
+
+from comparative_benchmark.judge.disputes import agreeing
 from comparative_benchmark.machine import memory
 from comparative_benchmark.machine.gpu_memory import GpuMemory
 from comparative_benchmark.machine.host import usable_cpus
 from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.journal import Entry, Joined
 from comparative_benchmark.results.outcome import TrialFacts, TrialOutcome
-from comparative_benchmark.results.record import ArtifactSource, RaceNote, ResultKey
+from comparative_benchmark.results.record import ArtifactSource, RaceNote, ResultKey, Status
 from comparative_benchmark.runs.first_look import first_look
 from comparative_benchmark.runs.participant import (
+    FIRST_VERIFICATION,
     OpenSession,
     Participant,
     ProcessPlan,
     own_session,
+    unjudged,
 )
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.steady_rounds import judge_rounds
@@ -48,6 +53,7 @@ from comparative_benchmark.runs.trace import Timeline
 from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.runs.truth import why_not_ranked
 from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
+from openxla.benchmark.artifacts.truth_check import RouteDifference
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 from openxla.benchmark.temporary import temporary_folder
 
@@ -107,6 +113,8 @@ class Race:
         self._fitted: frozenset[ResultKey] = frozenset()
         # What the first process of a trial exported.
         self._exports: dict[ResultKey, Mapping[str, Sequence[str]]] = {}
+        # Outputs of first runs that differ from the truth.
+        self._wrong_outputs: dict[ResultKey, Sequence[Path]] = {}
         # What the pilot said that can be told from the baseline.
         self._decidable: dict[ResultKey, float] = {}
         self._threads: ThreadPoolExecutor
@@ -128,7 +136,40 @@ class Race:
                 self._compile_only(rule, Path(folder))
             else:
                 self._race(rule, Path(folder))
+            self._settle_disputes()
         self._write_timeline()
+
+    def _settle_disputes(self) -> None:
+        """Puts a truth in doubt if two runtimes agree against its only implementation.
+
+        A runtime that agrees with the truth is a second implementation: then nothing is in doubt.
+        """
+        check = self._artifacts.truth_check
+        if check is None or not check.unchecked or check.in_doubt:
+            return
+        processes = [p for outcome in self.outcomes.values() for p in outcome.processes]
+        if any(process.verification and process.verification.passed for process in processes):
+            return
+        names = {key: trial.competitor.backend.name for key, trial in self._by_key().items()}
+        wrong = {names[key]: paths for key, paths in self._wrong_outputs.items()}
+        due, parameters = self._artifacts.first, self._trials[0].verify_parameters
+        pair = agreeing(wrong, due.truth, due.reference, parameters)
+        if pair is None:
+            return
+        doubt = RouteDifference(
+            operator=", ".join(check.unchecked),
+            node="",
+            routes=(check.routes[0], " with ".join(pair)),
+        )
+        check = attrs.evolve(check, in_doubt=(doubt,))
+        for key in self._wrong_outputs:
+            outcome = self.outcomes[key]
+            outcome.facts = attrs.evolve(outcome.facts, truth_check=check)
+            if (ended := outcome.ended_by) is not None:
+                ended.status, ended.reason = unjudged(check, ended.reason or "")
+
+    def _by_key(self) -> dict[ResultKey, Trial]:
+        return {trial.key: trial for trial in self._trials}
 
     def _run_fixed(self, rule: FixedCounts, folder: Path) -> None:
         for trial in self._trials:
@@ -441,6 +482,8 @@ class Race:
         if self._shares:
             participant.forget_peaks()
         outcome.add(record, wall_s)
+        if record.status is Status.WRONG_OUTPUT and record.phase == FIRST_VERIFICATION:
+            self._wrong_outputs[key] = participant.outputs
         if self._settings.keep_exports and not isinstance(self._settings.sampling, CompileOnly):
             self._exports.setdefault(key, participant.exports)
         self._finished(

@@ -146,7 +146,7 @@ def execute(
         tried = [trial for trial in pending if not _missing(trial, settings)]
         preparation.run(tried, budget.may_prepare)
         position, left = 0, len(tried)
-        for group in _workload_groups(trials, settings):
+        for group in _workload_groups(trials, settings, _unchecked(preparation)):
             racing = [trial for trial in group if trial.key not in done]
             position += len(group) - len(racing)
             able = [trial for trial in racing if not _missing(trial, settings)]
@@ -238,19 +238,30 @@ def execution_environment(trials: Sequence[Trial], settings: RunSettings) -> Exe
     return converted(environment, ExecutionEnvironment)
 
 
-def _workload_groups(trials: Sequence[Trial], settings: RunSettings) -> list[list[Trial]]:
+def _unchecked(preparation: Preparation) -> frozenset[str]:
+    """Returns the workloads whose truth only one implementation could compute in parts."""
+    checks = ((digest, found.truth_check) for digest, found in preparation.artifacts.items())
+    return frozenset(digest for digest, check in checks if check and check.unchecked)
+
+
+def _workload_groups(
+    trials: Sequence[Trial], settings: RunSettings, unchecked: Collection[str] = ()
+) -> list[list[Trial]]:
     """Returns the trials by workload; one by one if counts are fixed and nothing is raced.
+
+    Trials of workloads in `unchecked` stay together: their outputs are evidence about the truth.
 
     Single trials that share workers are sorted by worker, so that one lives at a time.
     """
-    if isinstance(settings.sampling, FixedCounts):
-        if settings.share_workers:
-            workers = list(dict.fromkeys(map(_worker_of, trials)))
-            trials = sorted(trials, key=lambda trial: workers.index(_worker_of(trial)))
-        return [[trial] for trial in trials]
+    is_fixed = isinstance(settings.sampling, FixedCounts)
+    if is_fixed and settings.share_workers:
+        workers = list(dict.fromkeys(map(_worker_of, trials)))
+        trials = sorted(trials, key=lambda trial: workers.index(_worker_of(trial)))
     groups: dict[str, list[Trial]] = {}
     for trial in trials:
-        groups.setdefault(trial.workload.digest, []).append(trial)
+        apart = is_fixed and trial.workload.digest not in unchecked
+        key = str(trial.key) if apart else trial.workload.digest
+        groups.setdefault(key, []).append(trial)
     return list(groups.values())
 
 

@@ -59,13 +59,37 @@ pathlib.Path(target, "answer.json").write_text(json.dumps(answer))
 """
 
 
+# Prepares a program while its second route is wrong, by 0.1 %.
+WRONG_ROUTES = {
+    "torch": """
+from openxla.benchmark.brought.in_torch_export import TorchProgram
+owner, name = TorchProgram, "_in_float64"
+right = owner._in_float64
+def wrong(self, module, inputs):
+    found = right(self, module, inputs)
+    return found if module is self.module else [value * 1.001 for value in found]
+""",
+    "jax": """
+from openxla.benchmark.brought import stablehlo_float64
+owner, name = stablehlo_float64, "interpreted"
+right = owner.interpreted
+def wrong(module, inputs):
+    return [value * 1.001 for value in right(module, inputs)]
+""",
+}
+
+
 @pytest.fixture
 def prepared(tmp_path, environment):
     """Has a process of a framework make the truth of a program; returns its answer."""
 
-    def prepare(name, inputs="", *, framework):
+    def prepare(name, inputs="", *, framework, wrong_route=False):
         arguments = [str(tmp_path / name), inputs, str(tmp_path)]
-        run_script(PREPARE, arguments, environment, framework=framework)
+        script = PREPARE
+        if wrong_route:
+            planted = f"{WRONG_ROUTES[framework]}\nsetattr(owner, name, wrong)\n"
+            script = f"{planted}{PREPARE}\nsetattr(owner, name, right)\n"
+        run_script(script, arguments, environment, framework=framework)
         return json.loads((tmp_path / "answer.json").read_text())
 
     return prepare
@@ -113,6 +137,13 @@ def assert_proved(run, *competitors):
         assert metrics["second_verification"]["passed"]
         assert "without_float64" not in metrics
     assert "agreed" not in run.out
+
+
+def assert_in_doubt(answer, routes):
+    assert answer["type"] == "answer", answer
+    why = f"its truth is in doubt: {routes} differ by 0.001 of the scale at the program (output 0)"
+    assert answer["without_float64"].startswith(why)
+    assert answer["truth_check"]["in_doubt"][0]["operator"] == "the program"
 
 
 @pytest.mark.usefixtures("onnx_files")
@@ -274,6 +305,8 @@ def test_jax_programs_are_widened_and_what_is_none_says_why(files_of, prepared):
         assert answer["without_float64"] is None
         assert answer["truth_check"]["routes"] == ["XLA", "StableHLO's interpreter"]
         assert [file["dtype"] for file in answer["files"]["truth"]] == ["f64", "f64"]
+    doubted = prepared("net.mlir", "f32[4,16]; i32[4,3]<9", framework="jax", wrong_route=True)
+    assert_in_doubt(doubted, "XLA and StableHLO's interpreter")
     agreed = prepared("bits.mlir", framework="jax")
     assert "bitcast_convert looks at the bits" in agreed["without_float64"]
     for name, inputs, words in (
@@ -294,6 +327,8 @@ def test_torch_programs_are_widened_and_what_is_none_says_why(files_of, prepared
     assert answer["type"] == "answer", answer
     assert answer["without_float64"] is None
     assert answer["truth_check"]["routes"] == ["PyTorch", "PyTorch's decompositions"]
+    doubted = prepared("net.pt2", inputs, framework="torch", wrong_route=True)
+    assert_in_doubt(doubted, "PyTorch and PyTorch's decompositions")
     for name, given, words in (
         ("cut.pt2", inputs, "is not a whole torch.export program"),
         ("draws.pt2", "f32[2,8,16]", "it draws random numbers"),

@@ -109,6 +109,14 @@ def test_what_is_agreed_is_not_called_right():
     assert "right" not in first
 
 
+def test_a_truth_in_doubt_is_told_from_one_without_float64():
+    difference = {"operator": "Resize", "node": "r", "routes": ["one", "other"]}
+    check = {"truth_check": {"in_doubt": [difference]}, "without_float64": "its truth is in doubt"}
+    doubted = record("tflite:native", metrics=times(1.0, 1.01, 1.02, **check))
+    (first, *_) = said(doubted, doubted | {"definition": SLOW["definition"]})
+    assert "whose output agrees with a plain run (the truth is in doubt)" in first
+
+
 def test_what_is_agreed_says_so_in_table_and_remarks_beside_the_ranking():
     agreed = record("tflite:native", metrics=times(1.0, 1.01, 1.02, without_float64="no kernels"))
     cases = cases_of(completed({"benchmarks": [agreed, SLOW]}))

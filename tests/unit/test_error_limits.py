@@ -107,3 +107,15 @@ def test_a_constant_is_wrong_however_small_the_spread_beside_the_scale(judge, of
     assert not verdict.passed
     # In bfloat16 the rounding is a good part of such a spread: then nothing can be judged.
     assert not judge("bf16", truth, truth, np.full(4000, offset)).passed
+
+
+def test_a_rounding_that_all_elements_share_is_no_bias(judge):
+    # As a softmax of few rows: one factor, rounded once, is in all elements.
+    truth = 1 + 0.1 * noise(400, 0)
+    reference = truth.astype(np.float32)
+    assert judge("f32", truth, reference, truth * (1 + 2.0**-23)).passed
+    assert not judge("f32", truth, reference, truth * (1 + 4 * 2.0**-23)).passed
+    # Around zero there is no such factor.
+    around_zero = truth - truth.mean()
+    rough = around_zero * (1 + 2.0**-24 * noise(400, 1))
+    assert not judge("f32", around_zero, rough, around_zero + 2e-8).passed

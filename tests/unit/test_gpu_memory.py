@@ -99,6 +99,7 @@ def test_a_race_goes_in_turns_where_workers_do_not_fit_onto_the_gpu(
             cost=None,
             without_float64=None,
             truth_source=None,
+            truth_check=None,
             not_ranked=None,
         ),
         settings,

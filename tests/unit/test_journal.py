@@ -101,6 +101,7 @@ def machine(tmp_path, monkeypatch, make_trial, finished):
         origin=None,
         cost=WorkloadCost(),
         without_float64=None,
+        truth_check=None,
         truth_source=None,
         not_ranked=None,
     )

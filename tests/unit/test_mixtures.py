@@ -51,3 +51,17 @@ def test_whose_compile_time_includes_writing_a_cache_is_named_beside_one_whose_d
     assert mixture_remarks(cases(compiled_by("a:b", 1), compiled_by("c:d", 2))) == []
     [said] = mixture_remarks(cases(compiled_by("a:b", 1), compiled_by("c:d", None)))
     assert said == "Compile times that include writing a cache: a:b (jax); others keep none."
+
+
+def test_a_truth_in_doubt_and_one_by_majority_are_remarked_once():
+    difference = {"operator": "Resize", "node": "r", "routes": ["one", "other"], "error": 0.5}
+    found = {"in_doubt": [difference], "outvoted": [difference | {"operator": "LRN"}]}
+    level = {**metrics(), "truth_check": found}
+    said = mixture_remarks(cases(*(record("w", name, level=level) for name in ("a:b", "c:d"))))
+    doubt = (
+        "one and other differ by 0.5 of the scale at Resize (r); no output is reported as wrong."
+    )
+    assert said[0].startswith("Truth of ")
+    assert said[0].endswith(f" in doubt: {doubt}")
+    assert "by two implementations of three: one and other differ by 0.5" in said[1]
+    assert len(said) == 2

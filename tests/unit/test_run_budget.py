@@ -71,7 +71,7 @@ def run(tmp_path, monkeypatch, finished):
 
     class Preparation:
         def __init__(self, *_):
-            self.tried = set()
+            self.tried, self.artifacts = set(), {}
 
         def run(self, trials, may_go_on):
             for trial in trials:

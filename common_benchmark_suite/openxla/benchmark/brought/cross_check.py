@@ -12,14 +12,14 @@ from openxla.benchmark.brought.inputs import Array
 # Float64 runs of a whole model agree to 1e-9 of the scale in all frameworks (see DESIGN.md): its
 # rounding is 1e-16, and sums of a million terms, or a condition number of that size, leave 1e-10.
 WIDE_TOLERANCE = 1e-9
-# Of a single operator of ONNX. Some float64 kernels hold constants in float32, as the scale of
-# `Attention` (seen: 6e-8). A smaller difference cannot change a verdict, as outputs in float32 may
-# be off by two spacings at least; a forgotten epsilon of 1e-5 gives 5e-6.
+# Tolerance for a single operator of ONNX. Some float64 kernels hold constants in float32, as the
+# scale of `Attention` (seen: 6e-8). A smaller difference cannot change a verdict, as outputs in
+# float32 may be off by two spacings at least; a forgotten epsilon of 1e-5 gives 5e-6.
 NODE_TOLERANCE = 2.0**-23
-# Of an operator in float32, on operands of that type: 1000 spacings. Faults of meaning (an axis, a
-# coordinate, a length) are of the order of one.
+# Tolerance for an operator in float32, on operands of that type: 1000 spacings. Faults of meaning
+# (an axis, a coordinate, a length) are of the order of one.
 _FLOAT32_TOLERANCE = 1000 * 2.0**-23
-# Of an operator that gives 16 bits, in spacings of its type.
+# 16-bit results may differ by this number of spacings.
 _SPACINGS = 4
 EVALUATOR, RUNTIME, UPGRADED = "ONNX's evaluator", "ONNX Runtime", "a newer version of the operator"
 
@@ -94,10 +94,10 @@ def _error(one: Array, other: Array, tolerance: float) -> float:
         if not ends_agree or not np.array_equal(inside, np.isfinite(b)):
             return np.inf
         a, off = a[inside], off[inside]
-    scale, off = float(np.abs(a).max(initial=0.0)), float(off.max(initial=0.0))
-    if off <= allowed * scale:
+    scale, worst = float(np.abs(a).max(initial=0.0)), float(off.max(initial=0.0))
+    if worst <= allowed * scale:
         return 0.0
-    return off / scale if scale else np.inf
+    return worst / scale if scale else np.inf
 
 
 def _rounding_of(value: Array) -> float:

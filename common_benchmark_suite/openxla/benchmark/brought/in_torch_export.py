@@ -25,10 +25,12 @@ from openxla.benchmark.brought.program_model import (
     ProgramModel,
     in_place_of_truth,
     rounded,
+    rounding_of,
 )
 from openxla.benchmark.brought.signature import Argument, Signature, element_type_or_refuse
 from openxla.benchmark.brought.wanted import BroughtError
 from openxla.benchmark.def_types import Parameters
+from openxla.benchmark.models.preprocessing import numpy_dtype
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 
@@ -248,11 +250,11 @@ def _wide(value: Any) -> Any:
 
 
 def _round(module: torch.nn.Module) -> None:
-    """Puts each weight off by up to a spacing."""
+    """Puts each weight off by as much as `rounding_of` its type."""
     random = torch.Generator().manual_seed(SEED)
     with torch.no_grad():
         for tensor in module.parameters():
             if tensor.dtype in _NARROW:
                 off = torch.rand(tensor.shape, generator=random, dtype=torch.float64) * 2 - 1
-                spacing = torch.finfo(tensor.dtype).eps
-                tensor.copy_((tensor.double() * (1 + spacing * off)).to(tensor.dtype))
+                size = rounding_of(numpy_dtype(_TYPES[tensor.dtype]))
+                tensor.copy_((tensor.double() * (1 + size * off)).to(tensor.dtype))

@@ -8,7 +8,7 @@ import onnx
 from onnx import TensorProto, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from openxla.benchmark.brought import onnx_operators
+from openxla.benchmark.brought import onnx_operators, program_model
 from openxla.benchmark.brought.cross_check import is_float
 from openxla.benchmark.brought.inputs import Array
 from openxla.benchmark.brought.onnx_routes import NodeRoutes
@@ -31,7 +31,8 @@ _RANDOM = frozenset(
         *("Bernoulli", "Multinomial"),
     }
 )
-_SEED = 7
+# Operators that take their scales as numbers.
+_SCALED = frozenset({"Resize", "Upsample"})
 
 
 def widened(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -55,16 +56,22 @@ def widened(model: onnx.ModelProto) -> onnx.ModelProto:
     return wide
 
 
-def rounded(model: onnx.ModelProto, spacing: float) -> onnx.ModelProto:
-    """Returns a copy on weights that are off by up to so much of themselves."""
-    random = np.random.Generator(np.random.Philox(_SEED))
+def rounded(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Returns a copy on weights that are off by as much as `rounding_of` their type."""
     other = onnx.ModelProto()
     other.CopyFrom(model)
-    for tensor in other.graph.initializer:
-        if tensor.data_type in _NARROW:
-            value = numpy_helper.to_array(tensor)
-            off = 1 + spacing * random.uniform(-1, 1, value.shape)
-            _replace(tensor, (value.astype(np.float64) * off).astype(value.dtype))
+    # Scales decide on sizes: 1.9999999 times 3 is 5.
+    sizes = {
+        name for node in nodes(model) if node.op_type in _SCALED for name in list(node.input)[1:]
+    }
+    weights = [
+        tensor
+        for tensor in other.graph.initializer
+        if tensor.data_type in _NARROW and tensor.name not in sizes
+    ]
+    values = program_model.rounded([numpy_helper.to_array(tensor) for tensor in weights])
+    for tensor, value in zip(weights, values, strict=True):
+        _replace(tensor, value)
     return other
 
 

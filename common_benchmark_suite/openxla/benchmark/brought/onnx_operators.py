@@ -1,15 +1,15 @@
 """In a worker: operators of ONNX that its reference evaluator computes wrongly, or not at all.
 
-Each follows https://github.com/onnx/onnx/blob/main/docs/Operators.md, and Changelog.md there for
-older versions. The faults are those of the evaluator of onnx 1.23. The operators compute in the
-type of their operands: the same code gives the float64 truth and the plain run.
+Each follows https://github.com/onnx/onnx/blob/main/docs/Operators.md, or Changelog.md there for
+older versions. The evaluator of onnx 1.23 has these faults. The operators compute in the type of
+their operands: the same code gives the float64 truth and the plain run.
 """
 
 import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 import numpy as np
@@ -30,7 +30,7 @@ _LARGEST = 2**25
 
 
 def operators(opset: int) -> list[type[OpRun]]:
-    """Returns the operators of a version that replace those of the reference evaluator."""
+    """Returns the operators of a version that replace the evaluator's own."""
     return [
         _operator(kind, evaluate, opset)
         for kind, first, last, evaluate in _OPERATORS
@@ -110,7 +110,8 @@ def _batch_normalization(
 
     def normalized(center: Array, spread: Array) -> Array:
         root = np.sqrt(spread.reshape(shape) + epsilon)
-        return scale.reshape(shape) * ((x - center.reshape(shape)) / root) + bias.reshape(shape)
+        centered = (x - center.reshape(shape)) / root
+        return np.asarray(scale.reshape(shape) * centered + bias.reshape(shape))
 
     if used < 2:
         return (normalized(mean, var),)
@@ -164,6 +165,42 @@ def _lrn(attributes: _Attributes, _opset: int, _used: int, x: Array) -> tuple[Ar
     alpha, beta = _number(attributes, "alpha", 1e-4, x), _number(attributes, "beta", 0.75, x)
     scale = _number(attributes, "bias", 1.0, x) + alpha / x.dtype.type(size) * sums
     return (x / scale**beta,)
+
+
+def _lp_normalization(
+    attributes: _Attributes, _opset: int, _used: int, x: Array
+) -> tuple[Array, ...]:
+    order, axis = attributes.get("p", 2), attributes.get("axis", -1)
+    norm = np.linalg.norm(x, ord=order, axis=axis, keepdims=True)
+    return (np.divide(x, norm, out=np.zeros_like(x), where=norm != 0),)
+
+
+def _global_lp_pool(
+    attributes: _Attributes, _opset: int, _used: int, x: Array
+) -> tuple[Array, ...]:
+    power = x.dtype.type(attributes.get("p", 2))
+    total = (np.abs(x) ** power).sum(axis=tuple(range(2, x.ndim)), keepdims=True)
+    return (total ** (1 / power),)
+
+
+def _mean_variance_normalization(
+    attributes: _Attributes, _opset: int, _used: int, x: Array
+) -> tuple[Array, ...]:
+    axes = tuple(attributes.get("axes", (0, 2, 3)))
+    centered = x - x.mean(axis=axes, keepdims=True)
+    # The specification's function adds 1e-9 to the deviation, not to the variance.
+    return (centered / (x.std(axis=axes, keepdims=True) + x.dtype.type(1e-9)),)
+
+
+def _one_hot(
+    attributes: _Attributes, _opset: int, _used: int, indices: Array, depth: Array, values: Array
+) -> tuple[Array, ...]:
+    """Any version; a negative index counts from the end."""
+    count = int(np.reshape(depth, ()))
+    wanted = np.where(indices < 0, indices + count, indices)
+    is_hot = wanted[..., None] == np.arange(count)
+    found = np.where(is_hot, values[1], values[0])
+    return (np.moveaxis(found, -1, attributes.get("axis", -1)),)
 
 
 @attrs.frozen(kw_only=True)
@@ -246,8 +283,8 @@ def _max_pool(attributes: _Attributes, _opset: int, used: int, x: Array) -> tupl
     """Any version; an index counts in the whole array, its spatial axes reversed on demand."""
     window = _Window.of(attributes, attributes["kernel_shape"], x.shape[2:])
     least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-    order = "F" if attributes.get("storage_order", 0) else "C"
-    spatial = np.arange(math.prod(x.shape[2:])).reshape(x.shape[2:], order=order)
+    order: Literal["C", "F"] = "F" if attributes.get("storage_order", 0) else "C"
+    spatial = np.reshape(np.arange(math.prod(x.shape[2:])), x.shape[2:], order=order)
     planes = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *[1] * (x.ndim - 2))
     places = window.padded(np.broadcast_to(spatial, (1, 1, *spatial.shape)), -1)
     values = window.padded(x, least)
@@ -371,13 +408,13 @@ def _resize(
 ) -> tuple[Array, ...]:
     """Any version. Axes are independent of each other, and each is a product with a matrix.
 
-    A length that scales give is that of float32, as shape inference has it, and the lengths in
-    the formulas are whole numbers, as in all runtimes (https://github.com/onnx/onnx/issues/2462).
+    Scales give a length in float32 arithmetic, as in shape inference. The formulas use lengths
+    that are whole numbers, as all runtimes do (https://github.com/onnx/onnx/issues/2462).
     """
     if opset < 11:
         attributes = {"coordinate_transformation_mode": "asymmetric", **attributes}
         attributes = {"nearest_mode": "floor", **attributes}
-        operands = (None, operands[0] if operands else np.float32(attributes["scales"]))
+        operands = (None, operands[0])
     roi, scales, sizes = (*operands, None, None, None)[:3]
     axes = [axis % x.ndim for axis in attributes.get("axes", range(x.ndim))]
     lengths = [x.shape[axis] for axis in axes]
@@ -419,10 +456,19 @@ def _coordinates(
     attributes: _Attributes, length: int, size: int, factor: float, ends: tuple[float, float]
 ) -> Array:
     """Returns where the elements of a resized axis are in the axis before."""
-    mode = attributes.get("coordinate_transformation_mode", "half_pixel")
     # Runtimes have float32 coordinates, and the nearest element depends on the last digit.
-    kind = np.float32 if attributes.get("mode", "nearest") == "nearest" else np.float64
-    at, scale, half = np.arange(size, dtype=kind), kind(factor), kind(0.5)
+    kind: Any = np.float32 if attributes.get("mode", "nearest") == "nearest" else np.float64
+    at: Any = np.arange(size, dtype=kind)
+    return np.asarray(_moved(attributes, at, length, kind(factor), ends), kind)
+
+
+def _moved(
+    attributes: _Attributes, at: Any, length: int, scale: Any, ends: tuple[float, float]
+) -> Any:
+    """Returns coordinates by the formulas of the operator, in the type of the coordinates."""
+    mode = attributes.get("coordinate_transformation_mode", "half_pixel")
+    size, kind = len(at), at.dtype.type
+    half = kind(0.5)
     if mode == "align_corners":
         return at * kind((length - 1) / (size - 1) if size > 1 else 0)
     if mode == "asymmetric":
@@ -432,14 +478,14 @@ def _coordinates(
     if mode == "tf_crop_and_resize":
         start, end = ends
         if size == 1:
-            return np.full(1, (start + end) * (length - 1) / 2, kind)
+            return kind((start + end) * (length - 1) / 2) + at
         step = (end - start) * (length - 1) / (size - 1)
         return kind(start * (length - 1)) + at * kind(step)
     if mode == "pytorch_half_pixel" and size == 1:
-        return np.zeros(1, kind)
-    centered: Array = (at + half) / scale - half
+        return at
+    centered = (at + half) / scale - half
     if mode == "half_pixel_symmetric":
-        centered += kind(length / 2 * (1 - size / (factor * length)))
+        centered += kind(length / 2 * (1 - size / (float(scale) * length)))
     return centered
 
 
@@ -475,7 +521,7 @@ def _weights(attributes: _Attributes, at: Array, length: int, factor: float) -> 
 
 
 def _linear(distance: Array, _: float) -> Array:
-    return np.maximum(1 - np.abs(distance), 0)
+    return np.asarray(np.maximum(1 - np.abs(distance), 0))
 
 
 def _cubic(distance: Array, a: float) -> Array:
@@ -490,7 +536,7 @@ def _upsample(
     attributes: _Attributes, _opset: int, _used: int, x: Array, scales: Array | None = None
 ) -> tuple[Array, ...]:
     """Versions 7 and 9, which `Resize` of version 10 took over."""
-    factors = np.float32(attributes["scales"]) if scales is None else scales
+    factors = np.asarray(attributes["scales"], np.float32) if scales is None else scales
     mode = attributes.get("mode", "nearest")
     return _resize({"mode": "linear" if mode == "bilinear" else mode}, 10, 1, x, factors)
 
@@ -508,7 +554,7 @@ def _grid_sample(
         low, high = (0.0, length - 1.0) if corners else (-0.5, length - 0.5)
         at = low + (given + 1) / 2 * (high - low)
         if mode != "cubic":
-            # Of a cubic kernel each element is put inside, not the coordinate.
+            # A cubic kernel puts each element inside instead of the coordinate.
             at = _inside(at, low, high, length, padding)
         first = np.floor(at)
         if mode == "nearest":
@@ -520,12 +566,13 @@ def _grid_sample(
             taps.append([(_inside(t, low, high, length, padding), weight) for t, weight in around])
     total = np.zeros((x.shape[0], *grid.shape[1:-1], x.shape[1]), np.result_type(x, grid))
     for chosen in itertools.product(*taps):
-        weight, index = np.ones(grid.shape[:-1], grid.dtype), []
+        index: list[Any] = [batch, slice(None)]
+        weight = np.ones(grid.shape[:-1], grid.dtype)
         for (at, share), length in zip(chosen, x.shape[2:], strict=True):
             within = (at >= 0) & (at <= length - 1)
             weight = weight * share * within
             index.append(np.where(within, at, 0).astype(np.int64))
-        total += x[(batch, slice(None), *index)] * weight[..., None]
+        total += x[tuple(index)] * weight[..., None]
     return (np.moveaxis(total, -1, 1).astype(x.dtype),)
 
 
@@ -548,13 +595,17 @@ _OPERATORS: tuple[tuple[str, int, int, _Evaluate], ...] = (
     ("Conv", 1, _NEWEST, _conv),
     ("ConvTranspose", 1, _NEWEST, _conv_transpose),
     ("GRU", 7, _NEWEST, gru),
+    ("GlobalLpPool", 2, _NEWEST, _global_lp_pool),
     ("GridSample", 16, _NEWEST, _grid_sample),
     ("Hardmax", 1, 12, _hardmax),
     ("LRN", 1, _NEWEST, _lrn),
     ("LSTM", 7, _NEWEST, lstm),
     ("LogSoftmax", 1, _NEWEST, _log_softmax),
+    ("LpNormalization", 1, _NEWEST, _lp_normalization),
     ("LpPool", 2, _NEWEST, _lp_pool),
     ("MaxPool", 1, _NEWEST, _max_pool),
+    ("MeanVarianceNormalization", 9, _NEWEST, _mean_variance_normalization),
+    ("OneHot", 9, _NEWEST, _one_hot),
     ("RNN", 7, _NEWEST, rnn),
     ("Resize", 10, _NEWEST, _resize),
     ("Softmax", 1, 12, _softmax),

@@ -1,10 +1,10 @@
 """In a worker: each node of an ONNX graph by several implementations, in float64.
 
-The implementations are those of ONNX's reference evaluator (or ours, see `onnx_operators`), of ONNX
-Runtime, and of the evaluator for a newer version of the operator. They are compared node by node,
-on the same operands: whole graphs have no float64 run in ONNX Runtime, which lacks kernels as
-common as that of `Conv`, and rounding could not be told from faults after many operators. A node
-without a float64 kernel is compared in float32.
+The first implementation is ONNX's reference evaluator, with the operators of `onnx_operators`. The
+second is ONNX Runtime, and the third is the evaluator on a newer version of the operator. They are
+compared node by node, on the same operands. ONNX Runtime cannot run most whole graphs in float64:
+it lacks a kernel even for `Conv`. After many operators rounding would look like a fault, too. A
+node without a float64 kernel is compared in float32.
 """
 
 import contextlib
@@ -355,7 +355,7 @@ def _attempt(
     keywords: Mapping[str, Any],
     given: Sequence[Any],
 ) -> tuple[_Results | None, str]:
-    """Returns the results of a node that have names; or None, and why there are none."""
+    """Returns the named results of a node; if it fails, None and the reason."""
     try:
         with np.errstate(all="ignore"):
             found = list(run(*given, **keywords))
@@ -375,8 +375,8 @@ def _is_narrow(values: Sequence[Any]) -> bool:
 
 
 def _retyped(value: Any, element: int) -> Array:
-    value = np.asarray(value)
-    return value.astype(onnx.helper.tensor_dtype_to_np_dtype(element)) if is_float(value) else value
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(element) if is_float(value) else None
+    return np.asarray(value, dtype)
 
 
 def _shapes(values: Sequence[Any]) -> list[tuple[int, ...]]:

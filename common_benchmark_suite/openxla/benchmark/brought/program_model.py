@@ -132,17 +132,36 @@ def in_place_of_truth(outputs: Sequence[Array]) -> list[Array]:
     ]
 
 
-def rounded(inputs: Sequence[Array], *, spacings: float = 1.0, seed: int = SEED) -> list[Array]:
-    """Returns inputs that are off by up to so many spacings of their type."""
+def rounded(
+    inputs: Sequence[Array], *, spacings: float | None = None, seed: int = SEED
+) -> list[Array]:
+    """Returns inputs that are put off at random.
+
+    Args:
+      inputs: arrays of any types.
+      spacings: largest change in spacings of the type; by default `rounding_of` the type.
+      seed: of the random numbers.
+    """
     random = np.random.Generator(np.random.Philox(seed))
     found = []
     for value in inputs:
         if value.dtype.kind == "f" or value.dtype.name == "bfloat16":
-            off = 1 + spacings * _eps(value.dtype) * random.uniform(-1, 1, value.shape)
+            size = rounding_of(value.dtype) if spacings is None else spacings * _eps(value.dtype)
+            off = 1 + size * random.uniform(-1, 1, value.shape)
             found.append((value.astype(np.float64) * off).astype(value.dtype))
         else:
             found.append(value)
     return found
+
+
+def rounding_of(dtype: np.dtype[Any]) -> float:
+    """Returns by how much, relative to their size, numbers are put off for an agreement's limit.
+
+    Two right kernels that are compared are each off by a spacing of float32: they round coordinates
+    and factors that they derive, too. 16-bit kernels compute in float32 and round once, so that
+    one spacing covers both.
+    """
+    return _eps(dtype) if dtype.itemsize == 2 else 2 * _eps(dtype)
 
 
 def _eps(dtype: np.dtype[Any]) -> float:

@@ -139,7 +139,7 @@ def interpreted(module: Any, inputs: Sequence[Any]) -> list[Any] | None:
         return None
     with module.context, ir.Location.unknown():
         try:
-            given = [ir.DenseElementsAttr.get(np.ascontiguousarray(value)) for value in inputs]
+            given = [ir.DenseElementsAttr.get(np.asarray(value, order="C")) for value in inputs]
             return [np.array(value) for value in stablehlo.eval_module(module, given)]
         except (ValueError, TypeError, RuntimeError):  # a type that attributes do not hold
             return None
@@ -147,15 +147,17 @@ def interpreted(module: Any, inputs: Sequence[Any]) -> list[Any] | None:
 
 def _steps(operation: Any) -> float:
     """Returns how many elements an operation reads and writes, for each element of a sum."""
-    kinds = [value.type for value in (*operation.operands, *operation.results)]
-    sizes = [math.prod(kind.shape) for kind in kinds if isinstance(kind, ir.RankedTensorType)]
+    kinds = (value.type for value in (*operation.operands, *operation.results))
+    arrays = [kind for kind in kinds if isinstance(kind, ir.RankedTensorType)]
+    sizes = [float(math.prod(kind.shape)) for kind in arrays]
     if operation.name in ("stablehlo.dot_general", "stablehlo.convolution"):
         left, right, result = sizes
         # The sums are as long as the factors are larger than the result.
-        return float(result * math.sqrt(max(left * right / max(result, 1), 1)))
+        length = math.sqrt(max(left * right / max(result, 1), 1))
+        return float(result * length)
     if operation.name in ("stablehlo.reduce_window", "stablehlo.scatter", "stablehlo.sort"):
         return 16.0 * sum(sizes)
-    return float(sum(sizes))
+    return sum(sizes)
 
 
 def _operations(operation: Any) -> Iterator[Any]:
