@@ -48,7 +48,10 @@ class Prepared:
 
     def __init__(self, program, folder):
         module, tensors = program.make()
-        self.model = TorchModel(module, {"data_type": "fp32"})
+        self.data_type = (
+            program.name.rpartition("-")[2] if program.kind == "deep-16-bit" else "fp32"
+        )
+        self.model = TorchModel(module, {"data_type": self.data_type})
         self.inputs = [as_array(tensor) for tensor in tensors]
         self.folder = folder
         judged_by = JudgedBy(
@@ -68,7 +71,8 @@ class Prepared:
         work_dir.mkdir()
         context = BackendContext(
             compiler=stack.partition(":")[2],
-            options=(),
+            # What has no kernels in 16 bits computes in float32, and says so.
+            options=("widened",) if self.data_type != "fp32" and "pt_" not in stack else (),
             device=HOST_CPU,
             threads=1,
             work_dir=work_dir,

@@ -125,6 +125,9 @@ def _statistics() -> _Named:
         "cross-entropy",
         _of(functional.cross_entropy, _normal(32, 100), _integers(100, 32)),
     )
+    yield "skewness", _of(lambda x: ((x - x.mean(-1, keepdim=True)) ** 3).mean(-1), x)
+    yield "ranges", _of(lambda x: x.amax(-1) - x.amin(-1), x)
+    yield "weighted-mean", _of(lambda x: (x * torch.softmax(x, -1)).sum(-1), x)
     yield "standardised", _of(lambda x: (x - x.mean(0)) / x.std(0), x)
 
 
