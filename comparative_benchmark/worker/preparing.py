@@ -107,7 +107,7 @@ def prepare_further(
 ) -> Message:
     """Makes a further input from the first one, with its truth and reference.
 
-    The answer's `without_second` is why there is none, else None.
+    The answer's `without_second` is the reason if this failed, else None.
 
     Args:
       phases: times it.
@@ -177,8 +177,8 @@ class JudgedBy:
       generates: whether it continues prompts; the reference then goes on with the truth's tokens.
       in_own_type: gives the outputs of a plain run, for a model that is not written to be widened:
         where its float64 run fails, it is judged by two of these.
-      nearby: gives those of a plain run on weights and inputs that are rounded; None to round
-        inputs alone.
+      nearby: runs the model likewise on weights and inputs that are rounded; None to round inputs
+        alone.
     """
 
     compute: Reference
