@@ -50,7 +50,8 @@ def prepare(
     """Makes inputs, truth and reference of a workload, and of its second input.
 
     The answer's `without_second` says why there is no second one, its `remark` what the truth
-    is worth where it is not exact; both None if there is nothing to be said.
+    is worth where it is not exact; both None if there is nothing to be said. `takes_further` is
+    whether `prepare_further` may make other inputs.
 
     Args:
       phases: times them.
@@ -90,6 +91,8 @@ def prepare(
         "cost": attrs.asdict(cost),
         "remark": remark,
         "without_second": without_second,
+        # Foreign code decides itself which inputs it reads.
+        "takes_further": second and not isinstance(model, ForeignModel),
         # Foreign code may not be able to compute in float64, and says why.
         "without_float64": getattr(model, "without_float64", None),
     }
