@@ -212,8 +212,6 @@ def _ending(
         return {"status": "unsupported", "reason": row.refused}
     if ended:
         return {"status": ended.status.value, "reason": ended.reason or ""}
-    if unranked := next((result for result in found if result and not result.ranked), None):
-        return {"status": "not_ranked", "reason": str(unranked.measured.not_ranked)}
     wanted = found if row.model.compiler else found[:2]
     if not all(wanted):
         return {"status": "left_out", "reason": "the budget was too short: --resume goes on"}
@@ -225,7 +223,7 @@ def _is_ok(result: Result) -> bool:
 
 
 def _median(result: Result | None) -> float | None:
-    if result is None or not result.ranked:
+    if result is None or not _is_ok(result):
         return None
     value = result.measured.median_latency_ms
     return float(value) if isinstance(value, int | float) else None
