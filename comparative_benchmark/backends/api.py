@@ -94,7 +94,7 @@ class BackendInfo:
       install: the command that installs them.
       compilers: the ways to compile.
       reference: `module:function` that computes truth and reference (see `Reference`), if offered;
-        that of a plug-in is used only if no built-in backend judges the framework.
+        a plug-in's is used only if no built-in backend judges the framework.
       files_only: frameworks of which it takes files that users bring, and not the suite's cases.
       judges: frameworks whose models it computes these of; empty for all of `modules`.
       environment: variables of the worker; `{work_dir}`, `{cache_dir}`, `{threads}`,
