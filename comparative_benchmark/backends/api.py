@@ -96,7 +96,8 @@ class BackendInfo:
       modules: by framework of the model, the modules that must be installed.
       install: the command that installs them.
       compilers: the ways to compile.
-      reference: `module:function` that computes truth and reference (see `Reference`), if offered.
+      reference: `module:function` that computes truth and reference (see `Reference`), if offered;
+        a plug-in's is used only if no built-in backend judges the framework.
       files_only: frameworks of which it takes files that users bring, and not the suite's cases.
       judges: frameworks whose models it computes these of; empty for all of `modules`.
       environment: variables of the worker; `{work_dir}`, `{cache_dir}`, `{threads}`,

@@ -209,7 +209,7 @@ class WorkerChecks:
             "prepare",
             module_path=case.model.model_impl.module_path,
             parameters={**case.model.model_parameters, **changes},
-            reference=self._backend.reference,
+            reference=case.model.model_impl.reference or self._backend.reference,
             directory=str(directory),
             second=False,
         )

@@ -38,7 +38,8 @@ class Explained:
                     self._profiles[case.id] = profile
                     found[case.workload, case.contest].append(case)
         for key, group in found.items():
-            self._fastest[key] = min(group, key=lambda case: case.metrics.median_ms or 0.0)
+            if ranked := [case for case in group if case.result.ranked]:
+                self._fastest[key] = min(ranked, key=lambda case: case.metrics.median_ms or 0.0)
 
     def of(self, case: ReportCase, ceilings: Ceilings | None) -> Json | None:
         """Returns what the page shows of a case; None for the fastest, or without a profile."""

@@ -55,7 +55,8 @@ class ProcessRecord:
       phases: time and peak memory by phase, as the worker reported.
       verification: of the first run; `final_verification`: of the last timed output;
         `second_verification`: of a run on a second input, after that.
-      without_second: why there was no run on a second input; None if there was, or might have been.
+      without_second: why it was not run on a second input, or which outputs that does not verify;
+        None if it was, or might have been.
       accuracy: at its model's task; None where it has none or another process was asked.
       steadiness: of the warm-up, with the evidence; None where counts were fixed.
       blocks: samples, each with its round; `void_blocks`: those that count for nothing.

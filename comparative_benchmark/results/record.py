@@ -450,7 +450,7 @@ class Metrics:
       verification: of the first run; `final_verification`: of the last timed output.
       second_verification: of a run of the same program on a second input, after the timed part;
         None where there was none, and unset before the suite had any.
-      without_second: why there was none.
+      without_second: the reason if it was not run, or the outputs that it does not verify.
       without_float64: why the truth is not a float64 run but one in the model's own type; unset if
         it is.
       truth_source: who computed the truth; unset if it was published, or before this was recorded.
@@ -702,7 +702,7 @@ class Result:
 
     @property
     def ranked(self) -> bool:
-        """Whether its speed may be set against that of others."""
+        """Whether its speed may be compared with other results."""
         return self.status is Status.OK and self.measured.not_ranked is UNSET
 
     @property

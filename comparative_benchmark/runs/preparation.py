@@ -170,14 +170,12 @@ class Preparation:
         truth = truth_of(trial)
         self._announce(f"inputs and truth of {workload.label}")
         with workload_store.new_directory(workload) as directory:
-            bears_second = True
             try:
                 answer = self._call(trial, truth, directory, second=True)
             except SessionEnded as ended:
                 if ended.phase != "second_reference":
                     raise
                 # A model may not bear a second input: it is judged by the first alone.
-                bears_second = False
                 self._pool.empty()
                 workload_store.remove_second(directory)
                 answer = self._call(trial, truth, directory, second=False)
@@ -189,9 +187,10 @@ class Preparation:
                 self._announce(f"{workload.label} took {peak / 2**30:.1f} GiB of memory at most")
             without_second = answer["without_second"] or _why_not_judged_by(directory, trial)
             not_ranked = None
-            if bears_second and training_of(case) is None:
+            if training_of(case) is None:
+                rules = FURTHER_RULES if answer["takes_further"] else ()
                 without_second, not_ranked = self._try_further(
-                    trial, truth, directory, without_second
+                    trial, truth, directory, without_second, attempts=len(rules)
                 )
             without_float64 = (
                 why_plugin(truth.source),
@@ -213,7 +212,13 @@ class Preparation:
             )
 
     def _try_further(
-        self, trial: Trial, truth: Truth, directory: Path, without_second: str | None
+        self,
+        trial: Trial,
+        truth: Truth,
+        directory: Path,
+        without_second: str | None,
+        *,
+        attempts: int,
     ) -> tuple[str | None, str | None]:
         """Tries inputs until one changes every output; the one that changes most stays.
 
@@ -227,7 +232,7 @@ class Preparation:
         best = None
         if without_second is None:
             best = changes(first, workload_store.due_in(directory), parameters)
-        for attempt in range(len(FURTHER_RULES) if first.inputs else 0):
+        for attempt in range(attempts if first.inputs else 0):
             if best is not None and best.complete:
                 break
             try:
@@ -247,7 +252,7 @@ class Preparation:
             workload_store.remove_second(directory, FURTHER)
         if best is None:
             return without_second, None
-        return best.remark, best.not_ranked
+        return best.remark or best.not_ranked, best.not_ranked
 
     def _call_further(self, trial: Trial, truth: Truth, directory: Path, attempt: int) -> None:
         case = trial.case

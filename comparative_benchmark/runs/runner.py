@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 import attrs
+from msgspec import UNSET
 
 from comparative_benchmark.machine.host import describe, git_revision, python_environment
 from comparative_benchmark.results import journal
@@ -116,16 +117,7 @@ def execute(
     budget = RunBudget.of(settings)
     old = results.results()
     stored = {(result.run_id, result.key) for result in old}
-    # A model that somebody brings keeps its name when its file changes.
-    due = {trial.key: trial.workload.digest for trial in trials}
-    done = {
-        r.key: r
-        for r in old
-        if resume
-        and r.status is Status.OK
-        and r.definition.outputs == settings.outputs
-        and r.definition.workload.digest == due.get(r.key)
-    }
+    done = _done(trials, settings, old) if resume else {}
     environment = execution_environment(trials, settings)
     run_id = results.start_run(execution_environment=environment, command=command)
     pending = [trial for trial in trials if trial.key not in done]
@@ -178,6 +170,24 @@ def execute(
     if left_out := len(trials) - len(found):
         observer.say(left_out_line(left_out, len(trials), command))
     return [found[trial.key] for trial in trials if trial.key in found]
+
+
+def _done(
+    trials: Sequence[Trial], settings: RunSettings, old: Sequence[Result]
+) -> dict[ResultKey, Result]:
+    """Returns the results that need not be measured again."""
+    # A model that somebody brings keeps its name when its file changes.
+    due = {trial.key: trial.workload.digest for trial in trials}
+    alone = {trial.key for trial in trials if trial.case.model.model_impl.own_process}
+    return {
+        r.key: r
+        for r in old
+        if r.status is Status.OK
+        and r.definition.outputs == settings.outputs
+        and r.definition.workload.digest == due.get(r.key)
+        # Such models used to share a process, in which the truth may have been another's.
+        and (r.key not in alone or r.measured.truth_source is not UNSET)
+    }
 
 
 def _earlier(

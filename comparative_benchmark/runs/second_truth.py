@@ -112,7 +112,7 @@ def _differs(
     for start in range(0, left.size, _CHUNK):
         a, b = (_wide(value[start : start + _CHUNK]) for value in (left, right))
         finite = np.isfinite(a) & np.isfinite(b)
-        # What is infinite or not a number is compared exactly.
+        # Infinities and NaN are compared exactly.
         if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
             return True
         difference = a[finite] - b[finite]

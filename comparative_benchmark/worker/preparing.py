@@ -57,7 +57,8 @@ def prepare(
     """Makes inputs, truth and reference of a workload, and of its second input.
 
     The answer's `without_second` says why there is no second one, its `remark` what the truth
-    is worth where it is not exact; both None if there is nothing to be said.
+    is worth where it is not exact; both None if there is nothing to be said. `takes_further` is
+    whether `prepare_further` may make other inputs.
 
     Args:
       phases: times them.
@@ -98,6 +99,8 @@ def prepare(
         "cost": attrs.asdict(cost),
         "remark": remark,
         "without_second": without_second,
+        # Foreign code decides itself which inputs it reads.
+        "takes_further": second and not isinstance(model, ForeignModel),
         # Foreign code may not be able to compute in float64, and says why.
         "without_float64": getattr(model, "without_float64", None),
         "truth_check": attrs.asdict(check) if check else None,
@@ -116,7 +119,7 @@ def prepare_further(
 ) -> Message:
     """Makes a further input from the first one, with its truth and reference.
 
-    The answer's `without_second` is why there is none, else None.
+    The answer's `without_second` is the reason if this failed, else None.
 
     Args:
       phases: times it.
@@ -187,8 +190,8 @@ class JudgedBy:
       generates: whether it continues prompts; the reference then goes on with the truth's tokens.
       in_own_type: gives the outputs of a plain run, for a model that is not written to be widened:
         where its float64 run fails, it is judged by two of these.
-      nearby: gives those of a plain run on weights and inputs that are rounded; None to round
-        inputs alone.
+      nearby: runs the model likewise on weights and inputs that are rounded; None to round inputs
+        alone.
     """
 
     compute: Reference

@@ -384,7 +384,7 @@ def test_a_state_made_in_forward_follows_the_float64_run(prepared, tmp_path):
 
 def test_a_model_without_a_float64_run_is_judged_by_plain_runs(brought_run, tmp_path):
     (tmp_path / "net.py").write_text(WITHOUT_FLOAT64)
-    run = brought_run("net.py:MakesItsOwnType", "--backend", "pt_inductor:eager,onnxruntime")
+    run = brought_run("net.py:MakesItsOwnType", backend="pt_inductor:eager,onnxruntime")
     assert set(run.statuses.values()) == {"ok"}
     for record in run.document["benchmarks"]:
         (metrics,) = record["metrics"].values()
@@ -406,7 +406,7 @@ def test_a_float64_model_names_the_way_out(prepared, tmp_path):
 
 def test_a_model_may_be_fitted_while_it_is_made(brought_run, tmp_path):
     (tmp_path / "net.py").write_text(WITHOUT_FLOAT64)
-    run = brought_run("net.py:fitted", "--backend", "pt_inductor:eager")
+    run = brought_run("net.py:fitted")
     assert set(run.statuses.values()) == {"ok"}
 
 
@@ -454,3 +454,16 @@ def test_a_model_of_another_package_may_lack_a_float64_run(
     answer = json.loads((tmp_path / "answer.json").read_text())
     assert answer["type"] == "answer", answer
     assert words in answer["without_float64"]
+
+
+@pytest.mark.parametrize("backends", ["tflite:native,tf_xla:graph", "tf_xla:graph,tflite:native"])
+def test_a_keras_model_is_converted_to_tflite_and_judged_by_tensorflow(
+    brought_run, tmp_path, backends
+):
+    need("tensorflow")
+    (tmp_path / "net.py").write_text(KERAS)
+    run = brought_run("net.py", "--generate-artifacts", backend=backends)
+    assert set(run.statuses.values()) == {"ok"}, run.out + run.err
+    for record in run.document["benchmarks"]:
+        (metrics,) = record["metrics"].values()
+        assert metrics["truth_source"]["backend"] == "tf_xla"

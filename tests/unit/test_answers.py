@@ -128,6 +128,20 @@ def test_what_is_agreed_says_so_in_table_and_remarks_beside_the_ranking():
     assert "no proof as a float64 run is: tflite:native (onnx) (no kernels)" in remark
 
 
+def test_a_result_without_a_rank_is_not_recommended():
+    why = "its own package, judge, computed the truth"
+    own = record("judge:half", metrics=times(0.1, 0.1, 0.1, not_ranked=why))
+    lines = said(own, SLOW)
+    assert lines[0].startswith("Take openvino:latency (onnx)")
+    assert f"Not ranked: judge:half (onnx) ({why})." in lines
+    lines = said(own, record("judge:other", metrics=times(0.2, 0.2, 0.2, not_ranked=why)))
+    assert lines[0] == "Nothing that can be ranked ran with a right output."
+    cases = cases_of(completed({"benchmarks": [own, SLOW]}))
+    table = results_table(cases, baseline="openvino:latency")
+    verdicts = next(c for c in table.columns if str(c.header) == "verdict")
+    assert list(map(str, verdicts.cells)) == ["incomparable", "baseline"]
+
+
 def test_fewer_bits_are_not_ranked():
     int8 = record(
         "openvino:latency",

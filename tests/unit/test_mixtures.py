@@ -33,6 +33,19 @@ def test_who_writes_to_memory_that_is_there_is_named():
     assert said.startswith("Outputs go to memory that is there already: a:b (jax); others")
 
 
+def test_a_judge_that_is_not_built_in_is_named():
+    def judged(competitor, **source):
+        return record("w", competitor, level={**metrics(), "truth_source": source})
+
+    ours = judged("a:b", backend="pt_inductor", distribution="suite", built_in=True)
+    plugin = judged("c:d", backend="c", distribution="c-plugin", built_in=False)
+    declared = judged("e:f", backend="", distribution="models", built_in=False)
+    assert mixture_remarks(cases(ours, plugin, declared)) == [
+        "Judged by the plug-in backend c of c-plugin: c:d (jax).",
+        "Judged by a reference of models, which the model's definition names: e:f (jax).",
+    ]
+
+
 def test_who_was_verified_on_one_input_is_named_with_the_reason():
     said = mixture_remarks(
         cases(made_by("a:b", without="x"), made_by("c:d", without="x"), made_by("e:f"))

@@ -220,7 +220,7 @@ class Model:
 
     @property
     def own_process_suffix(self) -> str:
-        """What the name of a worker ends in that serves this model alone; empty if it may share.
+        """Suffix of the name of a worker that serves this model alone; empty if it may share.
 
         Two models may have one name, and come from different files.
         """

@@ -72,7 +72,7 @@ class Producer(Record, frozen=True, kw_only=True):
 
 
 class TruthSource(Record, frozen=True, kw_only=True):
-    """Who computed a truth.
+    """The backend that computed a truth.
 
     Attributes:
       backend: its name; empty if the model's own definition names the function.
@@ -96,7 +96,7 @@ class WorkloadManifest(Record, frozen=True, kw_only=True):
       cost: fields of a `WorkloadCost`; empty in a manifest from before this was counted.
       fetched: model, URL and sha256 of the manifest that they were fetched by; None if they were
         made here.
-      without_second: why there is no second input, or which outputs it does not verify; None if
+      without_second: why a second input is missing, or which outputs it does not verify; None if
         it verifies all, or in a manifest from before there was any.
       not_ranked: why no program of the model is ranked; None if programs may be.
       without_float64: why the truth is not a float64 run; None if it is.
@@ -192,7 +192,7 @@ class WorkloadArtifacts:
 
     @property
     def without_second(self) -> str | None:
-        """Why there is no second input, or which outputs it does not verify; None for none."""
+        """Why a second input is missing, or which outputs it does not verify; None for none."""
         if self.second is not None:
             return self.manifest.without_second
         return self.manifest.without_second or "these artifacts were made before there was one"

@@ -159,12 +159,7 @@ def _traced(
     import tensorflow as tf
 
     module = tf.Module()
-    if is_jax:
-        call, weight_types = _jax_call(model, module, told)
-    else:
-        call, weight_types = _tensorflow_call(model, module)
-    if not sixteen_bits:
-        _refuse_sixteen_bits([*weight_types, *(spec.dtype for spec in inputs)])
+    call = _jax_call(model, module, told) if is_jax else _tensorflow_call(model, module)
     specs = [
         tf.TensorSpec(spec.shape, numpy_dtype(spec.dtype), name=f"input_{index:02d}")
         for index, spec in enumerate(inputs)
@@ -175,13 +170,19 @@ def _traced(
         # An output that is an input would otherwise lose its name.
         return {f"output_{index:02d}": tf.identity(item) for index, item in enumerate(outputs)}
 
-    return module, tf.function(named, autograph=False).get_concrete_function(*specs)
+    concrete = tf.function(named, autograph=False).get_concrete_function(*specs)
+    # Variables that the model holds in its own way, such as a Keras model that it wraps.
+    held = {id(leaf.handle) for leaf in module.leaves}
+    module.captured = [item for item in concrete.variables if id(item.handle) not in held]
+    if not sixteen_bits:
+        weights = (*module.leaves, *module.captured)
+        types = [element_type_of(item.dtype.as_numpy_dtype) for item in weights]
+        _refuse_sixteen_bits([*types, *(spec.dtype for spec in inputs)])
+    return module, concrete
 
 
-def _jax_call(
-    model: Any, module: Any, told: Callable[[int], None] | None
-) -> tuple[Callable[..., Any], list[str]]:
-    """Returns a function for TensorFlow whose weights `module` holds, and their types."""
+def _jax_call(model: Any, module: Any, told: Callable[[int], None] | None) -> Callable[..., Any]:
+    """Returns a function for TensorFlow whose weights `module` holds."""
     import jax
     import tensorflow as tf
     from jax.experimental import jax2tf
@@ -199,13 +200,12 @@ def _jax_call(
         with_gradient=False,
         native_serialization_platforms=("cpu",),
     )
-    types = [element_type_of(leaf.dtype) for leaf in leaves]
 
     def call(*inputs: Any) -> Any:
         with _no_places():
             return run([leaf.value() for leaf in module.leaves], *inputs)
 
-    return call, types
+    return call
 
 
 @contextmanager
@@ -221,16 +221,15 @@ def _no_places() -> Iterator[None]:
         jax.config.update("jax_traceback_in_locations_limit", before)
 
 
-def _tensorflow_call(model: Any, module: Any) -> tuple[Callable[..., Any], list[str]]:
-    """Returns a function whose weights `module` holds, and their types."""
+def _tensorflow_call(model: Any, module: Any) -> Callable[..., Any]:
+    """Returns a function whose weights `module` holds, as far as the model names them."""
     import tensorflow as tf
 
     variables = getattr(getattr(model, "layer", model), "variables", ())
     # The variables alone: of what it finds behind a Keras layer the converter makes no constants.
     module.leaves = [item if isinstance(item, tf.Variable) else item.value for item in variables]
-    # Keras names a type by a text, TensorFlow by an object of its own.
-    types = [getattr(item.dtype, "as_numpy_dtype", item.dtype) for item in variables]
-    return model.forward, list(map(element_type_of, types))
+    forward: Callable[..., Any] = model.forward
+    return forward
 
 
 def _refuse_sixteen_bits(types: Iterable[str]) -> None:
