@@ -38,7 +38,7 @@ class CompiledRuns:
 
         Args:
           run: its name in the message.
-          calls: the least number of calls; by default, that of an iteration.
+          calls: the least number of calls; as many as an iteration has by default.
 
         Raises:
           UnsupportedError: it called fewer compiled programs.
@@ -56,7 +56,7 @@ class CompiledRuns:
 
         Args:
           block: the iterations, with their calls.
-          calls: the least number of calls in each; by default, that of the first verified run.
+          calls: the least number in each; as many as the first verified run has by default.
 
         Raises:
           UnsupportedError: an iteration called fewer compiled programs, or each one compiled.
