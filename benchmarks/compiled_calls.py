@@ -20,7 +20,7 @@ from _timing import print_table
 from _worker_trip import decile
 from torch._inductor.compile_fx import compile_fx
 
-from comparative_benchmark.pt_inductor.dynamo import DynamoCalls, measure_share
+from comparative_benchmark.pt_inductor.dynamo import DynamoCalls, measure_shares
 
 _ITERATIONS = 200
 _TRIAL_S = 10.0
@@ -72,7 +72,7 @@ def main() -> None:
             compiled()
         call = call_ns({"counted": compiled}, max(3, rounds // 20))["counted"]
         start = time.perf_counter()
-        measure_share(calls, compiled, lambda: None)
+        measure_shares(calls, compiled, lambda: None)
         taken_s = time.perf_counter() - start
         rows.append(
             (
