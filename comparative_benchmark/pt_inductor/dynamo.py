@@ -43,7 +43,7 @@ class DynamoCalls(CompiledCalls):
     def recompile_reason(self) -> str:
         """Returns the guard that failed last."""
         for metrics in reversed(get_compilation_metrics()):
-            if reason := getattr(metrics, "recompile_reason", None):  # since PyTorch 2.7
+            if reason := getattr(metrics, "recompile_reason", None):  # older releases have none
                 guard = reason.partition("\n")[0].partition("#")[0]
                 return "the failed guard " + re.sub(r"^\d+/\d+: ", "", guard).strip()
         return CompiledCalls.recompile_reason(self)
