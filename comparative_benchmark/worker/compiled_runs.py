@@ -71,7 +71,7 @@ class CompiledRuns:
                 f"{_missed(counter, max(short), expected)} in {len(short)} of {iterations} timed "
                 f"iterations: {counter.fallback_reason()}"
             )
-        if all(block.compilations):
+        if iterations and all(block.compilations):
             raise UnsupportedError(
                 f"it recompiles in each call: {counter.recompile_reason()}; the {iterations} timed "
                 "iterations hold a compilation each"
