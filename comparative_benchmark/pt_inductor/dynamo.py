@@ -37,7 +37,7 @@ class DynamoCalls(CompiledCalls):
             limit_reason = f"{name.replace('_', ' ')} ({getattr(config, name)}) reached"
             return f"{limit_reason}, because of {self.recompile_reason()}"
         for text in (*counters["unimplemented"], *counters["graph_break"]):
-            return text.strip().partition("\n")[0].strip()
+            return str(text).strip().partition("\n")[0].strip()
         if not counters["frames"]["total"]:
             return "the function that was given to torch.compile is not called"
         return CompiledCalls.fallback_reason(self)
