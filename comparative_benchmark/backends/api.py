@@ -457,16 +457,19 @@ class Backend(abc.ABC):
         """
         raise UnsupportedError(f"{type(self).__name__} does not tell parts of a step apart")
 
-    def compiled_share(self) -> float | None:
-        """Returns the share of compiled code in the time of the compiled model, 0 to 1.
+    def compiled_shares(self) -> Mapping[str, float]:
+        """Returns shares of time, 0 to 1; empty if the stack cannot fall back to uncompiled code.
 
-        Called after all verified and timed runs, because it runs further iterations. None if the
-        stack cannot fall back to uncompiled code.
+        Called after all verified and timed runs, because it runs further iterations.
+
+        Returns:
+          `compiled_share`: compiled code in the time of the compiled model; `share_of_iteration`:
+          calls of the compiled model in an iteration that does more.
 
         Raises:
-          UnsupportedError: the share is below `LEAST_COMPILED`.
+          UnsupportedError: `compiled_share` is below `LEAST_COMPILED`.
         """
-        return None
+        return {}
 
     def complete(self, outputs: Any) -> Any:
         """Returns a handle on what is verified; never timed.

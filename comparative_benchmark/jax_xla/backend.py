@@ -1,6 +1,6 @@
 """JAX on CPU and GPU."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -181,10 +181,10 @@ class JaxXla(Backend):
         )
         yield StepParts(how="programs", parts=parts, wait=block_until_ready)
 
-    def compiled_share(self) -> float | None:
-        """See `Backend.compiled_share`; callbacks are all that a program leaves to Python."""
+    def compiled_shares(self) -> Mapping[str, float]:
+        """See `Backend.compiled_shares`; callbacks are all that a program leaves to Python."""
         if self._callbacks is None or not self._callbacks.names:
-            return None
+            return {}
 
         def iterate() -> None:
             if self.rewind is not None:
@@ -198,7 +198,7 @@ class JaxXla(Backend):
                 f"Python functions that the program calls ({names}) take {1 - share:.0%} of its "
                 f"time, and at least {LEAST_COMPILED:.0%} have to be compiled code"
             )
-        return share
+        return {"compiled_share": share}
 
     def release(self) -> None:
         """Stops counting cache events; the listener would keep the weights alive."""

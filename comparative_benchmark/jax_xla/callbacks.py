@@ -48,6 +48,8 @@ class Callbacks:
 class _Timed:
     """A callback that reports the time of each call."""
 
+    callback: Callable[..., Any]
+
     def __init__(self, callback: Callable[..., Any], report: Callable[[float], None]) -> None:
         # A program that is traced again may share parts, and so callbacks, with the first one.
         self.callback = callback.callback if isinstance(callback, _Timed) else callback

@@ -1,7 +1,7 @@
 """PyTorch on CPU and CUDA."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -339,24 +339,25 @@ class PtInductor(Backend):
         yield StepParts(how="calls", parts=parts, wait=self.synchronize)
         self._training.abandon()
 
-    def compiled_share(self) -> float | None:
-        """See `Backend.compiled_share`; a loop that calls compiled parts has no least share."""
+    def compiled_shares(self) -> Mapping[str, float]:
+        """See `Backend.compiled_shares`; a loop that calls compiled parts has no least share."""
         if self.compiled_calls is None:
-            return None
+            return {}
 
         def iterate() -> None:
             if self.rewind is not None:
                 self.rewind()
             self.synchronize(self.dispatch())
 
-        share = dynamo.measure_share(self.compiled_calls, iterate, self._wait)
+        shares = dynamo.measure_shares(self.compiled_calls, iterate, self._wait)
+        share = shares["compiled_share"]
         if share < LEAST_COMPILED and not isinstance(self._model, GenerationModel):
             raise UnsupportedError(
                 f"Inductor's programs take {share:.0%} of the time of the compiled model, and at "
                 f"least {LEAST_COMPILED:.0%} are required; Dynamo leaves the rest to eager "
                 f"execution: {self.compiled_calls.fallback_reason()}"
             )
-        return share
+        return shares
 
     def device_timer(self) -> DeviceTimer | None:
         """CUDA events on a GPU."""

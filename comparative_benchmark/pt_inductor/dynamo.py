@@ -37,22 +37,24 @@ class DynamoCalls(CompiledCalls):
             limit_reason = f"{name.replace('_', ' ')} ({getattr(config, name)}) reached"
             return f"{limit_reason}, because of {self.recompile_reason()}"
         for text in (*counters["unimplemented"], *counters["graph_break"]):
-            return text.strip().partition("\n")[0].strip()
+            return str(text).strip().partition("\n")[0].strip()
+        if not counters["frames"]["total"]:
+            return "the function that was given to torch.compile is not called"
         return CompiledCalls.fallback_reason(self)
 
     def recompile_reason(self) -> str:
         """Returns the guard that failed last."""
         for metrics in reversed(get_compilation_metrics()):
-            if metrics.recompile_reason:
-                guard = metrics.recompile_reason.partition("\n")[0].partition("#")[0]
+            if reason := getattr(metrics, "recompile_reason", None):  # older releases have none
+                guard = reason.partition("\n")[0].partition("#")[0]
                 return "the failed guard " + re.sub(r"^\d+/\d+: ", "", guard).strip()
         return CompiledCalls.recompile_reason(self)
 
 
-def measure_share(
+def measure_shares(
     counter: CompiledCalls, iterate: Callable[[], object], wait: Callable[[], object]
-) -> float:
-    """Returns the share of compiled code in a compiled model's time, 0 to 1.
+) -> dict[str, float]:
+    """Returns the shares of `Backend.compiled_shares`.
 
     Dynamo's own work counts as compiled code: a model of a few microseconds has much of it without
     any eager code. All else is eager: operators, of which each is seen, and Python. A few profiled
@@ -84,20 +86,22 @@ def measure_share(
     finally:
         counter.span = None
     known = (_ITERATION, MODEL, PROGRAM, *_OVERHEAD)
-    return compiled_share(
+    return compiled_shares(
         (event.name, event.time_range.start, event.time_range.end)
         for event in profiled.events()
         if event.name in known or event.name.startswith(_EAGER)
     )
 
 
-def compiled_share(spans: Iterable[Span]) -> float:
-    """Returns the largest share of compiled code among iterations; 1 without any iteration."""
+def compiled_shares(spans: Iterable[Span]) -> dict[str, float]:
+    """Returns the largest shares among iterations, of which there is at least one."""
     every = list(spans)
-    shares = []
+    shares, of_iterations = [], []
     for iteration in _named(every, _ITERATION):
         inside = _within(every, [iteration])
-        models = _named(inside, MODEL) or [iteration]
+        if models := _named(inside, MODEL):
+            of_iterations.append(_covered(models) / _covered([iteration]))
+        models = models or [iteration]
         inside = _within(inside, models)  # the backward pass of training is outside
         compiled = _named(inside, PROGRAM, *_OVERHEAD)
         operators = [span for span in inside if span[0].startswith(_EAGER)]
@@ -105,7 +109,8 @@ def compiled_share(spans: Iterable[Span]) -> float:
         frames = len(_named(inside, _GUARDS)) + len(models)
         eager = max(whole - known - frames * _FRAME_US, _covered([*operators, *compiled]) - known)
         shares.append(1 - max(0.0, eager) / whole)
-    return max(shares, default=1.0)
+    found = {"compiled_share": max(shares)}
+    return {**found, "share_of_iteration": max(of_iterations)} if of_iterations else found
 
 
 def _named(spans: Iterable[Span], *names: str) -> list[Span]:

@@ -204,7 +204,7 @@ class Participant:
 
     def warm_up(self, iterations: int) -> None:
         """Runs a fixed number of iterations."""
-        if iterations and (block := self._measure(iterations, _WARM_UP, part="warm-up")):
+        if iterations and (block := self._measure(iterations, wanted=_WARM_UP, part="warm-up")):
             self.record.warmup_latencies_ms += block.latencies_ms
 
     def warm_up_until_steady(self, rule: SamplingRule) -> None:
@@ -217,7 +217,7 @@ class Participant:
         verdict = None
         while self.alive and not rule.is_warm_up_spent(samples):
             iterations = rule.warmup_iterations(samples)
-            if not (block := self._measure(iterations, _WARM_UP, part="warm-up")):
+            if not (block := self._measure(iterations, wanted=_WARM_UP, part="warm-up")):
                 return
             samples += block.latencies_ms
             verdict = steadiness(rule.warm_up_end(samples))
@@ -574,14 +574,12 @@ class Participant:
             )
 
     def _require_compiled(self) -> None:
-        """Notes the share of compiled code, and raises `SessionEnded` if it is too small."""
+        """Notes the shares of compiled code; raises `SessionEnded` if there is too little of it."""
         program = self.record.program
         if self._session is None or program is None:
             return
-        share = self._session.call("compiled_share")["share"]
-        if share is not None:
-            notes = {**program.notes, "compiled_share": share}
-            self.record.program = attrs.evolve(program, notes=notes)
+        shares = self._session.call("compiled_shares")["shares"]
+        self.record.program = attrs.evolve(program, notes={**program.notes, **shares})
 
     def _measure_parts(self) -> None:
         """Measures prefill and decode of a model that generates, parts of a step that trains."""

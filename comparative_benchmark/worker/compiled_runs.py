@@ -38,7 +38,7 @@ class CompiledRuns:
 
         Args:
           run: its name in the message.
-          calls: the least number of calls; by default, that of an iteration.
+          calls: the least number of calls; as many as an iteration has by default.
 
         Raises:
           UnsupportedError: it called fewer compiled programs.
@@ -56,7 +56,7 @@ class CompiledRuns:
 
         Args:
           block: the iterations, with their calls.
-          calls: the least number of calls in each; by default, that of the first verified run.
+          calls: the least number in each; as many as the first verified run has by default.
 
         Raises:
           UnsupportedError: an iteration called fewer compiled programs, or each one compiled.
@@ -71,7 +71,7 @@ class CompiledRuns:
                 f"{_missed(counter, max(short), expected)} in {len(short)} of {iterations} timed "
                 f"iterations: {counter.fallback_reason()}"
             )
-        if all(block.compilations):
+        if iterations and all(block.compilations):
             raise UnsupportedError(
                 f"it recompiles in each call: {counter.recompile_reason()}; the {iterations} timed "
                 "iterations hold a compilation each"

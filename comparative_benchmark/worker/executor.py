@@ -222,7 +222,7 @@ class Executor:
             if not backend.replace_inputs([arrays.load(Path(path)) for path in inputs]):
                 return {"files": None, **self._report()}
             backend.poison_outputs()
-            with self._compiled_runs.verified("the run on other inputs"):
+            with self._compiled_runs.verified("the run on other inputs", calls=1):
                 self._last_outputs = backend.dispatch()
                 backend.synchronize(self._last_outputs)
                 self._last_outputs = backend.complete(self._last_outputs)
@@ -294,12 +294,12 @@ class Executor:
         self._last_outputs = None  # of steps that are gone
         return {"times": times, **self._report()}
 
-    def _compiled_share(self) -> Message:
-        """Measures the share of compiled code in a few more iterations; None if all of it is."""
-        with self._phases.whole("compiled_share"):
-            share = self._require_backend().compiled_share()
+    def _compiled_shares(self) -> Message:
+        """Measures the shares of compiled code in a few more iterations."""
+        with self._phases.whole("compiled_shares"):
+            shares = dict(self._require_backend().compiled_shares())
         self._last_outputs = None
-        return {"share": share, **self._report()}
+        return {"shares": shares, **self._report()}
 
     def _profile(self, *, directory: str, iterations: int) -> Message:
         """Runs iterations under the stack's profiler; answers with the names of its files."""

@@ -13,7 +13,9 @@ import attrs
 import numpy as np
 
 from comparative_benchmark.backends.api import Backend, GenerationParts
+from comparative_benchmark.backends.compiled_calls import CompiledCalls
 from comparative_benchmark.worker import sampling
+from comparative_benchmark.worker.compiled_runs import CompiledRuns
 from openxla.benchmark.artifacts import arrays
 
 
@@ -23,6 +25,7 @@ class _Part:
 
     dispatch: Callable[[], Any]
     synchronize: Callable[[Any], None]
+    compiled_calls: CompiledCalls | None
 
 
 def run_through(parts: GenerationParts, directory: Path) -> list[dict[str, Any]]:
@@ -47,19 +50,25 @@ def measure(parts: GenerationParts, backend: Backend, iterations: int) -> dict[s
     Returns:
       `prefill_ms`, one for each prefill; `decode_ms`, one for each step, which gives a token to
       every sequence of the batch.
+
+    Raises:
+      UnsupportedError: a part of a compiled model ran uncompiled.
     """
     context = backend.context
 
-    def block(dispatch: Callable[[], Any], count: int) -> list[float]:
-        part = _Part(dispatch, parts.synchronize)
+    def block(dispatch: Callable[[], Any], count: int, *, warm_up: bool = False) -> list[float]:
+        part = _Part(dispatch, parts.synchronize, backend.compiled_calls)
         gpu = context.device.accelerator_type != "cpu"
-        return sampling.measure_block(part, count, threads=context.threads, gpu=gpu).latencies_ms
+        measured = sampling.measure_block(part, count, threads=context.threads, gpu=gpu)
+        if not warm_up:
+            CompiledRuns(backend.compiled_calls).require(measured, calls=1)
+        return measured.latencies_ms
 
-    block(parts.prefill, 1)
+    block(parts.prefill, 1, warm_up=True)
     prefill_ms = block(parts.prefill, iterations)
     if not parts.steps:  # a single new token is that of the prefill
         return {"prefill_ms": prefill_ms, "decode_ms": []}
-    block(parts.decode, parts.steps)
+    block(parts.decode, parts.steps, warm_up=True)
     return {
         "prefill_ms": prefill_ms,
         "decode_ms": block(parts.decode, iterations * parts.steps),

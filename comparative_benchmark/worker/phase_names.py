@@ -10,5 +10,5 @@ SESSION_PHASES = (
     *("start", "prepare", "preprocess", "reference", "second_reference"),
     *("measure", "outputs", "run_on", "fresh_runs", "profile"),
     *("verification_compile", "generation_compile", "generation", "step_parts"),
-    "compiled_share",
+    "compiled_shares",
 )

@@ -31,7 +31,6 @@ def _context(tmp_path):
 @pytest.mark.parametrize(
     ("spans", "share"),
     [
-        ([], 1.0),
         # A program takes 900 of 1000 us, and the profiler may take 50 for each frame and its model.
         ([(ITERATION, 0, 1000), (GUARDS, 20, 30), (PROGRAM, 50, 950)], 1.0),
         ([(ITERATION, 0, 10_000), (GUARDS, 0, 100), (PROGRAM, 100, 5_000)], 0.51),
@@ -62,9 +61,12 @@ def _context(tmp_path):
 )
 def test_share_of_compiled_code(spans, share):
     pytest.importorskip("torch")
-    from comparative_benchmark.pt_inductor.dynamo import compiled_share
+    from comparative_benchmark.pt_inductor.dynamo import compiled_shares
 
-    assert compiled_share(spans) == pytest.approx(share)
+    found = compiled_shares(spans)
+    assert found.pop("compiled_share") == pytest.approx(share)
+    has_model = MODEL in (name for name, *_ in spans)
+    assert found == ({"share_of_iteration": pytest.approx(1 / 9)} if has_model else {})
 
 
 def _jax_backend(tmp_path, function):
@@ -78,7 +80,7 @@ def _jax_backend(tmp_path, function):
     try:
         backend.load(Model(), [np.full((256, 256), 0.01, np.float32)])
         backend.compile()
-        return backend.compiled_share()
+        return backend.compiled_shares()
     finally:
         backend.release()
 
@@ -110,10 +112,10 @@ def test_a_short_callback_in_a_long_jax_program_is_accepted(tmp_path):
         jax.debug.callback(lambda value: seen.append(float(value)), x[0, 0])
         return jax.lax.fori_loop(0, 200, lambda _, y: jax.numpy.tanh(y @ x), x)
 
-    share = _jax_backend(tmp_path, watched)
+    shares = _jax_backend(tmp_path, watched)
     assert seen
-    assert 0.95 < share < 1
-    assert _jax_backend(tmp_path, jax.numpy.tanh) is None
+    assert 0.95 < shares["compiled_share"] < 1
+    assert _jax_backend(tmp_path, jax.numpy.tanh) == {}
 
 
 TENSORFLOW = """
