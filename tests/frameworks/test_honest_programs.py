@@ -78,6 +78,7 @@ class Prepared:
             work_dir=work_dir,
             phase=lambda _: contextlib.nullcontext(),
         )
+        torch.compiler.reset()  # all functions share one frame, which Dynamo compiles eight times
         try:
             backend = backend_class(context)
             backend.load(self.model, self.inputs)
