@@ -1,4 +1,4 @@
-"""Programs that are right are never called wrong, whichever stack runs them.
+"""Programs that are right are never called wrong, whichever stack runs them; wrong ones never pass.
 
 `python -m pytest tests -k honest` prints how many were judged, and how.
 """
@@ -7,6 +7,8 @@ import contextlib
 import warnings
 from collections import Counter
 
+import ml_dtypes
+import numpy as np
 import pytest
 import torch
 from cbs_test_plugin.honest import GROUPS, programs
@@ -88,13 +90,17 @@ class Prepared:
             values = backend.fetch(backend.complete(outputs))
         except UnsupportedError:
             return None
-        files = arrays.save_all(work_dir / "outputs", "output", values)
+        return self.judged(values, work_dir / "outputs")
+
+    def judged(self, values, folder):
+        """Returns the verdict on outputs."""
+        files = arrays.save_all(folder, "output", values)
         shapes = [
             [open_array(path).shape for path in paths]
             for paths in (self.due.inputs, self.due.truth)
         ]
         return verify(
-            [work_dir / "outputs" / file["file"] for file in files],
+            [folder / file["file"] for file in files],
             self.due.truth,
             self.due.reference,
             neighbours=self.due.neighbours_by_output,
@@ -138,3 +144,71 @@ def test_no_honest_program_is_accused(tmp_path_factory, capsys):
         told = ", ".join(f"{count} {name}" for name, count in COUNTS.items())
         print(f"\nhonest programs: {told}, 0 accused; on fewer than three stacks: {few}")
     assert len(PROGRAMS) - len(few) >= 80
+
+
+def _with_one_off(values):
+    wrong = values.copy()
+    flat = wrong.reshape(-1)
+    finite = np.flatnonzero(np.isfinite(flat.astype(np.float64)))
+    scale = np.sqrt(np.mean(np.square(flat[finite].astype(np.float64))))
+    flat[finite[len(finite) // 2]] += np.asarray(scale).astype(flat.dtype)
+    return wrong
+
+
+def _with_last_row_of_first(values):
+    return np.concatenate([values[:-1], values[:1]])
+
+
+FAULTS = {
+    "2 % more": lambda values: (values.astype(np.float64) * 1.02).astype(values.dtype),
+    "negated": np.negative,
+    "zeros": lambda values: np.where(np.isfinite(values), np.zeros_like(values), values),
+    "rows reversed": lambda values: values[::-1],
+    "last row is the first": _with_last_row_of_first,
+    "in bf16": lambda values: values.astype(ml_dtypes.bfloat16).astype(values.dtype),
+    "one element off": _with_one_off,
+    "shifted": lambda values: np.roll(values, 1, -1),
+}
+
+
+def planted(prepared):
+    """Yields outputs with a fault in one of them: floating-point numbers, and not too few."""
+    right = [open_array(path) for path in prepared.due.reference]
+    for index, values in enumerate(right):
+        if values.dtype.kind in "iub" or values.ndim == 0 or values.size < 2:
+            continue
+        for name, fault in FAULTS.items():
+            if name == "in bf16" and values.dtype != np.float32:
+                continue
+            with np.errstate(all="ignore"):
+                wrong = fault(values)
+            if _differs(wrong, values):
+                yield f"{name} in output {index}", [*right[:index], wrong, *right[index + 1 :]]
+
+
+def _differs(wrong, right):
+    """Returns whether a fault changes an output by more than its own rounding hides."""
+    wrong, right = wrong.astype(np.float64), right.astype(np.float64)
+    if not np.array_equal(np.isfinite(wrong), np.isfinite(right)):
+        return True
+    finite = np.isfinite(right)
+    scale = np.sqrt(np.mean(np.square(right[finite]))) if finite.any() else 0.0
+    return (
+        np.sqrt(np.mean(np.square(wrong[finite] - right[finite]))) > 2e-3 * scale
+        if scale
+        else False
+    )
+
+
+def test_adversarial_outputs_are_all_caught(tmp_path_factory, capsys):
+    count, passed = 0, []
+    for program in PROGRAMS:
+        prepared = Prepared(program, tmp_path_factory.mktemp("planted"))
+        for place, (name, outputs) in enumerate(planted(prepared)):
+            count += 1
+            if prepared.judged(outputs, prepared.folder / f"planted-{place}").passed:
+                passed.append(f"{program}: {name}")
+    with capsys.disabled():
+        print(f"\noutputs of honest programs: {count} faults planted, {count - len(passed)} caught")
+    assert not passed
+    assert count > 400
