@@ -33,7 +33,7 @@ _SCATTER = 2.0
 _FLOORS_IN_EPSILONS = {"f16": 0.5, "bf16": 0.5}
 _FLOOR_IN_EPSILONS = 2.0
 # A sum of n terms one after the other is off by about eps * sqrt(n) (Higham 1993, "The accuracy of
-# floating point summation"); PyTorch takes some sums in double, so its error says nothing of that.
+# floating point summation"); PyTorch takes some sums in double, and its error then shows nothing of this.
 # ONNX Runtime's and OpenVINO's cumulative sums of 100,000 numbers are off by half of this.
 _LONG_SUM = 0.25
 # Programs that sum in float32 whatever they store.
@@ -65,7 +65,7 @@ class ErrorLimits:
     Attributes:
       rmse: root mean square of the error.
       needed: what right programs may need; larger than `rmse` if that would accept almost anything.
-        What lies between the two cannot be judged.
+        Errors between the two cannot be judged.
       element: error of a single element, of those that are no outliers.
       relative_element: error of a single element, relative to what it is due to be; the larger of
         the two counts.
@@ -91,7 +91,7 @@ def floor_of(element_type: str, parameters: Mapping[str, float]) -> float:
 
 
 def long_sum_of(element_type: str, length: int, parameters: Mapping[str, float]) -> float:
-    """Returns the error that a sum of so many numbers may have, relative to their scale."""
+    """Returns the error that a sum of `length` numbers may have, relative to their scale."""
     if "rmse_floor" in parameters or length < 2:
         return 0.0
     epsilon = EPSILONS.get(_SUMMED_IN.get(element_type, element_type), 0.0)

@@ -1,7 +1,7 @@
 """Limits for parts of an output: no part may hide behind a larger one.
 
-The root mean square of a whole output is that of its largest elements. Logits beside a mask of
--1e9, or scores beside pixel coordinates, could be anything. So elements are compared in groups, of
+The largest elements decide the root mean square of a whole output. Logits next to a mask of -1e9,
+or scores next to pixel coordinates, could be anything. So elements are compared in groups, of
 similar magnitude and of equal position along an axis, each with the error that the reference makes
 in the same group. docs/separation.md gives the margins.
 """
@@ -167,7 +167,7 @@ def groups_of(
 
 @attrs.frozen
 class _Rule:
-    """What a group is allowed.
+    """The allowance of a group.
 
     Attributes:
       factor: of the reference's error.

@@ -96,7 +96,7 @@ def latency_problem(
     element_type: str,
     cpus: int,
 ) -> str | None:
-    """Returns why a program cannot be as fast on CPUs as its samples say; None if it can be.
+    """Returns why no program can be as fast on CPUs as these samples; None if one can.
 
     Args:
       latencies_ms: samples of one process.

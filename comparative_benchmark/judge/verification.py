@@ -29,8 +29,8 @@ from openxla.benchmark.models.preprocessing import element_type_of
 MAX_REFERENCE_ERROR = 0.2
 # Elements with a smaller relative spread count as constant: errors are relative to their size.
 MIN_RELATIVE_SPREAD = 1e-6
-# Where the float64 run is finite and the reference is not, nothing is due. An output that is mostly
-# so cannot be judged.
+# Where the float64 run is finite and the reference is not, an element has no expected value. An
+# output with more such elements cannot be judged.
 _MOST_UNDUE = 0.5
 # A runtime may stop at the largest number instead of infinity.
 _NEARLY_INFINITE = 0.5
@@ -392,7 +392,7 @@ def _same_kind(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> npt.NDArray[np
 def _is_kind(
     values: npt.NDArray[Any], due: npt.NDArray[Any], largest: float
 ) -> npt.NDArray[np.bool_]:
-    """Returns where values are NaN or infinite as is due; the largest number passes as infinity."""
+    """Returns where values are NaN or infinite as expected; the largest number passes as infinity."""
     wide = values.astype(np.float64)
     beyond = (np.abs(wide) >= _NEARLY_INFINITE * largest) & (np.sign(wide) == np.sign(due))
     kind: npt.NDArray[np.bool_] = np.where(np.isnan(due), np.isnan(wide), beyond)

@@ -92,7 +92,7 @@ def nearby(model: Any, inputs: Sequence[Array]) -> list[Array]:
 
 @contextlib.contextmanager
 def changed_weights(model: Any, random: np.random.Generator, spacings: float) -> Iterator[None]:
-    """Gives a context in which floating-point weights are off by up to so many spacings."""
+    """Gives a context in which floating-point weights are off by up to `spacings`."""
     tensors = [
         tensor
         for module in modules.of(model)

@@ -176,7 +176,7 @@ def _done(
     trials: Sequence[Trial], settings: RunSettings, old: Sequence[Result]
 ) -> dict[ResultKey, Result]:
     """Returns the results that need not be measured again."""
-    # A model that somebody brings keeps its name when its file changes.
+    # A brought model keeps its name when its file changes.
     due = {trial.key: trial.workload.digest for trial in trials}
     alone = {trial.key for trial in trials if trial.case.model.model_impl.own_process}
     return {

@@ -41,7 +41,7 @@ from comparative_benchmark.worker.phases import (
 from comparative_benchmark.worker.protocol import Message
 from openxla.benchmark.artifacts import arrays
 
-# A busy machine may delay some of them: so many, unless they take long.
+# A busy machine may delay some of them. Long runs need fewer.
 _MOST_FRESH_RUNS = 20
 _FEWEST_FRESH_RUNS = 5
 _FRESH_RUNS_MS = 2000.0

@@ -39,8 +39,8 @@ def save(
 
     Args:
       folder: where the files go; made here if there are any.
-      reference: `module:function` that computes truth and reference; a function
-        `changed_weights(model, factor)` beside it gives a context in which the weights differ.
+      reference: `module:function` that computes truth and reference; its module may offer
+        `changed_weights(model, random, spacings)`, a context in which the weights differ.
       compute: that function.
       model: what is computed.
       inputs: of the run.

@@ -144,7 +144,7 @@ def with_device_times(backend: Backend, block: Block) -> Block:
 def fresh_run_ms(backend: Backend) -> float:
     """Returns the time of one run whose outputs are fetched, less the time of fetching them again.
 
-    What a backend leaves to do until its outputs are asked for counts, and copying them does not.
+    Work that a backend leaves until its outputs are fetched counts; copying them does not.
     """
     if (rewind := getattr(backend, "rewind", None)) is not None:
         rewind()

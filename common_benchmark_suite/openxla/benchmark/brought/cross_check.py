@@ -35,7 +35,7 @@ def difference(
     Args:
       first: arrays in order.
       second: the same by another implementation.
-      tolerance: of float64; results in a narrower type have that of the type.
+      tolerance: of float64; results in a narrower type have the tolerance of that type.
     """
     if len(first) != len(second):
         return np.inf
@@ -52,7 +52,7 @@ def is_float(value: Any) -> bool:
 def checked(
     truth: Sequence[Array], second: Sequence[Array] | None, *, routes: tuple[str, str], where: str
 ) -> TruthCheck:
-    """Returns how a truth compares with that of a second route, for a program as a whole.
+    """Returns how a truth compares with the result of a second route, for a program as a whole.
 
     Args:
       truth: outputs in float64.
