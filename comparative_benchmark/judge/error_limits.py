@@ -33,8 +33,8 @@ _SCATTER = 2.0
 _FLOORS_IN_EPSILONS = {"f16": 0.5, "bf16": 0.5}
 _FLOOR_IN_EPSILONS = 2.0
 # A sum of n terms one after the other is off by about eps * sqrt(n) (Higham 1993, "The accuracy of
-# floating point summation"); PyTorch takes some sums in double, and its error then shows nothing of this.
-# ONNX Runtime's and OpenVINO's cumulative sums of 100,000 numbers are off by half of this.
+# floating point summation"); PyTorch takes some sums in double, and its error then shows nothing of
+# this. ONNX Runtime's and OpenVINO's cumulative sums of 100,000 numbers are off by half of this.
 _LONG_SUM = 0.25
 # Programs that sum in float32 whatever they store.
 _SUMMED_IN = {"f16": "f32", "bf16": "f32"}

@@ -392,7 +392,7 @@ def _same_kind(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> npt.NDArray[np
 def _is_kind(
     values: npt.NDArray[Any], due: npt.NDArray[Any], largest: float
 ) -> npt.NDArray[np.bool_]:
-    """Returns where values are NaN or infinite as expected; the largest number passes as infinity."""
+    """Returns where values are NaN or infinite as expected, or as large as the type allows."""
     wide = values.astype(np.float64)
     beyond = (np.abs(wide) >= _NEARLY_INFINITE * largest) & (np.sign(wide) == np.sign(due))
     kind: npt.NDArray[np.bool_] = np.where(np.isnan(due), np.isnan(wide), beyond)
