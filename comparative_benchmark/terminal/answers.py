@@ -51,11 +51,6 @@ def answers(cases: Sequence[Case], *, absent: str = "", command: Sequence[str] =
     )
     if apart := [case for case in able if not _is_equal(case)]:
         lines.append(f"Not ranked, since in fewer bits: {_names(apart)}.")
-    lines += [
-        f"Not ranked: {_name(case)} ({case.metrics.not_ranked})."
-        for case in good
-        if not case.result.ranked
-    ]
     if ranked:  # else all of them, and they are listed above
         failed = [case for case in installed if case not in good]
         lines += [f"{_name(case)}: {_shortened(case.why)}." for case in failed]

@@ -133,7 +133,8 @@ def test_a_result_without_a_rank_is_not_recommended():
     own = record("judge:half", metrics=times(0.1, 0.1, 0.1, not_ranked=why))
     lines = said(own, SLOW)
     assert lines[0].startswith("Take openvino:latency (onnx)")
-    assert f"Not ranked: judge:half (onnx) ({why})." in lines
+    remarks = mixture_remarks(cases_of(completed({"benchmarks": [own, SLOW]})))
+    assert f"Not ranked: judge:half (onnx) ({why})." in remarks
     lines = said(own, record("judge:other", metrics=times(0.2, 0.2, 0.2, not_ranked=why)))
     assert lines[0] == "Nothing that can be ranked ran with a right output."
     cases = cases_of(completed({"benchmarks": [own, SLOW]}))

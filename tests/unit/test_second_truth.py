@@ -41,6 +41,17 @@ def test_a_change_exceeds_what_is_allowed_as_error_tenfold(due, off, changed):
     assert (found.not_ranked is None) == changed
 
 
+@pytest.mark.parametrize("fill", [-1e9, -np.inf])
+def test_numbers_next_to_a_mask_count(due, fill):
+    def masked(signal):
+        return np.where(np.arange(1000) % 7 == 0, fill, signal)
+
+    first = due("first", masked(SIGNAL), reference=[masked(SIGNAL).astype(np.float32)])
+    for other, changed in ((SIGNAL[::-1], True), (SIGNAL, False), (SIGNAL + 1e-7, False)):
+        second = due(f"second-{changed}-{other[0]}", masked(other))
+        assert changes(first, second, {}).changed == (changed,)
+
+
 def test_integers_change_by_one_element(due):
     tokens = np.arange(6)
     other = tokens.copy()
