@@ -128,10 +128,9 @@ def _differs(
     if reference.dtype.kind == "c":
         return False
     finite = np.isfinite(one) & np.isfinite(other) & np.isfinite(reference)
-    parts = (
-        (other, one, reference) if finite.all() else (other[finite], one[finite], reference[finite])
-    )
-    groups = groups_of(*parts, element_type_of(reference.dtype), parameters)
+    if not finite.all():
+        one, other, reference = one[finite], other[finite], reference[finite]
+    groups = groups_of(other, one, reference, element_type_of(reference.dtype), parameters)
     return any(group.error > _FACTOR * group.limit for group in groups)
 
 
