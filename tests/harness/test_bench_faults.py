@@ -131,6 +131,7 @@ def test_what_cannot_be_installed_costs_no_other(tmp_path, monkeypatch, capsys, 
     planted("a requirement that cannot be installed")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    monkeypatch.setenv("COLUMNS", "60")
     for name in ("bad", "good"):
         folder = support.write(tmp_path / name)
         (folder / "requirements.in").write_text(

@@ -91,11 +91,15 @@ def compile_command(base: Path, arguments: Sequence[str]) -> list[str]:
 
 
 def installer_environment() -> dict[str, str]:
-    """Returns the variables of pip and uv: with their own settings."""
+    """Returns the variables of pip and uv, with their settings.
+
+    A failure is reported by the last line of an installer, which uv would wrap at the terminal's
+    width.
+    """
     own = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "UV_"))}
     environment = clean_environment()
     del environment["PYTHONDONTWRITEBYTECODE"]
-    return {**environment, **own}
+    return {**environment, "COLUMNS": "10000", **own}
 
 
 def fingerprint(placement: Placement, variant: str | None) -> str:
