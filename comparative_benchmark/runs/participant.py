@@ -385,7 +385,7 @@ class Participant:
             enough_ms=plausibility.enough_ms(median_ms),
             restored=[str(path) for path in self._artifacts.inputs],
         )
-        _note_report(self.record, answer)
+        # Its peak memory is not noted: rotated copies of the inputs are no part of the program.
         runs_ms = told(answer["runs_ms"], tuple[float, ...], "fresh_runs")
         if problem := plausibility.fresh_run_problem(median_ms, runs_ms):
             raise SessionEnded(Status.FAILED, "fresh_runs", problem)
