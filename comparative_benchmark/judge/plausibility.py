@@ -1,8 +1,8 @@
 """Can the reported times be true? The parent checks them by its own clocks and by physics.
 
 A worker runs foreign code: a clock that was replaced, a backend that does not wait, or one that
-returns what it kept would be the fastest of all. No honest program comes near these limits
-(`benchmarks/plausible_times.py`), whatever else runs on the machine.
+returns what it kept would be the fastest of all. The limits are far from
+honest programs; `benchmarks/plausible_times.py` simulates a loaded machine.
 """
 
 import statistics
