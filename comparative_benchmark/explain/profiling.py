@@ -13,6 +13,7 @@ from comparative_benchmark.machine.host import default_threads, describe, usable
 from comparative_benchmark.results import kept_profiles
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Status
+from comparative_benchmark.runs.hidden import Hidden
 from comparative_benchmark.runs.participant import Participant, ProcessPlan
 from comparative_benchmark.runs.preparation import Preparation
 from comparative_benchmark.runs.settings import RunSettings
@@ -68,6 +69,7 @@ def _take(
             f"{failure.phase}: {failure.reason})"
         )
     console.say(f"profiling  {trial}")
+    artifacts = preparation.artifacts[trial.workload.digest]
     directory = kept_profiles.folder_for(options.results.absolute(), case.result)
     plan = ProcessPlan(
         replicate=0,
@@ -77,10 +79,10 @@ def _take(
         cold=False,
         track=Timeline().process(str(trial)),
         framework=trial.case.model.model_impl.framework_type.value,
+        hidden=Hidden.of(artifacts.directory),
     )
     for path in (plan.work_dir, plan.cache_dir):
         path.mkdir()
-    artifacts = preparation.artifacts[trial.workload.digest]
     with Participant(trial, artifacts, settings, plan) as participant:
         participant.start()
         taken = participant.profile(directory, case.metrics.latencies_ms or ())

@@ -12,14 +12,13 @@ import jax
 from flax import nnx
 
 from comparative_benchmark.backends.api import UnsupportedError, load_object
+from comparative_benchmark.jax_xla.quantised_run import SAME_VALUES
 from comparative_benchmark.recipes import Chosen, NotAppliedError
 from openxla.benchmark.models.generation import GenerationModel
 
 # Where Qwix keeps a quantised weight, among the leaves of a module's state.
 _VALUES = "qvalue"
 _LINEAR = "dot_general"
-# What becomes of a weight by these is still the weight.
-_SAME = frozenset({"convert_element_type", "copy", "reshape", "squeeze", "transpose"})
 
 
 def apply(
@@ -123,7 +122,7 @@ def _count(program: Any, held: Sequence[bool]) -> int:
         given = [not hasattr(value, "val") and value in weights for value in equation.invars]
         name = equation.primitive.name
         found += name == _LINEAR and any(given)
-        if name in _SAME and any(given):
+        if name in SAME_VALUES and any(given):
             weights.update(equation.outvars)
         if "jaxpr" in equation.params and len(equation.params["jaxpr"].in_avals) == len(given):
             found += _count(equation.params["jaxpr"].jaxpr, given)

@@ -9,9 +9,11 @@ import numpy as np
 from comparative_benchmark.backends.api import Array
 from comparative_benchmark.backends.jax_models import split, widened
 from comparative_benchmark.jax_xla.cost import cost
+from comparative_benchmark.jax_xla.quantised_run import run
+from comparative_benchmark.recipes.rounding import Rounding
 from openxla.benchmark.models.shared_model import as_tuple
 
-__all__ = ["compute", "cost", "in_own_type"]
+__all__ = ["compute", "cost", "in_own_type", "quantised"]
 
 
 def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
@@ -44,3 +46,16 @@ def in_own_type(model: Any, inputs: Sequence[Array]) -> list[Array]:
     with jax.default_device(cpu), jax.disable_jit():
         values = apply(*jax.device_put((params, *inputs), cpu))
         return [np.asarray(value) for value in as_tuple(values)]
+
+
+def quantised(model: Any, inputs: Sequence[Array], rounding: Rounding) -> list[Array]:
+    """Returns the outputs of a run, op by op on the CPU, that rounds what a recipe rounds."""
+    apply, params = split(model)
+    cpu = jax.devices("cpu")[0]
+    with jax.default_device(cpu):
+        params, *values = jax.device_put((params, *inputs), cpu)
+        traced = jax.make_jaxpr(lambda *given: as_tuple(apply(*given)))(params, *values)
+        leaves = jax.tree.leaves(params)
+        held = [True] * len(leaves) + [False] * len(values)
+        outputs = run(traced, held, [*leaves, *values], rounding)
+        return [np.asarray(value) for value in outputs]

@@ -115,6 +115,7 @@ def verify(
     *,
     neighbours: Mapping[int, Path] = MappingProxyType({}),
     longest_sum: int = 1,
+    least_db: Sequence[float | None] = (),
 ) -> Verification:
     """Compares output files with those of the truth and the reference.
 
@@ -128,6 +129,7 @@ def verify(
       neighbours: by output, float64 outputs of slightly different weights and inputs, stacked along
         a new first axis; for outputs of integers, and of few numbers.
       longest_sum: over how many numbers an element may be summed; see `sum_length`.
+      least_db: by output, ratios that are due where `min_sqnr_db` is less; empty for none.
     """
     if len(outputs) != len(truth):
         return failed(f"{len(outputs)} outputs where {len(truth)} are due")
@@ -139,7 +141,7 @@ def verify(
             output=output,
             truth=due,
             reference=same_type,
-            parameters=parameters,
+            parameters=_with_least(parameters, least_db[index] if least_db else None),
             neighbours=open_array(neighbours[index]) if index in neighbours else None,
             longest_sum=longest_sum,
         )
@@ -166,6 +168,24 @@ def sum_length(inputs: Sequence[tuple[int, ...]], outputs: Sequence[tuple[int, .
     longest = max((max(shape, default=1) for shape in inputs), default=1)
     largest = max((math.prod(shape) for shape in outputs), default=1)
     return max(longest, sum(map(math.prod, inputs)) // max(largest, 1), 1)
+
+
+def relative_rmse(values: Path, truth: Path) -> float | None:
+    """Returns the error of an output file, relative to the truth's root mean square.
+
+    None if it holds no floating-point numbers, or the truth holds nothing but zeros.
+    """
+    due, found = open_array(truth), open_array(values)
+    if due.dtype.kind not in "fV" or found.shape != due.shape or not due.size:
+        return None
+    errors = _errors(found, due)
+    return errors.rmse / errors.scale if errors.scale else None
+
+
+def _with_least(parameters: Mapping[str, float], least_db: float | None) -> Mapping[str, float]:
+    if least_db is None or MIN_SQNR not in parameters:
+        return parameters
+    return {**parameters, MIN_SQNR: max(parameters[MIN_SQNR], least_db)}
 
 
 def _is_wrong(verdict: Verification) -> bool:
@@ -289,7 +309,7 @@ class _Output:
         }
         reason = None
         if sqnr is not None and least is not None and sqnr < least:
-            reason = f"SQNR {sqnr:.1f} dB is below {least:g} dB"
+            reason = f"SQNR {sqnr:.1f} dB is below {least:.3g} dB"
         elif not errors.rmse <= limits.needed:
             allowed = limits.rmse / unit
             reason = f"relative error {errors.rmse / unit:.2g} exceeds {allowed:.2g}"

@@ -21,6 +21,7 @@ from comparative_benchmark.parity.cell_result import CellResult, result_of
 from comparative_benchmark.parity.grid import Cell
 from comparative_benchmark.results.outcome import ProcessRecord
 from comparative_benchmark.results.record import Status
+from comparative_benchmark.runs.hidden import Hidden
 from comparative_benchmark.runs.in_process import InProcessSession
 from comparative_benchmark.runs.participant import Participant, ProcessPlan, note_end
 from comparative_benchmark.runs.preparation import Preparation
@@ -43,10 +44,13 @@ class Lane:
 
     def __init__(self, settings: RunSettings, preparation: Preparation, folder: Path) -> None:
         self._settings = settings
+        self._preparation = preparation
         self._artifacts: Mapping[str, WorkloadArtifacts] = preparation.artifacts
         self._failures: Mapping[str, SessionEnded] = preparation.failures
         folder.mkdir()
-        self._pool = SessionPool(folder=folder, log_dir=settings.log_dir, label=folder.name)
+        self._pool = SessionPool(
+            folder=folder, log_dir=settings.log_dir, label=folder.name, hidden=Hidden.of()
+        )
 
     def run(self, cell: Cell, trial: Trial) -> CellResult | None:
         """Returns what came of a cell; None if the lane was stopped."""
@@ -56,6 +60,7 @@ class Lane:
             record = ProcessRecord()
             note_end(record, self._failures[trial.case.name])
             return result_of(cell, trial, record, time.monotonic() - started)
+        trial = attrs.evolve(trial, noise=self._preparation.noise_of(trial))
         name = re.sub(r"[^\w.+-]+", "-", str(cell.column)) + trial.case.model.own_process_suffix
         shared = self._pool.has_served(name)
         record = self._once(name, trial, artifacts)

@@ -15,12 +15,14 @@ from comparative_benchmark.backends.free_memory import free_bytes
 from comparative_benchmark.backends.torch_modules import to_numpy
 from comparative_benchmark.pt_inductor import layer_by_layer
 from comparative_benchmark.pt_inductor.cost import cost
+from comparative_benchmark.pt_inductor.quantised_run import QuantisedRun
 from comparative_benchmark.pt_inductor.rounding import remark
+from comparative_benchmark.recipes.rounding import Rounding
 from openxla.benchmark.brought.program_model import rounded
 from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 
-__all__ = ["changed_weights", "compute", "cost", "in_own_type", "nearby", "remark"]
+__all__ = ["changed_weights", "compute", "cost", "in_own_type", "nearby", "quantised", "remark"]
 
 # Of the memory that is free, beside the model: the rest is for what it computes.
 _PART_FOR_A_COPY = 0.5
@@ -82,6 +84,17 @@ def in_own_type(model: Any, inputs: Sequence[Array]) -> list[Array]:
     """Returns the outputs of an eager run in the model's own type."""
     with torch.no_grad():
         return _arrays(model.forward(*[as_tensor(value) for value in inputs]))
+
+
+def quantised(model: Any, inputs: Sequence[Array], rounding: Rounding) -> list[Array]:
+    """Returns the outputs of an eager run that rounds what a recipe rounds."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)  # one operator that hides its products
+    try:
+        with QuantisedRun(model, rounding):
+            return in_own_type(model, inputs)
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
 
 
 def nearby(model: Any, inputs: Sequence[Array]) -> list[Array]:

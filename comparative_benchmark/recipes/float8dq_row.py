@@ -3,11 +3,13 @@
 from typing import Any
 
 from comparative_benchmark.recipes.registry import Recipe
+from comparative_benchmark.recipes.rounding import Grid, Rounding
 
 RECIPE = Recipe(
     name="float8dq-row",
     description="weights and, as they come, activations in float8 (e4m3), a scale for each row",
     min_sqnr_db=lambda _: 18.0,
+    rounding=lambda _: Rounding(weights=Grid("fp8"), activations=Grid("fp8")),
     by_backend={
         "pt_inductor": f"{__name__}:with_torchao",
         "jax_xla": f"{__name__}:with_qwix",

@@ -3,11 +3,13 @@
 from typing import Any
 
 from comparative_benchmark.recipes.registry import Recipe
+from comparative_benchmark.recipes.rounding import Grid, Rounding
 
 RECIPE = Recipe(
     name="float8wo",
     description="weights in float8 (e4m3), a scale for each output; products in the model's type",
     min_sqnr_db=lambda _: 20.0,
+    rounding=lambda _: Rounding(weights=Grid("fp8")),
     by_backend={
         "pt_inductor": f"{__name__}:with_torchao",
         "jax_xla": f"{__name__}:with_qwix",

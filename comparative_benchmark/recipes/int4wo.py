@@ -4,12 +4,15 @@ from collections.abc import Callable
 from typing import Any
 
 from comparative_benchmark.recipes.registry import Parameter, Recipe
+from comparative_benchmark.recipes.rounding import Grid, Rounding
 
 RECIPE = Recipe(
     name="int4wo",
     description="weights in 4 bits, packed, a scale for each group of inputs; products as before",
     parameters=(Parameter(name="group", choices=(32, 64, 128, 256)),),
     min_sqnr_db=lambda _: 10.0,
+    rounding=lambda values: Rounding(weights=Grid("int4", values["group"])),
+    by_nncf_in=("openvino",),
     by_backend={
         "pt_inductor": f"{__name__}:with_torchao",
         "onnxruntime": f"{__name__}:with_onnxruntime",

@@ -2,14 +2,16 @@
 
 from typing import Any
 
-from comparative_benchmark.recipes.intx import least_db
+from comparative_benchmark.recipes.intx import integers, least_db
 from comparative_benchmark.recipes.registry import Parameter, Recipe
+from comparative_benchmark.recipes.rounding import Grid, Rounding
 
 RECIPE = Recipe(
     name="int8_dynamic_activation_intx_weight",
     description="weights in so many bits, a scale for each group; activations in int8 as they come",
     parameters=(Parameter(name="bits", choices=tuple(range(1, 9))), Parameter(name="group")),
     min_sqnr_db=lambda values: min(least_db(values), 25.0),
+    rounding=lambda values: Rounding(weights=integers(values), activations=Grid("int8")),
     by_backend={"pt_inductor": f"{__name__}:with_torchao"},
 )
 

@@ -3,11 +3,13 @@
 from typing import Any
 
 from comparative_benchmark.recipes.registry import Recipe
+from comparative_benchmark.recipes.rounding import Grid, Rounding
 
 RECIPE = Recipe(
     name="int8dq",
     description="weights and, as they come, activations in int8; a scale for each row of both",
     min_sqnr_db=lambda _: 25.0,
+    rounding=lambda _: Rounding(weights=Grid("int8"), activations=Grid("int8")),
     by_backend={
         "pt_inductor": f"{__name__}:with_torchao",
         "jax_xla": f"{__name__}:with_qwix",

@@ -3,11 +3,14 @@
 from typing import Any
 
 from comparative_benchmark.recipes.registry import Recipe
+from comparative_benchmark.recipes.rounding import Grid, Rounding
 
 RECIPE = Recipe(
     name="int8wo",
     description="weights in int8, a scale for each output; products in the model's own type",
     min_sqnr_db=lambda _: 30.0,
+    rounding=lambda _: Rounding(weights=Grid("int8")),
+    by_nncf_in=("openvino",),
     by_backend={
         "pt_inductor": f"{__name__}:with_torchao",
         "jax_xla": f"{__name__}:with_qwix",

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from comparative_benchmark.recipes.registry import Parameter, Recipe
+from comparative_benchmark.recipes.rounding import Grid, Rounding
 
 
 def least_db(values: Mapping[str, int]) -> float:
@@ -12,11 +13,18 @@ def least_db(values: Mapping[str, int]) -> float:
     return max(6.0 * values["bits"] - 12.0, 3.0)
 
 
+def integers(values: Mapping[str, int]) -> Grid | None:
+    """Returns the grid of weights in so many bits; None for one bit, which no two round alike."""
+    return Grid(f"int{values['bits']}", values["group"]) if values["bits"] > 1 else None
+
+
 RECIPE = Recipe(
     name="intx",
     description="weights in so many bits, a scale for each group of inputs; products as before",
     parameters=(Parameter(name="bits", choices=tuple(range(1, 9))), Parameter(name="group")),
     min_sqnr_db=least_db,
+    rounding=lambda values: Rounding(weights=integers(values)),
+    by_nncf_in=("openvino",),
     by_backend={
         "pt_inductor": f"{__name__}:with_torchao",
         "onnxruntime": f"{__name__}:with_onnxruntime",

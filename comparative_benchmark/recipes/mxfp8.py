@@ -3,11 +3,15 @@
 from typing import Any
 
 from comparative_benchmark.recipes.registry import Recipe
+from comparative_benchmark.recipes.rounding import Grid, Rounding
 
 RECIPE = Recipe(
     name="mxfp8",
     description="weights and activations in float8 (e4m3), a power of two for each 32 (OCP MX 1.0)",
     min_sqnr_db=lambda _: 16.0,
+    rounding=lambda _: Rounding(
+        weights=Grid("fp8", 32, "power of two"), activations=Grid("fp8", 32, "power of two")
+    ),
     by_backend={
         "pt_inductor": f"{__name__}:with_torchao",
         "jax_xla": f"{__name__}:with_qwix",

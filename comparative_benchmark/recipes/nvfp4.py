@@ -3,11 +3,13 @@
 from typing import Any
 
 from comparative_benchmark.recipes.registry import Recipe
+from comparative_benchmark.recipes.rounding import Grid, Rounding
 
 RECIPE = Recipe(
     name="nvfp4",
     description="weights in float4 (e2m1), a float8 scale for each 16 of them; products as before",
     min_sqnr_db=lambda _: 8.0,
+    rounding=lambda _: Rounding(weights=Grid("fp4", 16, "fp8")),
     by_backend={
         "pt_inductor": f"{__name__}:with_torchao",
         "jax_xla": f"{__name__}:with_qwix",

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from comparative_benchmark.recipes.rounding import Rounding
 from openxla.benchmark.nearest import choices
 
 GROUP = "comparative_benchmark.recipes"
@@ -43,6 +44,10 @@ class Recipe:
       parameters: in order.
       min_sqnr_db: least signal-to-quantisation-noise ratio of a model's outputs, by the values
         of its parameters: what is below has lost the model.
+      rounding: what is rounded, by the values of its parameters, so that a plain run can round
+        alike; None where that tells nothing.
+      by_nncf_in: the backends that leave it to NNCF, which rounds the weights of convolutions, too,
+        and to a grid that holds one number more below zero than above.
       by_backend: who applies it, `module:function`, by the name of the backend. The function takes
         the parameters by name and returns what the backend's own way of applying it wants.
       lacking: by the name of a backend, why it cannot be applied there.
@@ -56,6 +61,8 @@ class Recipe:
     description: str
     parameters: tuple[Parameter, ...] = ()
     min_sqnr_db: Callable[[Mapping[str, int]], float]
+    rounding: Callable[[Mapping[str, int]], Rounding] | None = None
+    by_nncf_in: tuple[str, ...] = ()
     by_backend: Mapping[str, str] = attrs.field(factory=dict)
     lacking: Mapping[str, str] = attrs.field(factory=dict)
     trains: tuple[str, ...] = ()
@@ -85,6 +92,17 @@ class Chosen:
     def min_sqnr_db(self) -> float:
         """See `Recipe.min_sqnr_db`."""
         return self.recipe.min_sqnr_db(self.values)
+
+    def rounding_in(self, backend: str) -> Rounding | None:
+        """Returns what is rounded where a backend applies it; None if nobody can tell."""
+        if self.recipe.rounding is None:
+            return None
+        found = self.recipe.rounding(self.values)
+        if backend not in self.recipe.by_nncf_in or found.weights is None:
+            return found
+        return attrs.evolve(
+            found, convolutions=True, weights=attrs.evolve(found.weights, full_range=True)
+        )
 
     def apply_in(self, backend: str) -> str:
         """Returns who applies it in a backend, `module:function`.

@@ -3,17 +3,20 @@
 from typing import Any
 
 from comparative_benchmark.recipes.registry import Recipe
+from comparative_benchmark.recipes.rounding import Grid, Rounding
 
 RECIPE = Recipe(
     name="semi-sparse",
     description="of each four weights in a row the two smallest are 0, and left out (2:4)",
     min_sqnr_db=lambda _: 5.0,
+    rounding=lambda _: Rounding(weights=Grid("2:4")),
     by_backend={"pt_inductor": f"{__name__}:with_torchao"},
 )
 ALSO = Recipe(
     name="2:4",
     description="another name of semi-sparse",
     min_sqnr_db=lambda _: 5.0,
+    rounding=lambda _: Rounding(weights=Grid("2:4")),
     by_backend={"pt_inductor": f"{__name__}:with_torchao"},
 )
 

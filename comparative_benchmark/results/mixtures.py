@@ -40,6 +40,7 @@ def mixture_remarks(cases: Iterable[Case]) -> list[str]:
             "without_float64",
         ),
         ("Not ranked", "not_ranked"),
+        ("Truth not isolated: workers could see it", "truth_not_isolated"),
     ):
         reasons: dict[str, list[Case]] = {}
         for case in good:

@@ -57,6 +57,8 @@ class ProcessRecord:
         `second_verification`: of a run on a second input, after that.
       without_second: why it was not run on a second input, or which outputs that does not verify;
         None if it was, or might have been.
+      truth_not_isolated: why its worker could see the files that its outputs were judged by; None
+        if it could not.
       accuracy: at its model's task; None where it has none or another process was asked.
       steadiness: of the warm-up, with the evidence; None where counts were fixed.
       blocks: samples, each with its round; `void_blocks`: those that count for nothing.
@@ -84,6 +86,7 @@ class ProcessRecord:
     final_verification: Verification | None = None
     second_verification: Verification | None = None
     without_second: str | None = None
+    truth_not_isolated: str | None = None
     accuracy: Accuracy | None = None
     steadiness: Steadiness | None = None
     warmup_latencies_ms: list[float] = attrs.field(factory=list)
@@ -115,6 +118,7 @@ class TrialFacts:
       truth_source: who computed it; None if it was published.
       not_ranked: why the trial has no rank; None if it may have one.
       truth_check: how its truth was checked by a second implementation; None if it was not.
+      recipe_sqnr_db: of a plain run that rounds what its recipe rounds; None without such a run.
     """
 
     artifact_digests: dict[str, str] = attrs.field(factory=dict)
@@ -125,6 +129,7 @@ class TrialFacts:
     truth_source: TruthSource | None = None
     not_ranked: str | None = None
     truth_check: TruthCheck | None = None
+    recipe_sqnr_db: float | None = None
 
 
 @attrs.define(kw_only=True)

@@ -456,6 +456,10 @@ class Metrics:
       truth_source: who computed the truth; unset if it was published, or before this was recorded.
       not_ranked: why it is in no ranking and no ratio although it is ok; unset if it may be.
       truth_check: how the truth was checked by a second implementation; unset if it was not.
+      recipe_sqnr_db: signal-to-quantisation-noise ratio of a plain run that rounds what the recipe
+        rounds, from which the least ratio follows; unset if that is the recipe's constant.
+      truth_not_isolated: why workers could see the files that their outputs were judged by; unset
+        if they could not, or before this was recorded.
       accuracy: at what its model was trained for; unset where it was not trained.
       variables: of the workers' environment, those that can change speed or numbers; unset before
         they were recorded.
@@ -509,6 +513,8 @@ class Metrics:
     truth_source: TruthSource | UnsetType = UNSET
     not_ranked: str | UnsetType = UNSET
     truth_check: TruthCheck | UnsetType = UNSET
+    recipe_sqnr_db: float | UnsetType = UNSET
+    truth_not_isolated: str | UnsetType = UNSET
     accuracy: Accuracy | UnsetType = UNSET
     variables: dict[str, str] | UnsetType = UNSET
     program: Program

@@ -19,6 +19,7 @@ class InProcessSession:
     """
 
     usable, served = True, 0
+    truth_not_isolated = "there is no worker process"
 
     def __init__(self, *, environment: Mapping[str, str]) -> None:
         os.environ.update(environment)

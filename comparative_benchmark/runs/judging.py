@@ -29,13 +29,18 @@ RunWith = Callable[[Sequence[Path], str], Sequence[Path]]
 class Judge:
     """Holds what the outputs of a trial's runs on one input are judged by.
 
+    Args:
+      trial: whose outputs.
+      due: that input, truth and reference.
+      second: whether it is the second input.
+
     Attributes:
       due: that input, truth and reference.
       generates: whether the model continues prompts, and is judged step by step.
       trains: whether an iteration is a training step.
     """
 
-    def __init__(self, trial: Trial, due: Due) -> None:
+    def __init__(self, trial: Trial, due: Due, *, second: bool = False) -> None:
         self.generates = generated_tokens(trial.case) is not None
         self.trains = training_of(trial.case) is not None
         self.due = due
@@ -43,6 +48,7 @@ class Judge:
         self._data_type = trial.workload.data_type
         shapes = [[open_array(path).shape for path in paths] for paths in (due.inputs, due.truth)]
         self._longest_sum = sum_length(*shapes)
+        self._least_db = [] if trial.noise is None else trial.noise.least_db(second=second)
 
     def verify(self, outputs: Sequence[Path]) -> Verification:
         """Judges the outputs of a run on the input.
@@ -57,6 +63,7 @@ class Judge:
             *self._due,
             neighbours=self.due.neighbours_by_output,
             longest_sum=self._longest_sum,
+            least_db=self._least_db,
         )
 
     def verify_rest(

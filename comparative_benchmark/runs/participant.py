@@ -32,6 +32,7 @@ from comparative_benchmark.results.record import (
     Status,
 )
 from comparative_benchmark.runs import generation_times, profiling, step_times
+from comparative_benchmark.runs.hidden import Hidden
 from comparative_benchmark.runs.in_process import InProcessSession
 from comparative_benchmark.runs.judging import Judge, RunWith
 from comparative_benchmark.runs.session import Session, SessionEnded
@@ -71,6 +72,7 @@ class ProcessPlan:
       framework: that the model is written in.
       exports: what the trial's first process exported, by type; empty where this one exports.
       compiles_anew: whether the caches are empty although the trial has compiled before.
+      hidden: what the worker may not see; what is shared among workloads has its own.
     """
 
     replicate: int
@@ -82,6 +84,7 @@ class ProcessPlan:
     framework: str
     exports: Mapping[str, Sequence[str]] = attrs.field(factory=dict)
     compiles_anew: bool = False
+    hidden: Hidden | None = None
 
 
 # Phase of a result whose first output is wrong.
@@ -102,6 +105,7 @@ def own_session(
         cache_dir=plan.cache_dir,
         log_file=plan.log_file,
         track=plan.track,
+        hidden=plan.hidden,
     )
 
 
@@ -171,6 +175,7 @@ class Participant:
             session = self._open_session(self._settings, self.trial.competitor, self.plan)
             self._stack.push(session)
             self._session = session
+            self.record.truth_not_isolated = session.truth_not_isolated
             if self._interrupted:
                 raise SessionEnded(Status.FAILED, "start", "it was interrupted")
             loaded = session.call("load", **self._load_arguments())
@@ -359,7 +364,9 @@ class Participant:
             self.record.without_second = self._artifacts.without_second
             return
         try:
-            verdict = self._verify_on(session, Judge(self.trial, second), "second_input")
+            verdict = self._verify_on(
+                session, Judge(self.trial, second, second=True), "second_input"
+            )
             self.record.second_verification = verdict
             if verdict is None:
                 self.record.without_second = "the backend cannot replace the inputs of a program"

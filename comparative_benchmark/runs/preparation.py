@@ -5,6 +5,7 @@ before the first trial, so that it neither disturbs a measurement nor counts tow
 one. It is made on the CPU, whatever is measured.
 """
 
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ from typing import Any
 import attrs
 
 from comparative_benchmark.backends.api import recorded_packages
+from comparative_benchmark.recipes.rounding import Rounding
 from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.fetching import Fetching
 from comparative_benchmark.runs.in_process import InProcessSession
 from comparative_benchmark.runs.judging import Judge
+from comparative_benchmark.runs.recipe_noise import RecipeNoise
 from comparative_benchmark.runs.second_truth import changes
 from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.runs.session_pool import SessionPool, SharedSession
@@ -53,6 +56,8 @@ class Preparation:
         self._settings = settings
         self._announce = announce
         # What is under the root directory, and workloads whose locked artifacts cannot be had.
+        # By workload and what is rounded.
+        self._noise: dict[tuple[str, Rounding | None], RecipeNoise] = {}
         self._local: dict[str, WorkloadArtifacts | ArtifactError | None] = {}
         self._refused: dict[str, SessionEnded] = {}
         self._fetching = Fetching(
@@ -82,21 +87,62 @@ class Preparation:
             for trial in ordered:
                 if trial.workload.digest not in self.artifacts and may_go_on():
                     self._prepare(trial)
+                self._measure_noise(trial)
 
     def has_tried(self, trial: Trial) -> bool:
         """Tells whether a trial's artifacts are there, or why they are not."""
         return trial.workload.digest in self.artifacts or trial.case.name in self.failures
 
-    def with_program(self, trial: Trial) -> Trial:
-        """Returns a trial with the published program that it is to start from, if it is.
+    def completed(self, trial: Trial) -> Trial:
+        """Returns a trial with what is known of its recipe, and the program that it starts from.
 
         Raises:
           SessionEnded: there is none, or it cannot be had.
         """
         try:
-            return attrs.evolve(trial, program=self._fetching.program(trial))
+            program = self._fetching.program(trial)
         except ArtifactError as error:
             raise SessionEnded(Status.FAILED, "artifacts", str(error)) from error
+        return attrs.evolve(trial, program=program, noise=self.noise_of(trial))
+
+    def noise_of(self, trial: Trial) -> RecipeNoise | None:
+        """Returns what rounding as a trial's recipe does costs; None if that is not known."""
+        return self._noise.get((trial.workload.digest, trial.competitor.rounding))
+
+    def _measure_noise(self, trial: Trial) -> None:
+        rounding, artifacts = trial.competitor.rounding, self.artifacts.get(trial.workload.digest)
+        key = (trial.workload.digest, rounding)
+        if artifacts is None or rounding is None or key in self._noise:
+            return
+        if generated_tokens(trial.case) is not None or training_of(trial.case):
+            return
+        try:
+            found = RecipeNoise.of(
+                artifacts, rounding, lambda inputs: self._quantised_run(trial, rounding, inputs)
+            )
+        except (SessionEnded, ArtifactError, OSError) as ended:
+            self._pool.empty()
+            self._announce(f"{trial}: how much noise its recipe makes is unknown: {ended}")
+            found = None
+        if found is not None:
+            self._noise[key] = found
+
+    def _quantised_run(
+        self, trial: Trial, rounding: Rounding, inputs: Sequence[Path]
+    ) -> list[Path] | None:
+        truth, model = truth_of(trial), trial.case.model
+        directory = Path(tempfile.mkdtemp(dir=self._pool.folder.parent))
+        answer = self._session(trial, truth).call(
+            "quantised_run",
+            module_path=model.model_impl.module_path,
+            parameters=dict(model.model_parameters),
+            reference=truth.reference,
+            rounding=attrs.asdict(rounding),
+            inputs=[str(path) for path in inputs],
+            directory=str(directory),
+        )
+        files = answer["files"]
+        return None if files is None else [directory / file["file"] for file in files]
 
     def _prepare(self, trial: Trial) -> None:
         case, workload = trial.case, trial.workload

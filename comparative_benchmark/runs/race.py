@@ -38,6 +38,7 @@ from comparative_benchmark.results.journal import Entry, Joined
 from comparative_benchmark.results.outcome import TrialFacts, TrialOutcome
 from comparative_benchmark.results.record import ArtifactSource, RaceNote, ResultKey, Status
 from comparative_benchmark.runs.first_look import first_look
+from comparative_benchmark.runs.hidden import Hidden
 from comparative_benchmark.runs.participant import (
     FIRST_VERIFICATION,
     OpenSession,
@@ -76,6 +77,7 @@ def facts_of(trial: Trial, artifacts: WorkloadArtifacts) -> TrialFacts:
         truth_source=source,
         not_ranked=why_not_ranked(trial.competitor.backend, source) or artifacts.not_ranked,
         truth_check=artifacts.truth_check,
+        recipe_sqnr_db=trial.noise.weakest if trial.noise else None,
     )
 
 
@@ -454,6 +456,7 @@ class Race:
             framework=trial.case.model.model_impl.framework_type.value,
             compiles_anew=anew and replicate > 0,
             exports={} if anew else self._exports.get(trial.key, {}),
+            hidden=Hidden.of(self._artifacts.directory, trial.program),
         )
         return Participant(trial, self._artifacts, self._settings, plan, self._open_session)
 

@@ -1,10 +1,10 @@
 """A finished trial as a result."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import attrs
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from comparative_benchmark.backends.outputs import OutputMode
 from comparative_benchmark.results.contention import contention_of
@@ -142,6 +142,10 @@ def _metrics(trial: Trial, outcome: TrialOutcome, last: ProcessRecord) -> Metric
         truth_source=outcome.facts.truth_source or UNSET,
         not_ranked=outcome.facts.not_ranked or UNSET,
         truth_check=outcome.facts.truth_check or UNSET,
+        recipe_sqnr_db=UNSET
+        if outcome.facts.recipe_sqnr_db is None
+        else outcome.facts.recipe_sqnr_db,
+        truth_not_isolated=_first(p.truth_not_isolated for p in outcome.processes),
         accuracy=first.accuracy or UNSET,
         variables=last.variables,
         # Nothing can be frozen, or be an argument, where there is nothing.
@@ -157,6 +161,10 @@ def _metrics(trial: Trial, outcome: TrialOutcome, last: ProcessRecord) -> Metric
         generation=generation_metrics(trial, outcome) or UNSET,
         training=training_metrics(trial, outcome) or UNSET,
     )
+
+
+def _first(reasons: Iterable[str | None]) -> str | UnsetType:
+    return next(filter(None, reasons), UNSET)
 
 
 def _latencies(outcome: TrialOutcome) -> list[float]:

@@ -352,7 +352,7 @@ class Workload:
         )
 
     def _ready(self, trial: Trial) -> Trial:
-        """Returns a trial with the program that it starts from, if it does from one.
+        """Returns a trial with all that preparation found for it.
 
         Raises:
           SessionEnded: it cannot run.
@@ -361,7 +361,7 @@ class Workload:
             raise missing
         if trial.workload.digest not in self.preparation.artifacts:
             raise self.preparation.failures[trial.case.name]
-        return self.preparation.with_program(trial)
+        return self.preparation.completed(trial)
 
 
 def _log_files(directory: Path) -> Callable[[Trial, int], Path]:

@@ -71,7 +71,8 @@ class Session:
 
     Its environment is that of this process, or what is `inherited` of it, with `environment` over
     it. `folders` are its own, by path, with what stands for them in results: there are others in
-    each run.
+    each run. `truth_not_isolated` says why the worker can see what it was to be kept from; None if
+    it cannot, or was to be kept from nothing.
     """
 
     def __init__(
@@ -125,7 +126,8 @@ class Session:
             os.close(commands_read)
             os.close(answers_write)
         try:
-            self._receive("hello")
+            hello = self._receive("hello")
+            self.truth_not_isolated: str | None = hello["truth_not_isolated"]
             self._track.answered()
         except BaseException:
             self.kill()

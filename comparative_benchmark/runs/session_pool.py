@@ -16,6 +16,7 @@ import attrs
 from comparative_benchmark.backends.api import BackendInfo
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.environments import Environment
+from comparative_benchmark.runs.hidden import Hidden
 from comparative_benchmark.runs.in_process import InProcessSession
 from comparative_benchmark.runs.session import Session, SessionEnded
 from comparative_benchmark.runs.settings import RunSettings
@@ -96,6 +97,7 @@ class SessionPool:
       log_dir: where logs go.
       label: what tells its logs from those of other pools.
       cache_dir: for compile caches; None for one in the folder of each worker.
+      hidden: what its workers may not see.
       stopped: whether `stop` was called; no further worker is started then.
     """
 
@@ -103,6 +105,7 @@ class SessionPool:
     log_dir: Path
     label: str = ""
     cache_dir: Path | None = None
+    hidden: Hidden | None = None
     stopped: bool = attrs.field(default=False, init=False)
     _session: SharedSession | InProcessSession | None = attrs.field(default=None, init=False)
     _name: str = attrs.field(default="", init=False)
@@ -159,6 +162,7 @@ class SessionPool:
                 cache_dir=cache_dir,
                 log_file=log_file,
                 track=track,
+                hidden=self.hidden,
                 kind=SharedSession,
             )
             if isinstance(session, SharedSession):

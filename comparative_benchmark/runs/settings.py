@@ -13,6 +13,7 @@ from comparative_benchmark.backends.outputs import OutputMode
 from comparative_benchmark.machine.host import default_threads
 from comparative_benchmark.machine.variables import for_worker
 from comparative_benchmark.runs.environments import Environment
+from comparative_benchmark.runs.hidden import HIDDEN_VARIABLE, Hidden
 from comparative_benchmark.runs.in_process import InProcessSession
 from comparative_benchmark.runs.session import CPUS_VARIABLE, Limits, Session
 from comparative_benchmark.runs.trace import ProcessTrack
@@ -123,9 +124,12 @@ class RunSettings:
         cache_dir: Path,
         log_file: Path,
         track: ProcessTrack | None = None,
+        hidden: Hidden | None = None,
         kind: type[SessionKind] = Session,  # type: ignore[assignment]  # mypy issue 3737
     ) -> SessionKind | InProcessSession:
         """Starts a worker for a backend, in another Python environment if one is given.
+
+        One that measures gets what it may not see as `hidden`.
 
         Raises:
           SessionEnded: it did not come up.
@@ -133,6 +137,8 @@ class RunSettings:
         variables = self.environment(backend, work_dir, cache_dir)
         if self.in_process:
             return InProcessSession(environment=variables)
+        if hidden is not None:
+            variables[HIDDEN_VARIABLE] = hidden.to_json()
         return kind(
             limits=self.limits,
             log_file=log_file,

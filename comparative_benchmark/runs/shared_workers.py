@@ -16,6 +16,7 @@ from typing import Self
 import attrs
 
 from comparative_benchmark.results.record import Status
+from comparative_benchmark.runs.hidden import Hidden
 from comparative_benchmark.runs.in_process import InProcessSession
 from comparative_benchmark.runs.participant import ProcessPlan
 from comparative_benchmark.runs.session_pool import SessionPool, SharedSession
@@ -80,6 +81,7 @@ class SharedWorkers:
                 cache_dir=self._folder / f"{name}.{len(pools)}.{plan.cache_dir.name}"
                 if self.raced
                 else None,
+                hidden=Hidden.of(),
             )
             pools.append(pool)
         session = pool.get(

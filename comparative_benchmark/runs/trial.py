@@ -14,9 +14,11 @@ from comparative_benchmark.backends.api import (
 )
 from comparative_benchmark.judge import quantized_verification
 from comparative_benchmark.recipes import Chosen, RecipeError, chosen_among, parse
+from comparative_benchmark.recipes.rounding import ROUNDING_OF_PRECISION, Rounding
 from comparative_benchmark.results.record import ResultKey
 from comparative_benchmark.runs.environments import Environment
 from comparative_benchmark.runs.published_program import Program
+from comparative_benchmark.runs.recipe_noise import RecipeNoise
 from openxla.benchmark.def_types import (
     BenchmarkCase,
     DeviceSpec,
@@ -61,6 +63,13 @@ class Competitor:
     def precision(self) -> str | None:
         """What it quantises models to; None where it keeps their data type."""
         return self.recipe.label if self.recipe else self.compiler.precision
+
+    @property
+    def rounding(self) -> Rounding | None:
+        """What it rounds when it quantises; None if it does not, or nobody can tell."""
+        if self.recipe is not None:
+            return self.recipe.rounding_in(self.backend.name)
+        return ROUNDING_OF_PRECISION.get(self.compiler.precision or "")
 
     @property
     def why_it_cannot_train(self) -> str | None:
@@ -112,6 +121,7 @@ class Trial:
 
     Attributes:
       program: the published program that it starts from, None where the backend exports.
+      noise: what rounding as its recipe does costs; None if it does not round, or that is unknown.
       refused: why it is not even tried; None if it is.
     """
 
@@ -120,6 +130,7 @@ class Trial:
     competitor: Competitor
     device: DeviceSpec
     program: Program | None = attrs.field(default=None, eq=False)
+    noise: RecipeNoise | None = attrs.field(default=None, eq=False)
     refused: str | None = attrs.field(default=None, eq=False)
 
     @property

@@ -8,6 +8,7 @@ file. The worker leaves when the command pipe closes, that is, also when its par
 import contextlib
 import ctypes
 import faulthandler
+import json
 import os
 import queue
 import resource
@@ -17,6 +18,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+from comparative_benchmark.worker import isolation
 from comparative_benchmark.worker.protocol import Decoder, Message, encode
 
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
@@ -32,6 +34,7 @@ def main(arguments: list[str]) -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _pin()
     _volunteer_for_out_of_memory_killer()
+    not_hidden = _hide()
     _die_with_parent()
 
     def send(message: Message) -> None:
@@ -39,7 +42,14 @@ def main(arguments: list[str]) -> int:
         while data:
             data = data[os.write(answers, data) :]
 
-    send({"type": "hello", "pid": os.getpid(), "python": sys.version.split()[0]})
+    send(
+        {
+            "type": "hello",
+            "pid": os.getpid(),
+            "python": sys.version.split()[0],
+            "truth_not_isolated": not_hidden,
+        }
+    )
     # Imported after the greeting: a broken installation becomes an answer, not a silence.
     from comparative_benchmark.worker import copies
     from comparative_benchmark.worker.executor import Executor
@@ -74,6 +84,12 @@ def _pin() -> None:
     """Stays on the CPUs that the session names; children inherit that."""
     if cpus := os.environ.get("CBS_CPUS"):
         os.sched_setaffinity(0, {int(cpu) for cpu in cpus.split(",")})
+
+
+def _hide() -> str | None:
+    """Hides the folders that the session names; returns why it could not."""
+    folders = os.environ.pop("CBS_HIDDEN", None)
+    return isolation.hide(json.loads(folders)) if folders else None
 
 
 def _volunteer_for_out_of_memory_killer() -> None:

@@ -105,6 +105,13 @@ class Executor:
         self._phases = PhaseClock(self._announce)
         return {**prepare_further(self._phases, **told), **self._report()}
 
+    def _quantised_run(self, **told: Any) -> Message:
+        """Runs a model as a recipe would round it, see `preparing.quantised_run`."""
+        from comparative_benchmark.worker.preparing import quantised_run
+
+        self._phases = PhaseClock(self._announce)
+        return {**quantised_run(self._phases, **told), **self._report()}
+
     def _load(
         self,
         *,

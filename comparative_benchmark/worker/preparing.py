@@ -19,6 +19,7 @@ from comparative_benchmark.backends.api import (
     load_object,
 )
 from comparative_benchmark.backends.foreign import ForeignModel
+from comparative_benchmark.recipes.rounding import Rounding
 from comparative_benchmark.worker import neighbours
 from comparative_benchmark.worker.contributed_model import check_arity, checked_array, mismatch
 from comparative_benchmark.worker.phases import PhaseClock
@@ -144,6 +145,42 @@ def prepare_further(
         "without_second": reason,
         "without_float64": getattr(model, "without_float64", None),
     }
+
+
+def quantised_run(
+    phases: PhaseClock,
+    *,
+    module_path: str,
+    parameters: dict[str, Any],
+    reference: str,
+    rounding: dict[str, Any],
+    inputs: Sequence[str],
+    directory: str,
+) -> Message:
+    """Saves the outputs of a plain run that rounds what a recipe rounds.
+
+    The answer's `files` is None where `quantised` beside the reference is missing, or the model is
+    not run by it.
+
+    Args:
+      phases: times it.
+      module_path: see `prepare`.
+      parameters: likewise.
+      reference: likewise.
+      rounding: fields of a `Rounding`.
+      inputs: files.
+      directory: where the outputs go.
+    """
+    with phases("load"):
+        module = importlib.import_module(reference.partition(":")[0])
+        run = getattr(module, "quantised", None)
+        model = ModelDefinition(module_path=module_path, parameters=parameters).create()
+    if run is None or isinstance(model, ForeignModel) or hasattr(model, "truth_and_reference"):
+        return {"files": None}
+    with phases("reference"):
+        values = [arrays.load(Path(path)) for path in inputs]
+        outputs = run(model, values, Rounding.read(rounding))
+    return {"files": arrays.save_all(Path(directory), "output", outputs)}
 
 
 def _judged_by(reference: str, compute: Reference, model: Any, *, generates: bool) -> "JudgedBy":

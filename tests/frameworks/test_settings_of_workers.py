@@ -28,7 +28,7 @@ THREADS = min(2, len(os.sched_getaffinity(0)))
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(name, marks=() if name == "PT" else pytest.mark.nightly) for name in RACERS
+        pytest.param(name, marks=() if name == "JAX" else pytest.mark.nightly) for name in RACERS
     ],
 )
 def framework(request):

@@ -361,6 +361,7 @@ def _cbs(environment, *arguments, cwd):
     )
 
 
+@pytest.mark.nightly
 def test_a_new_folder_keeps_the_guides_promises_and_a_careless_one_does_not(environment, tmp_path):
     assert _cbs(environment, "new-model", "--torchbench", "my_net", cwd=tmp_path).returncode == 0
     again = _cbs(environment, "new-model", "--torchbench", "my_net", cwd=tmp_path)

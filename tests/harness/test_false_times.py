@@ -1,4 +1,6 @@
-"""Right outputs with false times: such a trial fails, with the figures, and has no speed."""
+"""Right outputs with false times, and truths within reach: neither gives a speed."""
+
+import pytest
 
 TOY = ("--suite", "cbs_test_plugin.suite", "-name", "models/TOY_NONE/.+")
 FIXED = ("-w", "1", "-iter", "50")
@@ -24,5 +26,10 @@ def test_adversarial_times_are_all_caught(cbs_run, capsys):
         record = records[name]
         assert record["status"] == "failed", (name, record.get("reason"))
         assert reason in record["reason"], name
+    for name in ("reads-truth", "writes-truth"):
+        record = records[name]
+        if "truth_not_isolated" in record["metrics"]["framework_level"]:
+            pytest.skip(record["metrics"]["framework_level"]["truth_not_isolated"])
+        assert record["status"] == "wrong_output", (name, record.get("reason"))
     with capsys.disabled():
         print(f"\nfalse times: {len(REASONS)} planted, all caught")

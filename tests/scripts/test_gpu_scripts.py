@@ -139,6 +139,7 @@ def test_an_installed_suite_is_found_once(tmp_path):
 
 
 @pytest.mark.frameworks
+@pytest.mark.nightly
 def test_a_bare_machine_runs_with_wheels_and_checkout(bare, checkout, tmp_path):
     folder, temporary = tmp_path / "wheels", tmp_path / "tmp"
     temporary.mkdir()
@@ -361,6 +362,7 @@ def test_an_exporter_that_does_not_run_is_an_error(script, tmp_path, monkeypatch
 
 
 @pytest.mark.frameworks
+@pytest.mark.nightly
 def test_a_tiny_model_is_compiled_for_cuda_and_published(script, tmp_path, monkeypatch):
     monkeypatch.setattr(script, "MODELS", script.MODELS[:1])
     monkeypatch.delenv("CBS_ROOT_DIR", raising=False)

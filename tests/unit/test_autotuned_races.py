@@ -28,7 +28,8 @@ def test_each_process_of_an_autotuned_competitor_is_cold(
     trial = make_trial(competitor=competitor)
     race = object.__new__(race_module.Race)
     race._settings = RunSettings(device=HOST_CPU, sampling=rule)
-    race._trials, race._artifacts, race._exports = [trial], None, {}
+    race._trials, race._exports = [trial], {}
+    race._artifacts = SimpleNamespace(directory=tmp_path)
     race._open_session = None
     race._log_file = lambda trial, replicate: None
     race.timeline = SimpleNamespace(process=lambda name, shown: None)

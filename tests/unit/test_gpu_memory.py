@@ -95,6 +95,7 @@ def test_a_race_goes_in_turns_where_workers_do_not_fit_onto_the_gpu(
         trials,
         SimpleNamespace(
             digests={},
+            directory=tmp_path,
             origin=None,
             cost=None,
             without_float64=None,

@@ -98,6 +98,7 @@ def machine(tmp_path, monkeypatch, make_trial, finished):
     trials = [make_trial(competitor=name) for name in COMPETITORS]
     artifacts = SimpleNamespace(
         digests={"input": "0" * 64},
+        directory=tmp_path,
         origin=None,
         cost=WorkloadCost(),
         without_float64=None,
@@ -110,7 +111,7 @@ def machine(tmp_path, monkeypatch, make_trial, finished):
         failures={},
         run=lambda *_: None,
         has_tried=lambda _: True,
-        with_program=lambda trial: trial,
+        completed=lambda trial: trial,
     )
     monkeypatch.setattr(race, "Participant", Worker)
     monkeypatch.setattr(runner, "Preparation", lambda *_: preparation)

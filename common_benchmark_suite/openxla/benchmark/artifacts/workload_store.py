@@ -9,6 +9,7 @@ Layout of `<root>/workloads/<workload id>/`:
     reference/output_0.npy ... outputs of an op-by-op run in the model's own type
     neighbours/output_1.npy    for outputs of integers or few numbers: float64 outputs on slightly
                                different weights and inputs, along a new first axis
+    quantised/....json         how much noise recipes make, once one was measured
     second-inputs/, second-truth/, second-reference/, second-neighbours/
                                the same of a second input (see `models.second_input`)
 """
@@ -38,11 +39,14 @@ MANIFEST_FILE = "manifest.json"
 MANIFEST_VERSION = 2
 _UNKNOWN_COST = WorkloadCost()
 NEIGHBOURS = "neighbours"
+# Of recipes, how much noise they make; no part of what the manifest describes.
+QUANTISED = "quantised"
 _STEMS = {"inputs": "input", "truth": "output", "reference": "output", NEIGHBOURS: "output"}
 # What is in front of the folders of the second input.
 SECOND = "second-"
 # Likewise of a further input while it is compared with the second.
 FURTHER = "further-"
+INPUT_KINDS = ("inputs", f"{SECOND}inputs")
 KINDS = {**_STEMS, **{f"{SECOND}{kind}": stem for kind, stem in _STEMS.items()}}
 
 
@@ -246,9 +250,14 @@ class WorkloadArtifacts:
         return {name: facts.sha256 for name, facts in self.manifest.files.items()}
 
 
+def directories() -> Path:
+    """Returns the folder that holds the directories of all workloads."""
+    return root_dir() / "workloads"
+
+
 def directory_of(workload: Workload) -> Path:
     """Returns where the artifacts of a workload belong."""
-    return root_dir() / "workloads" / workload.id
+    return directories() / workload.id
 
 
 def find(workload: Workload, *, locked: Collection[str] = frozenset()) -> WorkloadArtifacts | None:

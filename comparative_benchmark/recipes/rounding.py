@@ -1,0 +1,151 @@
+"""What a recipe rounds, so that a plain run can round alike and tell how much noise that makes.
+
+Grids are symmetric and scaled by the largest number that they hold: the coarsest way that the
+libraries have, so that a run with these makes at least the noise of a right program.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Literal, Self
+
+import attrs
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+_LARGEST_STEP = 1e5
+Floats = npt.NDArray[Any]
+
+
+@attrs.frozen
+class Grid:
+    """Numbers that can be held in few bits.
+
+    Attributes:
+      kind: `int2` to `int8`, `uint8` (from the least to the largest number), `fp16`, `fp8` (e4m3),
+        `fp4` (e2m1), or `2:4` (of each four the two largest).
+      share: which numbers have a scale in common: a `tensor`, the `row` that is summed in a
+        product, or so many of a row.
+      scale: what a scale can be: any float32, a power of two, or a number in float8.
+      full_range: whether integers go down to -2^(bits-1): the largest number above zero is then off
+        by a whole step.
+    """
+
+    kind: str
+    share: Literal["tensor", "row"] | int = "row"
+    scale: Literal["any", "power of two", "fp8"] = "any"
+    full_range: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Rounding:
+    """What is rounded when a recipe is applied.
+
+    Attributes:
+      weights: of products.
+      activations: that are multiplied with these weights; None if they stay as they are.
+      outputs: of every operation; None if they stay as they are.
+      convolutions: whether these count among the products.
+    """
+
+    weights: Grid | None = None
+    activations: Grid | None = None
+    outputs: Grid | None = None
+    convolutions: bool = False
+
+    @classmethod
+    def read(cls, fields: Mapping[str, Any]) -> Self:
+        """Returns what `attrs.asdict` was made of."""
+        made: dict[str, Any] = {
+            name: Grid(**value) if isinstance(value, dict) else value
+            for name, value in fields.items()
+        }
+        return cls(**made)
+
+
+def rounded(values: Floats, grid: Grid, axes: Sequence[int] = (-1,)) -> Floats:
+    """Returns an array rounded to a grid, in its own type.
+
+    Args:
+      values: of any shape.
+      grid: which numbers it may hold.
+      axes: that a product sums over: they make up a row.
+    """
+    last = tuple(range(-len(axes), 0))
+    moved = np.moveaxis(values, axes, last)
+    rows = moved.astype(np.float64).reshape(*moved.shape[: moved.ndim - len(axes)], -1)
+    if grid.share == "tensor":
+        held = _on_grid(rows.reshape(1, -1), grid)
+    elif isinstance(grid.share, int) and rows.shape[-1] > grid.share:
+        width = rows.shape[-1]
+        padded = np.pad(rows, [(0, 0)] * (rows.ndim - 1) + [(0, -width % grid.share)])
+        held = _on_grid(padded.reshape(*rows.shape[:-1], -1, grid.share), grid)
+        held = held.reshape(padded.shape)[..., :width]
+    else:
+        held = _on_grid(rows, grid)
+    return np.moveaxis(held.reshape(moved.shape), last, axes).astype(values.dtype)
+
+
+def _on_grid(rows: Floats, grid: Grid) -> Floats:
+    """Returns rows of which each has a scale of its own, rounded."""
+    if not rows.size:
+        return rows
+    if grid.kind == "fp16":
+        return rows.astype(np.float16).astype(np.float64)
+    if grid.kind == "2:4":
+        if rows.shape[-1] % 4:
+            return rows
+        fours = rows.reshape(*rows.shape[:-1], -1, 4)
+        least = np.sort(np.abs(fours), axis=-1)[..., 2:3]
+        kept: Floats = np.where(np.abs(fours) >= least, fours, 0.0)
+        return kept.reshape(rows.shape)
+    if grid.kind == "uint8":
+        low = np.minimum(rows.min(axis=-1, keepdims=True), 0.0)
+        step = np.maximum(rows.max(axis=-1, keepdims=True), 0.0) / 255 - low / 255
+        # A mask of -1e9, or of the least number, leaves no range that could be divided.
+        divisible = (step > 0) & (step < _LARGEST_STEP)
+        step = np.where(divisible, step, 1.0)
+        return np.where(divisible, np.round(rows / step) * step, rows)
+    largest: Floats = np.abs(rows).max(axis=-1, keepdims=True)
+    if grid.kind.startswith("int"):
+        top = float(2 ** (int(grid.kind[3:]) - 1) - 1)
+        most = top + grid.full_range
+        return _times(
+            lambda scaled: np.clip(np.round(scaled), -most, top), rows, _scale(largest / most, grid)
+        )
+    kind, top = {"fp8": (ml_dtypes.float8_e4m3fn, 448.0), "fp4": (ml_dtypes.float4_e2m1fn, 6.0)}[
+        grid.kind
+    ]
+    return _times(
+        lambda scaled: np.clip(scaled, -top, top).astype(kind).astype(np.float64),
+        rows,
+        _scale(largest / top, grid),
+    )
+
+
+def _times(round_: Callable[[Floats], Floats], rows: Floats, scale: Floats) -> Floats:
+    held: Floats = round_(rows / scale) * scale
+    return held
+
+
+def _scale(due: Floats, grid: Grid) -> Floats:
+    """Returns scales that can be held, near those that are due."""
+    scale: Floats = np.where(due == 0, 1.0, due)
+    if grid.scale == "power of two":
+        scale = np.exp2(np.ceil(np.log2(scale)))
+    elif grid.scale == "fp8":
+        whole = scale.max() / 448.0
+        held = (scale / whole).astype(ml_dtypes.float8_e4m3fn).astype(np.float64)
+        scale = np.maximum(held, 2.0**-9) * whole
+    return scale
+
+
+# By what a compiler says that it quantises to.
+ROUNDING_OF_PRECISION: Mapping[str, Rounding] = MappingProxyType(
+    {
+        "dynamic-range": Rounding(
+            weights=Grid("int8"), activations=Grid("int8"), convolutions=True
+        ),
+        "int8": Rounding(weights=Grid("int8"), outputs=Grid("uint8", "tensor"), convolutions=True),
+    }
+)
