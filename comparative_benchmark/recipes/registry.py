@@ -98,7 +98,9 @@ class Chosen:
         if self.recipe.rounding is None:
             return None
         found = self.recipe.rounding(self.values)
-        if backend not in self.recipe.by_nncf_in or found.weights is None:
+        if found.weights is None:
+            return None
+        if backend not in self.recipe.by_nncf_in:
             return found
         return attrs.evolve(
             found, convolutions=True, weights=attrs.evolve(found.weights, full_range=True)
