@@ -14,7 +14,7 @@ def least_db(values: Mapping[str, int]) -> float:
 
 
 def integers(values: Mapping[str, int]) -> Grid | None:
-    """Returns the grid of weights in so many bits; None for one bit, in which each rounds otherwise."""
+    """Returns the grid of weights in so many bits; None for one bit: no two libraries agree."""
     return Grid(f"int{values['bits']}", values["group"]) if values["bits"] > 1 else None
 
 
