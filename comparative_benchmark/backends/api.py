@@ -27,6 +27,7 @@ from openxla.benchmark.nearest import choices
 
 if TYPE_CHECKING:
     from comparative_benchmark.backends.training import StepParts
+    from openxla.benchmark.training.update_check import Draw
 
 BACKENDS_GROUP = "comparative_benchmark.backends"
 # The least share of compiled code in the time of a row that names a compiler.
@@ -446,6 +447,20 @@ class Backend(abc.ABC):
             f"{type(self).__name__} runs a model that generates as one program, whose prefill and "
             "decode cannot be called apart"
         )
+
+    def updated(self, draw: "Draw", steps: int) -> Mapping[str, Array]:
+        """Returns weights after an update of the optimizer by itself; the run starts anew.
+
+        Asked for a `TrainingModel` of the suite only, after its steps were verified.
+
+        Args:
+          draw: gives weights, gradients and moments, see `training.update_check`.
+          steps: that are said to have been taken before.
+
+        Raises:
+          UnsupportedError: the update cannot be run apart here.
+        """
+        raise UnsupportedError(f"{type(self).__name__} does not run an update by itself")
 
     def step_parts(self) -> "AbstractContextManager[StepParts]":
         """Returns a context in which parts of the loaded model's training step can be run.

@@ -27,6 +27,7 @@ from comparative_benchmark.jax_xla.callbacks import Callbacks
 from comparative_benchmark.recipes import chosen_among
 from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.training.in_jax import Run, TrainingModel
+from openxla.benchmark.training.update_check import Draw
 
 
 class JaxXla(Backend):
@@ -152,6 +153,14 @@ class JaxXla(Backend):
         """Prefill and decode, each a program of its own, on the weights that are there."""
         with self._precision():
             return generation.parts(self._model, self._params, self._inputs)
+
+    def updated(self, draw: Draw, steps: int) -> Mapping[str, Array]:
+        """See `Backend.updated`; a program of its own, made of the function that a step calls."""
+        assert isinstance(self._model, TrainingModel)
+        with self._precision(), jax.default_device(self._device):
+            state, gradients = self._model.given(draw, steps)
+            state, _ = jax.jit(self._model.update, donate_argnums=0)(state, gradients)
+        return {name: np.asarray(value) for name, value in state["weights"].items()}
 
     @contextmanager
     def step_parts(self) -> Iterator[StepParts]:

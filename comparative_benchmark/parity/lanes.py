@@ -108,6 +108,7 @@ class Lane:
                 participant.start()
                 participant.verify_rest()
                 participant.verify_second()
+                participant.verify_update()
         if participant.record.status not in _SETTLED:
             self._pool.empty()
         return participant.record

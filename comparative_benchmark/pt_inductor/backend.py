@@ -45,6 +45,7 @@ from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.operators import backward_torch
 from openxla.benchmark.training import in_torch as training
+from openxla.benchmark.training.update_check import Draw
 
 # Lines of `torch.__config__.show()` on libraries of products, and on ATen's own kernels.
 _LIBRARY = re.compile(r"- (Intel\(R\) |OpenBLAS|CPU capability usage)")
@@ -318,6 +319,15 @@ class PtInductor(Backend):
             cuda.forget_graphs()
         counters.clear()
         clear_compilation_metrics()
+
+    def updated(self, draw: Draw, steps: int) -> Mapping[str, Array]:
+        """See `Backend.updated`; the call that a step ends with."""
+        assert self._training is not None
+        run: Any = self._training.run
+        run.update_from(draw, steps)
+        weights: Mapping[str, Array] = run.weights()
+        self._training.abandon()
+        return weights
 
     @contextmanager
     def step_parts(self) -> Iterator[StepParts]:

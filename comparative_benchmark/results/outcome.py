@@ -65,6 +65,9 @@ class ProcessRecord:
       generation: of a model that generates, its parts; None if they were not measured.
       step_times: of a model that trains, the parts of a step; None if they were not measured.
       without_step_times: why they were not.
+      update_error: of an update of the optimizer by itself, as a share of what is allowed; None if
+        it was not run.
+      without_update_check: why it was not, if it cannot be.
       program: what its backend told of what it compiled.
       versions: of the packages that the worker had imported.
       variables: of the worker's environment, those that can change speed or numbers.
@@ -95,6 +98,8 @@ class ProcessRecord:
     generation: GenerationTimes | None = None
     step_times: StepTimes | None = None
     without_step_times: str | None = None
+    update_error: float | None = None
+    without_update_check: str | None = None
     program: Program = attrs.field(factory=Program)
     versions: dict[str, str] = attrs.field(factory=dict)
     variables: dict[str, str] = attrs.field(factory=dict)

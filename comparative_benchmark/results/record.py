@@ -252,6 +252,9 @@ class Training:
         medians of `processes`; None where there are none.
       optimizer_share: the update's part in the sum of what a step is made of.
       parts_not_measurable: why there are no parts; None if there are.
+      update_error: of an update of the optimizer by itself, from moments as after many steps, as a
+        share of what is allowed; None if it was not run, or above what a file can hold.
+      without_update_check: why it was not run; None if it was, or before there was such a check.
     """
 
     optimizer: Text
@@ -267,6 +270,8 @@ class Training:
     update_ms: Positive | None = None
     optimizer_share: Positive | None = None
     parts_not_measurable: Text | None = None
+    update_error: NonNegative | None = None
+    without_update_check: Text | None = None
     processes: tuple[StepTimes, ...] = ()
 
 

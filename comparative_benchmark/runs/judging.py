@@ -1,9 +1,11 @@
 """Judges the outputs of a trial's runs, whatever kind of model it is."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
+import numpy.typing as npt
 
 from comparative_benchmark.judge.generation_verification import (
     verify_forced_run,
@@ -19,6 +21,9 @@ from comparative_benchmark.judge.verification import (
 from comparative_benchmark.runs.trial import Trial
 from openxla.benchmark.artifacts.workload_store import Due
 from openxla.benchmark.models.generation import TOKENS
+from openxla.benchmark.training import update_check
+from openxla.benchmark.training.architecture import trained
+from openxla.benchmark.training.optimizers import optimizer_of
 from openxla.benchmark.workloads import generated_tokens, training_of
 
 # Runs the model once on input files and returns the files of its outputs; the name tells such runs
@@ -45,6 +50,7 @@ class Judge:
         self.trains = training_of(trial.case) is not None
         self.due = due
         self._due = (due.truth, due.reference, trial.verify_parameters)
+        self._parameters = trial.case.model.model_parameters
         self._data_type = trial.workload.data_type
         shapes = [[open_array(path).shape for path in paths] for paths in (due.inputs, due.truth)]
         self._longest_sum = sum_length(*shapes)
@@ -64,6 +70,28 @@ class Judge:
             neighbours=self.due.neighbours_by_output,
             longest_sum=self._longest_sum,
             least_db=self._least_db,
+        )
+
+    def update_problem(
+        self, after: Mapping[str, npt.NDArray[Any]]
+    ) -> tuple[float | None, str | None]:
+        """Judges weights after an update by itself, of a model that trains.
+
+        Args:
+          after: the first elements of each weight.
+
+        Returns:
+          The error as a share of what is allowed, and what is wrong with it; None for nothing.
+        """
+        missing = set(trained(self._parameters)).symmetric_difference(after)
+        if missing:
+            return None, f"the update by itself tells nothing of {', '.join(sorted(missing))}"
+        error, name = update_check.worst_error(optimizer_of(self._parameters), after)
+        if error <= 1:
+            return error, None
+        return error, (
+            f"an update by itself, as after {update_check.STEPS_BEFORE} steps, moves {name} "
+            f"otherwise than the optimizer: {error:.3g} times what is allowed"
         )
 
     def verify_rest(

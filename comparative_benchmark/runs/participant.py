@@ -292,6 +292,7 @@ class Participant:
             self.verify_rest()
             self.measure_accuracy()
             self.verify_second()
+            self.verify_update()
             self._measure_parts()
             self._require_compiled()
         except SessionEnded as ended:
@@ -380,6 +381,30 @@ class Participant:
                     self._check_fresh_runs(session, second)
         except SessionEnded as ended:
             self._end(ended)
+
+    def verify_update(self) -> None:
+        """Judges an update of the optimizer by itself, of a model that trains.
+
+        Its peak memory is not noted, as what is drawn for it is no part of a step.
+        """
+        session, directory = self._session, self.plan.work_dir / "update"
+        if session is None or not self._judge.trains:
+            return
+        try:
+            answer = session.call("updated", directory=str(directory))
+        except SessionEnded as ended:
+            if ended.status is Status.UNSUPPORTED:
+                self.record.without_update_check = ended.reason
+            else:
+                self._end(ended)
+            return
+        names = told(answer["names"], tuple[str, ...], "updated")
+        paths = [directory / file["file"] for file in answer["files"]]
+        found = dict(zip(names, map(open_array, paths), strict=True))
+        error, reason = self._judge.update_problem(found)
+        self.record.update_error = error
+        if reason is not None:
+            self._end(SessionEnded(Status.WRONG_OUTPUT, "verify_update", reason))
 
     def _check_fresh_runs(self, session: Session | InProcessSession, second: Due) -> None:
         """Ends the participation if runs on new inputs take much longer than the timed ones.

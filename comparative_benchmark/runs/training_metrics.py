@@ -1,6 +1,7 @@
 """What a results file says of training steps: samples and tokens per second."""
 
 from collections.abc import Sequence
+from math import isfinite
 from statistics import fmean, median
 from typing import Any
 
@@ -28,6 +29,9 @@ def training_metrics(trial: Trial, outcome: TrialOutcome) -> Training | None:
     tokens: dict[str, Any] = {"tokens_per_s": None}
     if dtype == "i32":
         tokens = per_second("tokens_per_s", latency, batch * rest[0])
+    every = outcome.processes
+    errors = [e for e in (p.update_error for p in every) if e is not None and isfinite(e)]
+    reasons = [process.without_update_check for process in every]
     return Training(
         optimizer=training["optimizer"]["name"],
         batch_size=batch,
@@ -35,6 +39,8 @@ def training_metrics(trial: Trial, outcome: TrialOutcome) -> Training | None:
         **per_second("samples_per_s", latency, batch),
         **tokens,
         **_parts(processes),
+        update_error=max(errors, default=None),
+        without_update_check=next(filter(None, reasons), None),
     )
 
 

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from comparative_benchmark.backends.training import StepParts, TrainingLoop
 from comparative_benchmark.tf_xla import cache, generation, profiler, program
 from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.training.in_tensorflow import Run, TrainingModel
+from openxla.benchmark.training.update_check import Draw
 
 _GPU = "GPU:0"
 _INTER_OP_POOL = "tf_Compute"
@@ -164,6 +165,17 @@ class TfXla(Backend):
     def generation_parts(self) -> GenerationParts:
         """Prefill and decode, each a program of its own, on the variables that are there."""
         return generation.parts(self._model, self._inputs, self._traced, self.synchronize)
+
+    def updated(self, draw: Draw, steps: int) -> Mapping[str, Array]:
+        """See `Backend.updated`; a program of its own, made of the function that a step calls."""
+        assert self._training is not None
+        run = self._training.run
+        assert isinstance(run, Run)
+        gradients = run.given(draw, steps)
+        self._traced(run.update, *gradients)(*gradients)
+        weights = run.weights()
+        self._training.abandon()
+        return weights
 
     @contextmanager
     def step_parts(self) -> Iterator[StepParts]:

@@ -306,6 +306,17 @@ class Executor:
         self._last_outputs = None  # of steps that are gone
         return {"times": times, **self._report()}
 
+    def _updated(self, *, directory: str) -> Message:
+        """Runs an update of the optimizer by itself; saves the first elements of each weight."""
+        from openxla.benchmark.training import update_check
+
+        with self._phases.whole("update_check"):
+            weights = self._require_backend().updated(update_check.draw, update_check.STEPS_BEFORE)
+        self._last_outputs = None
+        values = [np.ravel(value)[: update_check.COMPARED] for value in weights.values()]
+        saved = arrays.save_all(Path(directory), "weight", values)
+        return {"names": list(weights), "files": saved, **self._report()}
+
     def _compiled_shares(self) -> Message:
         """Measures the shares of compiled code in a few more iterations."""
         with self._phases.whole("compiled_shares"):

@@ -9,6 +9,6 @@ PHASES = ("import", "load", "h2d", "trace", "lower", "compile", "first_run", "ex
 SESSION_PHASES = (
     *("start", "prepare", "preprocess", "reference", "second_reference"),
     *("measure", "outputs", "run_on", "fresh_runs", "profile"),
-    *("verification_compile", "generation_compile", "generation", "step_parts"),
+    *("verification_compile", "generation_compile", "generation", "step_parts", "update_check"),
     "compiled_shares",
 )

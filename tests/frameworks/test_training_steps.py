@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from agreement_support import need
 from cbs_test_plugin.training_suite import MODELS
 from framework_process import run_script
 from tests_support import selected
@@ -59,6 +60,7 @@ STEMS = [
 SAMPLE = {
     *("BERT_NONE_FP32_PT", "BERT_RATE_OFF_BY_A_TENTH_FP32_PT"),
     *("BERT_NONE_BF16_PT", "BERT_MASTERS_IN_BF16_BF16_PT", "BERT_LAST_UPDATE_FORGOTTEN_FP32_JAX"),
+    *("RESNET_NONE_BF16_PT", "RESNET_SECOND_MOMENT_DECAYS_FASTER_BF16_PT"),
 }
 PLANTED = sorted(model.name for model in MODELS)
 assert set(PLANTED) >= SAMPLE
@@ -141,6 +143,7 @@ def test_a_step_is_right_in_every_framework_and_has_a_rate(results, network, opt
         assert (training.optimizer, training.verified_steps) == (optimizer, STEPS)
         expected = 4e3 / result.measured.median_ms
         assert training.samples_per_s == pytest.approx(expected)
+        assert 0 < training.update_error < 0.5, training.without_update_check
         assert 0 < training.optimizer_share < 1, training.parts_not_measurable
         assert (training.tokens_per_s is None) == (network in ("RESNET", "VIT"))
     assert len({result.definition.workload.digest for result in trained.values()}) == 1
@@ -154,6 +157,8 @@ def test_a_wrong_step_is_wrong_output_and_a_right_one_is_not(planted_results, na
     result = planted_results[name, backend]
     due = "ok" if "_NONE_" in name else "wrong_output"
     assert result.status.value == due, result.reason
+    if name.startswith("RESNET") and "_NONE_" not in name:
+        assert result.phase == "verify_update"
 
 
 @pytest.fixture(scope="module")
@@ -177,3 +182,34 @@ def test_the_frameworks_take_the_same_steps_in_float64(truths, stem):
         np.testing.assert_allclose(others, steps, rtol=1e-12)
         np.testing.assert_allclose(rows, digest, atol=1e-9)
         np.testing.assert_allclose(projections, along, atol=1e-9)
+
+
+FORMULAS = """
+import numpy as np
+import torch
+from openxla.benchmark.training import OPTIMIZERS
+from openxla.benchmark.training.in_torch import _SLOTS, make_optimizer
+from openxla.benchmark.training.update_check import STEPS_BEFORE, draw, expected
+
+for optimizer in OPTIMIZERS.values():
+    weight = torch.nn.Parameter(torch.from_numpy(draw("weight", "a", (50,)).astype(np.float64)))
+    made = make_optimizer(optimizer, [weight])
+    weight.grad = torch.zeros_like(weight)
+    made.step()
+    with torch.no_grad():
+        weight.copy_(torch.from_numpy(draw("weight", "a", (50,))))
+        weight.grad.copy_(torch.from_numpy(draw("gradient", "a", (50,))))
+        for slot, value in made.state[weight].items():
+            if slot == "step":
+                value.fill_(STEPS_BEFORE)
+            else:
+                value.copy_(torch.from_numpy(draw(_SLOTS[slot], "a", (50,))))
+    made.step()
+    _, due = expected(optimizer, "a", 50)
+    np.testing.assert_allclose(weight.detach().numpy(), due, rtol=1e-12)
+"""
+
+
+def test_the_truth_of_an_update_by_itself_is_that_of_torch(environment):
+    need("torch")
+    run_script(FORMULAS, [], environment, framework=SHORT["pytorch"])

@@ -10,7 +10,12 @@ HYPER_PARAMETERS: dict[str, Callable[[Any], Any]] = {
     "rate-off-by-a-tenth": lambda o: attrs.evolve(o, learning_rate=1.1 * o.learning_rate),
     "decay-forgotten": lambda o: attrs.evolve(o, weight_decay=0.0),
     "momentum-forgotten": lambda o: attrs.evolve(o, momentum=0.0),
+    "second-moment-decays-faster": lambda o: attrs.evolve(o, betas=(o.betas[0], 0.99)),
+    "epsilon-off": lambda o: attrs.evolve(o, epsilon=1e-8),
+    "rate-off-by-a-hundredth": lambda o: attrs.evolve(o, learning_rate=1.01 * o.learning_rate),
 }
+# Which an update by itself shows, and the first steps do not, in some network or type.
+UPDATES = ("second-moment-decays-faster", "epsilon-off", "rate-off-by-a-hundredth")
 _ANY = ("rate-off-by-a-tenth", "decay-forgotten", "layer-not-trained", "last-update-forgotten")
 # By optimizer.
 STEPS = {
@@ -21,7 +26,9 @@ STEPS = {
 ONLY_IN_TORCH = ("gradients-kept",)
 # Of weights in float32 for a network in bf16.
 ONLY_MIXED = ("masters-in-bf16",)
-PLANTED = tuple(dict.fromkeys((*STEPS["adamw"], *STEPS["sgd"], *ONLY_IN_TORCH, *ONLY_MIXED)))
+PLANTED = tuple(
+    dict.fromkeys((*STEPS["adamw"], *STEPS["sgd"], *UPDATES, *ONLY_IN_TORCH, *ONLY_MIXED))
+)
 # A layer of each network.
 _LAYERS = ("encoder.layer.1.", "transformer.h.1.", "resnet.encoder.stages.1.", "vit.layers.1.")
 _LONG_AGO = 10**8
@@ -94,14 +101,20 @@ def _in_jax(fault: str, parameters: dict[str, Any]) -> Any:
     from openxla.benchmark.training import in_jax
 
     class Wrong(in_jax.TrainingModel):
-        def step(self, state: Any, params: Any, *batch: Any) -> Any:
-            right, count = self.optimizer, state["count"]
+        def update(self, state: Any, gradients: Any) -> Any:
+            right = self.optimizer
             if fault in HYPER_PARAMETERS:
                 self.optimizer = HYPER_PARAMETERS[fault](right)
+            try:
+                return super().update(state, gradients)
+            finally:
+                self.optimizer = right
+
+        def step(self, state: Any, params: Any, *batch: Any) -> Any:
+            right, count = self.optimizer, state["count"]
             if fault == "correction-missing":
                 state = {**state, "count": count + _LONG_AGO}
             after, told = super().step(state, params, *batch)
-            self.optimizer = right
             before, weights = state["weights"], after["weights"]
             if fault == "momentum-dampened":
                 after["momentum"] = jax.tree.map(

@@ -1,14 +1,26 @@
-"""BERTs that are trained wrong in one way each, in two frameworks; and right ones."""
+"""Networks that are trained wrong in one way each, in two frameworks; and right ones."""
 
-from cbs_test_plugin.adversaries_steps import ONLY_IN_TORCH, ONLY_MIXED, STEPS
+from cbs_test_plugin.adversaries_steps import (
+    ONLY_IN_TORCH,
+    ONLY_MIXED,
+    STEPS,
+    UPDATES,
+)
 from openxla.benchmark import def_types, testdata
 from openxla.benchmark.comparative_suite import training_cases
 
+_NETWORKS = {
+    "BERT": {"model_name": "bert-tiny", "seq_len": 32},
+    "RESNET": {"model_name": "resnet-tiny"},
+}
 
-def _model(framework: str, fault: str, data_type: str = "fp32") -> def_types.Model:
+
+def _model(
+    framework: str, fault: str, data_type: str = "fp32", network: str = "BERT"
+) -> def_types.Model:
     right = training_cases.implementation(framework)
     return def_types.Model(
-        name=f"BERT_{fault.upper().replace('-', '_')}_{data_type.upper()}_{framework}",
+        name=f"{network}_{fault.upper().replace('-', '_')}_{data_type.upper()}_{framework}",
         tags=["adversary"],
         model_impl=def_types.ModelImplementation(
             name=f"TRAINING_{framework}_adversary",
@@ -18,10 +30,9 @@ def _model(framework: str, fault: str, data_type: str = "fp32") -> def_types.Mod
             architecture=right.architecture,
         ),
         model_parameters={
-            "model_name": "bert-tiny",
+            **_NETWORKS[network],
             "data_type": data_type,
             "batch_size": 4,
-            "seq_len": 32,
             "train": "adamw",
             "fault": fault,
             "framework": framework.lower(),
@@ -34,12 +45,17 @@ MODELS = [
     *(
         _model(framework, fault)
         for framework, faults in (
-            ("PT", (*STEPS["adamw"], *ONLY_IN_TORCH)),
-            ("JAX", STEPS["adamw"]),
+            ("PT", (*STEPS["adamw"], *ONLY_IN_TORCH, *UPDATES)),
+            ("JAX", (*STEPS["adamw"], *UPDATES)),
         )
         for fault in ("none", *faults)
     ),
     *(_model("PT", fault, "bf16") for fault in ("none", *ONLY_MIXED)),
+    *(
+        _model(framework, fault, "bf16", "RESNET")
+        for framework in ("PT", "JAX")
+        for fault in ("none", *UPDATES)
+    ),
 ]
 ALL_BENCHMARKS = [
     def_types.BenchmarkCase.build(

@@ -13,6 +13,7 @@ from openxla.benchmark.models import model_interfaces
 from openxla.benchmark.training import models
 from openxla.benchmark.training.architecture import MASKED, NEXT, is_mixed
 from openxla.benchmark.training.optimizers import Optimizer
+from openxla.benchmark.training.update_check import Draw
 
 # Trained weights by name, what the optimizer keeps of each, and the number of steps taken.
 State = dict[str, Any]
@@ -28,14 +29,14 @@ class TrainingModel(models.TrainingModel):
         self.set_training("jax", parameters)
         self.params = self.masters.params
         self._mixed = is_mixed(parameters)
+        self._slots = ("momentum",) if self.optimizer.name == "sgd" else ("first", "second")
         self._paths = {name: path for path, name in self.network.weight_names.items()}
 
     def state(self, params: Any) -> State:
         """Returns the state before the first step."""
         flat = nnx.traversals.flatten_mapping(params)
         weights = {name: flat[self._paths[name]] for name in self.trained}
-        kept = ("momentum",) if self.optimizer.name == "sgd" else ("first", "second")
-        zeros = {slot: jax.tree.map(jnp.zeros_like, weights) for slot in kept}
+        zeros = {slot: jax.tree.map(jnp.zeros_like, weights) for slot in self._slots}
         return {"weights": weights, "count": jnp.zeros((), jnp.int32), **zeros}
 
     def step(self, state: State, params: Any, *batch: Any) -> tuple[State, tuple[Any, Any]]:
@@ -57,6 +58,18 @@ class TrainingModel(models.TrainingModel):
         """Returns the state after an update, and the norm of the gradient; pure."""
         norm = jnp.sqrt(sum(jnp.sum(g * g) for g in jax.tree.leaves(gradients)))
         return update(self.optimizer, state, gradients), norm
+
+    def given(self, draw: Draw, steps: int) -> tuple[State, Any]:
+        """Returns a given state, as after so many steps, and given gradients."""
+
+        def make(kind: str) -> dict[str, Any]:
+            return {name: jnp.asarray(draw(kind, name, shape)) for name, shape in shapes.items()}
+
+        flat = nnx.traversals.flatten_mapping(self.params)
+        shapes = {name: flat[self._paths[name]].shape for name in self.trained}
+        slots = {slot: make(slot) for slot in self._slots}
+        state = {"weights": make("weight"), "count": jnp.asarray(steps, jnp.int32), **slots}
+        return state, make("gradient")
 
     def apply(self, params: Any, *inputs: Any) -> Any:
         """Takes all steps with the given weights."""

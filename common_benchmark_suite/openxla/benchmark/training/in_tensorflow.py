@@ -14,6 +14,7 @@ from openxla.benchmark.models.tf.products import at_least_float32, differentiabl
 from openxla.benchmark.training import models
 from openxla.benchmark.training.architecture import MASKED, NEXT
 from openxla.benchmark.training.optimizers import Optimizer
+from openxla.benchmark.training.update_check import Draw
 
 
 class TrainingModel(models.TrainingModel):
@@ -131,6 +132,19 @@ class Run(model_interfaces.TrainingRun):
             tf.cast(tf.convert_to_tensor(gradient), weight.dtype)
             for weight, gradient in zip(weights, tape.gradient(loss, used), strict=True)
         ]
+
+    def given(self, draw: Draw, steps: int) -> list[tf.Tensor]:
+        """Assigns given weights and moments, as after so many steps; returns given gradients."""
+        self._count.assign(steps)
+        names = ("momentum",) if self._model.optimizer.name == "sgd" else ("first", "second")
+        gradients = []
+        for (name, weight), slots in zip(self._weights.items(), self._slots, strict=True):
+            shape = tuple(weight.shape)
+            weight.assign(draw("weight", name, shape))
+            for slot, kind in zip(slots, names, strict=True):
+                slot.assign(draw(kind, name, shape))
+            gradients.append(tf.convert_to_tensor(draw("gradient", name, shape)))
+        return gradients
 
     def update(self, *gradients: Any) -> Any:
         """Updates the weights; returns the norm of the gradient."""

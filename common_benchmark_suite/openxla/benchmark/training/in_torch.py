@@ -12,6 +12,10 @@ from openxla.benchmark.models.pt.tensors import as_tensor
 from openxla.benchmark.training import models
 from openxla.benchmark.training.architecture import IGNORED, MASKED, NEXT
 from openxla.benchmark.training.optimizers import Optimizer
+from openxla.benchmark.training.update_check import Draw
+
+# What `torch.optim` calls the slots of its optimizers.
+_SLOTS = {"exp_avg": "first", "exp_avg_sq": "second", "momentum_buffer": "momentum"}
 
 
 class Loss(torch.nn.Module):
@@ -117,6 +121,24 @@ class Run(model_interfaces.TrainingRun):
         self._forget_gradients()
         self._refresh()
         return norm
+
+    def update_from(self, draw: Draw, steps: int) -> None:
+        """Updates given weights with given gradients and moments, as after so many steps.
+
+        At least one step must have been taken: the optimizer makes its slots in the first.
+        """
+        with torch.no_grad():
+            for name, weight in self._weights.items():
+                shape, used = tuple(weight.shape), self._used[name]
+                weight.copy_(torch.from_numpy(draw("weight", name, shape)))
+                gradient = torch.from_numpy(draw("gradient", name, shape))
+                used.grad = torch.empty_like(used).copy_(gradient)
+                for slot, value in self._optimizer.state[weight].items():
+                    if slot == "step":
+                        value.fill_(steps)
+                    elif value is not None:
+                        value.copy_(torch.from_numpy(draw(_SLOTS[slot], name, shape)))
+        self.update()
 
     def weights(self) -> Mapping[str, Any]:
         """See `TrainingRun.weights`."""

@@ -1,0 +1,92 @@
+"""Small programs that were once judged wrong: each has its right outcome, on each stack."""
+
+from pathlib import Path
+
+import pytest
+from agreement_support import need
+from tests_support import run_cbs
+
+pytestmark = pytest.mark.frameworks
+
+FOLDER = Path(__file__).parents[1] / "data" / "cases"
+PYTORCH = "pt_inductor:eager,onnxruntime,openvino"
+ONNX = "onnxruntime,openvino,iree:llvm-cpu"
+JUDGED = {"ok", "agreed"}
+# Neither right nor wrong: an output that cannot be judged, or a stack that lacks an operator.
+LACKING = {"unsupported"}
+# File, further arguments, backends, and statuses that are right; by backend if they differ.
+CASES = [
+    ("recompiles.py", (), "pt_inductor:inductor", {"unsupported"}),
+    ("slow_clock.py", (), "pt_inductor:eager", {"failed"}),
+    ("masked.py", (), "test_spoiled:zeros", {"wrong_output"}),
+    ("mean.py", (), "test_spoiled:kept", {"wrong_output", "not ranked"}),
+    ("a1_bn_opset11.onnx", (), ONNX, {"ok"}),
+    (
+        "a2_softmax11_axis1.onnx",
+        (),
+        ONNX,
+        {"onnxruntime": {"ok"}, "iree": {"ok"}, "openvino": {"wrong_output"}},
+    ),
+    ("a5_resize_align_corners.onnx", (), "onnxruntime,openvino", {"ok", "truth in doubt"}),
+    ("a7_grid_sample.onnx", (), "onnxruntime,openvino", JUDGED),
+    ("b1_tree_one_number.onnx", (), "onnxruntime", {"ok"}),
+    ("b1_tree_one_number.onnx", ("--batch", "8"), "onnxruntime", {"ok"}),
+    ("b3_one_number.py", (), PYTORCH, JUDGED),
+    ("b4_empty_output.py", (), PYTORCH, JUDGED | LACKING),
+    ("b5_nan_in_truth.py", (), PYTORCH, JUDGED | LACKING),
+    ("b7_integer_minimum.py", (), PYTORCH, JUDGED | LACKING),
+    ("c1_complex_output.py", (), PYTORCH, JUDGED | LACKING),
+    ("d0_lstm_first_state.py", (), PYTORCH, JUDGED),
+    ("d1_float_call.py", (), PYTORCH, {"agreed"}),
+    ("e1_fitted_in_factory.py", (), "pt_inductor:eager,onnxruntime", {"ok"}),
+    ("e2_forces.py", (), "pt_inductor:eager,onnxruntime", JUDGED | LACKING),
+    ("g1_zipmap.onnx", (), "onnxruntime", {"ok", "unsupported"}),
+    ("h1_keras_to_tflite.py", (), "tflite:native,tf_xla:graph", {"ok"}),
+    ("h1_keras_to_tflite.py", (), "tf_xla:graph,tflite:native", {"ok"}),
+]
+# Of each class some in the default tier; other tests there have more of each.
+SAMPLE = {"masked.py", "a2_softmax11_axis1.onnx", "d1_float_call.py"}
+# Eager PyTorch judges nobody: it must be right by its own float64 run.
+RIGHT_IN_EAGER = ("b3", "b4", "b5", "b7", "c1", "d0", "e1", "e2")
+
+
+def outcome(record):
+    """Returns a status, with `agreed`, `truth in doubt` and `not ranked` told apart from it."""
+    [metrics] = record["metrics"].values()
+    status = record["status"]
+    if status == "unsupported" and record["reason"].startswith("truth in doubt"):
+        return "truth in doubt"
+    if status == "ok" and "not_ranked" in metrics:
+        return "not ranked"
+    return "agreed" if status == "ok" and "without_float64" in metrics else status
+
+
+@pytest.mark.parametrize(
+    ("file", "arguments", "backends", "right"),
+    [
+        pytest.param(
+            *case,
+            id="-".join([case[0].partition(".")[0], *case[1], case[2].partition(",")[0]]),
+            marks=() if case[0] in SAMPLE else pytest.mark.nightly,
+        )
+        for case in CASES
+    ],
+)
+def test_a_case_has_its_outcome(tmp_path, environment, file, arguments, backends, right):
+    for package in ("torch", "onnxruntime", "openvino", "tensorflow"):
+        need(package)
+    run = run_cbs(
+        *(str(FOLDER / file), *arguments, "--backend", backends, "-w", "1", "-iter", "3"),
+        directory=tmp_path,
+        environment=environment,
+    )
+    records = {r["definition"]["backend"]: r for r in run.document["benchmarks"]}
+    assert len(records) == backends.count(",") + 1, run.err
+    for name, record in records.items():
+        due = right[name] if isinstance(right, dict) else right
+        assert outcome(record) in due, (name, record["status"], record["reason"])
+        if name == "pt_inductor" and file.startswith(RIGHT_IN_EAGER):
+            assert record["status"] == "ok", record["reason"]
+    statuses = {record["status"] for record in records.values()}
+    if "ok" in statuses and not statuses & {"wrong_output", "failed"}:
+        assert run.code == 0
