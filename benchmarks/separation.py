@@ -37,7 +37,17 @@ from openxla.benchmark.models.shared_model import as_tuple
 from openxla.benchmark.workloads import generated_tokens, workload_of
 
 MARGIN = 1.5
-_HEADER = ("model", "type", "right", "by", "allowed", "coarser", "margin", "margin below")
+_HEADER = (
+    "model",
+    "type",
+    "right",
+    "by",
+    "allowed",
+    "coarser",
+    "margin",
+    "of parts",
+    "margin below",
+)
 _PREFACE = """# Limits between right programs and coarser ones
 
 Made by `benchmarks/separation.py --parity FILE --table docs/separation.md`; how it is measured, and
@@ -45,7 +55,9 @@ why the limits are what they are: [0001](design/0001-verification.md). Errors ar
 against the float64 run, relative to that of the truth. *right*: the largest of all right programs,
 and whose it is: the reference, or a cell of the matrix of all backends. *coarser*: the same model
 with the factors of all its products rounded to the next coarser types. *margin*: the limit over the
-largest right error; *margin below*: the smallest coarser error over the limit.
+largest right error; *of parts*: the same for the part of an output (elements of one magnitude, or
+one place along an axis) that is nearest to its limit, `-` where none are compared; *margin below*:
+the smallest coarser error over the limit.
 
 """
 
@@ -57,6 +69,7 @@ class Row:
     Attributes:
       allowed: by the limit.
       honest: the largest of right programs, and who made it.
+      part: the largest error of a part of theirs, as a share of its limit; None without parts.
       coarser: of each coarser precision.
       spread: of the truth, relative to its root mean square.
     """
@@ -67,6 +80,7 @@ class Row:
     reference: float
     honest: float
     honest_by: str
+    part: float | None
     coarser: dict[str, float]
     spread: float
 
@@ -81,12 +95,13 @@ class Row:
             f"{self.allowed:.1e}",
             ", ".join(f"{name} {error:.1e}" for name, error in self.coarser.items()),
             f"{self.above:.1f}",
+            f"{1 / self.part:.1f}" if self.part else "-",
             f"{self.below:.2g}",
         ]
 
     @property
     def above(self) -> float:
-        """Margin of right programs."""
+        """Margin of right programs, over the whole of an output."""
         return self.allowed / self.honest
 
     @property
@@ -97,7 +112,8 @@ class Row:
     @property
     def is_separated(self) -> bool:
         """Whether both margins are wide enough."""
-        return min(self.above, self.below) >= MARGIN
+        of_parts = 1 / self.part if self.part else MARGIN
+        return min(self.above, of_parts, self.below) >= MARGIN
 
 
 def main() -> None:
@@ -107,11 +123,11 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="JSON Lines")
     parser.add_argument("--table", type=Path, help="Markdown")
     options = parser.parse_args()
-    honest = _honest(options.parity) if options.parity else {}
+    honest, parts = _honest(options.parity) if options.parity else ({}, {})
     rows: list[Row] = []
     for case in _cases(options.name):
         try:
-            rows.append(_row(case, honest))
+            rows.append(_row(case, honest, parts))
         except Exception as error:
             print(f"{case.name}: {type(error).__name__}: {error}", file=sys.stderr)
             continue
@@ -152,17 +168,20 @@ def _cases(name: str) -> list[BenchmarkCase]:
     return list(found.values())
 
 
-def _honest(path: Path) -> dict[str, tuple[float, str]]:
-    """Returns the largest error of each workload's ok cells, and whose it is."""
+def _honest(path: Path) -> tuple[dict[str, tuple[float, str]], dict[str, float]]:
+    """Returns the largest error of each workload's ok cells, whose it is, and that of a part."""
     found: dict[str, tuple[float, str]] = {}
+    parts: dict[str, float] = {}
     for cell in json.loads(path.read_text())["cells"]:
         if cell["status"] == "ok" and cell["relative_error"]:
+            workload = cell["workload"]
             entry = (cell["relative_error"], f"{cell['competitor']} ({cell['framework']})")
-            found[cell["workload"]] = max(found.get(cell["workload"], (0.0, "")), entry)
-    return found
+            found[workload] = max(found.get(workload, (0.0, "")), entry)
+            parts[workload] = max(parts.get(workload, 0.0), cell["worst_part"] or 0.0)
+    return found, parts
 
 
-def _row(case: BenchmarkCase, honest: dict[str, tuple[float, str]]) -> Row:
+def _row(case: BenchmarkCase, honest: dict[str, tuple[float, str]], parts: dict[str, float]) -> Row:
     torch.set_grad_enabled(False)
     workload = workload_of(case)
     data_type = str(case.model.model_parameters["data_type"])
@@ -201,6 +220,7 @@ def _row(case: BenchmarkCase, honest: dict[str, tuple[float, str]]) -> Row:
         reference=own,
         honest=largest,
         honest_by=by,
+        part=parts.get(workload.digest) or None,
         coarser=coarser,
         spread=spread / scale,
     )

@@ -99,13 +99,24 @@ class Group:
     least: float | None = None
     below: float | None = None
 
+    @property
+    def share(self) -> float:
+        """The error as a share of the limit."""
+        if not self.limit:
+            return np.inf if self.error else 0.0
+        return self.error / self.limit
+
+
+def worst_share(groups: Sequence[Group]) -> float:
+    """Returns the largest error of a group as a share of what is allowed; 0 without groups."""
+    return max((group.share for group in groups), default=0.0)
+
 
 def group_problem(groups: Sequence[Group]) -> str | None:
     """Returns which group exceeds its limit by the largest factor; None if none does."""
-    wrong = [group for group in groups if group.error > group.limit]
-    if not wrong:
+    worst = max(groups, key=lambda group: group.share, default=None)
+    if worst is None or worst.share <= 1:
         return None
-    worst = max(wrong, key=lambda group: group.error / group.limit if group.limit else np.inf)
     return f"{worst.name} are off by {worst.error:.2g}, more than {worst.limit:.2g}"
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from comparative_benchmark.judge.error_limits import ErrorLimits, error_limits
-from comparative_benchmark.judge.groups import group_problem, groups_of
+from comparative_benchmark.judge.groups import group_problem, groups_of, worst_share
 from comparative_benchmark.judge.integers import integer_problem
 from comparative_benchmark.judge.quantized_verification import MIN_SQNR, largest_error, sqnr_db
 from openxla.benchmark.artifacts import arrays
@@ -72,6 +72,8 @@ class Verification:
       reference_relative_rmse: the same for the reference, of the same output.
       allowed_relative_rmse: what would just have passed.
       max_abs_error: largest absolute error of an element over all outputs.
+      worst_part: the largest error of a part (see `groups`) as a share of what is allowed, over all
+        outputs; None where parts are not compared, and in old results.
       sqnr_db: signal-to-quantisation-noise ratio in dB, the least over the outputs, where that is
         what they are judged by; None also where there is no error at all.
       divergences: of a generating run, where it left the truth's tokens; empty if nowhere.
@@ -84,6 +86,7 @@ class Verification:
     reference_relative_rmse: float | None = None
     allowed_relative_rmse: float | None = None
     max_abs_error: float | None = None
+    worst_part: float | None = None
     sqnr_db: float | None = None
     divergences: tuple[Divergence, ...] = ()
     tokens_fed: Literal["own", "truth"] | None = None
@@ -153,7 +156,12 @@ def verify(
     if not numbers:
         return undecided("no output holds a finite number that could be judged")
     worst = max(numbers, key=lambda verdict: (verdict.judged is None, verdict.relative_rmse or 0.0))
-    return attrs.evolve(worst, max_abs_error=max(v.max_abs_error or 0.0 for v in numbers))
+    parts = [v.worst_part for v in numbers if v.worst_part is not None]
+    return attrs.evolve(
+        worst,
+        max_abs_error=max(v.max_abs_error or 0.0 for v in numbers),
+        worst_part=max(parts, default=None),
+    )
 
 
 def sum_length(inputs: Sequence[tuple[int, ...]], outputs: Sequence[tuple[int, ...]]) -> int:
@@ -321,9 +329,9 @@ class _Output:
             reason = _beyond_tolerance(output, truth, parameters)
             if reason is None and least is None and not _is_constant(errors):
                 kind = element_type_of(reference.dtype)
-                reason = group_problem(
-                    groups_of(output, truth, reference, kind, parameters, self.longest_sum)
-                )
+                parts = groups_of(output, truth, reference, kind, parameters, self.longest_sum)
+                reason = group_problem(parts)
+                figures["worst_part"] = _finite(worst_share(parts))
         if reason:
             return Verification(passed=False, reason=f"{self.name}: {reason}", **figures)
         if errors.rmse > limits.rmse:

@@ -27,6 +27,7 @@ class CellResult:
       relative_error: root mean square error of the output against the float64 truth, over the
         truth's root mean square.
       allowed_relative_error: what would just have passed.
+      worst_part: the largest error of a part as a share of what is allowed; see `Verification`.
       max_abs_error: of an element.
       wall_s: seconds that the cell took.
       log_file: what its worker printed; cells that shared a worker share the file.
@@ -48,6 +49,7 @@ class CellResult:
     reason: str | None = None
     relative_error: float | None = None
     allowed_relative_error: float | None = None
+    worst_part: float | None = None
     max_abs_error: float | None = None
     wall_s: float = 0.0
     log_file: str | None = None
@@ -86,6 +88,7 @@ def result_of(
         reason=record.reason,
         relative_error=verification.relative_rmse if verification else None,
         allowed_relative_error=verification.allowed_relative_rmse if verification else None,
+        worst_part=verification.worst_part if verification else None,
         max_abs_error=verification.max_abs_error if verification else None,
         wall_s=round(wall_s, 3),
         log_file=record.log_file or None,

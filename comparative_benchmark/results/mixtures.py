@@ -39,6 +39,7 @@ def mixture_remarks(cases: Iterable[Case]) -> list[str]:
             "Agreed with a plain run in its own type, which is no proof as a float64 run is",
             "without_float64",
         ),
+        ("Not timed on inputs that they had not seen", "without_fresh_runs"),
         ("Not ranked", "not_ranked"),
         ("Truth not isolated: workers could see it", "truth_not_isolated"),
     ):

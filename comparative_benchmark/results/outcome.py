@@ -57,6 +57,8 @@ class ProcessRecord:
         `second_verification`: of a run on a second input, after that.
       without_second: why it was not run on a second input, or which outputs that does not verify;
         None if it was, or might have been.
+      without_fresh_runs: why no run on inputs that it had not seen was timed; None if one was, or
+        it was not run on a second input either.
       truth_not_isolated: why its worker could see the files that its outputs were judged by; None
         if it could not.
       accuracy: at its model's task; None where it has none or another process was asked.
@@ -89,6 +91,7 @@ class ProcessRecord:
     final_verification: Verification | None = None
     second_verification: Verification | None = None
     without_second: str | None = None
+    without_fresh_runs: str | None = None
     truth_not_isolated: str | None = None
     accuracy: Accuracy | None = None
     steadiness: Steadiness | None = None

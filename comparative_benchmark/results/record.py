@@ -456,6 +456,8 @@ class Metrics:
       second_verification: of a run of the same program on a second input, after the timed part;
         None where there was none, and unset before the suite had any.
       without_second: the reason if it was not run, or the outputs that it does not verify.
+      without_fresh_runs: why no run on inputs that the program had not seen was timed; unset if one
+        was, or before there were such runs.
       without_float64: why the truth is not a float64 run but one in the model's own type; unset if
         it is.
       truth_source: who computed the truth; unset if it was published, or before this was recorded.
@@ -514,6 +516,7 @@ class Metrics:
     final_verification: Verification | None
     second_verification: Verification | UnsetType | None = UNSET
     without_second: str | UnsetType = UNSET
+    without_fresh_runs: str | UnsetType = UNSET
     without_float64: str | UnsetType = UNSET
     truth_source: TruthSource | UnsetType = UNSET
     not_ranked: str | UnsetType = UNSET

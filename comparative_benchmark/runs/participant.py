@@ -423,6 +423,7 @@ class Participant:
         )
         # Its peak memory is not noted: rotated copies of the inputs are no part of the program.
         runs_ms = told(answer["runs_ms"], tuple[float, ...], "fresh_runs")
+        self.record.without_fresh_runs = answer["without"]
         if problem := plausibility.fresh_run_problem(median_ms, runs_ms):
             raise SessionEnded(Status.FAILED, "fresh_runs", problem)
 

@@ -229,6 +229,11 @@ class Preparation:
             _check_outputs(case, answer["files"]["reference"])
             if answer["remark"]:
                 self._announce(f"{workload.label}: its truth is not exact: {answer['remark']}")
+            if answer["without_neighbours"]:
+                self._announce(
+                    f"{workload.label}: integers and single numbers are compared without runs on "
+                    f"slightly different weights: {answer['without_neighbours']}"
+                )
             if (peak := answer["host_memory_peak_bytes"] or 0) >= _MEMORY_WORTH_TELLING:
                 self._announce(f"{workload.label} took {peak / 2**30:.1f} GiB of memory at most")
             without_second = answer["without_second"] or _why_not_judged_by(directory, trial)

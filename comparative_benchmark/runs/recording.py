@@ -138,6 +138,7 @@ def _metrics(trial: Trial, outcome: TrialOutcome, last: ProcessRecord) -> Metric
         final_verification=last.final_verification,
         second_verification=last.second_verification,
         without_second=last.without_second or UNSET,
+        without_fresh_runs=_first(p.without_fresh_runs for p in outcome.processes),
         without_float64=outcome.facts.without_float64 or UNSET,
         truth_source=outcome.facts.truth_source or UNSET,
         not_ranked=outcome.facts.not_ranked or UNSET,

@@ -1,6 +1,5 @@
 """The worker's side of a trial: one method for each command, no pipes and no processes."""
 
-import contextlib
 import gc
 import importlib
 import os
@@ -248,13 +247,14 @@ class Executor:
           restored: files of the inputs that are left in place.
 
         Returns:
-          `runs_ms`: of each run with its outputs fetched, less the time of fetching them again.
+          `runs_ms`: of each run with its outputs fetched, less the time of fetching them again;
+          `without`: why there is none, None if there is one.
         """
         backend, runs_ms = self._require_backend(), []
+        without = "no order of its inputs is new"
         values = [arrays.load(Path(path)) for path in inputs]
         with self._phases.whole("fresh_runs"):
-            # A model may refuse inputs in another order: it is then judged without.
-            with contextlib.suppress(Exception):
+            try:
                 for places in range(1, _MOST_FRESH_RUNS + 1):
                     moved = [_rotated(value, places) for value in values]
                     is_seen = all(map(np.array_equal, moved, values))
@@ -264,8 +264,10 @@ class Executor:
                     is_long = sum(runs_ms) > _FRESH_RUNS_MS and places >= _FEWEST_FRESH_RUNS
                     if runs_ms[-1] <= enough_ms or is_long:
                         break
+            except Exception as error:  # a model may refuse inputs in another order
+                without = _told(error)
             backend.replace_inputs([arrays.load(Path(path)) for path in restored])
-        return {"runs_ms": runs_ms, **self._report()}
+        return {"runs_ms": runs_ms, "without": None if runs_ms else without, **self._report()}
 
     def _run_with(self, *, inputs: list[str], directory: str) -> Message:
         """Runs the model on further inputs, by a second backend if need be; saves the outputs."""

@@ -32,10 +32,13 @@ def save(
     model: Any,
     inputs: Sequence[Array],
     truth: Sequence[Array],
-) -> None:
+) -> str | None:
     """Writes `output_<n>.npy`, stacked along a new first axis, for each output that needs it.
 
     Nothing is written where a changed model cannot be run: outputs are then judged without.
+
+    Returns:
+      why a changed model could not be run; None if it could, or no output needs it.
 
     Args:
       folder: where the files go; made here if there are any.
@@ -48,24 +51,30 @@ def save(
     """
     wanted = [index for index, value in enumerate(truth) if _needs(np.asarray(value))]
     if not wanted:
-        return
+        return None
     module = importlib.import_module(reference.partition(":")[0])
     changed = getattr(module, "changed_weights", _unchanged)
     own: Callable[..., Any] | None = getattr(model, "truth_and_reference", None)
     found: dict[int, list[Array]] = {index: [] for index in wanted}
+    reason = "its outputs change their shape"
     for seed in range(COUNT):
         random = np.random.Generator(np.random.Philox(seed))
-        with contextlib.suppress(Exception), changed(model, random, SPACINGS):
-            moved = rounded(inputs, spacings=SPACINGS, seed=seed)
-            outputs, _ = own(moved) if own is not None else compute(model, moved)
-            if [np.shape(value) for value in outputs] != [np.shape(value) for value in truth]:
-                continue
-            for index in wanted:
-                found[index].append(np.asarray(outputs[index]))
+        try:
+            with changed(model, random, SPACINGS):
+                moved = rounded(inputs, spacings=SPACINGS, seed=seed)
+                outputs, _ = own(moved) if own is not None else compute(model, moved)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"[:300]
+            continue
+        if [np.shape(value) for value in outputs] != [np.shape(value) for value in truth]:
+            continue
+        for index in wanted:
+            found[index].append(np.asarray(outputs[index]))
     for index, values in found.items():
         if values:
             folder.mkdir(parents=True, exist_ok=True)
             np.save(folder / f"output_{index}.npy", np.stack(values), allow_pickle=False)
+    return None if any(found.values()) else reason
 
 
 def _needs(value: Array) -> bool:

@@ -85,6 +85,7 @@ def prepare(
     judged_by = _judged_by(reference, compute, model, generates=generates)
     with phases("reference"):
         files = judged_by.save(inputs, target)
+        without_neighbours = judged_by.without_neighbours
         cost = count_cost(reference, model, inputs)
         # Tests prove it for the suite's own models.
         # An exported program says itself what its truth is worth.
@@ -100,6 +101,7 @@ def prepare(
         "cost": attrs.asdict(cost),
         "remark": remark,
         "without_second": without_second,
+        "without_neighbours": without_neighbours,
         # Foreign code decides itself which inputs it reads.
         "takes_further": second and not isinstance(model, ForeignModel),
         # Foreign code may not be able to compute in float64, and says why.
@@ -217,7 +219,7 @@ def make_inputs(model: Any, input_data: str, files: Sequence[str]) -> list[Array
     return [checked_array(value, "preprocess") for value in as_tuple(made)]
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class JudgedBy:
     """Makes what the outputs of a model are judged by.
 
@@ -229,6 +231,7 @@ class JudgedBy:
         where its float64 run fails, it is judged by two of these.
       nearby: runs the model likewise on weights and inputs that are rounded; None to round inputs
         alone.
+      without_neighbours: why the last inputs have no neighbours; None if they have, or need none.
     """
 
     compute: Reference
@@ -237,6 +240,7 @@ class JudgedBy:
     generates: bool
     in_own_type: _PlainRun | None = None
     nearby: _PlainRun | None = None
+    without_neighbours: str | None = attrs.field(default=None, init=False)
 
     def save(self, inputs: Sequence[Array], target: Path, prefix: str = "") -> dict[str, Any]:
         """Writes inputs, truth and reference to folders of these names; tells what is in each."""
@@ -244,7 +248,7 @@ class JudgedBy:
         if self.generates:
             same_type = self._along_truth(inputs, truth)
         elif getattr(self.model, "without_float64", None) is None:
-            neighbours.save(
+            self.without_neighbours = neighbours.save(
                 target / f"{prefix}{NEIGHBOURS}",
                 reference=self.reference,
                 compute=self.compute,

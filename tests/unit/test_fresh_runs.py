@@ -1,0 +1,76 @@
+"""Runs on inputs that a program has not seen: as many as it takes, or the reason for none."""
+
+import numpy as np
+import pytest
+
+from comparative_benchmark.worker.executor import Executor
+
+
+class Fake:
+    """A backend that notes its inputs, and may refuse them."""
+
+    def __init__(self, refuses=None):
+        self.inputs, self.refuses = [], refuses
+
+    def replace_inputs(self, inputs):
+        if isinstance(self.refuses, Exception) and len(self.inputs) == 0:
+            self.inputs.append(None)
+            raise self.refuses
+        self.inputs.append(inputs)
+        return self.refuses is None
+
+    def dispatch(self):
+        return self.inputs[-1]
+
+    def synchronize(self, outputs):
+        pass
+
+    def complete(self, outputs):
+        return outputs
+
+    def fetch(self, outputs):
+        return outputs
+
+
+@pytest.fixture
+def run(tmp_path):
+    def run(backend, values, enough_ms=1e9):
+        np.save(tmp_path / "input_0.npy", values)
+        executor = Executor(announce=lambda _: None)
+        executor._backend = backend
+        paths = [str(tmp_path / "input_0.npy")]
+        return executor._fresh_runs(inputs=paths, enough_ms=enough_ms, restored=paths)
+
+    return run
+
+
+def test_one_short_run_is_enough_and_the_inputs_come_back(run):
+    backend = Fake()
+    values = np.arange(12).reshape(3, 4)
+    answer = run(backend, values)
+    assert len(answer["runs_ms"]) == 1
+    assert answer["without"] is None
+    (new,), (restored,) = backend.inputs
+    assert not np.array_equal(new, values)
+    np.testing.assert_array_equal(restored, values)
+
+
+def test_every_run_gets_another_input(run):
+    backend = Fake()
+    answer = run(backend, np.arange(12).reshape(3, 4), enough_ms=-1.0)
+    seen = {inputs[0].tobytes() for inputs in backend.inputs}
+    assert len(seen) == len(answer["runs_ms"]) + 1 > 5
+
+
+@pytest.mark.parametrize(
+    ("backend", "values", "reason"),
+    [
+        (Fake(ValueError("ids are sorted")), np.arange(12), "ValueError: ids are sorted"),
+        (Fake(), np.zeros((3, 4)), "no order of its inputs is new"),
+        (Fake(), np.float32(1), "no order of its inputs is new"),
+    ],
+)
+def test_without_any_run_there_is_a_reason(run, backend, values, reason):
+    answer = run(backend, values)
+    assert answer["runs_ms"] == []
+    assert answer["without"] == reason
