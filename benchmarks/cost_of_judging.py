@@ -1,8 +1,8 @@
-"""What it costs to judge strictly: time of a race, and peak memory of its workers.
+"""Measures the cost of strict checks: time of a race, and peak memory of its workers.
 
 Races a small network of a user, as a PyTorch module and as an ONNX file, and the tiny BERT, each in
-a fresh root directory: with all checks, and without those that a fixed truth and one input do not
-need. These are: processes of a model's own, hidden truths, further inputs, limits for parts, runs
+a fresh root directory: with all checks, and without the expensive ones. These are: a separate
+process for each model, hidden truths, further inputs, limits for parts, runs
 on inputs that no run has seen, and the share of compiled code. Both ways take turns.
 
 The second route of an ONNX file's truth is taken in a worker. Its time is measured here, in this
@@ -75,7 +75,7 @@ def main() -> int:
                 taken[strictly].append(_race(arguments, Path(folder), number, strictly=strictly))
             strict, loose = ([s for s, _ in taken[way]] for way in (True, False))
             if selection == (str(file),):
-                # Of the first input and of the second one.
+                # For the first and the second input.
                 loose = [seconds - 2 * second_route_s for seconds in loose]
             memory = [statistics.median(mb for _, mb in taken[way]) for way in (True, False)]
             times.append(ratio(strict, loose))

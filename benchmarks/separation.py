@@ -169,7 +169,7 @@ def _cases(name: str) -> list[BenchmarkCase]:
 
 
 def _honest(path: Path) -> tuple[dict[str, tuple[float, str]], dict[str, float]]:
-    """Returns the largest error of each workload's ok cells, whose it is, and that of a part."""
+    """Returns the largest error of each workload's ok cells with its cell, and of a part."""
     found: dict[str, tuple[float, str]] = {}
     parts: dict[str, float] = {}
     for cell in json.loads(path.read_text())["cells"]:

@@ -449,13 +449,13 @@ class Backend(abc.ABC):
         )
 
     def updated(self, draw: "Draw", steps: int) -> Mapping[str, Array]:
-        """Returns weights after an update of the optimizer by itself; the run starts anew.
+        """Returns weights after a single update of the optimizer; the run starts again.
 
         Asked for a `TrainingModel` of the suite only, after its steps were verified.
 
         Args:
           draw: gives weights, gradients and moments, see `training.update_check`.
-          steps: that are said to have been taken before.
+          steps: number of steps that the optimizer assumes before this one.
 
         Raises:
           UnsupportedError: the update cannot be run apart here.

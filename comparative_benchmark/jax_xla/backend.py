@@ -155,7 +155,7 @@ class JaxXla(Backend):
             return generation.parts(self._model, self._params, self._inputs)
 
     def updated(self, draw: Draw, steps: int) -> Mapping[str, Array]:
-        """See `Backend.updated`; a program of its own, made of the function that a step calls."""
+        """See `Backend.updated`; compiles the function that a step calls as a separate program."""
         assert isinstance(self._model, TrainingModel)
         with self._precision(), jax.default_device(self._device):
             state, gradients = self._model.given(draw, steps)

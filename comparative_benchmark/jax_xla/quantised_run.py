@@ -10,7 +10,7 @@ from jax.extend.core import Literal
 from comparative_benchmark.backends.api import UnsupportedError
 from comparative_benchmark.recipes.rounding import Grid, Rounding, rounded
 
-# What becomes of a weight by these is still the weight.
+# The output of these operations on a weight is still that weight.
 SAME_VALUES = frozenset({"convert_element_type", "copy", "reshape", "squeeze", "transpose"})
 _LOOPS = frozenset({"scan", "while", "cond"})
 

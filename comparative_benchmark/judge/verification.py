@@ -132,7 +132,7 @@ def verify(
       neighbours: by output, float64 outputs of slightly different weights and inputs, stacked along
         a new first axis; for outputs of integers, and of few numbers.
       longest_sum: over how many numbers an element may be summed; see `sum_length`.
-      least_db: by output, ratios that are due where `min_sqnr_db` is less; empty for none.
+      least_db: smallest allowed ratio of each output, where it exceeds `min_sqnr_db`; may be empty.
     """
     if len(outputs) != len(truth):
         return failed(f"{len(outputs)} outputs where {len(truth)} are due")

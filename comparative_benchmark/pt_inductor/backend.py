@@ -321,7 +321,7 @@ class PtInductor(Backend):
         clear_compilation_metrics()
 
     def updated(self, draw: Draw, steps: int) -> Mapping[str, Array]:
-        """See `Backend.updated`; the call that a step ends with."""
+        """See `Backend.updated`; runs the last call of a step."""
         assert self._training is not None
         run: Any = self._training.run
         run.update_from(draw, steps)

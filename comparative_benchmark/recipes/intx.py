@@ -14,7 +14,7 @@ def least_db(values: Mapping[str, int]) -> float:
 
 
 def integers(values: Mapping[str, int]) -> Grid | None:
-    """Returns the grid of weights in so many bits; None for one bit: no two libraries agree."""
+    """Returns the grid of the weights; None for one bit, which no two libraries round alike."""
     return Grid(f"int{values['bits']}", values["group"]) if values["bits"] > 1 else None
 
 

@@ -44,8 +44,8 @@ class Recipe:
       parameters: in order.
       min_sqnr_db: least signal-to-quantisation-noise ratio of a model's outputs, by the values
         of its parameters: what is below has lost the model.
-      rounding: what is rounded, by the values of its parameters, so that a plain run can round
-        alike; None where that tells nothing.
+      rounding: gives the values to round for given parameters, so that a plain run can round them
+        in the same way; None if it does not round.
       by_nncf_in: the backends that leave it to NNCF, which rounds the weights of convolutions, too,
         and to a grid that holds one number more below zero than above.
       by_backend: who applies it, `module:function`, by the name of the backend. The function takes
@@ -94,7 +94,7 @@ class Chosen:
         return self.recipe.min_sqnr_db(self.values)
 
     def rounding_in(self, backend: str) -> Rounding | None:
-        """Returns what is rounded where a backend applies it; None if nobody can tell."""
+        """Returns the values that it rounds in a backend; None if that is unknown."""
         if self.recipe.rounding is None:
             return None
         found = self.recipe.rounding(self.values)

@@ -1,7 +1,7 @@
-"""What a recipe rounds, so that a plain run can round alike and tell how much noise that makes.
+"""Rounding of recipes: a plain run can repeat it, and so measure its noise.
 
-Grids are symmetric and scaled by the largest number that they hold: the coarsest way that the
-libraries have, so that a run with these makes at least the noise of a right program.
+Grids are symmetric and scaled by their largest number. That is the coarsest rounding in use, so a
+run with these grids has at least the noise of a correct program.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,9 +23,9 @@ class Grid:
 
     Attributes:
       kind: `int2` to `int8`, `uint8` (from the least to the largest number), `fp16`, `fp8` (e4m3),
-        `fp4` (e2m1), or `2:4` (of each four the two largest).
-      share: which numbers have a scale in common: a `tensor`, the `row` that is summed in a
-        product, or so many of a row.
+        `fp4` (e2m1), or `2:4` (the two largest of each four).
+      share: which numbers have a common scale: a `tensor`, the `row` that a product sums over, or a
+        group of that many numbers in a row.
       scale: what a scale can be: any float32, a power of two, or a number in float8.
       full_range: whether integers go down to -2^(bits-1): the largest number above zero is then off
         by a whole step.
@@ -39,12 +39,12 @@ class Grid:
 
 @attrs.frozen(kw_only=True)
 class Rounding:
-    """What is rounded when a recipe is applied.
+    """The values that a recipe rounds.
 
     Attributes:
       weights: of products.
-      activations: that are multiplied with these weights; None if they stay as they are.
-      outputs: of every operation; None if they stay as they are.
+      activations: factors of these weights; None if they are not rounded.
+      outputs: of every operation; None if they are not rounded.
       convolutions: whether these count among the products.
     """
 
@@ -87,7 +87,7 @@ def rounded(values: Floats, grid: Grid, axes: Sequence[int] = (-1,)) -> Floats:
 
 
 def _on_grid(rows: Floats, grid: Grid) -> Floats:
-    """Returns rows of which each has a scale of its own, rounded."""
+    """Rounds rows, each with a separate scale."""
     if not rows.size:
         return rows
     if grid.kind == "fp16":
@@ -129,7 +129,7 @@ def _times(round_: Callable[[Floats], Floats], rows: Floats, scale: Floats) -> F
 
 
 def _scale(due: Floats, grid: Grid) -> Floats:
-    """Returns scales that can be held, near those that are due."""
+    """Rounds scales to the numbers that a scale can be."""
     scale: Floats = np.where(due == 0, 1.0, due)
     if grid.scale == "power of two":
         scale = np.exp2(np.ceil(np.log2(scale)))
@@ -140,7 +140,7 @@ def _scale(due: Floats, grid: Grid) -> Floats:
     return scale
 
 
-# By what a compiler says that it quantises to.
+# By `CompilerInfo.precision`.
 ROUNDING_OF_PRECISION: Mapping[str, Rounding] = MappingProxyType(
     {
         "dynamic-range": Rounding(

@@ -1,4 +1,4 @@
-"""What a measured worker may not see: the truths, wherever they are in the artifact root."""
+"""Folders that a measured worker must not see: those with truths, in the artifact root."""
 
 import glob
 import itertools
@@ -13,22 +13,22 @@ from comparative_benchmark.runs.published_program import Program
 from openxla.benchmark.artifacts import workload_store
 from openxla.benchmark.artifacts.cache import Cache
 
-# Of a worker: which folders it hides from itself before it runs foreign code.
+# Names the folders that a worker hides from itself before it runs foreign code.
 HIDDEN_VARIABLE = "CBS_HIDDEN"
 
 
 @attrs.frozen
 class Hidden:
-    """Folders that a worker hides, each with patterns of what it still needs from them."""
+    """Folders that a worker hides, each with patterns of files that stay visible."""
 
     folders: Mapping[str, Sequence[str]]
 
     @classmethod
     def of(cls, workload_directory: Path | None = None, program: Program | None = None) -> Self:
-        """Returns what a worker may not see.
+        """Returns the folders to hide from a worker.
 
         Args:
-          workload_directory: of the only workload whose inputs it needs; None for those of all.
+          workload_directory: directory of its workload; None if it serves all workloads.
           program: the published program that it starts from.
         """
         of_all = workload_store.directories()
@@ -44,5 +44,5 @@ class Hidden:
         )
 
     def to_json(self) -> str:
-        """Returns what the worker reads."""
+        """Returns the value of the variable."""
         return json.dumps(self.folders)

@@ -19,7 +19,7 @@ class InProcessSession:
     """
 
     usable, served = True, 0
-    truth_not_isolated = "there is no worker process"
+    truth_not_isolated = "the run has no worker processes"
 
     def __init__(self, *, environment: Mapping[str, str]) -> None:
         os.environ.update(environment)

@@ -75,23 +75,23 @@ class Judge:
     def update_problem(
         self, after: Mapping[str, npt.NDArray[Any]]
     ) -> tuple[float | None, str | None]:
-        """Judges weights after an update by itself, of a model that trains.
+        """Judges the weights of a model in training after a single update of the optimizer.
 
         Args:
           after: the first elements of each weight.
 
         Returns:
-          The error as a share of what is allowed, and what is wrong with it; None for nothing.
+          The error as a share of the limit, and the problem; None for a right update.
         """
         missing = set(trained(self._parameters)).symmetric_difference(after)
         if missing:
-            return None, f"the update by itself tells nothing of {', '.join(sorted(missing))}"
+            return None, f"a single update lacks or adds weights: {', '.join(sorted(missing))}"
         error, name = update_check.worst_error(optimizer_of(self._parameters), after)
         if error <= 1:
             return error, None
         return error, (
-            f"an update by itself, as after {update_check.STEPS_BEFORE} steps, moves {name} "
-            f"otherwise than the optimizer: {error:.3g} times what is allowed"
+            f"a single update after {update_check.STEPS_BEFORE} steps changes {name} wrongly: its "
+            f"error is {error:.3g} times the limit"
         )
 
     def verify_rest(

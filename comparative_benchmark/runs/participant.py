@@ -383,9 +383,9 @@ class Participant:
             self._end(ended)
 
     def verify_update(self) -> None:
-        """Judges an update of the optimizer by itself, of a model that trains.
+        """Judges a single update of the optimizer of a model in training.
 
-        Its peak memory is not noted, as what is drawn for it is no part of a step.
+        Its peak memory is not recorded: a step does not hold the values that are drawn for it.
         """
         session, directory = self._session, self.plan.work_dir / "update"
         if session is None or not self._judge.trains:

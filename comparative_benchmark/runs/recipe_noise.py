@@ -1,8 +1,8 @@
-"""How much noise a recipe makes, measured on a plain run that rounds what the recipe rounds.
+"""Noise of recipes, measured with a plain run that rounds the same values.
 
-The limit of a quantised program follows from it: `MARGIN_DB` less, for what right programs do
-otherwise. A constant for each recipe has to fit the model with the most noise, and lets pass in all
-others what is smaller: a mask that is dropped, a head that is left out.
+The limit of a quantised program is `MARGIN_DB` below this ratio, because correct programs differ in
+details. A constant for each recipe would have to fit the model with the most noise. In other models
+it would accept smaller faults, such as a dropped mask or a missing head.
 """
 
 import hashlib
@@ -23,16 +23,16 @@ from openxla.benchmark.artifacts.workload_store import QUANTISED, Due, WorkloadA
 from openxla.benchmark.files import write_atomically
 
 MARGIN_DB = 3.0
-# Where scales of activations were calibrated on other inputs, which a plain run cannot do. Measured
-# at LiteRT's converter: 6 dB (docs/recipes.md).
+# For scales of activations that were calibrated on other inputs, which a plain run cannot repeat:
+# LiteRT's converter costs 6 dB (docs/recipes.md).
 CALIBRATION_DB = 6.0
-# To be raised when what `Rounding` says is rounded in another way.
+# To be raised when the same `Rounding` gives other numbers.
 _VERSION = 1
 # JSON has no infinity.
 _MOST_DB = 999.0
 
-# Gives the files of the outputs of a plain run on files of inputs that rounds; None where such a
-# model cannot be run so.
+# Runs the model on files of inputs, with rounding; returns files of outputs, or None if this kind
+# of model cannot be run in this way.
 QuantisedRun = Callable[[Sequence[Path]], Sequence[Path] | None]
 
 
@@ -41,7 +41,7 @@ class RecipeNoise(Record, frozen=True, kw_only=True):
 
     Attributes:
       first: on the first input.
-      second: on the second one; empty if there is none.
+      second: on the second input; empty without one.
       margin_db: by how much less a right program may have.
     """
 
@@ -51,9 +51,9 @@ class RecipeNoise(Record, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, artifacts: WorkloadArtifacts, rounding: Rounding, run: QuantisedRun) -> Self | None:
-        """Returns the noise of a recipe on a workload, and keeps it beside the truth.
+        """Returns the noise of a recipe on a workload, and stores it next to the truth.
 
-        None if the model cannot be run so.
+        None if this kind of model cannot be run with rounding.
 
         Raises:
           SessionEnded: the plain run failed.
@@ -84,7 +84,7 @@ class RecipeNoise(Record, frozen=True, kw_only=True):
         return min((value for value in self.first if value is not None), default=None)
 
     def least_db(self, *, second: bool) -> list[float | None]:
-        """Returns the least ratios that right programs have, by output; None if unknown."""
+        """Returns the smallest allowed ratio of each output; None if it is unknown."""
         found = self.second if second else self.first
         return [None if value is None else value - self.margin_db for value in found]
 

@@ -71,8 +71,8 @@ class Session:
 
     Its environment is that of this process, or what is `inherited` of it, with `environment` over
     it. `folders` are its own, by path, with what stands for them in results: there are others in
-    each run. `truth_not_isolated` says why the worker can see what it was to be kept from; None if
-    it cannot, or was to be kept from nothing.
+    each run. `truth_not_isolated` is the reason if the worker can see the folders that it had to
+    hide; None if it cannot, or had to hide nothing.
     """
 
     def __init__(

@@ -66,7 +66,7 @@ class Competitor:
 
     @property
     def rounding(self) -> Rounding | None:
-        """What it rounds when it quantises; None if it does not, or nobody can tell."""
+        """The values that it rounds when it quantises; None if it does not, or if unknown."""
         if self.recipe is not None:
             return self.recipe.rounding_in(self.backend.name)
         return ROUNDING_OF_PRECISION.get(self.compiler.precision or "")
@@ -121,7 +121,7 @@ class Trial:
 
     Attributes:
       program: the published program that it starts from, None where the backend exports.
-      noise: what rounding as its recipe does costs; None if it does not round, or that is unknown.
+      noise: of its recipe on this workload; None without a recipe, or if it is unknown.
       refused: why it is not even tried; None if it is.
     """
 

@@ -167,7 +167,7 @@ class TfXla(Backend):
         return generation.parts(self._model, self._inputs, self._traced, self.synchronize)
 
     def updated(self, draw: Draw, steps: int) -> Mapping[str, Array]:
-        """See `Backend.updated`; a program of its own, made of the function that a step calls."""
+        """See `Backend.updated`; compiles the function that a step calls as a separate program."""
         assert self._training is not None
         run = self._training.run
         assert isinstance(run, Run)

@@ -87,7 +87,7 @@ def _pin() -> None:
 
 
 def _hide() -> str | None:
-    """Hides the folders that the session names; returns why it could not."""
+    """Hides the folders that the session names; returns the reason if this failed."""
     folders = os.environ.pop("CBS_HIDDEN", None)
     return isolation.hide(json.loads(folders)) if folders else None
 

@@ -105,7 +105,7 @@ class Executor:
         return {**prepare_further(self._phases, **told), **self._report()}
 
     def _quantised_run(self, **told: Any) -> Message:
-        """Runs a model as a recipe would round it, see `preparing.quantised_run`."""
+        """Runs a model with the rounding of a recipe, see `preparing.quantised_run`."""
         from comparative_benchmark.worker.preparing import quantised_run
 
         self._phases = PhaseClock(self._announce)
@@ -248,7 +248,7 @@ class Executor:
 
         Returns:
           `runs_ms`: of each run with its outputs fetched, less the time of fetching them again;
-          `without`: why there is none, None if there is one.
+          `without`: the reason if nothing was run, else None.
         """
         backend, runs_ms = self._require_backend(), []
         without = "no order of its inputs is new"
@@ -309,7 +309,7 @@ class Executor:
         return {"times": times, **self._report()}
 
     def _updated(self, *, directory: str) -> Message:
-        """Runs an update of the optimizer by itself; saves the first elements of each weight."""
+        """Runs a single update of the optimizer; saves the first elements of each weight."""
         from openxla.benchmark.training import update_check
 
         with self._phases.whole("update_check"):

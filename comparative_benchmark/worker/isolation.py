@@ -1,10 +1,9 @@
 """Hides folders from this process for good, without root: see user_namespaces(7).
 
-A worker runs code of a model or a plug-in, which could copy the truth, or replace it. So folders
-that hold truths are covered by an empty file system in a mount namespace of the worker's own. A
-second namespace within that one locks the covers: nothing in it can take them off again. Nor can
-the worker reach the files through `/proc` of other processes, which belong to another user
-namespace.
+A worker runs code of a model or a plug-in, which could copy the truth, or replace it. So the
+worker enters a mount namespace, and covers the folders with an empty file system. A second
+namespace inside the first one locks the covers: the worker cannot remove them. It cannot reach the
+files through `/proc` of other processes either, because these belong to another user namespace.
 """
 
 import ctypes
@@ -26,12 +25,12 @@ def hide(folders: Mapping[str, Sequence[str]]) -> str | None:
     To be called before there are threads.
 
     Args:
-      folders: absolute paths, each with patterns of what stays visible beneath it.
+      folders: absolute paths, each with patterns of files and folders below it that stay visible.
 
     Returns:
-      why the folders are still visible; None if they are hidden.
+      The reason if the folders are still visible; None if they are hidden.
     """
-    # An attempt that fails half-way could leave a process that may read nothing: a copy tries it.
+    # An attempt that fails half-way could leave a process without rights. So a copy tries first.
     reason = _in_a_copy(lambda: _cover(folders))
     if reason is None:
         _cover(folders)
@@ -51,7 +50,7 @@ def _cover(folders: Mapping[str, Sequence[str]]) -> None:
 
 def _cover_folder(folder: Path, patterns: Sequence[str]) -> None:
     shown = sorted({path for pattern in patterns for path in folder.glob(pattern)})
-    # What is shown is reached by descriptors while the cover is already in its place.
+    # Descriptors reach the visible files although the cover is already mounted.
     descriptors = {path: os.open(path, os.O_PATH) for path in shown}
     _mount("tmpfs", str(folder), kind="tmpfs", flags=_GUARDED, data="mode=755")
     for path, descriptor in descriptors.items():
@@ -68,19 +67,19 @@ def _cover_folder(folder: Path, patterns: Sequence[str]) -> None:
 
 
 def _flags_of(path: Path) -> int:
-    """Returns the flags of a mount that a less privileged namespace may not take away."""
+    """Returns the flags of a mount that a less privileged namespace must keep."""
     found = os.statvfs(path).f_flag
     relative = _MS_RELATIME if found & _ST_RELATIME else 0
     return relative | found & (_GUARDED | os.ST_NOATIME | os.ST_NODIRATIME)
 
 
 def _enter_namespaces() -> None:
-    """Moves this process to new user and mount namespaces, in which it is the user it was."""
+    """Moves this process to new user and mount namespaces; its user and group stay the same."""
     identities = {name: _same(name) for name in ("uid_map", "gid_map")}
     process = Path(f"/proc/{os.getpid()}")
 
     def write_maps() -> None:
-        # From outside: only there root may map all users.
+        # From outside, because only there root may map all users.
         os.read(entered, 1)
         if os.geteuid() != 0:
             (process / "setgroups").write_text("deny", encoding="ascii")
@@ -104,7 +103,7 @@ def _enter_namespaces() -> None:
 
 
 def _same(name: str) -> str:
-    """Returns the map that gives each user or group that is known here its own number."""
+    """Returns a map of users or groups in which each keeps its number."""
     if os.geteuid() != 0:
         own = os.geteuid() if name == "uid_map" else os.getegid()
         return f"{own} {own} 1"
@@ -115,12 +114,12 @@ def _same(name: str) -> str:
 def _in_a_copy(
     function: Callable[[], object], meanwhile: Callable[[], object] = lambda: None
 ) -> str | None:
-    """Calls a function in a fork of this process; returns why it failed, None if it did not."""
+    """Calls a function in a fork of this process; returns the error, None for success."""
     answer, tell = os.pipe()
     if (copy := os.fork()) == 0:
         try:
             function()
-        except BaseException as error:  # this copy must not go on
+        except BaseException as error:  # this copy must end here
             os.write(tell, (str(error) or repr(error)).encode()[:1000])
         finally:
             os._exit(0)

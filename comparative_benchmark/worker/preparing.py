@@ -159,10 +159,10 @@ def quantised_run(
     inputs: Sequence[str],
     directory: str,
 ) -> Message:
-    """Saves the outputs of a plain run that rounds what a recipe rounds.
+    """Saves the outputs of a plain run with the rounding of a recipe.
 
-    The answer's `files` is None where `quantised` beside the reference is missing, or the model is
-    not run by it.
+    The answer's `files` is None if the module of the reference has no `quantised`, or if this kind
+    of model cannot be run by it.
 
     Args:
       phases: times it.

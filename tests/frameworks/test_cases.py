@@ -55,7 +55,7 @@ def outcome(record):
     [metrics] = record["metrics"].values()
     status = record["status"]
     for words in ("truth in doubt", "'prob' comes from ZipMap"):
-        if words in (record["reason"] or ""):
+        if words in (record.get("reason") or ""):
             return words
     if status == "ok" and "not_ranked" in metrics:
         return "not ranked"

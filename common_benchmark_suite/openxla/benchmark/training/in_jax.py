@@ -60,7 +60,7 @@ class TrainingModel(models.TrainingModel):
         return update(self.optimizer, state, gradients), norm
 
     def given(self, draw: Draw, steps: int) -> tuple[State, Any]:
-        """Returns a given state, as after so many steps, and given gradients."""
+        """Returns a given state after `steps` steps, and given gradients."""
 
         def make(kind: str) -> dict[str, Any]:
             return {name: jnp.asarray(draw(kind, name, shape)) for name, shape in shapes.items()}

@@ -134,7 +134,7 @@ class Run(model_interfaces.TrainingRun):
         ]
 
     def given(self, draw: Draw, steps: int) -> list[tf.Tensor]:
-        """Assigns given weights and moments, as after so many steps; returns given gradients."""
+        """Assigns given weights and moments after `steps` steps; returns given gradients."""
         self._count.assign(steps)
         names = ("momentum",) if self._model.optimizer.name == "sgd" else ("first", "second")
         gradients = []

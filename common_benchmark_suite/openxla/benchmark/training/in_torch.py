@@ -123,7 +123,7 @@ class Run(model_interfaces.TrainingRun):
         return norm
 
     def update_from(self, draw: Draw, steps: int) -> None:
-        """Updates given weights with given gradients and moments, as after so many steps.
+        """Updates given weights with given gradients and moments after `steps` steps.
 
         At least one step must have been taken: the optimizer makes its slots in the first.
         """

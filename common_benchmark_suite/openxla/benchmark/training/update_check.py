@@ -1,10 +1,9 @@
-"""An update of the optimizer by itself: what it is given, and what has to become of it.
+"""A single update of the optimizer: its inputs, and its expected result in float64.
 
-The first steps from a checkpoint do not show all of an optimizer: AdamW corrects its moments for
-their start at zero, which hides the decay of the second one, and rounding in bf16 hides a rate that
-is off by a few per cent. So one more update starts from moments as they are after many steps, with
-gradients that are known exactly. Its truth is computed in float64, from the formulas that
-`optimizers.Optimizer` names.
+The first steps from a checkpoint hide parts of an optimizer. AdamW corrects its moments for their
+start at zero, which hides the decay of the second moment. Rounding in bf16 hides a learning rate
+that is wrong by a few per cent. So one more update starts from typical moments of a late step, with
+known gradients. `optimizers.Optimizer` names the formulas.
 """
 
 import hashlib
@@ -20,11 +19,11 @@ Floats = npt.NDArray[np.floating]
 # Gives the values of a kind (`weight`, `gradient`, or a slot of the optimizer) for a weight.
 Draw = Callable[[str, str, Sequence[int]], Floats]
 
-# The bias of AdamW's first moment is gone by then, that of the second one is not.
+# By then the bias of AdamW's first moment is gone, but the second moment still has one.
 STEPS_BEFORE = 999
-# What a weight is filled with, again and again; an update treats all elements alike.
+# Length of the pattern that fills a weight; an update treats all elements alike.
 _PATTERN = 4096
-# Of each weight, the elements that are compared.
+# Number of elements compared in each weight.
 COMPARED = 1024
 _SCALES = {"weight": 0.05, "gradient": 1e-3, "first": 1e-3, "second": 1e-6, "momentum": 1e-3}
 # Relative to the change, for square roots and quotients of a device; the rest is rounding of the
@@ -62,7 +61,7 @@ def worst_error(optimizer: Optimizer, after: Mapping[str, Floats]) -> tuple[floa
     """Returns the largest error of weights after the update, and the weight that has it.
 
     Args:
-      optimizer: that is due.
+      optimizer: with the right hyper-parameters.
       after: the first `COMPARED` elements of each weight, in the order of its layout.
 
     Returns:
