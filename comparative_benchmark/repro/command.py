@@ -82,6 +82,7 @@ def run(options: argparse.Namespace) -> int:
                 f"({failure.status.value} in {failure.phase}: {failure.reason}), so that no "
                 "compiler could be judged; see `cbs run` on the case"
             )
+        trial = attrs.evolve(trial, noise=preparation.noise_of(trial))
         writing.write_data(directory, trial, preparation.artifacts[trial.workload.digest])
         console.say(f"exporting  {trial}")
         outcome = _export(directory, trial, settings, Path(scratch))

@@ -83,6 +83,12 @@ class RecipeNoise(Record, frozen=True, kw_only=True):
         """The least ratio on the first input, over outputs."""
         return min((value for value in self.first if value is not None), default=None)
 
+    @property
+    def least_of_all_db(self) -> float:
+        """The smallest allowed ratio over outputs and inputs; minus infinity if none is known."""
+        known = [value for value in (*self.first, *self.second) if value is not None]
+        return min(known, default=-math.inf) - self.margin_db
+
     def least_db(self, *, second: bool) -> list[float | None]:
         """Returns the smallest allowed ratio of each output; None if it is unknown."""
         found = self.second if second else self.first

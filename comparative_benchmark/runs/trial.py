@@ -13,6 +13,7 @@ from comparative_benchmark.backends.api import (
     get_backend,
 )
 from comparative_benchmark.judge import quantized_verification
+from comparative_benchmark.judge.quantized_verification import MIN_SQNR
 from comparative_benchmark.recipes import Chosen, RecipeError, chosen_among, parse
 from comparative_benchmark.recipes.rounding import ROUNDING_OF_PRECISION, Rounding
 from comparative_benchmark.results.record import ResultKey
@@ -153,12 +154,16 @@ class Trial:
     def verify_parameters(self) -> dict[str, float]:
         """Those of the case, with the limits of a quantised precision."""
         if recipe := self.competitor.recipe:
-            return {quantized_verification.MIN_SQNR: recipe.min_sqnr_db}
-        return quantized_verification.parameters_for(
-            self.competitor.compiler.precision,
-            self.workload.data_type,
-            self.case.verify_parameters,
-        )
+            found = {MIN_SQNR: recipe.min_sqnr_db}
+        else:
+            found = quantized_verification.parameters_for(
+                self.competitor.compiler.precision,
+                self.workload.data_type,
+                self.case.verify_parameters,
+            )
+        if self.noise is not None and MIN_SQNR in found:
+            found[MIN_SQNR] = max(found[MIN_SQNR], self.noise.least_of_all_db)
+        return found
 
     def __str__(self) -> str:
         return f"{self.case.model.name} {self.competitor}"

@@ -53,6 +53,7 @@ def test_the_noise_is_measured_once_and_kept(artifacts, tmp_path):
     assert found.second == pytest.approx((20 * np.log10(50),), abs=1e-3)
     assert found.least_db(second=False) == [found.first[0] - MARGIN_DB]
     assert found.weakest == found.first[0]
+    assert found.least_of_all_db == found.second[0] - MARGIN_DB
     assert RecipeNoise.of(artifacts, ROUNDING, run) == found
     assert len(calls) == 2
     [kept] = (tmp_path / "quantised").iterdir()
