@@ -74,7 +74,7 @@ def _subject(options: argparse.Namespace, console: Console) -> Subject:
         min_processes=options.processes or 3,
         max_processes=options.processes or 10,
         trial_budget_s=options.trial_budget,
-        seed=options.seed,
+        seed=options.seed or 0,
     )
     named = [*([options.package] if options.package else []), *companions_of(options, lock)]
 

@@ -137,7 +137,7 @@ class RaceOracle:
             min_processes=rule.min_processes * more,
             max_processes=rule.max_processes * more,
             trial_budget_s=rule.trial_budget_s * more,
-            seed=rule.seed + attempt,
+            seed=(rule.seed or 0) + attempt,
         )
 
 

@@ -2,9 +2,10 @@
 
 A race has replicates; in each, a competitor gets one fresh process. A replicate goes through
 
-    start each (order shuffled) -> warm up each, alone -> rounds: a block of each (order shuffled)
+    start each -> warm up each, alone -> rounds: a block of each
 
-and all workers but the one at work are stopped (SIGSTOP), so that they cannot take cycles from it.
+in orders that are balanced over replicates and rounds (see `stats.balanced_order`). All workers but
+the one at work are stopped (SIGSTOP), so that they cannot take cycles from it.
 Interleaving makes the drift of the machine hit all competitors alike; fresh processes show the
 variance between processes, which more iterations in one process do not (Kalibera and Jones 2013,
 "Rigorous benchmarking in reasonable time"; measured here: 1.7 % for XLA).
@@ -19,6 +20,7 @@ Whoever runs a race is told of each process the moment it has ended, and may sta
 the processes of one that was interrupted.
 """
 
+import itertools
 import random
 import time
 import uuid
@@ -53,6 +55,7 @@ from comparative_benchmark.runs.sufficiency import undecided, why_enough
 from comparative_benchmark.runs.trace import Timeline
 from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.runs.truth import why_not_ranked
+from comparative_benchmark.stats.balanced_order import BalancedOrder
 from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
 from openxla.benchmark.artifacts.truth_check import RouteDifference
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
@@ -191,9 +194,9 @@ class Race:
 
     def _compile_only(self, rule: CompileOnly, folder: Path) -> None:
         """Compiles with empty caches, then with those that this left, again and again."""
-        order = random.Random(rule.seed)  # noqa: S311  # an order, no secret
-        for pair in range(rule.pairs):
-            for trial in order.sample(self._trials, len(self._trials)):
+        orders = BalancedOrder(len(self._trials), random.Random(rule.seed))  # noqa: S311
+        for pair, order in zip(range(rule.pairs), orders):
+            for trial in (self._trials[place] for place in order):
                 outcome = self.outcomes[trial.key]
                 outcome.stop_reason = "compile_only"
                 # The caches of a pair that an interruption cut in two are gone.
@@ -279,19 +282,25 @@ class Race:
         self, rule: SamplingRule, replicate: int, trials: Sequence[Trial], folder: Path
     ) -> None:
         """Gives each trial one fresh process and measures them in turns."""
-        order = random.Random(f"{rule.seed}/{replicate}")  # noqa: S311  # an order, no secret
-        sample = order.sample(list(trials), len(trials))
-        waiting = [self._participant(trial, replicate, folder) for trial in sample]
+        random_order = random.Random(f"{rule.seed}/{replicate}")  # noqa: S311  # an order, no secret
+        starts = [trial for trial in self._starts(rule, replicate) if trial in trials]
+        waiting = [self._participant(trial, replicate, folder) for trial in starts]
         while waiting:
             started = time.monotonic()
             with ExitStack() as workers:
                 group = self._bring_up(rule, waiting, workers, started)
-                self._rounds(rule, group, order, started)
+                self._rounds(rule, group, random_order, started)
                 for participant in group:
                     participant.finish()
                     self._keep(participant, (time.monotonic() - started) / len(group))
                 if self._profile_dir is not None:
                     self._profile_last(rule, replicate, group, is_all=not waiting)
+
+    def _starts(self, rule: SamplingRule, replicate: int) -> list[Trial]:
+        """Returns the order of starts in a replicate; balanced over replicates."""
+        orders = BalancedOrder(len(self._trials), random.Random(f"{rule.seed}/starts"))  # noqa: S311
+        order = next(itertools.islice(orders, replicate, None))
+        return [self._trials[place] for place in order]
 
     def _bring_up(
         self, rule: SamplingRule, waiting: list[Participant], workers: ExitStack, started: float
@@ -409,10 +418,11 @@ class Race:
         self,
         rule: SamplingRule,
         participants: Sequence[Participant],
-        order: random.Random,
+        random_order: random.Random,
         started: float,
     ) -> None:
         deadline = time.monotonic() + rule.round_budget_s * len(participants)
+        orders = BalancedOrder(len(participants), random_order)
         for index in range(rule.max_rounds):
             alive = [participant for participant in participants if participant.alive]
             if index >= rule.min_rounds:
@@ -421,7 +431,8 @@ class Race:
                     participant.record.stop_reason = late or participant.why_enough_rounds(rule)
                 if all(participant.record.stop_reason for participant in alive):
                     return
-            for participant in order.sample(alive, len(alive)):
+            order = [participants[place] for place in next(orders)]
+            for participant in (participant for participant in order if participant in alive):
                 participant.resume()
                 participant.measure_block(
                     self._first_round + index,

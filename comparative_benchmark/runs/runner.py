@@ -1,6 +1,7 @@
 """A run: plan the trials, prepare their artifacts, run them one by one, keep each result."""
 
 import re
+import secrets
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -113,10 +114,11 @@ def execute(
     Raises:
       ResultsFileError: the file or the journal cannot be written.
     """
-    rule = settings.sampling
     budget = RunBudget.of(settings)
     old = results.results()
-    stored = {(result.run_id, result.key) for result in old}
+    interrupted = _interrupted(results.path, old, observer)
+    settings = _with_seed(settings, interrupted if resume else ())
+    rule = settings.sampling
     done = _done(trials, settings, old) if resume else {}
     environment = execution_environment(trials, settings)
     run_id = results.start_run(execution_environment=environment, command=command)
@@ -124,7 +126,7 @@ def execute(
     now = journal.Settings.of(
         run_id, settings.device.name, settings.sampling, environment, settings.outputs
     )
-    earlier = _earlier(results.path, stored, now, observer, resume=resume)
+    earlier = _earlier(interrupted, now, observer, resume=resume)
     now = attrs.evolve(now, joined=tuple(run.settings.run_id for run in earlier))
     found: dict[ResultKey, Result] = dict(done)
     _foretell(settings, environment, observer)
@@ -190,18 +192,34 @@ def _done(
     }
 
 
+def _interrupted(
+    path: Path, results: Sequence[Result], observer: Observer
+) -> list[journal.Interrupted]:
+    stored = {(result.run_id, result.key) for result in results}
+    runs, complaints = journal.interrupted_runs(path, stored)
+    for complaint in complaints:
+        observer.say(complaint)
+    return runs
+
+
+def _with_seed(settings: RunSettings, interrupted: Sequence[journal.Interrupted]) -> RunSettings:
+    """Draws a seed if none was given; takes that of an interrupted run that may be continued."""
+    rule = settings.sampling
+    if isinstance(rule, FixedCounts) or rule.seed is not None:
+        return settings
+    seeds = [run.settings.sampling.get("seed") for run in interrupted]
+    drawn = next((seed for seed in seeds if isinstance(seed, int)), secrets.randbelow(2**31))
+    return attrs.evolve(settings, sampling=attrs.evolve(rule, seed=drawn))
+
+
 def _earlier(
-    path: Path,
-    stored: Collection[tuple[str, ResultKey]],
+    runs: Sequence[journal.Interrupted],
     now: journal.Settings,
     observer: Observer,
     *,
     resume: bool,
 ) -> list[journal.Interrupted]:
     """Returns the interrupted runs that this one goes on from; says why not from others."""
-    runs, complaints = journal.interrupted_runs(path, stored)
-    for complaint in complaints:
-        observer.say(complaint)
     joined = []
     for run in runs:
         count = f"{len(run.entries)} processes of an interrupted run in {run.path}"

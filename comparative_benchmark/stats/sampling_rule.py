@@ -29,7 +29,7 @@ class CompileOnly:
     """
 
     pairs: int = 3
-    seed: int = 0
+    seed: int | None = 0
 
 
 @attrs.frozen(kw_only=True)
@@ -57,7 +57,8 @@ class SamplingRule:
         first iteration takes no longer than the next (reasoned, not measured yet).
       trial_budget_s: time of a trial, start-up included, after which it gets no further process
         beyond `min_processes`.
-      seed: decides the order of starts and of blocks; recorded with the results.
+      seed: decides the order of starts and of blocks; recorded with the results. None until a run
+        has drawn one.
     """
 
     goal: float = 0.01
@@ -74,7 +75,7 @@ class SamplingRule:
     steady_span_ms: float = 1000.0
     refresh_below_ms: float = 50.0
     trial_budget_s: float = 30.0
-    seed: int = 0
+    seed: int | None = 0
 
     def warmup_iterations(self, samples_ms: Sequence[float]) -> int:
         """Returns how many iterations to run before looking again: some 20 ms, at least 3.

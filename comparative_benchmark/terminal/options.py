@@ -324,7 +324,7 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "effect": (("--effect",), {"type": fraction, "default": 0.03}),
     "seed": (
         ("--seed",),
-        {"type": count(0), "default": 0, "help": "decides the order of starts and blocks"},
+        {"type": count(0), "help": "decides the order of starts and blocks (default: drawn)"},
     ),
     "dry_run": (("--dry-run",), {"action": "store_true", "help": "only say what would be"}),
     "count_unchanged": (("--count-unchanged",), {"action": "store_true"}),
