@@ -58,6 +58,7 @@ class Preparation:
         # What is under the root directory, and workloads whose locked artifacts cannot be had.
         # By workload and what is rounded.
         self._noise: dict[tuple[str, Rounding | None], RecipeNoise] = {}
+        self._without_noise: set[tuple[str, Rounding | None, ModelFrameworkType]] = set()
         self._local: dict[str, WorkloadArtifacts | ArtifactError | None] = {}
         self._refused: dict[str, SessionEnded] = {}
         self._fetching = Fetching(
@@ -106,13 +107,16 @@ class Preparation:
         return attrs.evolve(trial, program=program, noise=self.noise_of(trial))
 
     def noise_of(self, trial: Trial) -> RecipeNoise | None:
-        """Returns what rounding as a trial's recipe does costs; None if that is not known."""
+        """Returns the noise of a trial's recipe on its workload; None if it is unknown."""
         return self._noise.get((trial.workload.digest, trial.competitor.rounding))
 
     def _measure_noise(self, trial: Trial) -> None:
         rounding, artifacts = trial.competitor.rounding, self.artifacts.get(trial.workload.digest)
         key = (trial.workload.digest, rounding)
+        framework = trial.case.model.model_impl.framework_type
         if artifacts is None or rounding is None or key in self._noise:
+            return
+        if (*key, framework) in self._without_noise:
             return
         if generated_tokens(trial.case) is not None or training_of(trial.case):
             return
@@ -124,14 +128,16 @@ class Preparation:
             self._pool.empty()
             self._announce(f"{trial}: how much noise its recipe makes is unknown: {ended}")
             found = None
-        if found is not None:
+        if found is None:
+            self._without_noise.add((*key, framework))
+        else:
             self._noise[key] = found
 
     def _quantised_run(
         self, trial: Trial, rounding: Rounding, inputs: Sequence[Path]
     ) -> list[Path] | None:
         truth, model = truth_of(trial), trial.case.model
-        directory = Path(tempfile.mkdtemp(dir=self._pool.folder.parent))
+        directory = Path(tempfile.mkdtemp(prefix="quantised-", dir=self._pool.folder))
         answer = self._session(trial, truth).call(
             "quantised_run",
             module_path=model.model_impl.module_path,
