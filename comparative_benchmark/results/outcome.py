@@ -158,6 +158,12 @@ class TrialOutcome:
         self.wall_s += wall_s
 
     @property
+    def measured_s(self) -> float:
+        """Time of all its blocks."""
+        blocks = (block for process in self.processes for block in process.blocks)
+        return sum(block.wall_ms or 0.0 for block in blocks) / 1e3
+
+    @property
     def ended_by(self) -> ProcessRecord | None:
         """The process that ended the trial early."""
         return next((p for p in self.processes if p.status is not Status.OK), None)

@@ -56,6 +56,7 @@ from comparative_benchmark.runs.trace import Timeline
 from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.runs.truth import why_not_ranked
 from comparative_benchmark.stats.balanced_order import BalancedOrder
+from comparative_benchmark.stats.planning import CLOSE_PROCESSES
 from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
 from openxla.benchmark.artifacts.truth_check import RouteDifference
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
@@ -244,7 +245,7 @@ class Race:
                 paired = baseline is not None and trial is not baseline
                 other = self.outcomes[baseline.key] if baseline and paired else None
                 reason = why_enough(outcome, other, rule, alone=len(good) == 1)
-                if reason is None and outcome.wall_s > rule.trial_budget_s:
+                if reason is None and _spent_s(outcome) > rule.trial_budget_s:
                     reason = "budget"
                 outcome.stop_reason = reason
             if outcome.stop_reason is None:
@@ -523,6 +524,15 @@ class Race:
                 shared_workers=self._shares,
                 decidable=self._decidable.get(key),
             )
+
+
+def _spent_s(outcome: TrialOutcome) -> float:
+    """Returns what counts towards a trial's budget: time of measuring, and then all of its time.
+
+    Start-up must not cost a slow starter the processes that any verdict needs.
+    """
+    is_enough = len(outcome.processes) >= CLOSE_PROCESSES
+    return outcome.wall_s if is_enough else outcome.measured_s
 
 
 def _keys(participants: Sequence[Participant]) -> frozenset[ResultKey]:

@@ -55,8 +55,8 @@ class SamplingRule:
       refresh_below_ms: iterations that are shorter are preceded by an unmeasured one in each block,
         as others have used the caches meanwhile. Longer ones read far more than caches hold: a
         first iteration takes no longer than the next (reasoned, not measured yet).
-      trial_budget_s: time of a trial, start-up included, after which it gets no further process
-        beyond `min_processes`.
+      trial_budget_s: time of a trial after which it gets no further process beyond
+        `min_processes`. Start-up counts once it has six processes (`planning.CLOSE_PROCESSES`).
       seed: decides the order of starts and of blocks; recorded with the results. None until a run
         has drawn one.
     """

@@ -15,6 +15,8 @@ from comparative_benchmark.stats.planning import (
 from comparative_benchmark.stats.sampling_rule import SamplingRule
 
 PRECISION, NOISE, GO_ON = "precision", "noise", ""
+# Programs up to this factor apart get `CLOSE_PROCESSES` at least.
+CLOSE = 1.25
 # A ratio that is far from 1 need not be resolved to `effect`: a quarter of its distance will do.
 _SHARE_OF_DISTANCE = 0.25
 
@@ -32,7 +34,7 @@ def stop_reasons(
     The processes so far are the pilot. `PRECISION`: the interval of the latency is as narrow as the
     goal. `NOISE`: it is not, and the spread between the processes is such that `max_processes`
     would not make it so. Either way the ratio to the baseline, if there is one, has processes
-    enough to find `effect`, and where it is within about 12 % of 1 at least `CLOSE_PROCESSES`.
+    enough to find `effect`, and up to a factor of `CLOSE` at least `CLOSE_PROCESSES`.
 
     A trial that races `alone` is measured to be compared with another file, where nothing is paired
     and each further process makes the interval narrower: noise is then not a reason to stop.
@@ -72,4 +74,4 @@ def _has_power(ratios: Array, variances: Array, rule: SamplingRule) -> NDArray[n
     found = reach(replicates) * ratio_sd(ratios, variances) <= effect
     if replicates >= min(CLOSE_PROCESSES, rule.max_processes):
         return np.asarray(found)
-    return np.asarray(found & (quarter > math.log1p(rule.effect)))
+    return np.asarray(found & (np.abs(np.median(ratios, axis=-1)) > math.log(CLOSE)))

@@ -8,6 +8,7 @@ import pytest
 
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import Block
+from comparative_benchmark.runs.race import _spent_s
 from comparative_benchmark.runs.sufficiency import pair_rounds, undecided, why_enough
 from comparative_benchmark.stats.sampling_rule import SamplingRule
 
@@ -125,3 +126,18 @@ def test_a_replicate_that_an_interruption_set_apart_is_left_out_of_the_ratios():
     candidate.processes[-1].blocks = apart
     assert pair_rounds(apart, baseline.processes[-1].blocks) == []
     assert why_enough(candidate, baseline, RULE) == "precision"
+
+
+@pytest.mark.parametrize(("ratio", "enough"), [(1.2, False), (1.3, True)])
+def test_three_processes_are_enough_beyond_a_quarter_alone(ratio, enough):
+    candidate = outcome([ratio, ratio, ratio * 1.0002], seed=1)
+    baseline = outcome([1, 1, 1.0002], seed=2)
+    assert bool(why_enough(candidate, baseline, RULE)) == enough
+
+
+def test_start_up_counts_towards_the_budget_from_six_processes_on():
+    found = outcome([1.0] * 5)
+    found.wall_s = 500.0
+    assert _spent_s(found) == found.measured_s < 1.0
+    found.processes.append(found.processes[0])
+    assert _spent_s(found) == 500.0
