@@ -36,6 +36,8 @@ def change(ratio: Interval) -> str:
     estimate, low, high = (
         percent(100 * (value - 1)) for value in (ratio.estimate, ratio.low, ratio.high)
     )
+    if ratio.is_open:
+        return f"{estimate} (no interval)"
     return f"{estimate} ({ratio.scope} interval {low} to {high})"
 
 

@@ -36,6 +36,8 @@ NOISE_THRESHOLD = 0.01
 MIN_PROCESSES = 3
 WITHIN_ONE_PROCESS = "within one process"
 
+# Limits of an interval that are further apart by a factor are not printed.
+_WIDEST = 1e4
 # Consecutive samples of a lone process stand by the median of their batch.
 _MOST_BATCHES = 20
 # Beyond this many decades a number is not a latency, and its square may not fit a float.
@@ -86,6 +88,11 @@ class Interval:
     def relative_half_width(self) -> float:
         """Half the interval's width over the estimate."""
         return (self.high - self.low) / 2 / self.estimate
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the limits are too far apart to mean anything, as for two unequal processes."""
+        return self.high > _WIDEST * self.low
 
     @property
     def scope(self) -> str:

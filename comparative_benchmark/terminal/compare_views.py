@@ -125,7 +125,7 @@ def latency_text(interval: Interval | None) -> str:
 
 def _decimals(interval: Interval) -> int:
     """Returns how many decimals show the half-width with one digit, and the estimate with one."""
-    half_width = (interval.high - interval.low) / 2
+    half_width = 0.0 if interval.is_open else (interval.high - interval.low) / 2
     # Without a width the clock's resolution is the limit, about four digits.
     scale = half_width if half_width > 0 else abs(interval.estimate) * 1e-3
     # An estimate of 0 would not be a ratio.
@@ -139,7 +139,8 @@ def _with_interval(interval: Interval, decimals: int) -> str:
         for value in (interval.estimate, interval.low, interval.high)
     )
     within = f" {WITHIN_ONE_PROCESS}" if interval.processes == 1 else ""
-    return f"{estimate} ({low}-{high}{within})"
+    limits = "no interval" if interval.is_open else f"{low}-{high}"
+    return f"{estimate} ({limits}{within})"
 
 
 def _quotient_text(ratio: float | None) -> str:

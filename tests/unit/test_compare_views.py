@@ -46,7 +46,7 @@ def interval(estimate, low, high):
         ((2.4, 1.1, 5.2), "2 (1-5)"),
         ((0.15, 0.003, 9.2), "0.1 (0.0-9.2)"),
         ((1.0, 1.0, 1.0), "1.000 (1.000-1.000)"),
-        ((1.0, 1e-300, 1e300), "1 (0-1.0e+300)"),
+        ((1.0, 1e-300, 1e300), "1.000 (no interval)"),
     ],
 )
 def test_a_ratio_has_the_digits_that_its_interval_supports(limits, text):
@@ -57,6 +57,11 @@ def test_a_latency_has_the_digits_that_its_interval_supports():
     assert latency_text(interval(1234.5, 1200.0, 1270.0)) == "1234 (1200-1270)"
     assert latency_text(interval(0.01234, 0.0122, 0.0125)) == "0.0123 (0.0122-0.0125)"
     assert latency_text(None) == ratio_text(None) == "-"
+
+
+def test_limits_that_mean_nothing_are_not_printed():
+    assert ratio_text(interval(1.0, 0.0, 3.8e26)) == "1.000 (no interval)"
+    assert latency_text(interval(0.5, 1e-4, 40.0)) == "0.5000 (no interval)"
 
 
 def test_rows_have_a_cell_for_each_heading(comparisons):

@@ -139,6 +139,8 @@ def test_a_change_of_the_mean_stands_with_its_interval():
     assert text == "+2.0 % (98 % interval \N{MINUS SIGN}1.0 % to +5.0 %)"
     alone = Interval(estimate=1.02, low=0.99, high=1.05, level=0.98, processes=1)
     assert "within one process" in wording.change(alone)
+    absurd = Interval(estimate=1.02, low=1e-20, high=1e20, level=0.98, processes=2)
+    assert wording.change(absurd) == "+2.0 % (no interval)"
 
 
 def test_the_history_calls_an_interval_of_one_process_so(capsys):
