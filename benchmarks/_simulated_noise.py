@@ -94,6 +94,79 @@ def neighbours(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return values
 
 
+def positions(random: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.int64]:
+    """Returns the position of the candidate, 0 or 1, along the last axis of a shape.
+
+    As in `stats.balanced_order`: of each two the candidate is first once, in a random order.
+    """
+    *others, count = shape
+    first = random.integers(0, 2, (*others, (count + 1) // 2))
+    both: NDArray[np.int64] = np.stack([first, 1 - first], axis=-1).reshape(*others, -1)
+    return both[..., :count]
+
+
+def second_starter(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Returns noise of whoever starts second in a replicate: 3 %."""
+    second = positions(random, shape[1:3])
+    return 0.03 * np.stack([second, 1 - second])[..., None]
+
+
+def second_in_a_round(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Returns noise of whoever is measured second in a round: 5 %."""
+    second = positions(random, shape[1:])
+    return 0.05 * np.stack([second, 1 - second])
+
+
+def periodic(period: float) -> Callable[[np.random.Generator, tuple[int, ...]], Array]:
+    """Returns a neighbour that takes 10 % of half of each period, a number of blocks."""
+
+    def make(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        second = positions(random, shape[1:])
+        phase = random.random((1, *shape[1:3], 1))
+        blocks = 2 * np.arange(shape[-1]) + np.stack([second, 1 - second])
+        values: Array = 0.1 * ((blocks / period + phase) % 1 < 0.5)
+        return values
+
+    return make
+
+
+def burst(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Returns an interval of one to three replicates in which most blocks are 30 % slower."""
+    _, pairs, processes, _ = shape
+    start = random.integers(0, processes, (pairs, 1))
+    length = random.integers(1, 4, (pairs, 1))
+    index = np.arange(processes)
+    is_hit = (index >= start) & (index < start + length)
+    values: Array = 0.3 * (is_hit[None, ..., None] & (random.random(shape) < 0.7))
+    return values
+
+
+def resembling(coefficient: float) -> Callable[[np.random.Generator, tuple[int, ...]], Array]:
+    """Returns noise of processes that resemble the one before, AR(1) with a variance of 1."""
+
+    def make(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        values = random.standard_normal(shape)
+        values[..., 1:] *= np.sqrt(1 - coefficient**2)
+        for index in range(1, shape[-1]):
+            values[..., index] += coefficient * values[..., index - 1]
+        series: Array = values
+        return series
+
+    return make
+
+
+def slow_processes(
+    share: float, by: float
+) -> Callable[[np.random.Generator, tuple[int, ...]], Array]:
+    """Returns tight noise of processes of which a share is slower, in units of `PROCESS_SD`."""
+
+    def make(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        values: Array = 0.1 * random.standard_normal(shape)
+        return values + by / PROCESS_SD * (random.random(shape) < share)
+
+    return make
+
+
 def spikes(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
     """Returns blocks of which a fifth are slower by 20 %."""
     values: Array = 0.2 * (random.random(shape) < 0.2)
@@ -119,6 +192,24 @@ KINDS: Mapping[str, Noise] = {
     "heavy tails (t3), sd 2 %": Noise(process_sd=0.02, process=heavy),
     "two speeds, tight": Noise(process=two_tight_speeds),
     "two speeds": Noise(process=two_speeds),
+}
+# Speeds of processes, effects of the order, and other programs on the machine.
+FURTHER_KINDS: Mapping[str, Noise] = {
+    "two speeds 10 % apart": Noise(process=slow_processes(0.5, 0.1)),
+    "one process in three 8 % slower": Noise(process=slow_processes(1 / 3, 0.08)),
+    "one process in ten 8 % slower": Noise(process=slow_processes(0.1, 0.08)),
+    "second starter 3 % slower": Noise(rounds=second_starter),
+    "second in a round 5 % slower": Noise(rounds=second_in_a_round),
+    "neighbour, 2 blocks": Noise(rounds=periodic(2)),
+    "neighbour, 3.3 blocks": Noise(rounds=periodic(3.3)),
+    "neighbour, 40 blocks": Noise(rounds=periodic(40)),
+    "burst": Noise(rounds=burst),
+}
+# Processes that resemble the one before: fewer are independent than are counted, and no test of a
+# few processes shows it.
+OUT_OF_REACH: Mapping[str, Noise] = {
+    f"processes resemble the one before, {value}": Noise(process=resembling(value))
+    for value in (0.3, 0.5, 0.8)
 }
 # What a compiler chose once, and the cache of the first process hands on to the others.
 COMPILED = {

@@ -26,7 +26,18 @@ import attrs
 import numpy as np
 from _binomial import share_interval
 from _former_rule import former_ratio, former_stop
-from _simulated_noise import BLOCK_SD, COMPILED, KINDS, PROCESSES, ROUNDS, Array, Noise, normal
+from _simulated_noise import (
+    BLOCK_SD,
+    COMPILED,
+    FURTHER_KINDS,
+    KINDS,
+    OUT_OF_REACH,
+    PROCESSES,
+    ROUNDS,
+    Array,
+    Noise,
+    normal,
+)
 from _simulated_races import (
     Judged,
     Medians,
@@ -235,6 +246,27 @@ def usual_verdicts(noise: Noise, pairs: int, seed: int) -> list[str]:
     return cells
 
 
+def by_processes(pairs: int, seed: int) -> dict[str, float]:
+    """Prints false verdicts of races of so many processes at most, in each kind of noise.
+
+    Returns:
+      the largest share of false verdicts in each kind.
+    """
+    rows, worst = [], {}
+    for kind, noise in {**KINDS, **FURTHER_KINDS, **OUT_OF_REACH}.items():
+        row = [kind]
+        shares = []
+        for count in (3, 5, 10):
+            found = raced(noise, pairs, seed, attrs.evolve(RULE, max_processes=count))["now"]
+            shares.append(found.false / found.pairs)
+            row.append(f"{shares[-1]:.2%} {found.worst_coverage / found.pairs:.1%}")
+        worst[kind] = max(shares)
+        rows.append(row)
+    header = [f"{count} processes" for count in (3, 5, 10)]
+    print_table(["noise", *header], rows)
+    return worst
+
+
 def where_it_fails(pairs: int, seed: int) -> None:
     """Prints what no statistics of one race can see, and races that are cut short."""
     rows = []
@@ -356,6 +388,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     fewer = max(pairs // 5, 1000)
     print(f"\nOther noise, {fewer} pairs; of the methods: false verdicts, and 3 % found\n")
     by_kind(fewer, chosen.seed)
+    print(f"\nFalse verdicts and coverage by the most processes, {fewer} pairs\n")
+    by_processes(fewer, chosen.seed)
     print(f"\nWhat the rule cannot see, {fewer} pairs\n")
     where_it_fails(fewer, chosen.seed)
     print(f"\nSuites of {CASES * COMPETITORS} comparisons of equals, {suites} each\n")
