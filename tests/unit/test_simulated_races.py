@@ -177,14 +177,14 @@ def test_the_candidate_is_first_in_one_of_each_two_rounds(simulation):
 
 def test_balanced_orders_keep_the_level_where_the_order_matters(simulation):
     """Before, 10 % of verdicts at three processes were false next to a periodic neighbour."""
-    rule = attrs.evolve(simulation.RULE, max_processes=3)
+    rule = attrs.evolve(RULE, max_processes=3)
     for kind in (
         "second starter 3 % slower",
         "second in a round 5 % slower",
         "neighbour, 2 blocks",
     ):
         noise = simulation.simulated_noise.FURTHER_KINDS[kind]
-        found = simulation.raced(noise, 3000, 1, rule)["now"]
+        found = simulation.aa_simulation.raced(noise, 3000, 1, rule)["now"]
         # 2 % of 3,000 are 60: 79 are beyond the 99 % quantile.
         assert found.false < 79, kind
 
