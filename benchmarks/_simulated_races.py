@@ -8,7 +8,13 @@ import numpy as np
 from _simulated_noise import PROCESSES, Array, Sides
 from numpy.typing import NDArray
 
-from comparative_benchmark.stats.analysis import NOISE_THRESHOLD, latency_width, ratio_quantile
+from comparative_benchmark.stats.analysis import (
+    CLOSE,
+    CLOSE_VERDICT_PROCESSES,
+    NOISE_THRESHOLD,
+    latency_width,
+    ratio_quantile,
+)
 from comparative_benchmark.stats.planning import variance_of_median
 from comparative_benchmark.stats.sampling_rule import SamplingRule
 from comparative_benchmark.stats.stopping import GO_ON, stop_reasons
@@ -42,8 +48,9 @@ class Judged:
         return self.slower() + mirrored.slower()
 
     def is_slower(self) -> NDArray[np.bool_]:
-        """Returns which intervals are above 1, of an estimate beyond the threshold."""
+        """Returns which verdicts are `slower`, as by `analysis.verdict`."""
         beyond = self.estimates > math.log1p(NOISE_THRESHOLD)
+        beyond &= (self.processes >= CLOSE_VERDICT_PROCESSES) | (self.estimates > math.log(CLOSE))
         return np.asarray((self.estimates > self.widths) & beyond)
 
 

@@ -47,8 +47,8 @@ if ((TINY)); then
   MODELS='BERT_TINY_FP32_(JAX|PT)_32XI32_BATCH1'
   NAME="${NAME:-models/${MODELS}/.+DEFAULT}"
   BACKENDS="${BACKENDS:-jax_xla,pt_inductor:eager}"
-  # Three processes and no more: enough for a verdict on what is large.
-  set -- --processes 3 --trial-budget 5 "$@"
+  # Six processes and no more: exit code 2 needs so many.
+  set -- --processes 6 --trial-budget 5 "$@"
 fi
 BACKENDS="${BACKENDS:-pt_inductor,jax_xla,tf_xla,xla_hlo,iree,onnxruntime,openvino,tflite}"
 source "${CBS_ROOT}/scripts/nightly_cases.sh"

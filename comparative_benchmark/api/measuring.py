@@ -26,6 +26,7 @@ from comparative_benchmark.runs.trial import (
     installed_competitors,
     parse_competitors,
 )
+from comparative_benchmark.stats.analysis import DECISIVE_PROCESSES
 from comparative_benchmark.stats.sampling_rule import CompileOnly, FixedCounts, SamplingRule
 from comparative_benchmark.terminal import not_installed
 from comparative_benchmark.terminal.brought_options import brought_model, definitions_to_save
@@ -311,7 +312,7 @@ def sampling(options: argparse.Namespace) -> CompileOnly | FixedCounts | Samplin
     if options.compile_only:
         if counts != (None, None) or options.run_in_process or options.profile:
             raise UsageError("--compile-only excludes -w, -iter, --profile and --run-in-process")
-        return CompileOnly(pairs=options.processes or 3, seed=options.seed)
+        return CompileOnly(pairs=options.processes or DECISIVE_PROCESSES, seed=options.seed)
     if counts != (None, None) or hasattr(options, "compiler"):
         warmup, iterations = (
             given if given is not None else usual for given, usual in zip(counts, (5, 100))

@@ -34,6 +34,7 @@ from comparative_benchmark.runs.race import Race
 from comparative_benchmark.runs.recording import to_result
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import Trial
+from comparative_benchmark.stats.analysis import CLOSE_VERDICT_PROCESSES
 from comparative_benchmark.stats.sampling_rule import SamplingRule
 from comparative_benchmark.terminal.options import find_device
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
@@ -41,7 +42,7 @@ from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 SLOW_DOWN = 0.03
 EQUAL, SLOWER = "equal", "slowed"
 _INCOMPARABLE = "incomparable"
-_PROCESSES = 3
+_PROCESSES = CLOSE_VERDICT_PROCESSES
 _RESERVE_S = 10.0
 
 

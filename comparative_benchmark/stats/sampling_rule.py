@@ -28,7 +28,7 @@ class CompileOnly:
     Each pair has a cache directory of its own, so that there are as many cold compiles as pairs.
     """
 
-    pairs: int = 3
+    pairs: int = 6
     seed: int | None = 0
 
 

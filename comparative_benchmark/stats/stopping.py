@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from comparative_benchmark.stats.analysis import Array, latency_width
+from comparative_benchmark.stats.analysis import CLOSE, Array, latency_width
 from comparative_benchmark.stats.planning import (
     CLOSE_PROCESSES,
     ratio_sd,
@@ -15,8 +15,6 @@ from comparative_benchmark.stats.planning import (
 from comparative_benchmark.stats.sampling_rule import SamplingRule
 
 PRECISION, NOISE, GO_ON = "precision", "noise", ""
-# Programs up to this factor apart get `CLOSE_PROCESSES` at least.
-CLOSE = 1.25
 # A ratio that is far from 1 need not be resolved to `effect`: a quarter of its distance will do.
 _SHARE_OF_DISTANCE = 0.25
 

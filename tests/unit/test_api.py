@@ -75,11 +75,11 @@ def slower(tmp_path, factor):
         [metrics] = record["metrics"].values()
         metrics["program"]["artifact_sha256"] = None
         metrics.pop("race")
-        for number, process in enumerate(metrics["processes"] * 2):
+        for number, process in enumerate(metrics["processes"] * 3):
             process["artifact_sha256"] = None
             for block in process["blocks"]:
                 block["latencies_ms"] = [factor + 0.001 * (number % 2)] * len(block["latencies_ms"])
-        metrics["processes"] *= 2
+        metrics["processes"] *= 3
     path = tmp_path / f"{factor}.json"
     path.write_text(json.dumps(plain))
     return cb.load(path)

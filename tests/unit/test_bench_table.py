@@ -67,7 +67,7 @@ def test_commands_on_results(tmp_path, benches, capsys, monkeypatch):
     monkeypatch.delenv("MILABENCH_CONFIG", raising=False)
     old, new = tmp_path / "old.json", tmp_path / "new.json"
     support.keep(old, results_with(tmp_path, benches))
-    support.keep(new, results_with(tmp_path, benches, factor=1.25))
+    support.keep(new, results_with(tmp_path, benches, factor=1.5))
     configured = ["--config", str(tmp_path / "c.yaml")]
     assert main(["bench", "report", str(new), *configured]) == 1
     printed = capsys.readouterr().out
@@ -85,7 +85,7 @@ def test_commands_on_results(tmp_path, benches, capsys, monkeypatch):
     assert f"again: cbs bench run --fulltrace --config {tmp_path}/c.yaml --select bad" in shown
     assert main(["bench", "compare", str(old), str(new)]) == 3  # one failed in both
     compared = capsys.readouterr().out
-    assert "1.25" in compared
+    assert "1.50" in compared
     assert "faster" in compared
     page, markdown = tmp_path / "page.html", tmp_path / "page.md"
     command = ["report", str(new), "-o", str(page), "--markdown", str(markdown)]
@@ -93,24 +93,24 @@ def test_commands_on_results(tmp_path, benches, capsys, monkeypatch):
     assert "one, time per item" in page.read_text()
     text = markdown.read_text()
     assert (
-        "| `one` | ok | 125 (122-128) items/s | 2.5 \N{RIGHTWARDS ARROW} 1.5 | 50 MB host |" in text
+        "| `one` | ok | 150 (146-154) items/s | 2.5 \N{RIGHTWARDS ARROW} 1.5 | 50 MB host |" in text
     )
-    assert "faster \N{MINUS SIGN}20 %: `one, time per item`" in text
+    assert "faster \N{MINUS SIGN}33 %: `one, time per item`" in text
 
 
 def test_a_score_relative_to_a_baseline_has_its_interval(tmp_path, benches):
     old, new = tmp_path / "old.json", tmp_path / "new.json"
     support.keep(old, results_with(tmp_path, benches))
-    support.keep(new, results_with(tmp_path, benches, factor=1.25))
+    support.keep(new, results_with(tmp_path, benches, factor=1.5))
     found = scores.compare(read_document(old), read_document(new), threshold=0.01)
     by_name = {item.name: item for item in found.benches}
     one = by_name["one"]
     assert one.comparison.verdict.value == "faster"
-    assert one.speed.low < 1.25 < one.speed.high
-    assert one.speed.estimate == pytest.approx(1.25)
+    assert one.speed.low < 1.5 < one.speed.high
+    assert one.speed.estimate == pytest.approx(1.5)
     assert by_name["bad"].speed is None
-    assert found.score.estimate == pytest.approx(1.25)
-    assert found.score.low < 1.25 < found.score.high
+    assert found.score.estimate == pytest.approx(1.5)
+    assert found.score.low < 1.5 < found.score.high
 
 
 def test_a_results_file_that_a_script_has_damaged_is_restored(tmp_path, benches):

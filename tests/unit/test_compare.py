@@ -33,7 +33,7 @@ def compare_to_baseline(records, baseline=compare.DEFAULT_BASELINE, **options):
 HOST = {"cpu_model": "A CPU", "threads": 2}
 
 
-def metrics(seed=0, *, scale=1.0, processes=4, rounds=10, race=None, drift=None):
+def metrics(seed=0, *, scale=1.0, processes=6, rounds=10, race=None, drift=None):
     random = np.random.default_rng(seed)
     made = []
     for _ in range(processes):

@@ -33,7 +33,7 @@ def times(cold, **changes):
     return record(level={**level, **changes.pop("level", {})}, **changes)
 
 
-def compiling(seed=0, *, scale=1.0, count=5, **changes):
+def compiling(seed=0, *, scale=1.0, count=6, **changes):
     random = np.random.default_rng(seed)
     cold = scale * 800 * (1 + 0.005 * random.standard_normal(count))
     return times(cold.tolist(), **changes)
@@ -49,7 +49,7 @@ def test_cold_compile_times_have_a_ratio_and_a_verdict(scale, expected, exits):
     assert found.verdict is expected
     assert found.quantity == "cold compile"
     assert found.ratio.estimate == pytest.approx(scale, rel=0.02)
-    assert found.ratio.processes == 5
+    assert found.ratio.processes == 6
     assert found.baseline_ms.estimate == pytest.approx(800, rel=0.02)
     assert code(before, after) == exits
 
@@ -141,8 +141,8 @@ def test_latencies_and_compile_times_of_one_case_stand_beside_each_other():
     assert summary.geomean == pytest.approx(2, rel=0.01)
     assert summary.compile_geomean == pytest.approx(0.5, rel=0.02)
     assert summary_line(summary) == (
-        "geomean 2.000 (1.997-2.002) over 1 of 2 cases, "
-        "geomean 0.500 (0.496-0.504) of cold compile times over 1 of 2 cases, "
+        "geomean 2.000 (1.998-2.002) over 1 of 2 cases, "
+        "geomean 0.500 (0.497-0.503) of cold compile times over 1 of 2 cases, "
         "1 faster, 1 slower"
     )
     measured = HEADINGS.index("measured")

@@ -124,3 +124,12 @@ def test_what_supports_no_verdict_is_not_in_the_family():
     ratios = [ratio_of_p(2 * FAMILY_ERROR * 0.99), *[two] * 20]
     assert decisive(ratios, Verdict.SLOWER)[0] is True
     assert decisive([], Verdict.SLOWER) == []
+
+
+@pytest.mark.parametrize(("processes", "is_decisive"), [(3, False), (5, False), (6, True)])
+def test_exit_code_2_needs_six_processes(processes, is_decisive):
+    times = [[2.0 + 0.001 * number] * 2 for number in range(processes)]
+    halves = [[value / 2 for value in samples] for samples in times[::-1]]
+    ratio = unpaired_ratio(times, halves)
+    assert verdict(ratio.interval())[0] is Verdict.SLOWER
+    assert decisive([ratio], Verdict.SLOWER) == [is_decisive]

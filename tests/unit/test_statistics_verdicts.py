@@ -53,6 +53,24 @@ def test_the_rule(limits, expected):
     assert reason
 
 
+@pytest.mark.parametrize(
+    ("limits", "processes", "expected"),
+    [
+        ((1.1, 1.09, 1.11), 3, Verdict.UNCLEAR),
+        ((0.9, 0.89, 0.91), 4, Verdict.UNCLEAR),
+        ((1.1, 1.09, 1.11), 5, Verdict.SLOWER),
+        ((0.9, 0.89, 0.91), 5, Verdict.FASTER),
+        ((1.3, 1.2, 1.4), 3, Verdict.SLOWER),
+        ((0.7, 0.6, 0.79), 3, Verdict.FASTER),
+        ((1.0, 0.999, 1.001), 3, Verdict.SAME),
+    ],
+)
+def test_programs_that_are_close_need_five_processes(limits, processes, expected):
+    found, reason = verdict(interval(*limits), processes=processes)
+    assert found is expected
+    assert ("needs more processes" in reason) == (expected is Verdict.UNCLEAR)
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_fewer_than_three_processes_are_unclear_whatever_they_say(processes):
     found, reason = verdict(interval(0.5, 0.49, 0.51), processes=processes)
