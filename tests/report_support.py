@@ -16,7 +16,7 @@ HOST = {
 }
 
 
-def metrics(scale=1.0, *, seed=0, processes=6, rounds=6, race="race"):
+def metrics(scale=1.0, *, seed=0, processes=4, rounds=6, race="race"):
     """Metrics of an ok result whose latency is about `scale` ms."""
     random = np.random.default_rng(seed)
     blocks = [

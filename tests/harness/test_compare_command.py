@@ -25,14 +25,14 @@ def measured(tmp_path_factory, environment):
 
 @pytest.fixture
 def document(measured):
-    """That file with three processes, whose samples are those of a quiet machine."""
+    """That file with six processes, whose samples are those of a quiet machine."""
     made = measured.document
     for record in made["benchmarks"]:
         metrics = record["metrics"]["framework_level"]
         [process] = metrics["processes"]
         [block] = process["blocks"]
         metrics["processes"] = []
-        for number in range(3):
+        for number in range(6):
             latencies_ms = [2.0 + 0.001 * number] * 20
             blocks = [block | {"round": i, "latencies_ms": latencies_ms} for i in range(10)]
             metrics["processes"].append(process | {"blocks": blocks})

@@ -109,7 +109,7 @@ def test_the_data_hold_each_case_with_its_figures():
     assert cases["cold"][position] == [100]
     assert cases["warm"][position] == [10, 12]
     assert cases["allowed_error"][position] == 1e-6
-    assert cases["samples"][position] == 180
+    assert cases["samples"][position] == 120
     wrong = list(zip(rows, names, strict=True)).index(("label-w3", "jax_xla:xla"))
     assert cases["speedup"][wrong] is None
     assert cases["ms"][wrong] is None
