@@ -14,7 +14,7 @@ from pathlib import Path
 import bench_support
 import pytest
 from gcs_emulator import BUCKET, ProxyFault, gcs_emulator
-from report_support import document, record
+from report_support import document, metrics, record
 from tests_support import python_path
 
 from comparative_benchmark.packages.milabench import config
@@ -605,8 +605,11 @@ def test_a_table_of_something_else_is_refused(tmp_path):
 
 
 def test_the_table_of_a_race_has_a_row_for_each_case_of_both_environments(tmp_path):
-    def side(name, **changes):
-        return record("w1", environment={"name": name, "python": ""}, **changes)
+    def side(name, scale=1.0, **changes):
+        # Exit code 2 needs six processes.
+        level = metrics(scale, seed=int(scale), processes=6) if "status" not in changes else {}
+        environment = {"name": name, "python": ""}
+        return record("w1", environment=environment, metrics=level, **changes)
 
     results = tmp_path / "results.json"
     for sides, code, text in (
