@@ -247,7 +247,7 @@ def usual_verdicts(noise: Noise, pairs: int, seed: int) -> list[str]:
 
 
 def by_processes(pairs: int, seed: int) -> dict[str, float]:
-    """Prints false verdicts of races of so many processes at most, in each kind of noise.
+    """Prints false verdicts in each kind of noise, by the largest number of processes.
 
     Returns:
       the largest share of false verdicts in each kind.

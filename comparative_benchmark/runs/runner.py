@@ -203,7 +203,7 @@ def _interrupted(
 
 
 def _with_seed(settings: RunSettings, interrupted: Sequence[journal.Interrupted]) -> RunSettings:
-    """Draws a seed if none was given; takes that of an interrupted run that may be continued."""
+    """Draws a seed if none was given, or takes the seed of an interrupted run."""
     rule = settings.sampling
     if isinstance(rule, FixedCounts) or rule.seed is not None:
         return settings

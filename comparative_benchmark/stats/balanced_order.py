@@ -42,7 +42,7 @@ class BalancedOrder:
 
 
 def williams_design(count: int) -> list[list[int]]:
-    """Returns the orders of a Williams design for so many treatments, numbered from 0 on."""
+    """Returns the orders of a Williams design for treatments 0 to `count` - 1."""
     if count < 2:
         return [list(range(count))]
     first = list(_zigzag(count))
