@@ -34,8 +34,8 @@ SHARE_OF_ERROR = 0.6
 FAMILY_ERROR = 0.04
 NOISE_THRESHOLD = 0.01
 MIN_PROCESSES = 3
-# Fewer processes of nearly equal programs agree too often by chance: with two process speeds, 3.2 %
-# of verdicts from three processes are false, and 0.3 % of those from five.
+# Fewer processes of nearly equal programs agree too often by chance. Of equals with two process
+# speeds 10 % apart, three processes give 2.8 % false verdicts (`benchmarks/aa_simulation.py`).
 CLOSE = 1.25
 CLOSE_VERDICT_PROCESSES = 5
 # Three equal replicates have a p-value near 0, which no correction for many tests mends.

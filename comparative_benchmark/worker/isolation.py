@@ -50,19 +50,19 @@ def _cover(folders: Mapping[str, Sequence[str]]) -> None:
 
 def _cover_folder(folder: Path, patterns: Sequence[str]) -> None:
     shown = sorted({path for pattern in patterns for path in folder.glob(pattern)})
-    # Descriptors reach the visible files although the cover is already mounted.
-    descriptors = {path: os.open(path, os.O_PATH) for path in shown}
+    # A descriptor reaches what is below the cover.
+    descriptor = os.open(folder, os.O_PATH)
     _mount("tmpfs", str(folder), kind="tmpfs", flags=_GUARDED, data="mode=755")
-    for path, descriptor in descriptors.items():
+    for path in shown:
         path.parent.mkdir(parents=True, exist_ok=True)
-        source = Path(f"/proc/self/fd/{descriptor}")
+        source = Path(f"/proc/self/fd/{descriptor}", path.relative_to(folder))
         if source.is_dir():
             path.mkdir()
         else:
             path.touch()
         _mount(str(source), str(path), flags=_MS_BIND)
-        os.close(descriptor)
         _mount("none", str(path), flags=_MS_REMOUNT | _MS_BIND | _MS_RDONLY | _flags_of(path))
+    os.close(descriptor)
     _mount("none", str(folder), flags=_MS_REMOUNT | _MS_BIND | _MS_RDONLY | _GUARDED)
 
 

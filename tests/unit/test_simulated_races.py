@@ -176,7 +176,6 @@ def test_the_candidate_is_first_in_one_of_each_two_rounds(simulation):
 
 
 def test_balanced_orders_keep_the_level_where_the_order_matters(simulation):
-    """Before, 10 % of verdicts at three processes were false next to a periodic neighbour."""
     rule = attrs.evolve(RULE, max_processes=3)
     for kind in (
         "second starter 3 % slower",
