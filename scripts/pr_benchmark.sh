@@ -82,15 +82,16 @@ interpreter "${CBS_ROOT}" "${HEAD_PYTHON}" "${FOLDER}/head-python"
 
 rm -f "${FOLDER}/results.json"
 read -ra more <<< "${CBS_RUN_OPTIONS:-}"
+processes=6 # Exit code 2 needs so many.
 ran=0
 if [[ "${KIND}" == bench ]]; then
-  cbs bench run --config "${CBS_BENCH}" --select "${NAME}" --repeat 3 --no-report \
+  cbs bench run --config "${CBS_BENCH}" --select "${NAME}" --repeat "${processes}" --no-report \
     --env "base=${BASE_PYTHON},head=${HEAD_PYTHON}" \
     -o "${FOLDER}/results.json" "${more[@]}" || ran=$?
 else
   cbs run --backend "${BACKENDS}" -device "${DEVICE}" "${what[@]}" \
     --env "base=${FOLDER}/base-python,head=${FOLDER}/head-python" \
-    -o "${FOLDER}/results.json" "${more[@]}" || ran=$?
+    --processes "${processes}" -o "${FOLDER}/results.json" "${more[@]}" || ran=$?
 fi
 if [[ ! -f "${FOLDER}/results.json" ]]; then
   exit "${ran}"

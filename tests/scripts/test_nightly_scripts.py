@@ -535,7 +535,7 @@ def _race(proposal, environment, **variables):
             "PYTHONPATH": path,
             "CBS_VENV": sys.prefix,
             "BASE_SHA": "main~1",
-            "CBS_RUN_OPTIONS": "--suite pr_suite --processes 3 --precision 0.5",
+            "CBS_RUN_OPTIONS": "--suite pr_suite --precision 0.5",
             **variables,
         },
         cwd=proposal,
