@@ -1,9 +1,11 @@
-"""Made-up measurements: two programs, fresh processes of both, interleaved in rounds.
+"""Made-up measurements: programs, fresh processes of each, interleaved in rounds.
 
-All noise is in the logarithm of the latency. Arrays are float64[pairs, processes, rounds], one for
-the candidate and one for the baseline; a number stands for the median of a block.
+All noise is in the logarithm of the latency. Arrays are float64[programs, races, processes,
+rounds]; a number stands for the median of a block. Most races are pairs of a candidate and a
+baseline.
 """
 
+import math
 from collections.abc import Callable, Mapping
 
 import attrs
@@ -23,12 +25,12 @@ TWO_SPEEDS = 0.03
 
 @attrs.frozen(kw_only=True)
 class Noise:
-    """What disturbs a pair of equal programs.
+    """What disturbs a race of equal programs.
 
     Attributes:
       process_sd: from process to process.
-      process: noise of processes, float64[2, pairs, processes], given its shape.
-      rounds: noise of rounds, float64[2, pairs, processes, rounds], given its shape.
+      process: noise of processes, float64[programs, races, processes], given its shape.
+      rounds: noise of rounds, float64[programs, races, processes, rounds], given its shape.
       side_sd: of what all processes of a side share.
     """
 
@@ -39,14 +41,19 @@ class Noise:
 
     def sides(self, random: np.random.Generator, pairs: int) -> Sides:
         """Returns the measurements of so many pairs of equals."""
-        shape = (2, pairs, PROCESSES, ROUNDS)
+        candidate, baseline = self.races(random, pairs, 2)
+        return candidate, baseline
+
+    def races(self, random: np.random.Generator, races: int, programs: int) -> Array:
+        """Returns the measurements of races of equals, float64[programs, races, ...]."""
+        shape = (programs, races, PROCESSES, ROUNDS)
         logs: Array = BLOCK_SD * random.standard_normal(shape)
         make = self.process or normal
         logs += (self.process_sd * make(random, shape[:3]))[..., None]
-        logs += self.side_sd * random.standard_normal((2, pairs, 1, 1))
+        logs += self.side_sd * random.standard_normal((programs, races, 1, 1))
         if self.rounds is not None:
             logs += self.rounds(random, shape)
-        return logs[0], logs[1]
+        return logs
 
 
 def normal(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -73,18 +80,17 @@ def two_tight_speeds(random: np.random.Generator, shape: tuple[int, ...]) -> Arr
 
 
 def drift(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Returns a random walk that both sides sample in turns, in a shuffled order.
+    """Returns a random walk that all programs sample in turns, in a shuffled order.
 
     The machine moves by 0.5 % from block to block, and by 3 % between replicates.
     """
-    _, pairs, processes, rounds = shape
-    steps = 0.005 * random.standard_normal((pairs, processes, rounds, 2))
-    steps[:, :, 0, 0] += 0.03 * random.standard_normal((pairs, processes))
-    walk = steps.reshape(pairs, -1).cumsum(axis=1).reshape(steps.shape)
-    swap = random.random((pairs, processes, rounds)) < 0.5
-    return np.stack(
-        [np.where(swap, walk[..., 1], walk[..., 0]), np.where(swap, walk[..., 0], walk[..., 1])]
-    )
+    programs, races, processes, rounds = shape
+    steps = 0.005 * random.standard_normal((races, processes, rounds, programs))
+    steps[:, :, 0, 0] += 0.03 * random.standard_normal((races, processes))
+    walk = steps.reshape(races, -1).cumsum(axis=1).reshape(steps.shape)
+    order = random.random(walk.shape).argsort(axis=-1)
+    values: Array = np.moveaxis(np.take_along_axis(walk, order, axis=-1), -1, 0)
+    return values
 
 
 def neighbours(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -95,35 +101,40 @@ def neighbours(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 def positions(random: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """Returns the position of the candidate, 0 or 1, along the last axis of a shape.
+    """Returns the position of each program in an order, from 0 on, along the last axis of a shape.
 
-    As in `stats.balanced_order`: of each two the candidate is first once, in a random order.
+    As in `stats.balanced_order`: each is equally often in every position, in a random order.
+
+    Args:
+      random: the source of randomness.
+      shape: of the result, the programs first.
     """
-    *others, count = shape
-    first = random.integers(0, 2, (*others, (count + 1) // 2))
-    both: NDArray[np.int64] = np.stack([first, 1 - first], axis=-1).reshape(*others, -1)
-    return both[..., :count]
+    programs, *others, count = shape
+    groups = math.ceil(count / programs)
+    first = random.random((*others, groups, 1, programs)).argsort(axis=-1)
+    turns = (first + np.arange(programs)[:, None]) % programs
+    every: NDArray[np.int64] = turns.reshape(*others, groups * programs, programs)
+    return np.moveaxis(every[..., :count, :], -1, 0)
 
 
 def second_starter(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Returns noise of whoever starts second in a replicate: 3 %."""
-    second = positions(random, shape[1:3])
-    return 0.03 * np.stack([second, 1 - second])[..., None]
+    """Returns noise of whoever does not start first in a replicate: 3 %."""
+    values: Array = 0.03 * (positions(random, shape[:3]) > 0)[..., None]
+    return values
 
 
 def second_in_a_round(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Returns noise of whoever is measured second in a round: 5 %."""
-    second = positions(random, shape[1:])
-    return 0.05 * np.stack([second, 1 - second])
+    """Returns noise of whoever is not measured first in a round: 5 %."""
+    values: Array = 0.05 * (positions(random, shape) > 0)
+    return values
 
 
 def periodic(period: float) -> Callable[[np.random.Generator, tuple[int, ...]], Array]:
     """Returns a neighbour that takes 10 % of half of each period, a number of blocks."""
 
     def make(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        second = positions(random, shape[1:])
         phase = random.random((1, *shape[1:3], 1))
-        blocks = 2 * np.arange(shape[-1]) + np.stack([second, 1 - second])
+        blocks = shape[0] * np.arange(shape[-1]) + positions(random, shape)
         values: Array = 0.1 * ((blocks / period + phase) % 1 < 0.5)
         return values
 

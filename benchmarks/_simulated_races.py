@@ -81,14 +81,16 @@ def medians_of(sides: Sides) -> Medians:
     )
 
 
-def why_enough_rule(rule: SamplingRule) -> Stop:
+def why_enough_rule(rule: SamplingRule, competitors: int = 2) -> Stop:
     """Returns the decision that `why_enough` makes for a candidate."""
-    return lambda logs, ratios, variances: stop_reasons(logs, ratios, variances, rule) != GO_ON
+    return lambda logs, ratios, variances: (
+        stop_reasons(logs, ratios, variances, rule, competitors=competitors) != GO_ON
+    )
 
 
 def alone(rule: SamplingRule) -> Stop:
     """Returns the decision that `why_enough` makes for a trial without a competitor."""
-    return lambda logs, *_: stop_reasons(logs, None, None, rule, alone=True) != GO_ON
+    return lambda logs, *_: stop_reasons(logs, None, None, rule, competitors=1) != GO_ON
 
 
 def stopped_after(found: Medians, stop: Stop, *, fewest: int, most: int) -> Counts:

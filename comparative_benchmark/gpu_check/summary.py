@@ -131,7 +131,7 @@ def _switch(value: object) -> str:
 
 def _verdicts(found: Found) -> list[str]:
     rows = [
-        (item.label, item.competitor, ratio_text(item.ratio), item.verdict.value, item.reason)
+        (item.label, item.competitor, ratio_text(item.ratio), item.word, item.reason)
         for item in found.comparisons
     ]
     headings = ("workload", "competitor", f"time by {BASELINE} (98 %)", "verdict", "reason")

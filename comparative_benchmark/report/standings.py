@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -10,19 +10,30 @@ from comparative_benchmark.report.ratios import Judged
 from comparative_benchmark.results.case import LATENCY
 from comparative_benchmark.results.comparison import Comparison, Fate
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.stats.analysis import MIN_PROCESSES, LogRatio, mean_ratio
+from comparative_benchmark.stats.analysis import (
+    VERDICT_LEVEL,
+    Interval,
+    Verdict,
+    mean_ratio,
+    verdict,
+)
 
 # Who ran less than this share of what the most complete one did would leave too little in common.
 _COVERAGE = 0.5
+# A mean names no winner where others disturbed so many of its cases.
+_MOST_DISTURBED = 0.1
 
 
 @attrs.frozen(kw_only=True)
 class Mean:
-    """A geometric mean of speed-ups, baseline / candidate, with its interval.
+    """A geometric mean of speed-ups, baseline / candidate, with its 98 % interval.
 
     Attributes:
       latency_ms: geometric mean of the candidate's times over the same cases.
       processes: of the case that has fewest.
+      limits: of the interval that holds the mean of each competitor at once, where there are more
+        than two.
+      doubt: why nobody wins by it; empty if somebody does.
     """
 
     estimate: float
@@ -31,24 +42,15 @@ class Mean:
     cases: int
     latency_ms: float
     processes: int
+    limits: tuple[float, float]
+    doubt: str
 
     @property
     def side(self) -> str:
-        """`ahead` or `behind` if all of the interval is on that side of 1, else `even`.
-
-        An interval of too few processes for a verdict has no side.
-        """
-        if self.processes < MIN_PROCESSES:
+        """`ahead` or `behind` if it is clearly above or below 1, else `even`."""
+        if self.doubt:
             return "even"
-        return "ahead" if self.low > 1 else "behind" if self.high < 1 else "even"
-
-    @property
-    def doubt(self) -> str:
-        """Why nobody wins by it; empty if somebody does."""
-        if self.low <= 1 <= self.high:
-            return "its interval holds 1"
-        few = self.processes < MIN_PROCESSES
-        return f"a verdict needs at least {MIN_PROCESSES} processes of each" if few else ""
+        return "ahead" if self.estimate > 1 else "behind"
 
 
 @attrs.frozen(kw_only=True)
@@ -126,12 +128,17 @@ class Contest:
 
     @property
     def rivals(self) -> Sequence[Standing]:
-        """Those whose interval overlaps that of the winner; none of the baseline's."""
+        """Those whose interval overlaps that of the winner; none of the baseline's.
+
+        Of the intervals that hold all means at once, see `Mean.limits`.
+        """
         best = self.winner.mean if self.winner else None
         return [
             standing
             for standing in self.ranked
-            if best and (mean := standing.mean) not in (None, best) and mean.high >= best.low
+            if best
+            and (mean := standing.mean) not in (None, best)
+            and mean.limits[1] >= best.limits[0]
         ]
 
 
@@ -151,23 +158,56 @@ def contests(judged: Sequence[Judged]) -> list[Contest]:
     return sorted(found, key=lambda contest: -contest.cases)
 
 
-def geomean(ratios: Sequence[LogRatio], latencies_ms: Sequence[float]) -> Mean | None:
+def geomean(comparisons: Sequence[Comparison], *, competitors: int = 2) -> Mean | None:
     """Returns the geometric mean of inverted ratios, see `mean_ratio`; None for none.
 
-    Each case has a baseline of its own, so that their errors are independent.
+    Each case has a baseline of its own, so that their errors are independent. Nobody wins by a mean
+    that may be chance among all pairs of the competitors (Bonferroni), or of which a tenth of the
+    cases were disturbed.
+
+    Args:
+      comparisons: of the cases, each with a ratio.
+      competitors: how many are compared with each other, the baseline included.
     """
-    if not ratios:
+    known = [
+        (item.log_ratio, item.candidate_ms.estimate)
+        for item in comparisons
+        if item.log_ratio and item.candidate_ms
+    ]
+    if not known:
         return None
-    mean = mean_ratio([[ratio] for ratio in ratios])
+    groups = [[ratio] for ratio, _ in known]
+    mean = mean_ratio(groups)
+    among_all = mean_ratio(groups, 1 - (1 - VERDICT_LEVEL) / math.comb(max(competitors, 2), 2))
     # Speed-ups are inverse: their lower limit comes from the upper one of the ratios.
     return Mean(
         estimate=1 / mean.estimate,
         low=1 / mean.high,
         high=1 / mean.low,
-        cases=len(ratios),
-        latency_ms=math.exp(math.fsum(map(math.log, latencies_ms)) / len(latencies_ms)),
+        cases=len(known),
+        latency_ms=math.exp(math.fsum(math.log(latency) for _, latency in known) / len(known)),
         processes=mean.processes,
+        limits=(1 / among_all.high, 1 / among_all.low),
+        doubt=_doubt(comparisons, mean, among_all),
     )
+
+
+def _doubt(comparisons: Sequence[Comparison], mean: Interval, among_all: Interval) -> str:
+    """Says why nobody wins by a mean; empty if somebody does."""
+    disturbed = sum(item.disturbed for item in comparisons)
+    if disturbed >= _MOST_DISTURBED * len(comparisons):
+        return f"others disturbed {disturbed} of {len(comparisons)} cases"
+    if mean.low <= 1 <= mean.high:
+        return "its interval holds 1"
+    if len(comparisons) == 1:
+        # One family of tests for the table of a case and for its winner.
+        [item] = comparisons
+        return "" if item.verdict in (Verdict.FASTER, Verdict.SLOWER) else item.reason
+    outcome, reason = verdict(mean)
+    if outcome not in (Verdict.FASTER, Verdict.SLOWER):
+        return reason
+    certain = not among_all.low <= 1 <= among_all.high
+    return "" if certain else "it may be chance among all pairs of competitors"
 
 
 def _contest(key: tuple[str, str, str], group: Sequence[Judged]) -> Contest:
@@ -190,8 +230,9 @@ def _contest(key: tuple[str, str, str], group: Sequence[Judged]) -> Contest:
         runner for runner, cases in compared.items() if cases and len(cases) >= _COVERAGE * most
     ]
     shared = set.intersection(*(set(compared[runner]) for runner in ranked)) if ranked else set()
+    competitors = sum(1 for cases in compared.values() if cases) + 1
     standings = [
-        _standing(items, compared[runner], shared if runner in ranked else set())
+        _standing(items, compared[runner], shared if runner in ranked else set(), competitors)
         for runner, items in runners.items()
     ]
     return Contest(
@@ -205,7 +246,10 @@ def _contest(key: tuple[str, str, str], group: Sequence[Judged]) -> Contest:
 
 
 def _standing(
-    items: Sequence[Judged], compared: Mapping[str, Comparison], shared: set[str]
+    items: Sequence[Judged],
+    compared: Mapping[str, Comparison],
+    shared: set[str],
+    competitors: int,
 ) -> Standing:
     case = items[0].case
     return Standing(
@@ -213,20 +257,13 @@ def _standing(
         framework=case.framework,
         level=case.result.level,
         is_baseline=all(item.comparison is None for item in items),
-        common=_mean([compared[workload] for workload in sorted(shared)]),
-        own=_mean(compared.values()),
+        common=geomean(
+            [compared[workload] for workload in sorted(shared)], competitors=competitors
+        ),
+        own=geomean(list(compared.values()), competitors=competitors),
         cases=sum(not _is_unsupported(item) for item in items),
         verdicts=Counter(comparison.verdict.value for comparison in compared.values()),
     )
-
-
-def _mean(comparisons: Iterable[Comparison]) -> Mean | None:
-    known = [
-        (item.log_ratio, item.candidate_ms.estimate)
-        for item in comparisons
-        if item.log_ratio and item.candidate_ms
-    ]
-    return geomean([ratio for ratio, _ in known], [latency for _, latency in known])
 
 
 def _is_unsupported(item: Judged) -> bool:

@@ -21,6 +21,7 @@ from comparative_benchmark.results.comparison import (
     exit_code,
     summarize_comparisons,
 )
+from comparative_benchmark.results.family import Family
 from comparative_benchmark.results.noise_floor import FEWEST_FOR_95
 from comparative_benchmark.results.processes import map_jobs, process_count
 from comparative_benchmark.results.record import Document, Status
@@ -103,9 +104,10 @@ def compare_to_baseline(
 ) -> list[Comparison]:
     """Returns each competitor of a workload against the baseline competitor of that workload.
 
-    Paired by process and round where both are of one race, else unpaired. A workload that the
-    baseline ran in several frameworks is compared within the same framework; where that has no
-    baseline, with the only other one.
+    Paired by process and round where both are of one race, else unpaired. Verdicts hold among all
+    pairs of a workload's competitors, see `Family`. A workload that the baseline ran in several
+    frameworks is compared within the same framework; where that has no baseline, with the only
+    other one.
     """
     found: list[Comparison] = []
     groups: defaultdict[Hashable, list[Case]] = defaultdict(list)
@@ -128,13 +130,14 @@ def against_baseline(
     None stands for the baseline's own cases.
     """
     bases = [case for case in group if case.competitor == baseline]
+    family = Family(group, threshold=threshold)
     found: list[Comparison | None] = []
     for case in group:
         same = [base for base in bases if base.framework == case.framework] or bases
         if case.competitor == baseline:
             found.append(None)
         elif len(same) == 1:
-            found.append(compared(same[0], case, threshold=threshold))
+            found.append(family.comparison(same[0], case))
         elif case.status is Status.OK:
             reason = f"no result of {baseline}" if not same else f"several {baseline} results"
             found.append(without_ratio(case, Fate.MISSING, reason))

@@ -7,7 +7,7 @@ from msgspec import UNSET
 from comparative_benchmark.results.case import COLD_COMPILE, Case
 from comparative_benchmark.results.compare_samples import (
     compiles_nothing,
-    contention,
+    disturbance,
     paired_rounds,
     quotient,
     samples_of,
@@ -76,13 +76,14 @@ def compared(old: Case, new: Case, *, threshold: float, changed_models: bool = F
     )
     if outcome is Verdict.INCOMPARABLE:
         return without_ratio(new, Fate.INCOMPARABLE, reason)
+    disturbed = "" if compiling else disturbance(old.metrics, new.metrics)
     return Comparison(
         **_identity(new),
         fate=Fate.COMPARED,
-        verdict=outcome,
-        reason=reason
-        + ("" if compiling else contention(old.metrics, new.metrics))
-        + "; the model has changed" * has_changed,
+        verdict=Verdict.UNCLEAR if disturbed else outcome,
+        withheld=outcome if disturbed and outcome is not Verdict.UNCLEAR else None,
+        disturbed=bool(disturbed),
+        reason=(disturbed or reason) + "; the model has changed" * has_changed,
         arithmetic=_in_fewer_bits(old, new),
         baseline_ms=intervals["baseline"],
         candidate_ms=intervals["candidate"],

@@ -11,6 +11,9 @@ from typing import Any, TypeGuard
 from comparative_benchmark.results.record import Block, Metrics
 from comparative_benchmark.stats.analysis import MIN_PROCESSES, SampleError
 
+# A trial of which a larger share of the blocks was contended supports no verdict.
+_MOST_CONTENDED = 0.5
+
 
 def samples_of(metrics: Metrics) -> list[list[float]]:
     """Returns the samples of each process in ms, of the quantity that was measured."""
@@ -62,11 +65,18 @@ def paired_rounds(old: Metrics, new: Metrics) -> list[list[tuple[float, float]]]
     return replicates if replicates and len(replicates) >= fewest else None
 
 
-def contention(*sides: Metrics) -> str:
-    """Says that most blocks were measured while others had the CPU; empty if not."""
-    blocks = _blocks(*sides)
-    share = sum(bool(block.contended) for block in blocks) / max(len(blocks), 1)
-    return f"; {share:.0%} of the blocks were measured under contention" if share > 0.5 else ""
+def disturbance(baseline: Metrics, candidate: Metrics) -> str:
+    """Says which side had others on its CPUs in more than half of its blocks; empty if none.
+
+    Others slow programs down unequally, whatever the order of the blocks: one that uses all CPUs
+    loses more than one that uses a single CPU.
+    """
+    for side, metrics in (("baseline", baseline), ("candidate", candidate)):
+        blocks = _blocks(metrics)
+        share = sum(bool(block.contended) for block in blocks) / max(len(blocks), 1)
+        if share > _MOST_CONTENDED:
+            return f"disturbed: others used the CPUs in {share:.0%} of the blocks of the {side}"
+    return ""
 
 
 def mean_mhz(metrics: Metrics) -> float | None:
@@ -87,8 +97,8 @@ def is_positive(value: Any) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and 1e-100 < value < 1e100
 
 
-def _blocks(*sides: Metrics) -> list[Block]:
-    return [b for metrics in sides for process in metrics.processes or () for b in process.blocks]
+def _blocks(metrics: Metrics) -> list[Block]:
+    return [block for process in metrics.processes or () for block in process.blocks]
 
 
 def _round_medians(blocks: Iterable[Block]) -> dict[int, float]:

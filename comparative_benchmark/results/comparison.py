@@ -46,7 +46,10 @@ class Comparison:
       arithmetic: of a stack against itself in fewer bits, e.g. `int8wo against fp32`: the ratio is
         what the recipe gives, and has no part in any mean or ranking of equals; else empty.
       withheld: the verdict that the ratio alone would have, where the verdict is `unclear` since
-        the compiled program is unchanged, or unchanged programs differ by as much; else None.
+        the compiled program is unchanged, unchanged programs differ by as much, or it may be chance
+        among all pairs of a workload's competitors, or others disturbed the race; else None.
+      disturbed: whether others used the CPUs in most blocks of either side, so that there is no
+        verdict.
     """
 
     workload: str
@@ -69,6 +72,12 @@ class Comparison:
     memory_ratio: float | None = None
     arithmetic: str = ""
     withheld: Verdict | None = None
+    disturbed: bool = False
+
+    @property
+    def word(self) -> str:
+        """The verdict as tables show it, e.g. `faster` or `unclear (disturbed)`."""
+        return f"{self.verdict.value} (disturbed)" if self.disturbed else self.verdict.value
 
     @property
     def name(self) -> str:

@@ -244,7 +244,7 @@ class Race:
             if outcome.stop_reason is None:
                 paired = baseline is not None and trial is not baseline
                 other = self.outcomes[baseline.key] if baseline and paired else None
-                reason = why_enough(outcome, other, rule, alone=len(good) == 1)
+                reason = why_enough(outcome, other, rule, competitors=len(good))
                 if reason is None and _spent_s(outcome) > rule.trial_budget_s:
                     reason = "budget"
                 outcome.stop_reason = reason

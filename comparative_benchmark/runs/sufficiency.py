@@ -17,7 +17,7 @@ def why_enough(
     baseline: TrialOutcome | None,
     rule: SamplingRule,
     *,
-    alone: bool = False,
+    competitors: int = 2,
 ) -> str | None:
     """Returns why a trial needs no further process, see `stop_reasons`; None if it does.
 
@@ -29,7 +29,7 @@ def why_enough(
         ratios, variances = None, None
         if baseline is not None:
             ratios, variances = _replicates(outcome, baseline)
-        return str(stop_reasons(logs, ratios, variances, rule, alone=alone)) or None
+        return str(stop_reasons(logs, ratios, variances, rule, competitors=competitors)) or None
     except ValueError:
         return None
 

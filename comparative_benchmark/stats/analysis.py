@@ -313,10 +313,10 @@ def decisive(
 ) -> list[bool]:
     """Returns which ratios are beyond chance in one direction among all that were looked at.
 
-    Holm's procedure (Scand. J. Stat. 6, 1979) on the one-sided p-values of the verdict's own test:
-    where all are equals, the chance of any false finding is 5 %, however many there are. A ratio
-    that has a verdict is decisive in any family of up to four, unless it rests on fewer than
-    `DECISIVE_PROCESSES`: such a ratio is never decisive.
+    Holm's procedure on the one-sided p-values of the verdict's own test: where all are equals, the
+    chance of any false finding is 5 %, however many there are. A ratio that has a verdict is
+    decisive in any family of up to four, unless it rests on fewer than `DECISIVE_PROCESSES`: such a
+    ratio is never decisive.
 
     Args:
       ratios: of all comparisons, those without a verdict as well.
@@ -324,12 +324,20 @@ def decisive(
       error: what the p-values of one family may add up to.
     """
     sign = 1 if direction is Verdict.SLOWER else -1
-    p_values = [_one_sided(ratio, sign) for ratio in ratios]
-    found = [False] * len(ratios)
-    tests = sum(value is not None for value in p_values)
+    return holm([_one_sided(ratio, sign) for ratio in ratios], error)
+
+
+def holm(p_values: Sequence[float | None], error: float) -> list[bool]:
+    """Returns which tests of a family reject, by Holm's procedure (Scand. J. Stat. 6, 1979).
+
+    Args:
+      p_values: of each test; None for what is not in the family, which never rejects.
+      error: the largest chance that any true hypothesis of the family is rejected.
+    """
+    found = [False] * len(p_values)
     ranked = sorted((value, index) for index, value in enumerate(p_values) if value is not None)
     for rank, (value, index) in enumerate(ranked):
-        if value > error / (tests - rank):
+        if value > error / (len(ranked) - rank):
             break
         found[index] = True
     return found

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from comparative_benchmark.stats.analysis import CLOSE, Array, latency_width
+from comparative_benchmark.stats.analysis import CLOSE, VERDICT_LEVEL, Array, latency_width
 from comparative_benchmark.stats.planning import (
     CLOSE_PROCESSES,
     ratio_sd,
@@ -25,16 +25,17 @@ def stop_reasons(
     variances: Array | None,
     rule: SamplingRule,
     *,
-    alone: bool = False,
+    competitors: int = 2,
 ) -> NDArray[np.str_]:
     """Returns why trials need no further process; `GO_ON` where they do.
 
     The processes so far are the pilot. `PRECISION`: the interval of the latency is as narrow as the
     goal. `NOISE`: it is not, and the spread between the processes is such that `max_processes`
     would not make it so. Either way the ratio to the baseline, if there is one, has processes
-    enough to find `effect`, and up to a factor of `CLOSE` at least `CLOSE_PROCESSES`.
+    enough to find `effect`, and up to a factor of `CLOSE` at least `CLOSE_PROCESSES`. Among more
+    than two competitors it has enough to find itself among all pairs of them, see `Family`.
 
-    A trial that races `alone` is measured to be compared with another file, where nothing is paired
+    A trial that races alone is measured to be compared with another file, where nothing is paired
     and each further process makes the interval narrower: noise is then not a reason to stop.
 
     The spread decides, and not whether a verdict would come out by now. That is not enough to keep
@@ -48,7 +49,7 @@ def stop_reasons(
       ratios: of the same shape or shorter, log ratios of the replicates; None without a baseline.
       variances: of the shape of `ratios`, see `planning.variance_of_median`.
       rule: the sampling rule.
-      alone: whether the trial has no competitor.
+      competitors: that race, the trial included.
     """
     processes = logs.shape[-1]
     if processes < max(rule.min_processes, 2):
@@ -56,20 +57,25 @@ def stop_reasons(
     precise = np.sinh(latency_width(logs)) <= rule.goal
     widest = widest_sd_for_precision(rule.goal, rule.max_processes)
     hopeless = np.std(logs, axis=-1, ddof=1) > widest
-    if alone:
+    if competitors == 1:
         hopeless = np.zeros_like(hopeless)
         precise &= processes >= min(CLOSE_PROCESSES, rule.max_processes)
     reasons = np.where(precise, PRECISION, np.where(hopeless, NOISE, GO_ON))
     if ratios is None or variances is None:
         return reasons
-    return np.where(_has_power(ratios, variances, rule), reasons, GO_ON)
+    return np.where(_has_power(ratios, variances, rule, competitors), reasons, GO_ON)
 
 
-def _has_power(ratios: Array, variances: Array, rule: SamplingRule) -> NDArray[np.bool_]:
+def _has_power(
+    ratios: Array, variances: Array, rule: SamplingRule, competitors: int
+) -> NDArray[np.bool_]:
     replicates = ratios.shape[-1]
-    quarter = _SHARE_OF_DISTANCE * np.abs(np.median(ratios, axis=-1))
-    effect = np.maximum(math.log1p(rule.effect), quarter)
-    found = reach(replicates) * ratio_sd(ratios, variances) <= effect
+    sd, distance = ratio_sd(ratios, variances), np.abs(np.median(ratios, axis=-1))
+    least = math.log1p(rule.effect)
+    found = reach(replicates) * sd <= np.maximum(least, _SHARE_OF_DISTANCE * distance)
+    if competitors > 2:
+        level = 1 - (1 - VERDICT_LEVEL) / math.comb(competitors, 2)
+        found &= reach(replicates, level=level) * sd <= np.maximum(least, distance)
     if replicates >= min(CLOSE_PROCESSES, rule.max_processes):
         return np.asarray(found)
-    return np.asarray(found & (np.abs(np.median(ratios, axis=-1)) > math.log(CLOSE)))
+    return np.asarray(found & (distance > math.log(CLOSE)))

@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from comparative_benchmark.results.case import Case
-from comparative_benchmark.results.compare_pair import compared
 from comparative_benchmark.results.comparison import Comparison
+from comparative_benchmark.results.family import Family
 from comparative_benchmark.results.record import AGREED, Status
 from comparative_benchmark.runs.resuming import typed
 from comparative_benchmark.stats.analysis import (
@@ -26,7 +26,7 @@ def answers(cases: Sequence[Case], *, absent: str = "", command: Sequence[str] =
 
     The fastest is the one with the lowest latency among those whose output is right and that
     compute in the workload's own type. That it is faster than another is said only where the
-    verdict between the two says so.
+    verdict between the two says so, which holds among all pairs (`Family`).
 
     Args:
       cases: results of a run; where they are of several workloads, or of compile times, nothing is
@@ -46,9 +46,10 @@ def answers(cases: Sequence[Case], *, absent: str = "", command: Sequence[str] =
         key=lambda case: (case.metrics.judged_on_integers, _latency_ms(case)),
     )
     nothing = "Nothing that can be ranked" if good else "Nothing"
-    lines = (
-        [_choice(ranked), *_others(ranked)] if ranked else [f"{nothing} ran with a right output."]
-    )
+    lines = [f"{nothing} ran with a right output."]
+    if ranked:
+        family = Family(cases, threshold=NOISE_THRESHOLD)
+        lines = [_choice(ranked), *_others(ranked, family)]
     if apart := [case for case in able if not _is_equal(case)]:
         lines.append(f"Not ranked, since in fewer bits: {_names(apart)}.")
     if ranked:  # else all of them, and they are listed above
@@ -73,12 +74,12 @@ def _choice(ranked: Sequence[Case]) -> str:
     return f"Take {_name(best)}: {_latency_text(best)}, {claim} {proof}{cost}."
 
 
-def _others(ranked: Sequence[Case]) -> list[str]:
+def _others(ranked: Sequence[Case], family: Family) -> list[str]:
     """Returns how far the others are behind, and of which that is not certain."""
     best, *rest = ranked
     slower, open_ones, few = [], [], False
     for case in rest:
-        found = compared(best, case, threshold=NOISE_THRESHOLD)
+        found = family.comparison(best, case)
         text = f"{_name(case)}{_ratio_text(found)}"
         if found.verdict is Verdict.SLOWER:
             slower.append(text)

@@ -65,7 +65,7 @@ def table_rows(comparisons: Sequence[Comparison]) -> list[tuple[str, ...]]:
             latency_text(item.baseline_ms),
             latency_text(item.candidate_ms),
             ratio_text(item.ratio),
-            item.verdict.value,
+            item.word,
             "-" if item.p_value is None else f"{item.p_value:.2g}",
             item.quantity if item.ratio else "-",
             _quotient_text(item.compile_ratio),

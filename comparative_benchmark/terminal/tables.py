@@ -315,7 +315,7 @@ def _verdict(case: Case, comparison: Comparison | None, baseline: str) -> tuple[
         # Not to be ranked beside the others, e.g. since it computes in another precision.
         apart = comparison is not None and comparison.fate is Fate.INCOMPARABLE
         return "-", comparison.verdict.value if comparison and apart else "-"
-    return ratio_text(comparison.ratio), comparison.verdict.value
+    return ratio_text(comparison.ratio), comparison.word
 
 
 def ruled_table() -> Table:

@@ -78,6 +78,7 @@ def slower(tmp_path, factor):
         for number, process in enumerate(metrics["processes"] * 3):
             process["artifact_sha256"] = None
             for block in process["blocks"]:
+                block["contended"] = None
                 block["latencies_ms"] = [factor + 0.001 * (number % 2)] * len(block["latencies_ms"])
         metrics["processes"] *= 3
     path = tmp_path / f"{factor}.json"

@@ -1,6 +1,5 @@
 """Two results files against each other, and the competitors of one against a baseline."""
 
-import copy
 import math
 
 import numpy as np
@@ -294,13 +293,29 @@ def test_a_race_that_was_not_interleaved_is_not_paired():
     assert not found.paired
 
 
-def test_a_run_under_contention_says_so():
-    level = metrics(1)
-    for process in level["processes"]:
-        for one_block in process["blocks"]:
-            one_block["contended"] = True
-    found = one(document(record(level=level)), document(record(level=copy.deepcopy(level))))
-    assert "100% of the blocks were measured under contention" in found.reason
+@pytest.mark.parametrize("side", ["baseline", "candidate"])
+def test_a_disturbed_race_has_no_verdict(side):
+    def level(scale, share):
+        found = metrics(1, scale=scale)
+        for process in found["processes"]:
+            for number, one_block in enumerate(process["blocks"]):
+                one_block["contended"] = number < share * len(process["blocks"])
+        return found
+
+    def compared(share):
+        shares = (share, 0.0) if side == "baseline" else (0.0, share)
+        old, new = (record(level=level(*each)) for each in zip((3.0, 1.0), shares, strict=True))
+        return one(document(old), document(new))
+
+    found = compared(0.6)
+    assert found.verdict is Verdict.UNCLEAR
+    assert found.withheld is Verdict.FASTER
+    assert found.word == "unclear (disturbed)"
+    assert found.reason == f"disturbed: others used the CPUs in 60% of the blocks of the {side}"
+    assert exit_code(summarize_comparisons([found])) == 0
+    found = compared(0.5)
+    assert found.verdict is Verdict.FASTER
+    assert found.word == "faster"
 
 
 def test_without_a_baseline_each_competitor_is_missing_one():

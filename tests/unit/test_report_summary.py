@@ -13,7 +13,14 @@ from comparative_benchmark.report.inputs import ReportError
 from comparative_benchmark.report.summary import summarize
 from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.results.compare import compare_to_baseline
-from comparative_benchmark.stats.analysis import LogRatio, Verdict, ratio_quantile
+from comparative_benchmark.results.comparison import Comparison, Fate
+from comparative_benchmark.stats.analysis import (
+    Interval,
+    LogRatio,
+    Verdict,
+    ratio_quantile,
+    verdict,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -75,18 +82,59 @@ def test_who_ran_few_cases_is_not_ranked_and_takes_none_from_the_others():
     assert contest.standings[-1].competitor == "iree:llvm-cpu"
 
 
+def comparison(estimate, *, latency_ms=3.0, processes=6, **fields):
+    terms = (0.01, -0.02, 0.01, 0.0, 0.0, 0.0)[:processes]
+    ratio = LogRatio(estimate=math.log(estimate), shared=terms, processes=processes)
+    same = {"estimate": latency_ms, "low": latency_ms, "high": latency_ms, "level": 0.95}
+    outcome, reason = verdict(ratio.interval())
+    identity = dict.fromkeys(("workload", "label", "competitor", "framework", "device"), "?")
+    known = {
+        "fate": Fate.COMPARED,
+        "verdict": outcome,
+        "reason": reason,
+        "ratio": ratio.interval(),
+        "log_ratio": ratio,
+        "candidate_ms": Interval(**same, processes=processes),
+    }
+    return Comparison(**identity, **{**known, **fields})
+
+
 def test_the_mean_has_the_interval_of_its_cases():
-    half = LogRatio(estimate=math.log(0.5), shared=(0.01, -0.02, 0.01), processes=3)
-    one, interval = standings.geomean([half], [3.0]), half.interval()
+    half = comparison(0.5, processes=3)
+    one, interval = standings.geomean([half]), half.ratio
     assert (one.estimate, one.low, one.high) == pytest.approx(
         (2.0, 1 / interval.high, 1 / interval.low)
     )
     # Independent cases: half of the error, and four times the degrees of freedom.
-    four = standings.geomean([half] * 4, [3.0] * 4)
-    error = math.sqrt(half.spread[0]) / 2
+    four = standings.geomean([half] * 4)
+    error = math.sqrt(half.log_ratio.spread[0]) / 2
     assert math.log(four.high / 2) == pytest.approx(ratio_quantile(0.98, 8.0) * error)
     assert math.log(2 / four.low) == pytest.approx(ratio_quantile(0.98, 8.0) * error)
-    assert standings.geomean([], []) is None
+    assert four.limits == (four.low, four.high)
+    assert four.latency_ms == pytest.approx(3.0)
+    assert standings.geomean([]) is None
+
+
+def test_a_mean_must_be_clear_among_all_pairs_of_competitors():
+    found = [comparison(0.9), comparison(0.9)]
+    assert standings.geomean(found, competitors=2).side == "ahead"
+    many = standings.geomean(found, competitors=90)
+    assert many.side == "even"
+    assert many.doubt == "it may be chance among all pairs of competitors"
+    assert many.limits[0] < many.low < many.high < many.limits[1]
+
+
+def test_the_mean_of_one_case_is_as_clear_as_its_verdict():
+    found = comparison(0.5, verdict=Verdict.UNCLEAR, reason="may be chance")
+    assert standings.geomean([found]).doubt == "may be chance"
+
+
+@pytest.mark.parametrize(("disturbed", "side"), [(1, "even"), (0, "ahead")])
+def test_disturbed_cases_make_no_winner(disturbed, side):
+    found = [comparison(0.5)] * 9 + [comparison(0.5, disturbed=True)] * disturbed
+    mean = standings.geomean(found)
+    assert mean.side == side
+    assert mean.doubt == ("others disturbed 1 of 10 cases" if disturbed else "")
 
 
 def test_ratios_are_those_of_the_tables():

@@ -1,6 +1,7 @@
 """The simulation in `benchmarks/` judges as the product does, race by race."""
 
 import importlib
+import itertools
 import math
 import sys
 from pathlib import Path
@@ -9,7 +10,11 @@ from types import SimpleNamespace
 import attrs
 import numpy as np
 import pytest
+from report_support import document, metrics, record
+from results_support import decoded
 
+from comparative_benchmark.results.case import cases_of
+from comparative_benchmark.results.family import Family
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import Block
 from comparative_benchmark.runs.sufficiency import why_enough
@@ -24,7 +29,10 @@ from comparative_benchmark.stats.sampling_rule import SamplingRule
 pytestmark = pytest.mark.slow
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-NAMES = ("_simulated_noise", "_simulated_races", "_former_rule", "aa_simulation")
+NAMES = (
+    *("_simulated_noise", "_simulated_races", "_simulated_recommendations"),
+    *("_former_rule", "aa_simulation"),
+)
 RULE = SamplingRule()
 PAIRS = 60
 
@@ -82,7 +90,7 @@ def test_races_stop_where_why_enough_says_so(simulation, kind, is_alone):
         count = RULE.min_processes
         while count < RULE.max_processes:
             other = None if is_alone else trial(baseline, count)
-            if why_enough(trial(candidate, count), other, RULE, alone=is_alone):
+            if why_enough(trial(candidate, count), other, RULE, competitors=1 if is_alone else 2):
                 break
             count += 1
         expected.append(count)
@@ -168,45 +176,54 @@ def test_every_kind_of_noise_has_the_spread_that_it_says(simulation):
     assert attrs.evolve(noises.Noise(), side_sd=1.0).sides(random, 500)[0].std() > 0.9
 
 
-def test_the_candidate_is_first_in_one_of_each_two_rounds(simulation):
-    positions = simulation.simulated_noise.positions(np.random.default_rng(0), (50, 7))
-    assert positions.shape == (50, 7)
-    np.testing.assert_array_equal(positions[:, :6].reshape(50, 3, 2).sum(-1), 1)
-    assert 0.3 < positions[:, 0].mean() < 0.7
+@pytest.mark.parametrize("programs", [2, 3])
+def test_each_program_is_as_often_in_each_position(simulation, programs):
+    shape = (programs, 50, 7)
+    positions = simulation.simulated_noise.positions(np.random.default_rng(0), shape)
+    assert positions.shape == shape
+    np.testing.assert_array_equal(np.sort(positions, axis=0)[:, 0, 0], range(programs))
+    whole = positions[..., : 7 // programs * programs].reshape(programs, 50, -1, programs)
+    np.testing.assert_array_equal(
+        np.sort(whole, axis=-1), np.broadcast_to(np.arange(programs), whole.shape)
+    )
+    assert abs((positions[0, :, 0] == 0).mean() - 1 / programs) < 0.2
 
 
-def test_balanced_orders_keep_the_level_where_the_order_matters(simulation):
-    rule = attrs.evolve(RULE, max_processes=3)
-    for kind in (
-        "second starter 3 % slower",
-        "second in a round 5 % slower",
-        "neighbour, 2 blocks",
-    ):
-        noise = simulation.simulated_noise.FURTHER_KINDS[kind]
-        found = simulation.aa_simulation.raced(noise, 3000, 1, rule)["now"]
-        # 2 % of 3,000 are 60: 79 are beyond the 99 % quantile.
-        assert found.false < 79, kind
+@pytest.mark.parametrize("programs", [3, 9])
+def test_equals_seldom_have_a_false_sentence(simulation, programs):
+    # 20 of the 1000 may have one: 31 is beyond the 99 % quantile of a binomial of 2 %.
+    noise = simulation.simulated_noise.Noise(process_sd=0.02)
+    found = simulation.simulated_recommendations.recommended(noise, 1000, programs, seed=1)
+    assert found.false < 31 < found.false_of_single_pairs
 
 
-def test_a_compiler_that_picks_one_of_two_speeds_gets_no_more_false_verdicts_than_others(
-    simulation,
-):
-    """As an autotuner is raced: it compiles anew in each process."""
+def test_pairs_of_a_simulated_race_are_judged_as_a_family(simulation):
+    noise = simulation.simulated_noise.Noise(process_sd=0.01)
+    shifts = np.array([0, 0.015, 0.3])[:, None, None, None]
+    logs = noise.races(np.random.default_rng(2), 40, 3) + shifts
+    races = simulation.simulated_recommendations.judged(logs)
+    decided = 0
+    for number, counts in enumerate(races.processes.T.tolist()):
+        family, cases = family_of(logs[:, number], counts)
+        for first, second in itertools.combinations(range(3), 2):
+            found = family.comparison(cases[first], cases[second]).verdict
+            is_decided = found in (Verdict.FASTER, Verdict.SLOWER)
+            assert is_decided == races.decided[first, second, number]
+            decided += is_decided
+    assert 40 < decided < 120
 
-    def speeds(random, shape, shared=()):
-        quick = random.random(shared or shape) < 0.5
-        return 0.005 * random.standard_normal(shape) + math.log(1.25) * quick
 
-    def anew(random, shape):
-        return speeds(random, shape)
-
-    def once(random, shape):
-        return speeds(random, shape, (*shape[:2], 1))
-
-    rates = []
-    for process in (anew, once):
-        noise = simulation.simulated_noise.Noise(process_sd=1.0, process=process)
-        found = simulation.aa_simulation.raced(noise, 20_000, 7)["now"]
-        rates.append(found.false / found.pairs)
-    assert rates[0] < 0.02
-    assert rates[1] > 0.4
+def family_of(logs, counts):
+    """The family of a race whose programs have had so many processes, and its cases."""
+    records = []
+    for number, count in enumerate(counts):
+        made = metrics(1.0, processes=count)
+        made["race"] = {"id": "r", "interleaved": True}
+        for process, row in zip(made["processes"], logs[number], strict=False):
+            process["blocks"] = [
+                {"round": place, "latencies_ms": [math.exp(value)] * 2}
+                for place, value in enumerate(row)
+            ]
+        records.append(record("w1", f"jax_xla:{number}", metrics=made))
+    cases = list(cases_of(decoded(document(*records))))
+    return Family(cases, threshold=0.01), cases

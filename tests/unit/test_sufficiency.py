@@ -48,12 +48,12 @@ def test_a_spread_that_none_can_overcome_is_noise():
 
 
 def test_noise_is_no_reason_to_stop_where_there_is_nobody_to_pair_with():
-    assert why_enough(outcome([0.9, 1.0, 1.1] * 2), None, RULE, alone=True) is None
-    assert why_enough(outcome(STEADY), None, RULE, alone=True) == "precision"
+    assert why_enough(outcome([0.9, 1.0, 1.1] * 2), None, RULE, competitors=1) is None
+    assert why_enough(outcome(STEADY), None, RULE, competitors=1) == "precision"
 
 
 def test_what_is_compared_later_has_six_processes():
-    assert why_enough(outcome(STEADY[:5]), None, RULE, alone=True) is None
+    assert why_enough(outcome(STEADY[:5]), None, RULE, competitors=1) is None
 
 
 def test_the_ratio_must_have_power_too():

@@ -97,7 +97,7 @@ def table(found: Scores) -> Table:
             item.units,
             ratio_text(item.speed),
             f"{item.weight:.2f}",
-            Text(item.comparison.verdict.value),
+            Text(item.comparison.word),
             item.comparison.reason,
         )
     return shown
@@ -120,7 +120,7 @@ def race_lines(results: Sequence[Result]) -> list[str]:
         for other in others:
             item = compared(Case(result=first), Case(result=other), threshold=NOISE_THRESHOLD)
             speed = f"{ratio_text(_inverse(item.ratio))} x the speed of {script_name(first)}"
-            told = f"{speed}: {item.verdict.value}" if item.ratio else item.reason
+            told = f"{speed}: {item.word}" if item.ratio else item.reason
             found.append(f"{script_name(other)}: {told}")
     return found
 

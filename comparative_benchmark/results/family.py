@@ -1,0 +1,71 @@
+"""Every comparison of one workload's competitors, judged as one family of tests.
+
+Whoever reads a table looks for the best line and compares it with the others, whatever the baseline
+is. Among nine equals the best and the worst differ by chance far more often than two of them, so
+that a verdict has to hold among all pairs. Table, recommendation, page and API take their verdicts
+from here.
+"""
+
+import itertools
+from collections.abc import Sequence
+
+import attrs
+
+from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.compare_pair import compared
+from comparative_benchmark.results.comparison import Comparison
+from comparative_benchmark.stats.analysis import VERDICT_LEVEL, Verdict, holm
+
+_DECIDED = (Verdict.FASTER, Verdict.SLOWER)
+
+
+class Family:
+    """The comparisons of the competitors of one workload.
+
+    Holm's procedure over all pairs: where all competitors are equals, the chance of any false
+    `faster` or `slower` is 2 %, as it is for a single pair. Intervals remain those of single pairs.
+    """
+
+    def __init__(self, cases: Sequence[Case], *, threshold: float) -> None:
+        """Takes the results of one workload; those without a ratio have no part in the family."""
+        self._cases = list(cases)
+        self._threshold = threshold
+        self._pairs: dict[tuple[int, int], Comparison] = {}
+        self._certain: dict[frozenset[int], bool] | None = None
+
+    def comparison(self, old: Case, new: Case) -> Comparison:
+        """Returns what is known of a case against another one of the family."""
+        item = self._pair(old, new)
+        if item.verdict not in _DECIDED or self._is_certain(old, new):
+            return item
+        pairs = len(self._certain or ())
+        reason = f"may be chance among the {pairs} pairs of competitors of this workload"
+        return attrs.evolve(item, verdict=Verdict.UNCLEAR, reason=reason, withheld=item.verdict)
+
+    def _is_certain(self, old: Case, new: Case) -> bool:
+        if len(self._cases) == 2:
+            return True
+        if self._certain is None:
+            self._certain = self._tested()
+        return self._certain[_key(old, new)]
+
+    def _tested(self) -> dict[frozenset[int], bool]:
+        """Returns which pairs differ beyond chance, of those that have a test."""
+        p_values = {}
+        for first, second in itertools.combinations(self._cases, 2):
+            known = self._pairs.get((id(second), id(first)))
+            p_value = (known or self._pair(first, second)).p_value
+            if p_value is not None:
+                p_values[_key(first, second)] = p_value
+        rejected = holm(list(p_values.values()), 1 - VERDICT_LEVEL)
+        return dict(zip(p_values, rejected, strict=True))
+
+    def _pair(self, old: Case, new: Case) -> Comparison:
+        key = (id(old), id(new))
+        if key not in self._pairs:
+            self._pairs[key] = compared(old, new, threshold=self._threshold)
+        return self._pairs[key]
+
+
+def _key(first: Case, second: Case) -> frozenset[int]:
+    return frozenset((id(first), id(second)))
