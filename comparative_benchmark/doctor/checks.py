@@ -16,8 +16,9 @@ from comparative_benchmark.doctor._machine import (
     timer,
 )
 from comparative_benchmark.doctor._nvidia import nvidia, parse_nvidia_csv, throttle_reasons
-from comparative_benchmark.doctor._others import Observed, foreign_processes, load, observe, steal
+from comparative_benchmark.doctor._others import foreign_processes, load, steal
 from comparative_benchmark.doctor.system import Finding, Status, System
+from comparative_benchmark.machine.others import Observed, observe
 
 __all__ = [
     "Finding",

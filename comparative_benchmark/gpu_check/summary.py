@@ -7,7 +7,7 @@ from typing import Any
 
 from comparative_benchmark.gpu_check.gather import BASELINE, Found, cold_and_warm
 from comparative_benchmark.results.record import CompileProcess, Result
-from comparative_benchmark.terminal.compare_views import ratio_text
+from comparative_benchmark.terminal.compare_views import speedup_text
 from comparative_benchmark.terminal.markdown_text import escaped, row
 
 _DASH = "-"
@@ -131,10 +131,10 @@ def _switch(value: object) -> str:
 
 def _verdicts(found: Found) -> list[str]:
     rows = [
-        (item.label, item.competitor, ratio_text(item.ratio), item.word, item.reason)
+        (item.label, item.competitor, speedup_text(item.ratio), item.word, item.reason)
         for item in found.comparisons
     ]
-    headings = ("workload", "competitor", f"time by {BASELINE} (98 %)", "verdict", "reason")
+    headings = ("workload", "competitor", f"speed-up over {BASELINE} (98 %)", "verdict", "reason")
     return table(headings, rows)
 
 

@@ -7,7 +7,7 @@ import attrs
 
 from comparative_benchmark.report.inputs import Inputs
 from comparative_benchmark.results.case import Case
-from comparative_benchmark.results.record import Contention, Status
+from comparative_benchmark.results.record import FIXED, Contention, Status
 
 # Fewer processes than this can carry no verdict, see `statistics.verdict`.
 _FEWEST_PROCESSES = 3
@@ -98,7 +98,7 @@ def _sampling(cases: Sequence[Case], measured: Sequence[Case]) -> Iterator[Findi
     unsteady = sum(case.status is Status.UNSTEADY for case in cases)
     if unsteady:
         yield Finding("doubtful", f"{unsteady} of {len(cases)} trials did not become steady")
-    fixed = sum(case.metrics.stop_reason == "fixed" for case in measured)
+    fixed = sum(case.metrics.stop_reason == FIXED for case in measured)
     if fixed:
         yield Finding(
             "doubtful",

@@ -5,7 +5,9 @@ from collections.abc import Iterable, Iterator
 from msgspec import UNSET
 
 from comparative_benchmark.results.case import Case
-from comparative_benchmark.results.record import CompileProcess, Status
+from comparative_benchmark.results.compare_samples import process_samples
+from comparative_benchmark.results.record import FIXED, CompileProcess, Status
+from comparative_benchmark.stats.steadiness import later_change
 from openxla.benchmark.artifacts.workload_store import TruthSource
 
 
@@ -50,6 +52,7 @@ def mixture_remarks(cases: Iterable[Case]) -> list[str]:
         found += [f"{what}: {_names(without)} ({why})." for why, without in reasons.items()]
     if integers := _names(case for case in good if case.metrics.judged_on_integers):
         found.append(f"Judged on integers alone, which prove no precision: {integers}.")
+    found += _changing(good)
     judged: dict[TruthSource, list[Case]] = {}
     for case in cases:
         source = case.metrics.truth_source
@@ -57,6 +60,21 @@ def mixture_remarks(cases: Iterable[Case]) -> list[str]:
             judged.setdefault(source, []).append(case)
     found += [f"Judged by {_judge(source)}: {_names(by)}." for source, by in judged.items()]
     return found + list(dict.fromkeys(_remarks_on_truths(good)))
+
+
+def _changing(cases: Iterable[Case]) -> Iterator[str]:
+    """Yields a sentence on each trial of fixed counts whose later iterations differ."""
+    for case in cases:
+        if case.metrics.stop_reason != FIXED or case.metrics.throughput:
+            continue
+        [samples] = process_samples(case.metrics)
+        if change := later_change(samples):
+            first, second = change
+            yield (
+                f"{_names([case])} did not keep its speed: the first half of its iterations took "
+                f"{first:.3g} ms, the second {second:.3g} ms; leave -w and -iter out, or warm up "
+                "for longer."
+            )
 
 
 def _remarks_on_truths(cases: Iterable[Case]) -> Iterator[str]:

@@ -34,6 +34,8 @@ NOT_MEASURABLE: Literal["not_measurable"] = "not_measurable"
 AGREED = "agreed"
 # What `stop_reason` says of a result without latencies.
 COMPILE_ONLY = "compile_only"
+# And of one that had a fixed number of iterations, in one process.
+FIXED = "fixed"
 
 # What every result has that is ok, unless nothing but compile times was wanted.
 MEASURED = (

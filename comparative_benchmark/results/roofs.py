@@ -110,20 +110,31 @@ def ceilings_for(
     Args:
       results: of a run; ceilings are of no use to those whose cost nobody counted.
       threads: of each worker.
-      measure: whether to measure the ceilings, once and for all, where they never were. It takes
-        a minute or two, so a first look with fixed counts does without.
+      measure: whether to measure the ceilings where they never were, or where a result is above
+        them. It takes a minute or two, so a first look with fixed counts does without.
       say: told what is going on.
     """
     found: list[Ceilings] = []
     for place, device in _judged_places(results).items():
         known = load_ceilings(threads, gpu=place.gpu)
         if known is None and not measure:
-            option = f" -device {device}" if place.gpu else ""
+            option = _device_option(device, place)
             say(f"no share of the roof: `cbs doctor --ceilings{option}` measures this machine once")
         elif known is None:
             known = _measure_once(device, place, threads, say)
-        elif measure:
-            known = _completed(known, results, say)
+        else:
+            if measure:
+                known = _completed(known, results, say)
+            if above := sum((share or 0.0) > 1 for share in _shares(results, [known])):
+                busy = ", beside other processes," if known.contended else ""
+                say(
+                    f"{above} results are above the roof: the ceilings of {known.date}{busy} are "
+                    "too low"
+                )
+                if measure:
+                    known = _measure_once(device, place, threads, say, why="again") or known
+                else:
+                    say(f"`cbs doctor --ceilings{_device_option(device, place)}` measures again")
         found += [known] if known else []
     return tuple(found)
 
@@ -161,14 +172,20 @@ def shares_of_roof(results: Sequence[Result], ceilings: Sequence[Ceilings]) -> l
     A result is judged by the ceilings of its CPU, or of the GPU of its name; where these are
     missing it has no share.
     """
+    return [
+        None if share is None else f"{share:{'.0%' if share >= 0.1 else '.1%'}}"
+        for share in _shares(results, ceilings)
+    ]
+
+
+def _shares(results: Sequence[Result], ceilings: Sequence[Ceilings]) -> list[float | None]:
     roofs = Roofs(results)
     by_place = {Place(one.gpu): one for one in ceilings}
-    shares: list[str | None] = []
+    shares = []
     for result in results:
         place, median_ms = roofs.place(result), result.measured.median_ms
         own = by_place.get(place) if place else None
-        share = roofs.share(result, median_ms, own) if own and median_ms else None
-        shares.append(None if share is None else f"{share:{'.0%' if share >= 0.1 else '.1%'}}")
+        shares.append(roofs.share(result, median_ms, own) if own and median_ms else None)
     return shares
 
 
@@ -214,6 +231,10 @@ def _judged_places(results: Sequence[Result]) -> dict[Place, str]:
     return places
 
 
+def _device_option(device: str, place: Place) -> str:
+    return f" -device {device}" if place.gpu else ""
+
+
 def _completed(known: Ceilings, results: Sequence[Result], say: Callable[[str], None]) -> Ceilings:
     """Returns ceilings with what results are judged by and older ceilings lack, and keeps them."""
     if not known.unmeasured(map(peak_type, results)):
@@ -228,10 +249,10 @@ def _completed(known: Ceilings, results: Sequence[Result], say: Callable[[str], 
 
 
 def _measure_once(
-    device: str, place: Place, threads: int, say: Callable[[str], None]
+    device: str, place: Place, threads: int, say: Callable[[str], None], why: str = "once"
 ) -> Ceilings | None:
     minutes = "two minutes" if place.gpu else "a minute"
-    say(f"measuring what this machine can do, once ({minutes}) ...")
+    say(f"measuring what this machine can do, {why} ({minutes}) ...")
     try:
         found = measure_ceilings(threads, device=device)
         save_ceilings(found)

@@ -38,7 +38,7 @@ from comparative_benchmark.machine.host import usable_cpus
 from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.journal import Entry, Joined
 from comparative_benchmark.results.outcome import TrialFacts, TrialOutcome
-from comparative_benchmark.results.record import ArtifactSource, RaceNote, ResultKey, Status
+from comparative_benchmark.results.record import FIXED, ArtifactSource, RaceNote, ResultKey, Status
 from comparative_benchmark.runs.first_look import first_look
 from comparative_benchmark.runs.hidden import Hidden
 from comparative_benchmark.runs.participant import (
@@ -180,7 +180,7 @@ class Race:
     def _run_fixed(self, rule: FixedCounts, folder: Path) -> None:
         for trial in self._trials:
             outcome = self.outcomes[trial.key]
-            outcome.stop_reason = "fixed"
+            outcome.stop_reason = FIXED
             outcome.race = RaceNote(shared_workers=self._shares)
             if outcome.processes:
                 continue

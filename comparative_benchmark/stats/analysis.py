@@ -96,6 +96,11 @@ class Interval:
         return (self.high - self.low) / 2 / self.estimate
 
     @property
+    def inverse(self) -> "Interval":
+        """The same of the inverse: of a ratio of latencies, the speed-up."""
+        return attrs.evolve(self, estimate=1 / self.estimate, low=1 / self.high, high=1 / self.low)
+
+    @property
     def is_open(self) -> bool:
         """Whether the limits are too far apart to mean anything, as for two unequal processes."""
         return self.high > _WIDEST * self.low
@@ -304,8 +309,8 @@ def verdict(
             f"{CLOSE_VERDICT_PROCESSES}"
         )
     if interval.high < 1:
-        return Verdict.FASTER, "the whole interval is below 1"
-    return Verdict.SLOWER, "the whole interval is above 1"
+        return Verdict.FASTER, "the interval excludes 1"
+    return Verdict.SLOWER, "the interval excludes 1"
 
 
 def decisive(

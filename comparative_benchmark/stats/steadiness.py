@@ -17,6 +17,8 @@ _STANDARD_ERRORS = 3.0
 _SD_PER_MAD = 1.4826
 # Standard error of a quartile, normal samples, in sd / sqrt(n).
 _QUARTILE_ERROR = 1.36
+# The same of a median.
+_MEDIAN_ERROR = 1.25
 # Standard error of the logarithm of a MAD, times sqrt(n).
 _MAD_ERROR = 1.17
 
@@ -75,6 +77,24 @@ def steadiness(samples_ms: Sequence[float]) -> Steadiness:
         first_half=first,
         second_half=second,
     )
+
+
+def later_change(samples_ms: Sequence[float]) -> tuple[float, float] | None:
+    """Returns the medians of the first and the second half in ms, where they plainly differ.
+
+    By more than 10 %, and 3 standard errors of the two medians. None where they do not, for fewer
+    than 8 samples, or for one that is no positive finite number. Of samples of a fixed number of
+    iterations, whose median is then that of no state.
+    """
+    values = np.asarray(samples_ms, dtype=np.float64)
+    if values.size < FEWEST_SAMPLES or not (np.isfinite(values).all() and (values > 0).all()):
+        return None
+    halves = (values[: values.size // 2], values[values.size // 2 :])
+    first, second = (float(np.median(half)) for half in halves)
+    mads = [float(np.median(np.abs(half - np.median(half)))) for half in halves]
+    error = _MEDIAN_ERROR * _SD_PER_MAD * math.hypot(*mads) / math.sqrt(halves[0].size)
+    limit = max(_SLOWER_FIRST_MEAN * min(first, second), _STANDARD_ERRORS * error)
+    return (first, second) if abs(first - second) > limit else None
 
 
 def relative_precision(samples_ms: Sequence[float]) -> float:

@@ -49,7 +49,7 @@ def answers(cases: Sequence[Case], *, absent: str = "", command: Sequence[str] =
     lines = [f"{nothing} ran with a right output."]
     if ranked:
         family = Family(cases, threshold=NOISE_THRESHOLD)
-        lines = [_choice(ranked), *_others(ranked, family)]
+        lines = [_choice(ranked, family), *_others(ranked, family)]
     if apart := [case for case in able if not _is_equal(case)]:
         lines.append(f"Not ranked, since in fewer bits: {_names(apart)}.")
     if ranked:  # else all of them, and they are listed above
@@ -59,11 +59,10 @@ def answers(cases: Sequence[Case], *, absent: str = "", command: Sequence[str] =
     return lines + ([f"Again: {typed(command)}"] if command else [])
 
 
-def _choice(ranked: Sequence[Case]) -> str:
+def _choice(ranked: Sequence[Case], family: Family) -> str:
     """Returns what to take, how sure that is, and what it costs."""
-    best = ranked[0]
-    alone = len(ranked) == 1
-    claim = "the only one whose output" if alone else "the lowest latency of those whose output"
+    best, *rest = ranked
+    claim = "the lowest latency of those whose output" if rest else "the only one whose output"
     agreed = best.result.word == AGREED
     lack = "the truth is in doubt" if best.metrics.truth_in_doubt else "there is no float64 proof"
     proof = f"agrees with a plain run ({lack})" if agreed else "is right"
@@ -71,22 +70,24 @@ def _choice(ranked: Sequence[Case]) -> str:
         proof += " in its integers, which prove no precision"
     costs = [text for text in (_compile_text(best), _memory_text(best)) if text]
     cost = f"; it {' and '.join(costs)}" if costs else ""
-    return f"Take {_name(best)}: {_latency_text(best)}, {claim} {proof}{cost}."
+    is_disturbed = any(family.comparison(best, case).disturbed for case in rest)
+    start = "No winner, since others used the CPUs; first is" if is_disturbed else "Take"
+    return f"{start} {_name(best)}: {_latency_text(best)}, {claim} {proof}{cost}."
 
 
 def _others(ranked: Sequence[Case], family: Family) -> list[str]:
     """Returns how far the others are behind, and of which that is not certain."""
     best, *rest = ranked
-    slower, open_ones, few = [], [], False
+    behind, open_ones, few = [], [], False
     for case in rest:
         found = family.comparison(best, case)
-        text = f"{_name(case)}{_ratio_text(found)}"
+        text = f"{_name(case)}{_speedup_text(found)}"
         if found.verdict is Verdict.SLOWER:
-            slower.append(text)
+            behind.append(text)
         else:
             open_ones.append(text)
             few |= min(map(_processes, (best, case))) < MIN_PROCESSES
-    lines = [f"Slower for certain: {', '.join(slower)}."] if slower else []
+    lines = [f"It is faster for certain than {', '.join(behind)}."] if behind else []
     if open_ones:
         hint = "; leave -w and -iter out to race them" if few else ""
         lines.append(f"It is not for certain faster than {', '.join(open_ones)}{hint}.")
@@ -137,8 +138,9 @@ def _memory_text(case: Case) -> str:
     return "" if peak is None else f"takes {peak * 1e6 / 2**20:.0f} MiB at most"
 
 
-def _ratio_text(found: Comparison) -> str:
-    return f" ({ratio_text(found.ratio)} times as long)" if found.ratio else ""
+def _speedup_text(found: Comparison) -> str:
+    """Returns how much faster the baseline is: the ratio of candidate to baseline."""
+    return f" ({ratio_text(found.ratio)} times as fast)" if found.ratio else ""
 
 
 def _name(case: Case) -> str:

@@ -16,7 +16,7 @@ from comparative_benchmark.stats.analysis import WITHIN_ONE_PROCESS, Interval
 from comparative_benchmark.terminal.markdown_text import escaped, row
 
 HEADINGS = (
-    *("workload", "competitor", "baseline ms", "candidate ms", "ratio (98 % interval)"),
+    *("workload", "competitor", "baseline ms", "candidate ms", "speed-up (98 % interval)"),
     *("verdict", "p", "measured", "compile", "memory", "why"),
 )
 _MOST_DECIMALS = 6
@@ -64,7 +64,7 @@ def table_rows(comparisons: Sequence[Comparison]) -> list[tuple[str, ...]]:
             f"{item.competitor} ({item.framework})",
             latency_text(item.baseline_ms),
             latency_text(item.candidate_ms),
-            ratio_text(item.ratio),
+            speedup_text(item.ratio),
             item.word,
             "-" if item.p_value is None else f"{item.p_value:.2g}",
             item.quantity if item.ratio else "-",
@@ -79,10 +79,10 @@ def table_rows(comparisons: Sequence[Comparison]) -> list[tuple[str, ...]]:
 def summary_line(summary: Summary) -> str:
     """Returns the geomean with its case count and pass rate, and the counts of verdicts."""
     means = [
-        f"geomean {ratio_text(mean)}{of} over {count} of {summary.cases} cases"
+        f"speed-up{of} {speedup_text(mean)}, geomean over {count} of {summary.cases} cases"
         for mean, of, count in (
             (summary.geomean_interval, "", summary.passed - summary.compiled),
-            (summary.compile_geomean_interval, " of cold compile times", summary.compiled),
+            (summary.compile_geomean_interval, " of cold compiles", summary.compiled),
         )
         if mean is not None
     ]
@@ -99,6 +99,11 @@ def summary_line(summary: Summary) -> str:
         # A single verdict is wrong in 2 % of cases; of many some are.
         texts["slower"] += f" ({len(summary.regressions)} beyond chance)"
     return ", ".join([*means, *texts.values()])
+
+
+def speedup_text(ratio: Interval | None) -> str:
+    """Returns the speed-up of a ratio of latencies, e.g. `1.10 (1.05-1.14)`; `-` for None."""
+    return ratio_text(ratio.inverse if ratio else None)
 
 
 def ratio_text(interval: Interval | None) -> str:

@@ -31,7 +31,7 @@ def narrow_table(
     table = ruled_table()
     table.collapse_padding = True
     table.add_column("workload, backend", overflow="fold")
-    for heading in ("latency ms", *(("ratio (98 %)", "verdict") if baseline else ())):
+    for heading in ("latency ms", *(("speed-up (98 %)", "verdict") if baseline else ())):
         table.add_column(heading, justify="right", no_wrap=True)
     ratios = ratio_cells(cases, baseline)
     twice = Counter((case.label, case.competitor) for case in cases)

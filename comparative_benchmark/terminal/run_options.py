@@ -289,6 +289,11 @@ def _add_sampling_arguments(groups: _Groups) -> None:
         action="store_true",
         help="compile and verify, cold and warm in turns, and measure no latency",
     )
+    add(
+        "--busy",
+        action="store_true",
+        help="race at once, and do not offer to wait, where other processes use the machine",
+    )
     add("--cpus", type=cpu_list, metavar="LIST", help="pin workers to these CPUs, e.g. 0,2-3")
     add(
         "--env",

@@ -29,7 +29,7 @@ from comparative_benchmark.terminal import again
 from comparative_benchmark.terminal.compare_views import (
     HEADINGS,
     latency_text,
-    ratio_text,
+    speedup_text,
     table_rows,
 )
 
@@ -75,7 +75,9 @@ def results_table(
     table.add_column("backend", no_wrap=True)
     ratios = ratio_cells(cases, baseline)
     roofs = shares_of_roof([case.result for case in cases], ceilings)
-    headings = ["latency ms", *([f"x {baseline} (98 %)", "verdict"] if baseline else [])]
+    headings = ["latency ms"]
+    if baseline:
+        headings += [f"speed-up over {baseline} (98 %)", "verdict"]
     headings += ["compile s", "peak MiB", *(["of roof"] if any(roofs) else []), "rel. error"]
     trained = any(case.metrics.accuracy for case in cases)
     headings += ["accuracy"] if trained else []
@@ -298,7 +300,7 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
 
 
 def ratio_cells(cases: Sequence[Case], baseline: str | None) -> list[tuple[str, ...]]:
-    """Returns ratio and verdict of each case; nothing without a baseline."""
+    """Returns speed-up and verdict of each case; nothing without a baseline."""
     if baseline is None:
         return [()] * len(cases)
     found = {
@@ -315,7 +317,7 @@ def _verdict(case: Case, comparison: Comparison | None, baseline: str) -> tuple[
         # Not to be ranked beside the others, e.g. since it computes in another precision.
         apart = comparison is not None and comparison.fate is Fate.INCOMPARABLE
         return "-", comparison.verdict.value if comparison and apart else "-"
-    return ratio_text(comparison.ratio), comparison.word
+    return speedup_text(comparison.ratio), comparison.word
 
 
 def ruled_table() -> Table:

@@ -64,7 +64,7 @@ def test_two_runs_of_the_same_thing_are_fine(document, tmp_path):
     done = _compare(tmp_path, document, document)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "same" in done.stdout
-    assert re.search(r"geomean 1(\.0+)? \([\d.]+-[\d.]+\) over 1 of 1 cases", done.stdout)
+    assert re.search(r"speed-up 1(\.0+)? \([\d.]+-[\d.]+\), geomean over 1 of 1 cases", done.stdout)
 
 
 def test_a_slowdown_of_ten_percent_is_a_regression(document, tmp_path):
@@ -89,7 +89,7 @@ def test_json_and_markdown_say_the_same(document, tmp_path):
     as_json = json.loads(_compare(tmp_path, document, slow, "--json").stdout)
     assert as_json["comparisons"][0]["verdict"] == "slower"
     markdown = _compare(tmp_path, document, slow, "--markdown").stdout
-    title = r"\*\*geomean 1\.10* \([\d.]+-[\d.]+\) over 1 of 1 cases, 1 slower\*\*"
+    title = r"\*\*speed-up 0\.9\d* \([\d.]+-[\d.]+\), geomean over 1 of 1 cases, 1 slower\*\*"
     assert re.match(title, markdown)
 
 
@@ -149,7 +149,7 @@ def test_what_is_no_results_file_is_refused_in_a_sentence(measured, tmp_path, co
 
 def test_ratios_are_against_the_baseline(cbs_run):
     run = cbs_run(*BUSY, *COUNTS, "--baseline", "test_numpy:direct")
-    assert "x test_numpy:direct (98 %)" in run.out
+    assert "speed-up over test_numpy:direct (98 %)" in run.out
     assert "baseline" in run.out
 
 
@@ -164,6 +164,6 @@ def test_the_usual_baseline_is_one_that_is_installed(cbs_run):
     backends = "test_absent,test_numpy:direct,test_numpy:direct+gambles"
     # Fixed counts have no usual baseline. A competitor may be unsteady: the table is the same.
     run = cbs_run(*BUSY, "--backend", backends, "--processes", "1", unsteady=2)
-    assert "x test_numpy:direct (98 %)" in run.out
+    assert "speed-up over test_numpy:direct (98 %)" in run.out
     assert ": not installed: test_absent (pip install a-module-that-nobody-has).\n" in run.out
     assert run.code in (0, 1), run.out + run.err

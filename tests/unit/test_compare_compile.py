@@ -141,8 +141,8 @@ def test_latencies_and_compile_times_of_one_case_stand_beside_each_other():
     assert summary.geomean == pytest.approx(2, rel=0.01)
     assert summary.compile_geomean == pytest.approx(0.5, rel=0.02)
     assert summary_line(summary) == (
-        "geomean 2.000 (1.998-2.002) over 1 of 2 cases, "
-        "geomean 0.500 (0.497-0.503) of cold compile times over 1 of 2 cases, "
+        "speed-up 0.5000 (0.4994-0.5005), geomean over 1 of 2 cases, "
+        "speed-up of cold compiles 2.00 (1.99-2.01), geomean over 1 of 2 cases, "
         "1 faster, 1 slower"
     )
     measured = HEADINGS.index("measured")

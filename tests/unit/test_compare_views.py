@@ -104,7 +104,7 @@ def test_remarks_are_in_json_and_end_the_markdown(comparisons):
 
 def test_markdown_holds_the_verdicts_the_summary_and_every_reason(comparisons):
     text = as_markdown(comparisons, summarize_comparisons(comparisons))
-    assert "geomean 1.100 (1.099-1.101) over 1 of 4 cases" in text
+    assert "speed-up 0.909 (0.908-0.910), geomean over 1 of 4 cases" in text
     assert "| slower |" in text
     assert "Wrong output, not ranked:\n- label-w2" in text
     assert "Missing:\n- label-w3" in text

@@ -132,7 +132,7 @@ def test_eighty_columns_show_latencies_ratios_and_verdicts(capsys, monkeypatch):
     assert max(map(len, lines[:9])) <= 80
     heading = next(line for line in lines if "workload" in line)
     assert re.split(r"\s{2,}", heading.strip()) == [
-        *("workload, backend", "latency ms", "ratio (98 %)", "verdict")
+        *("workload, backend", "latency ms", "speed-up (98 %)", "verdict")
     ]
     assert [line.strip() for line in lines].count(LABEL) == 1
     rows = {cells[0]: cells[1:] for line in lines if (cells := re.split(r"\s{2,}", line.strip()))}
@@ -157,14 +157,14 @@ def test_a_wide_terminal_and_a_pipe_show_all_columns(capsys, monkeypatch):
 def test_a_baseline_that_failed_has_no_ratio():
     table = results_table(cases(record("w1", EAGER, status="failed")), baseline=EAGER)
     cells = {column.header: list(column.cells) for column in table.columns}
-    assert cells[f"x {EAGER} (98 %)"] == ["-"]
+    assert cells[f"speed-up over {EAGER} (98 %)"] == ["-"]
     assert cells["verdict"] == ["baseline"]
 
 
 def test_readme_shows_the_table_as_it_is_printed():
     """The columns and the kinds of cells; the digits are of the day when it was run."""
     block = (ROOT / "README.md").read_text(encoding="utf-8").split("```")[1]
-    block, geomean, _ = block.partition("geomean")
+    block, geomean, _ = block.partition("\nspeed-up")
     assert geomean
     heading, *rows = [
         re.split(r"\s{2,}", line.strip()) for line in block.splitlines() if re.search(r"\w", line)

@@ -1,5 +1,7 @@
 """What competitors of one table hold, or were asked, differently is said beside it."""
 
+import numpy as np
+import pytest
 from results_support import completed
 from test_compare import metrics, record
 
@@ -51,6 +53,34 @@ def test_who_was_verified_on_one_input_is_named_with_the_reason():
         cases(made_by("a:b", without="x"), made_by("c:d", without="x"), made_by("e:f"))
     )
     assert said == ["Verified on one input only: a:b (jax), c:d (jax) (x)."]
+
+
+def fixed(latencies, competitor="a:b"):
+    level = metrics(processes=1, rounds=1)
+    level["processes"][0]["blocks"][0]["latencies_ms"] = latencies
+    return cases(record("w", competitor, level={**level, "stop_reason": "fixed"}))
+
+
+@pytest.mark.parametrize(
+    ("latencies", "told"),
+    [
+        ([40.0] * 41 + [1.0] * 39, "took 40 ms, the second 1 ms"),
+        ([1.0 + 0.01 * number for number in range(100)], "took 1.25 ms, the second 1.75 ms"),
+    ],
+)
+def test_a_fixed_number_of_iterations_that_changes_is_told(latencies, told):
+    [said] = mixture_remarks(fixed(latencies))
+    assert said.startswith("a:b (jax) did not keep its speed: the first half of its iterations")
+    assert told in said
+
+
+def test_noise_of_a_fixed_number_of_iterations_is_not_told():
+    random = np.random.default_rng(0)
+    told = 0
+    for count in (2, 10, 20, 100) * 50:
+        spread = np.exp(0.1 * random.standard_t(3, count))
+        told += bool(mixture_remarks(fixed(spread.tolist())))
+    assert told <= 2
 
 
 def compiled_by(competitor, misses):

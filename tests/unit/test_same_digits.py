@@ -19,7 +19,11 @@ from comparative_benchmark.stats.analysis import (
     paired_ratio,
     unpaired_ratio,
 )
-from comparative_benchmark.terminal.compare_views import latency_text, ratio_text, summary_line
+from comparative_benchmark.terminal.compare_views import (
+    latency_text,
+    speedup_text,
+    summary_line,
+)
 from comparative_benchmark.terminal.tables import results_table
 
 PRODUCT = Path(__file__).parents[2] / "comparative_benchmark"
@@ -89,10 +93,12 @@ def test_the_table_of_a_run_has_the_digits_of_compare(cases):
     shown = text_of(results_table(cases, baseline=EAGER))
     for text in map(latency_text, (found.baseline_ms, found.candidate_ms)):
         assert text in shown
-    assert ratio_text(found.ratio) in shown
+    assert speedup_text(found.ratio) in shown
     summary = summarize_comparisons([found])
     assert summary.geomean_interval == found.ratio
-    assert summary_line(summary).startswith(f"geomean {ratio_text(found.ratio)} over 1 of 1")
+    assert summary_line(summary).startswith(
+        f"speed-up {speedup_text(found.ratio)}, geomean over 1 of 1"
+    )
 
 
 def test_the_report_has_the_digits_of_compare():

@@ -201,6 +201,25 @@ def test_ceilings_that_can_not_be_measured_cost_only_the_share(counted, monkeypa
     assert said[-1] == "no share of the roof: no product"
 
 
+LOW = attrs.evolve(
+    ROOF,
+    gemms=tuple(attrs.evolve(gemm, gflops=gemm.gflops / 4) for gemm in ROOF.gemms),
+    contended=True,
+)
+
+
+def test_ceilings_that_a_result_is_above_are_measured_again(counted, monkeypatch):
+    answer, said, saved = _ceilings(counted, monkeypatch, measure=True, found=LOW)
+    assert (answer, saved) == ((ROOF,), [ROOF])
+    assert said[0] == (
+        f"{len(counted)} results are above the roof: the ceilings of {LOW.date}, beside other "
+        "processes, are too low"
+    )
+    answer, said, saved = _ceilings(counted, monkeypatch, measure=False, found=LOW)
+    assert (answer, saved) == ((LOW,), [])
+    assert said[-1] == "`cbs doctor --ceilings` measures again"
+
+
 H100 = "NVIDIA H100 80GB HBM3"
 # 50 TFLOP/s, 400 with TF32, and 2 TB/s.
 ROOF_OF_H100 = Ceilings(

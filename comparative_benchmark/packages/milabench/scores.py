@@ -19,7 +19,7 @@ from comparative_benchmark.results.compare_pair import compared
 from comparative_benchmark.results.comparison import exit_code as exit_code_of
 from comparative_benchmark.results.record import Document, Result, Throughput
 from comparative_benchmark.stats.analysis import NOISE_THRESHOLD, Interval, LogRatio, mean_ratio
-from comparative_benchmark.terminal.compare_views import ratio_text
+from comparative_benchmark.terminal.compare_views import ratio_text, speedup_text
 from comparative_benchmark.terminal.tables import ruled_table, script_name
 
 
@@ -67,7 +67,7 @@ def compare(old: Document, new: Document, *, threshold: float) -> Scores:
                 new_rate=_rate(after.get(name)),
                 units=known.units if known else "",
                 weight=known.weight if known else 1.0,
-                speed=_inverse(item.ratio),
+                speed=item.ratio and item.ratio.inverse,
             )
         )
     return Scores(benches=tuple(found), score=_score(found))
@@ -119,7 +119,7 @@ def race_lines(results: Sequence[Result]) -> list[str]:
     for first, *others in sides.values():
         for other in others:
             item = compared(Case(result=first), Case(result=other), threshold=NOISE_THRESHOLD)
-            speed = f"{ratio_text(_inverse(item.ratio))} x the speed of {script_name(first)}"
+            speed = f"{speedup_text(item.ratio)} x the speed of {script_name(first)}"
             told = f"{speed}: {item.word}" if item.ratio else item.reason
             found.append(f"{script_name(other)}: {told}")
     return found
@@ -165,13 +165,6 @@ def _rate(throughput: Throughput | None) -> float | None:
     return throughput.rate if throughput else None
 
 
-def _inverse(ratio: Interval | None) -> Interval | None:
-    """Returns the ratio of speeds, of one of times."""
-    if ratio is None:
-        return None
-    return attrs.evolve(ratio, estimate=1 / ratio.estimate, low=1 / ratio.high, high=1 / ratio.low)
-
-
 def _score(found: Sequence[Scored]) -> Interval | None:
     """Returns the weighted geometric mean of speeds.
 
@@ -187,7 +180,7 @@ def _score(found: Sequence[Scored]) -> Interval | None:
     if not ratios:
         return None
     scaled = [_scaled(ratio, weight * len(ratios) / total) for ratio, weight in ratios]
-    return _inverse(mean_ratio([[ratio] for ratio in scaled]))
+    return mean_ratio([[ratio] for ratio in scaled]).inverse
 
 
 def _scaled(ratio: LogRatio, factor: float) -> LogRatio:

@@ -41,7 +41,7 @@ function verdictPart(item) {
     agreed,
     h("p", { class: `verdict v-${item.verdict}` },
       h("b", {}, `${GLYPHS[item.verdict]} ${item.verdict}`), ` ${times(item.speedup)} as fast as ${DATA.baseline}, 98 % interval ${limits(item.speedup, item.replicates)}`),
-    h("p", { class: "quiet" }, `Of its latency / the baseline's: ${why || ""}${value(item.index, "paired") ? "; from paired rounds of one race." : "; from samples taken at different times."}`));
+    h("p", { class: "quiet" }, `Because ${why || ""}${value(item.index, "paired") ? "; from paired rounds of one race." : "; from samples taken at different times."}`));
 }
 
 /** What a script told of its own speed: it is compared with its own past alone. */
