@@ -58,6 +58,8 @@ class OperatorProfile:
       fallbacks: what ran elsewhere than the user would think.
       fusions: what the compiler made one operator of, in a line each.
       remarks: what this profile cannot tell.
+      repeats: operators of further profiles of the same program, taken one after the other.
+      disturbed: what others did on the CPUs while profiles were taken; empty if nothing is known.
     """
 
     stack: str
@@ -67,12 +69,23 @@ class OperatorProfile:
     fallbacks: tuple[str, ...] = ()
     fusions: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    repeats: tuple[tuple[Operator, ...], ...] = ()
+    disturbed: str = ""
 
     @property
     def us(self) -> float | None:
         """Time of all operators of an iteration; None where the stack tells no times."""
         times = [operator.us for operator in self.operators if operator.us is not None]
         return sum(times) if times else None
+
+
+def combined(profiles: Sequence[OperatorProfile], disturbed: str = "") -> OperatorProfile:
+    """Returns the profile whose operators take the median time, with the others as its repeats."""
+    first, *others = sorted(profiles, key=lambda profile: profile.us or 0.0)
+    ranked = [first, *others]
+    middle = ranked.pop((len(ranked) - 1) // 2)
+    repeats = tuple(profile.operators for profile in ranked)
+    return attrs.evolve(middle, repeats=repeats, disturbed=disturbed)
 
 
 def write(profile: OperatorProfile, directory: Path) -> Path:

@@ -3,12 +3,19 @@
 import argparse
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
 
 from comparative_benchmark.api import recorded_trials
-from comparative_benchmark.backends.operator_profile import FILE, OperatorProfile
+from comparative_benchmark.backends.operator_profile import (
+    FILE,
+    OperatorProfile,
+    combined,
+    write,
+)
+from comparative_benchmark.machine import conditions
 from comparative_benchmark.machine.host import default_threads, describe, usable_cpus
 from comparative_benchmark.results import kept_profiles
 from comparative_benchmark.results.case import Case
@@ -23,13 +30,16 @@ from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.options import UsageError
 from comparative_benchmark.terminal.run_settings import settings_of
 
+# One profile may be of a disturbed moment, and says nothing of its own error.
+_PROFILES = 3
+
 
 class NoProfileError(Exception):
     """A profile cannot be had; the message says of what and why."""
 
 
 def profile_of(case: Case, options: argparse.Namespace, console: Console) -> OperatorProfile:
-    """Returns the kept profile of a result, or takes one and keeps it.
+    """Returns the kept profile of a result, or takes several of one worker and keeps them.
 
     Raises:
       UsageError: its trial is not there any more.
@@ -83,16 +93,55 @@ def _take(
     )
     for path in (plan.work_dir, plan.cache_dir):
         path.mkdir()
+    found, seen = [], []
     with Participant(trial, artifacts, settings, plan) as participant:
         participant.start()
-        taken = participant.profile(directory, case.metrics.latencies_ms or ())
         record = participant.record
-    if record.status is not Status.OK:
-        raise NoProfileError(f"{trial}: {record.status.value} in {record.phase}: {record.reason}")
-    if taken is None or taken.error or FILE not in taken.files:
-        reason = taken.error if taken and taken.error else "its backend tells no operators"
-        raise NoProfileError(f"{trial}: {reason}")
-    return kept_profiles.read(directory / FILE)
+        if record.status is not Status.OK:
+            why = f"{record.status.value} in {record.phase}: {record.reason}"
+            raise NoProfileError(f"{trial}: {why}")
+        for number in range(1, _PROFILES + 1):
+            folder = directory / str(number)
+            watch = _Watch(participant)
+            taken = participant.take_profile(folder, case.metrics.latencies_ms or ())
+            seen.append(watch.seen(settings.threads))
+            if taken is None or taken.error or FILE not in taken.files:
+                reason = taken.error if taken and taken.error else "its backend tells no operators"
+                raise NoProfileError(f"{trial}: {reason}")
+            found.append(kept_profiles.read(folder / FILE))
+    profile = combined(found, _disturbance(seen))
+    write(profile, directory)
+    return profile
+
+
+class _Watch:
+    """What others do on the CPUs while a worker is at work and this process waits for it."""
+
+    def __init__(self, participant: Participant) -> None:
+        self._participant = participant
+        self._before, self._cpu_ms = conditions.take(), participant.cpu_ms()
+
+    def seen(self, threads: int) -> conditions.Conditions | None:
+        """Returns what they did since; None where the worker's CPU time is not known."""
+        after, cpu_ms = conditions.take(), self._participant.cpu_ms()
+        if cpu_ms is None or self._cpu_ms is None:
+            return None
+        own_ms = cpu_ms - self._cpu_ms
+        # The worker is one of ours, as this process is.
+        ours = attrs.evolve(after, cpu_ns=after.cpu_ns + round(own_ms * 1e6))
+        wall_ms = (after.time_ns - self._before.time_ns) / 1e6
+        return conditions.between(
+            self._before, ours, own_cpu_ms=own_ms, wall_ms=wall_ms, threads=threads
+        )
+
+
+def _disturbance(seen: Sequence[conditions.Conditions | None]) -> str:
+    """Says what others did while profiles were taken; empty if nothing is known."""
+    contended = [found for found in seen if found and found.contended]
+    if not contended:
+        return ""
+    reason = contended[0].reasons[0]
+    return f"others used the CPUs during {len(contended)} of {len(seen)} profiles ({reason})"
 
 
 def _settings(trial: Trial, case: Case, options: argparse.Namespace) -> RunSettings:

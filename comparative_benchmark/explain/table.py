@@ -40,7 +40,8 @@ def table_of(explanation: Explanation, *, narrow: bool = False, most_operators: 
             table.add_column(heading, justify="right", no_wrap=not narrow)
     for row in _worth_showing(explanation):
         share = () if narrow else (_part_of(row.lost_ms, explanation.lost_ms),)
-        cells = (*shown.of(*_part(row.slow)), *shown.of(*_part(row.fast)))
+        told = [_part(part, spread=not narrow) for part in (row.slow, row.fast)]
+        cells = (*shown.of(*told[0]), *shown.of(*told[1]))
         table.add_row(row.kind, _signed(row.lost_ms), *share, *cells)
         for name, of_slow, of_fast in _operators(row, most_operators):
             cells = (*shown.of(*of_slow), *shown.of(*of_fast))
@@ -93,10 +94,11 @@ def _worth_showing(explanation: Explanation) -> Iterator[Row]:
 def _verdict(explanation: Explanation) -> Text:
     slow, fast = explanation.slow, explanation.fast
     text = Text(
-        f"{slow.competitor} takes {digits(slow.latency_ms / fast.latency_ms)} x the time of "
-        f"{fast.competitor} ({_signed(explanation.lost_ms)} ms)"
+        f"{fast.competitor} is {digits(slow.latency_ms / fast.latency_ms)} times as fast as "
+        f"{slow.competitor}, which takes {digits(explanation.lost_ms)} ms longer"
     )
-    worst = [row for row in explanation.rows if row.lost_ms and row.lost_ms > 0][:2]
+    worst = [row for row in explanation.rows if (row.lost_ms or 0.0) > 0 and row.is_beyond_spread]
+    worst = worst[:2]
     if worst and explanation.lost_ms > 0:
         most = " and ".join(f"{row.kind} ({_signed(row.lost_ms)} ms)" for row in worst)
         text.append(f"; most of it: {most}")
@@ -105,6 +107,8 @@ def _verdict(explanation: Explanation) -> Text:
 
 def _of_side(side: Side) -> Iterator[Text]:
     profile = side.profile
+    if profile.disturbed:
+        yield Text(f"{side.competitor}: {profile.disturbed}: take another by --again", "yellow")
     if side.cover is None:
         told = f"{len(profile.operators)} operators, whose times are not told"
     else:
@@ -112,6 +116,10 @@ def _of_side(side: Side) -> Iterator[Text]:
             f"{digits(side.told_ms or 0.0)} ms in operators while profiled, "
             f"{side.cover:.0%} of the latency"
         )
+        if profile.repeats:
+            told += (
+                f" (the median of {1 + len(profile.repeats)} profiles; the table has their range)"
+            )
         if side.cover > 1:
             told += ": the profiler itself takes time, so less lies between operators than it seems"
     yield Text(f"{side.competitor} by {profile.stack}: {told}", style="bold")
@@ -127,11 +135,14 @@ def _of_side(side: Side) -> Iterator[Text]:
             yield Text(f"  {what}: and {len(lines) - _MOST_LINES} more (--json has all)")
 
 
-def _part(part: Part | None) -> _Cells:
+def _part(part: Part | None, *, spread: bool) -> _Cells:
     if part is None:
         return "-", "", ""
     roof = "" if part.of_roof is None else _share(part.of_roof)
-    return digits(part.ms), digits(part.calls) if part.calls else "", roof
+    ms = digits(part.ms)
+    if spread and part.lowest_ms < part.highest_ms:
+        ms += f" ({digits(part.lowest_ms)} to {digits(part.highest_ms)})"
+    return ms, digits(part.calls) if part.calls else "", roof
 
 
 def _operators(row: Row, most: int) -> Iterator[tuple[str, _Cells, _Cells]]:

@@ -83,6 +83,7 @@ def _part(part: Part | None) -> list[object]:
 def _lines(side: Side) -> list[tuple[str, str]]:
     profile = side.profile
     found = [
+        *([("disturbed", profile.disturbed)] if profile.disturbed else []),
         *(("graph break", line) for line in profile.breaks),
         *(("fallback", line) for line in profile.fallbacks),
         *(("fused", line) for line in profile.fusions),

@@ -1,7 +1,7 @@
 """Why one competitor is slower than another, from profiles of both."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import attrs
 
@@ -38,12 +38,15 @@ class Part:
     Attributes:
       operators: the longest first; not all of them.
       of_roof: share of the roof of those operators whose cost is known.
+      lowest_ms, highest_ms: of all profiles that were taken.
     """
 
     ms: float
     calls: float
     operators: tuple[Shown, ...] = ()
     of_roof: float | None = None
+    lowest_ms: float
+    highest_ms: float
 
 
 @attrs.frozen(kw_only=True)
@@ -58,6 +61,12 @@ class Row:
     slow: Part | None
     fast: Part | None
     lost_ms: float | None
+
+    @property
+    def is_beyond_spread(self) -> bool:
+        """Whether the slow one takes longer in each of its profiles than the fast one in any."""
+        fastest = self.slow.lowest_ms if self.slow else 0.0
+        return fastest > (self.fast.highest_ms if self.fast else 0.0)
 
 
 @attrs.frozen(kw_only=True)
@@ -150,13 +159,14 @@ def _side(result: Result, profile: OperatorProfile) -> Side:
 
 
 def _parts(result: Result, profile: OperatorProfile, ceilings: Ceilings | None) -> dict[str, Part]:
-    by_kind: defaultdict[str, list[Operator]] = defaultdict(list)
-    for operator in profile.operators:
-        by_kind[kind_of(operator)].append(operator)
+    by_kind = _by_kind(profile.operators)
+    every = [by_kind, *map(_by_kind, profile.repeats)]
     data_type = peak_type(result)
     found = {
         kind: Part(
-            ms=sum(operator.us or 0.0 for operator in operators) / 1e3,
+            ms=_ms(operators),
+            lowest_ms=min(_ms(found.get(kind, ())) for found in every),
+            highest_ms=max(_ms(found.get(kind, ())) for found in every),
             calls=sum(operator.calls for operator in operators),
             operators=tuple(
                 Shown(
@@ -173,8 +183,21 @@ def _parts(result: Result, profile: OperatorProfile, ceilings: Ceilings | None) 
         for kind, operators in by_kind.items()
     }
     if profile.us is not None:
-        found[BETWEEN] = Part(ms=_latency(result) - profile.us / 1e3, calls=0.0)
+        latency_ms = _latency(result)
+        rest = [latency_ms - _ms(each) for each in (profile.operators, *profile.repeats)]
+        found[BETWEEN] = Part(ms=rest[0], calls=0.0, lowest_ms=min(rest), highest_ms=max(rest))
     return found
+
+
+def _by_kind(operators: Iterable[Operator]) -> dict[str, list[Operator]]:
+    found: defaultdict[str, list[Operator]] = defaultdict(list)
+    for operator in operators:
+        found[kind_of(operator)].append(operator)
+    return found
+
+
+def _ms(operators: Iterable[Operator]) -> float:
+    return sum(operator.us or 0.0 for operator in operators) / 1e3
 
 
 def _share(

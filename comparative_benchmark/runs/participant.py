@@ -484,6 +484,14 @@ class Participant:
         }
 
     def profile(self, directory: Path, latencies_ms: Sequence[float] = ()) -> ProfileRecord | None:
+        """Profiles a worker that has finished, and ends it; see `take_profile`."""
+        taken = self.take_profile(directory, latencies_ms)
+        self.close()
+        return taken
+
+    def take_profile(
+        self, directory: Path, latencies_ms: Sequence[float] = ()
+    ) -> ProfileRecord | None:
         """Profiles a worker that has finished; None if it has failed. Its record stays as it is.
 
         Args:
@@ -493,9 +501,11 @@ class Participant:
         if self._session is None:
             return None
         self.resume()
-        taken = profiling.take(self._session, directory, self.record.latencies_ms or latencies_ms)
-        self.close()
-        return taken
+        return profiling.take(self._session, directory, self.record.latencies_ms or latencies_ms)
+
+    def cpu_ms(self) -> float | None:
+        """Returns the CPU time of the worker; None if there is none, or it cannot be read."""
+        return None if self._session is None else self._session.cpu_ms()
 
     def close(self) -> None:
         """Ends the worker if it is still there."""

@@ -2,11 +2,18 @@
 
 import json
 
+import attrs
 import pytest
 from report_support import document, read, record, run
 from results_support import completed, plain_document
 
-from comparative_benchmark.backends.operator_profile import FILE, Operator, OperatorProfile, write
+from comparative_benchmark.backends.operator_profile import (
+    FILE,
+    Operator,
+    OperatorProfile,
+    combined,
+    write,
+)
 from comparative_benchmark.cli import command as cli
 from comparative_benchmark.explain import choosing
 from comparative_benchmark.results import kept_profiles
@@ -64,6 +71,44 @@ def file(tmp_path):
     return path
 
 
+def slowed(profile, factor):
+    """The operators of a profile, all of them slower."""
+    return tuple(attrs.evolve(each, us=each.us * factor) for each in profile.operators)
+
+
+def test_several_profiles_have_the_median_and_its_spread():
+    profiles = [attrs.evolve(SLOW, operators=slowed(SLOW, factor)) for factor in (1.5, 1.0, 0.5)]
+    found = combined(profiles, "others")
+    assert found.operators == SLOW.operators
+    assert found.disturbed == "others"
+    eager, xla = two().benchmarks
+    rows = {row.kind: row for row in explain((xla, FAST), (eager, found)).rows}
+    products = rows["matrix products"]
+    assert (products.slow.lowest_ms, products.slow.ms, products.slow.highest_ms) == pytest.approx(
+        (0.45, 0.9, 1.35)
+    )
+    # Of the two 0.2 ms apart, 0.45 and 0.7 ms: within the spread.
+    assert not products.is_beyond_spread
+    assert rows["copies and layouts"].is_beyond_spread
+    between = rows[BETWEEN].slow
+    assert between.highest_ms - between.lowest_ms == pytest.approx(1.6)
+
+
+def test_the_spread_of_profiles_and_what_disturbed_them_is_told(file, capsys):
+    repeats = (slowed(SLOW, 1.2), slowed(SLOW, 0.9))
+    write(
+        attrs.evolve(
+            SLOW, repeats=repeats, disturbed="others used the CPUs during 1 of 3 profiles"
+        ),
+        kept_profiles.folder_for(file, two().benchmarks[0]),
+    )
+    assert cli.main(["explain", str(file), "--no-profiling"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "0.9 (0.81 to 1.08)" in told
+    assert "(the median of 3 profiles; the table has their range)" in told
+    assert f"{EAGER}: others used the CPUs during 1 of 3 profiles: take another by --again" in told
+
+
 def test_what_is_lost_adds_up_to_the_difference():
     eager, xla = two().benchmarks
     found = explain((xla, FAST), (eager, SLOW), CEILINGS)
@@ -106,7 +151,7 @@ def test_the_command_prints_a_table_and_what_the_compilers_did(file, capsys):
     assert " fused: 2 generated fusions" in lines
     # What a stack says is no markup.
     assert " note: [bold]as it is[/bold]" in lines
-    assert any("pt_inductor:eager takes 3" in line for line in lines)
+    assert any("jax_xla:xla is 3 times as fast as pt_inductor:eager" in line for line in lines)
     assert any("% of the latency" in line for line in lines)
     assert "\x1b" not in told.out
 
