@@ -28,6 +28,13 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="compare cases of one name although their models differ, as before and after a change",
     )
+    parser.add_argument(
+        "--history",
+        action="append",
+        metavar="DB_URL|FILE|default",
+        help="how cases went over time, as for `cbs report`: differences as small as from run to "
+        "run are noise (default: the database of `cbs history`, if there is one)",
+    )
     add_options(parser, "json")
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
 

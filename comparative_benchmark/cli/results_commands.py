@@ -2,10 +2,15 @@
 
 import argparse
 
+from comparative_benchmark.history import location
+from comparative_benchmark.report.inputs import ReportError
+from comparative_benchmark.report.trend_sources import OWN_HISTORY, open_trends
+from comparative_benchmark.report.trends import Trends, usual_change
 from comparative_benchmark.results import compare as comparing
 from comparative_benchmark.results.case import cases_of
 from comparative_benchmark.results.codec import ResultsFileError, read_document
 from comparative_benchmark.results.compare_remarks import remarks
+from comparative_benchmark.results.record import Document
 from comparative_benchmark.results.roofs import known_ceilings
 from comparative_benchmark.terminal import compare_views
 from comparative_benchmark.terminal.console import Console
@@ -22,13 +27,16 @@ def compare(options: argparse.Namespace) -> int:
         old, new = map(read_document, (options.old, options.new))
     except ResultsFileError as error:
         raise UsageError(str(error)) from error
-    comparisons = comparing.compare_documents(
-        old,
-        new,
-        threshold=options.threshold,
-        count_unchanged=options.count_unchanged,
-        changed_models=options.changed_models,
-    )
+    # A history that nobody named, and that is not there or not readable, costs nothing.
+    sources = options.history or ([OWN_HISTORY] if location.is_there() else [])
+    try:
+        with open_trends(sources) as trends:
+            comparisons = _comparisons(old, new, options, trends)
+    except (ReportError, ResultsFileError, ModuleNotFoundError) as error:
+        if options.history:
+            raise UsageError(str(error)) from error
+        Console().say(f"without the history: {error}")
+        comparisons = _comparisons(old, new, options, lambda _: ())
     summary = comparing.summarize_comparisons(comparisons)
     beside = remarks(old, new, comparisons)
     if options.json:
@@ -41,6 +49,19 @@ def compare(options: argparse.Namespace) -> int:
         for line in beside.lines:
             console.answer(line)
     return comparing.exit_code(summary)
+
+
+def _comparisons(
+    old: Document, new: Document, options: argparse.Namespace, trends: Trends
+) -> list[comparing.Comparison]:
+    return comparing.compare_documents(
+        old,
+        new,
+        threshold=options.threshold,
+        count_unchanged=options.count_unchanged,
+        changed_models=options.changed_models,
+        usual_change=usual_change(trends),
+    )
 
 
 def show(options: argparse.Namespace) -> int:

@@ -4,7 +4,6 @@ Its tables are made, and brought up to date, by Alembic's migrations.
 """
 
 import contextlib
-import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -18,7 +17,8 @@ from filelock import Timeout as LockTimeout
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-HISTORY_VARIABLE = "CBS_HISTORY"
+from comparative_benchmark.history.location import HISTORY_VARIABLE, default_location
+
 # The newest migration; others need Alembic to be told of, and its import takes a while.
 HEAD = "0002"
 _REVISIONS = ("0001", HEAD)
@@ -34,14 +34,6 @@ _WRITES = "cbs_writes"
 
 class HistoryError(RuntimeError):
     """The history cannot be opened, read or written; the message says why and what to do."""
-
-
-def default_location() -> str:
-    """Returns `$CBS_HISTORY`, or a file in the user's data folder."""
-    if configured := os.environ.get(HISTORY_VARIABLE):
-        return configured
-    data = Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser()
-    return str(data / "common-benchmark-suite" / "history.sqlite")
 
 
 def database_url(location: str) -> URL:

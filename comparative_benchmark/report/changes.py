@@ -7,6 +7,7 @@ from pathlib import Path
 import attrs
 
 from comparative_benchmark.report.inputs import Inputs
+from comparative_benchmark.report.trends import Trends, usual_change
 from comparative_benchmark.results.codec import read_document
 from comparative_benchmark.results.compare import (
     Comparison,
@@ -62,19 +63,28 @@ class Changes:
     runs: Sequence[Run]
 
 
-def find_changes(path: Path, inputs: Inputs, *, threshold: float = NOISE_THRESHOLD) -> Changes:
+def find_changes(
+    path: Path,
+    inputs: Inputs,
+    *,
+    threshold: float = NOISE_THRESHOLD,
+    trends: Trends = lambda _: (),
+) -> Changes:
     """Returns how results differ from those of an older file.
 
     Args:
       path: of the older file.
       inputs: the results.
       threshold: differences below it are noise.
+      trends: how cases went over time: smaller differences than theirs are noise, too.
 
     Raises:
       ResultsFileError: the older file cannot be read.
     """
     old, new = read_document(path), inputs.document
-    comparisons = compare_documents(old, new, threshold=threshold)
+    comparisons = compare_documents(
+        old, new, threshold=threshold, usual_change=usual_change(trends)
+    )
     # The latest counts where two machines have the same case, as in the comparison.
     ids = {case.key: case.id for case in inputs.cases}
     by_id: dict[str, Comparison] = {}

@@ -81,7 +81,9 @@ def summarize(
     if baseline not in known:
         raise ReportError(f"no result is of {baseline}; there are {', '.join(known)}")
     judged = judge(cases, baseline, threshold=threshold)
-    changes = find_changes(baseline_file, inputs, threshold=threshold) if baseline_file else None
+    changes = None
+    if baseline_file:
+        changes = find_changes(baseline_file, inputs, threshold=threshold, trends=trends)
     found = contests(judged)
     broken = [case for case in cases if case.status in _BROKEN]
     return Summary(

@@ -13,6 +13,7 @@ from comparative_benchmark.report.inputs import Inputs, ReportCase
 from comparative_benchmark.report.ratios import Judged, judge
 from comparative_benchmark.results.case import LATENCY, Case
 from comparative_benchmark.results.compare_samples import samples_of
+from comparative_benchmark.results.machine_moves import run_to_run
 from comparative_benchmark.results.record import Positive, Status
 from comparative_benchmark.stats.analysis import SampleError
 
@@ -35,6 +36,16 @@ class TrendPoint(NamedTuple):
 # Returns the measurements of a case that a source knows, in any order; results of other devices and
 # machines are not its.
 Trends: TypeAlias = Callable[[Case], Iterable[TrendPoint]]
+
+
+def usual_change(trends: Trends) -> Callable[[Case], float]:
+    """Returns what tells the relative difference of a case from run to run, see `run_to_run`."""
+
+    def change(case: Case) -> float:
+        points = sorted(trends(case), key=lambda point: point.time)
+        return run_to_run([(point.value, point.versions) for point in points])
+
+    return change
 
 
 def trends_of(

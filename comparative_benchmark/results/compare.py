@@ -6,7 +6,7 @@ verified, finished trials have a ratio, and nothing that goes wrong here becomes
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -22,11 +22,12 @@ from comparative_benchmark.results.comparison import (
     summarize_comparisons,
 )
 from comparative_benchmark.results.family import Family
+from comparative_benchmark.results.machine_moves import common_move, contended_side, is_of_move
 from comparative_benchmark.results.noise_floor import FEWEST_FOR_95
 from comparative_benchmark.results.processes import map_jobs, process_count
 from comparative_benchmark.results.record import Document, Status
-from comparative_benchmark.results.unchanged import same_program, surroundings
-from comparative_benchmark.stats.analysis import NOISE_THRESHOLD, Verdict
+from comparative_benchmark.results.unchanged import program_digest, same_program, surroundings
+from comparative_benchmark.stats.analysis import CLOSE, NOISE_THRESHOLD, Verdict
 
 __all__ = [
     "Comparison",
@@ -51,6 +52,7 @@ def compare_documents(
     threshold: float = NOISE_THRESHOLD,
     count_unchanged: bool = False,
     changed_models: bool = False,
+    usual_change: Callable[[Case], float] = lambda _: 0.0,
 ) -> list[Comparison]:
     """Returns every case of either document, the candidate's against the baseline's.
 
@@ -65,8 +67,10 @@ def compare_documents(
       threshold: differences of latencies below it are noise.
       count_unchanged: let a latency that differs be `faster` or `slower` even where the compiled
         program and the packages are the same, or where programs that are the same differ by as much
-        between these files (docs/design/0005-unchanged-programs.md).
+        between these files (docs/design/0005-unchanged-programs.md), as everything moved together,
+        or as others disturbed one of the sides.
       changed_models: compare what has one name although it is another workload, and say so.
+      usual_change: relative difference that a case shows from run to run, by its history.
     """
     pairs = list(matched(latest(cases_of(baseline)), latest(cases_of(candidate))))
     jobs = {
@@ -78,6 +82,11 @@ def compare_documents(
     items = map_jobs(_compared, list(jobs.values()), processes=count)
     both = dict(zip(jobs, items, strict=True))
     floor = _floor((*pairs[position], item) for position, item in both.items())
+    move = common_move(
+        (item.competitor.partition(":")[0], item.log_ratio.estimate)
+        for item in both.values()
+        if item.log_ratio and not item.paired and item.quantity == LATENCY
+    )
     found: list[Comparison] = []
     for position, (old, new) in enumerate(pairs):
         if old is None or new is None:
@@ -87,7 +96,7 @@ def compare_documents(
             found.append(both[position])
         else:
             item = _judged_by_program(both[position], old, new)
-            found.append(_judged_by_noise(item, floor))
+            found.append(_judged_by_machine(item, (old, new), floor, move, usual_change))
     return found
 
 
@@ -159,34 +168,74 @@ def _judged_by_program(item: Comparison, old: Case, new: Case) -> Comparison:
     if not decided or item.paired or item.quantity != LATENCY or not same_program(old, new):
         return item
     if differ := surroundings(old, new):
+        if program_digest(new.metrics) is None:  # then the packages are the program
+            return item
         return attrs.evolve(
             item, reason=f"{item.reason}; the compiled program is the same, but: {differ}"
         )
     assert item.ratio is not None
     percent = 100 * (item.ratio.estimate - 1)
+    same = "the compiled program and" if program_digest(new.metrics) else "nothing is compiled, and"
     reason = (
-        "the compiled program and the package versions are the same: the difference of "
+        f"{same} the package versions are the same: the difference of "
         f"{percent:{'+.1f' if abs(percent) < 10 else '+.0f'}} % is the machine's"
     )
     return attrs.evolve(item, verdict=Verdict.UNCLEAR, reason=reason, withheld=item.verdict)
 
 
-def _judged_by_noise(item: Comparison, floor: float) -> Comparison:
-    """Withholds a verdict on a difference that unchanged programs show as well.
+def _judged_by_machine(
+    item: Comparison,
+    sides: tuple[Case, Case],
+    floor: float,
+    move: float,
+    usual_change: Callable[[Case], float],
+) -> Comparison:
+    """Withholds a verdict on a difference that the machine may have made.
 
-    An interval is of what happened within the files; the machine's drift between them is not in it.
+    An interval is of what happened within the files; what the machine does between them is not in
+    it.
+
+    Args:
+      item: the comparison of the two sides.
+      sides: baseline and candidate.
+      floor: relative difference that unchanged programs show between the files.
+      move: log ratio by which everything moved, see `common_move`.
+      usual_change: see `compare_documents`.
     """
     decided = item.verdict in (Verdict.FASTER, Verdict.SLOWER)
     if not decided or item.paired or item.quantity != LATENCY:
         return item
-    assert item.ratio is not None
-    if max(item.ratio.estimate, 1 / item.ratio.estimate) > 1 + floor:
+    assert item.log_ratio is not None
+    reason = _machines_reason(item.log_ratio.estimate, sides, floor, move, usual_change)
+    if not reason:
         return item
-    reason = (
-        f"unchanged programs differ by up to {floor:.1%} between these files: a difference as "
-        "small as this one may be the machine's"
-    )
     return attrs.evolve(item, verdict=Verdict.UNCLEAR, reason=reason, withheld=item.verdict)
+
+
+def _machines_reason(
+    log: float,
+    sides: tuple[Case, Case],
+    floor: float,
+    move: float,
+    usual_change: Callable[[Case], float],
+) -> str:
+    """Says why a difference may be the machine's; empty if nothing speaks for it."""
+    difference = math.expm1(abs(log))
+    if difference <= floor:
+        return (
+            f"unchanged programs differ by up to {floor:.1%} between these files: a difference as "
+            "small as this one may be the machine's"
+        )
+    if is_of_move(log, move):
+        direction = "slower" if move > 0 else "faster"
+        median = f"{math.expm1(abs(move)):.0%} in the median"
+        return f"every backend is {direction}, {median}: the machine may have moved them all"
+    side = contended_side(*sides)
+    if side and difference <= CLOSE - 1:
+        return f"others disturbed the {side}, and not the other side: conditions differ"
+    if difference <= (usual := usual_change(sides[1])):
+        return f"by its history this case differs by up to {usual:.1%} from run to run"
+    return ""
 
 
 def _floor(compared_cases: Iterable[tuple[Any, ...]]) -> float:

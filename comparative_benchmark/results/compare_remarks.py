@@ -36,8 +36,7 @@ class Remarks:
     Attributes:
       noise_floor: of the programs that both files hold unchanged; None without such.
       saved_noise_floor: what `cbs doctor --noise-floor` kept of that machine; None if nothing.
-      withheld: how many verdicts are `unclear` because the program is unchanged, or because
-        unchanged programs differ by as much.
+      withheld: how many verdicts are `unclear` because the machine may have made the difference.
       drift: why the machine may not have been the same for both files; None if nothing says so.
       mixtures: what the compared programs hold, or were asked, differently.
       accuracies: which programs do their task better or worse than before.
@@ -59,8 +58,8 @@ class Remarks:
                 found.append(f"noise floor{where}: {floor_text(floor.pooled)}")
         if self.withheld:
             found.append(
-                f"verdicts withheld, for an unchanged program or a difference within the noise "
-                f"floor: {self.withheld}; --count-unchanged gives the plain ones"
+                f"verdicts withheld, since the machine may have made the difference: "
+                f"{self.withheld}; --count-unchanged gives the plain ones"
             )
         return [*found, *self.mixtures, *self.accuracies, *([self.drift] if self.drift else [])]
 

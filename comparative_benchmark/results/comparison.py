@@ -46,8 +46,8 @@ class Comparison:
       arithmetic: of a stack against itself in fewer bits, e.g. `int8wo against fp32`: the ratio is
         what the recipe gives, and has no part in any mean or ranking of equals; else empty.
       withheld: the verdict that the ratio alone would have, where the verdict is `unclear` since
-        the compiled program is unchanged, unchanged programs differ by as much, or it may be chance
-        among all pairs of a workload's competitors, or others disturbed the race; else None.
+        the machine may have made the difference (see `compare_documents`), it may be chance among
+        all pairs of a workload's competitors, or others disturbed the race; else None.
       disturbed: whether others used the CPUs in most blocks of either side, so that there is no
         verdict.
     """

@@ -25,9 +25,17 @@ def program_digest(metrics: Metrics) -> str | None:
 
 
 def same_program(old: Case, new: Case) -> bool:
-    """Tells whether workload, competitor, device and compiled program are the same, and known."""
+    """Tells whether workload, competitor, device and compiled program are the same, and known.
+
+    Eager PyTorch compiles nothing: there the packages are the program, which is the same if
+    `surroundings` finds no difference. Of other stacks without a digest nothing is known.
+    """
     digests = [program_digest(case.metrics) for case in (old, new)]
-    return old.key == new.key and digests[0] is not None and digests[0] == digests[1]
+    if old.key != new.key or digests[0] != digests[1]:
+        return False
+    definition = new.result.definition
+    is_eager = (definition.backend, definition.compiler) == ("pt_inductor", "eager")
+    return digests[0] is not None or (is_eager and not new.metrics.throughput)
 
 
 def surroundings(old: Case, new: Case) -> str | None:

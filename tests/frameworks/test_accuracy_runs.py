@@ -2,7 +2,7 @@
 
 import pytest
 
-pytestmark = pytest.mark.frameworks
+pytestmark = [pytest.mark.frameworks, pytest.mark.nightly]
 
 
 def test_programs_in_fp32_do_their_task_as_the_float64_model_does(cbs_run):

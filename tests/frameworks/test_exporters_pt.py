@@ -9,7 +9,8 @@ from exporters_support import generate, holds_no_path
 from openxla.benchmark.artifacts import archives, arrays
 from openxla.benchmark.comparative_suite import exports
 
-pytestmark = pytest.mark.frameworks
+# TensorFlow's exporters run in the default tier.
+pytestmark = [pytest.mark.frameworks, pytest.mark.nightly]
 
 EXAMPLE = "EXAMPLE_FP32_PT_BATCH1"
 
@@ -73,7 +74,6 @@ def test_the_seeds_archives_hold_the_seeds_names(example, tmp_path):
     assert arrays.load(files[0]).dtype == "float32"
 
 
-@pytest.mark.nightly
 def test_a_second_generation_gives_the_same_bytes(example, tmp_path, environment):
     again = generate(EXAMPLE, tmp_path / "out", environment, "--types", "inputs,linalg_mlir,onnx")
     one, two = example.digests(), again.digests()

@@ -65,6 +65,7 @@ def run(tmp_path_factory, recipes_environment):
     return directory
 
 
+@pytest.mark.nightly
 def test_every_row_has_a_number_or_a_reason(run):
     rows = list(csv.DictReader(io.StringIO((run / "benchmark_results.results.csv").read_text())))
     found, whole = (

@@ -134,6 +134,7 @@ def run_in(cbs_run):
     return run
 
 
+@pytest.mark.nightly
 def test_models_that_are_not_written_for_us_are_judged_in_their_own_type(tmp_path, run_in):
     root = tmp_path / "openxla" / "benchmark"
     for folder, framework, module, parameters in (

@@ -19,11 +19,16 @@ BACKENDS = {
     "openvino:latency": "openvino",
     "tflite:native": "ai_edge_litert",
 }
+# These start slowly, and XLA's profiler is that of JAX.
+SLOW = ("xla_hlo:stablehlo", "tf_xla:xla")
 # Its interface tells operations, and no times.
 WITHOUT_TIMES = "tflite:native"
 
 
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.nightly if name in SLOW else ()) for name in BACKENDS],
+)
 def test_products_are_found_in_what_each_profiler_says(column, name):
     need(BACKENDS[name])
     measured = column(name.partition(":")[0])

@@ -31,8 +31,8 @@ MADE = [
     (BERT_TF, "tf_xla:xla", ("tensorflow",), ["saved_model"]),
     (BERT_TF, "tflite:native", ("tensorflow", "ai_edge_litert"), ["model.tflite"]),
 ]
-# Two forms of programs in the default tier; `test_repro_compilers` has those of XLA and IREE.
-FORMS = ("pt_inductor:inductor", "onnxruntime:default")
+# One form of programs in the default tier; `test_repro_compilers` has those of XLA and IREE.
+FORMS = ("onnxruntime:default",)
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,7 @@ def slower(tmp_path, factor):
     plain = plain_document()
     for record in plain["benchmarks"]:
         record["run_id"] = plain["runs"][0]["run_id"]
+        record["versions"] = {"torch": str(factor)}
         [metrics] = record["metrics"].values()
         metrics["program"]["artifact_sha256"] = None
         metrics.pop("race")
