@@ -18,10 +18,8 @@ esac
 
 ensure_environment .venv comparative_benchmark/*/requirements.txt
 ensure_environment .venv requirements/dev.txt
-if [[ "${tier}" != fast ]]; then
-  ensure_packages .recipes.venv requirements/recipes.txt
-  ensure_packages .docs.venv requirements/docs.txt
-fi
+ensure_packages .recipes.venv requirements/recipes.txt
+ensure_packages .docs.venv requirements/docs.txt
 
 logs="$(mktemp -d)"
 trap 'rm -rf "${logs}"' EXIT

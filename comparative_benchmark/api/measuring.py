@@ -37,6 +37,7 @@ from comparative_benchmark.terminal.options import (
     select,
     set_root,
 )
+from comparative_benchmark.terminal.quiet_machine import wait_for_quiet
 from comparative_benchmark.terminal.run_settings import settings_of
 from openxla.benchmark.artifacts import user_inputs
 from openxla.benchmark.brought import BroughtError, Definitions
@@ -137,6 +138,7 @@ def measure(
     *,
     command: Sequence[str],
     selection: Selection | None = None,
+    ask: Callable[[str], str] | None = None,
 ) -> Measured:
     """Runs the trials that options select; results go to `options.output`.
 
@@ -145,6 +147,7 @@ def measure(
       observer: receives progress.
       command: what the user typed, kept with the results.
       selection: what to run; None for the cases that the options select.
+      ask: see `wait_for_quiet`.
 
     Raises:
       UsageError: see `plan_run`; or the results file cannot be written.
@@ -153,6 +156,8 @@ def measure(
     planned = plan_run(options, observer.say, selection=selection)
     for line in planned.selection.before(planned.trials, planned.settings):
         observer.say(line)
+    if isinstance(planned.settings.sampling, SamplingRule):
+        wait_for_quiet(observer.say, ask=ask)
     try:
         results = runner.execute(
             planned.trials,

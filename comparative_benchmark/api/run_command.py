@@ -5,7 +5,7 @@ import datetime
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
-from comparative_benchmark.api.measuring import Measured, measure, plan_run, sampling
+from comparative_benchmark.api.measuring import Measured, measure, plan_run
 from comparative_benchmark.api.selection import Selection
 from comparative_benchmark.results import expected_failures
 from comparative_benchmark.results.case import Case
@@ -22,7 +22,7 @@ from comparative_benchmark.terminal.options import (
     EXIT_WRONG,
     UsageError,
 )
-from comparative_benchmark.terminal.quiet_machine import ask_in_terminal, wait_for_quiet
+from comparative_benchmark.terminal.quiet_machine import ask_in_terminal
 from comparative_benchmark.terminal.streams import without_secrets
 
 
@@ -48,14 +48,13 @@ def run(
     if getattr(options, "dry_run", False):
         console.plan(plan_run(options, console.say, selection=selection).trials)
         return EXIT_OK
-    if isinstance(sampling(options), SamplingRule):
-        wait_for_quiet(console.say, busy=options.busy, ask=ask_in_terminal())
     with console.following():
         measured = measure(
             options,
             console,
             command=[without_secrets(word) for word in sys.argv],
             selection=selection,
+            ask=None if getattr(options, "busy", True) else ask_in_terminal(),
         )
         ceilings = ceilings_for(
             measured.results,

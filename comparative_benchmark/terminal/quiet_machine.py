@@ -12,7 +12,6 @@ _MOST = 0.1
 def wait_for_quiet(
     say: Callable[[str], None],
     *,
-    busy: bool = False,
     ask: Callable[[str], str] | None = None,
     observe: Callable[[], others.Observed] = others.observe,
 ) -> None:
@@ -22,15 +21,14 @@ def wait_for_quiet(
 
     Args:
       say: prints a line.
-      busy: never ask.
-      ask: asks a person a question and returns the answer; None where nobody is there to answer.
+      ask: asks a person a question and returns the answer; None where nobody is to be asked.
       observe: watches the machine for a second.
     """
     seen = observe()
     if not _is_busy(seen):
         return
     say(_told(seen))
-    if busy or ask is None:
+    if ask is None:
         return
     if ask("wait until the machine is quiet? [Y/n] ").strip().lower() in ("n", "no"):
         return

@@ -171,7 +171,6 @@ def test_the_exit_code_says_that_not_all_was_measured(statuses, left_out, code, 
     )
     judgement = SimpleNamespace(expected={}, complaints=list, stale=[])
     monkeypatch.setattr(run_command, "_judge", lambda *_: judgement)
-    monkeypatch.setattr(run_command, "sampling", lambda _: None)
     options = SimpleNamespace(
         verbose=False, suite=[], output="r.json", profile=False, expected_failures=None
     )
