@@ -9,6 +9,7 @@ from comparative_benchmark.results.family import Family
 from comparative_benchmark.results.record import AGREED, Status
 from comparative_benchmark.runs.resuming import typed
 from comparative_benchmark.stats.analysis import (
+    DECISIVE_PROCESSES,
     MIN_PROCESSES,
     NOISE_THRESHOLD,
     Verdict,
@@ -78,7 +79,7 @@ def _choice(ranked: Sequence[Case], family: Family) -> str:
 def _others(ranked: Sequence[Case], family: Family) -> list[str]:
     """Returns how far the others are behind, and of which that is not certain."""
     best, *rest = ranked
-    behind, open_ones, few = [], [], False
+    behind, open_ones, fewest = [], [], DECISIVE_PROCESSES
     for case in rest:
         found = family.comparison(best, case)
         text = f"{_name(case)}{_speedup_text(found)}"
@@ -86,10 +87,14 @@ def _others(ranked: Sequence[Case], family: Family) -> list[str]:
             behind.append(text)
         else:
             open_ones.append(text)
-            few |= min(map(_processes, (best, case))) < MIN_PROCESSES
+            fewest = min(fewest, *map(_processes, (best, case)))
     lines = [f"It is faster for certain than {', '.join(behind)}."] if behind else []
     if open_ones:
-        hint = "; leave -w and -iter out to race them" if few else ""
+        hint = ""
+        if fewest < MIN_PROCESSES:
+            hint = "; leave -w and -iter out to race them"
+        elif fewest < DECISIVE_PROCESSES:
+            hint = f"; --processes {DECISIVE_PROCESSES} races them for longer"
         lines.append(f"It is not for certain faster than {', '.join(open_ones)}{hint}.")
     levels = {case.result.level for case in ranked}
     if len(levels) > 1 and best.result.level == "compiler_level":
