@@ -25,7 +25,7 @@ TWO_SPEEDS = 0.03
 
 @attrs.frozen(kw_only=True)
 class Noise:
-    """What disturbs a race of equal programs.
+    """Noise in a race of equal programs.
 
     Attributes:
       process_sd: from process to process.

@@ -1,7 +1,7 @@
 """Simulated races of several equal programs, and what is said of the best of them.
 
 Each race is stopped and judged as `cbs run` does: candidates race against the first program, and
-the verdicts are those of `results.family.Family`.
+`results.family.Family` gives the verdicts.
 """
 
 import itertools
@@ -30,7 +30,7 @@ RULE = SamplingRule()
 
 @attrs.frozen(kw_only=True)
 class Races:
-    """What came of races.
+    """Outcomes of races.
 
     Attributes:
       processes: of each program, int64[programs, races].
@@ -63,7 +63,7 @@ class Recommended:
 
 
 def recommended(noise: Noise, races: int, programs: int, *, seed: int) -> Recommended:
-    """Returns what is said of so many races of equals."""
+    """Counts false sentences in races of equal programs."""
     random = np.random.default_rng(seed)
     counts = np.zeros(3, dtype=np.int64)
     step = max(1, 20_000 // programs)
@@ -78,7 +78,7 @@ def recommended(noise: Noise, races: int, programs: int, *, seed: int) -> Recomm
 
 
 def judged(logs: Array) -> Races:
-    """Returns what comes of races, float64[programs, races, processes, rounds]."""
+    """Returns the outcomes of races, float64[programs, races, processes, rounds]."""
     programs, races = logs.shape[:2]
     stop = why_enough_rule(RULE, programs)
     counts = np.empty((programs, races), dtype=np.int64)
@@ -89,7 +89,7 @@ def judged(logs: Array) -> Races:
             fewest=RULE.min_processes,
             most=RULE.max_processes,
         )
-    # The baseline goes on as long as it is needed to pair with.
+    # The baseline runs until the last candidate has stopped: ratios are paired with it.
     counts[0] = counts[1:].max(axis=0)
     pairs = list(itertools.combinations(range(programs), 2))
     found = [_pair(logs, counts, *pair) for pair in pairs]

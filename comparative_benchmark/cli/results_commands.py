@@ -27,7 +27,7 @@ def compare(options: argparse.Namespace) -> int:
         old, new = map(read_document, (options.old, options.new))
     except ResultsFileError as error:
         raise UsageError(str(error)) from error
-    # A history that nobody named, and that is not there or not readable, costs nothing.
+    # The default history is optional: if it is missing or unreadable, compare without it.
     sources = options.history or ([OWN_HISTORY] if location.is_there() else [])
     try:
         with open_trends(sources) as trends:

@@ -30,7 +30,7 @@ from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.options import UsageError
 from comparative_benchmark.terminal.run_settings import settings_of
 
-# One profile may be of a disturbed moment, and says nothing of its own error.
+# A single profile may fall into a disturbed moment, and shows no spread.
 _PROFILES = 3
 
 
@@ -115,7 +115,7 @@ def _take(
 
 
 class _Watch:
-    """What others do on the CPUs while a worker is at work and this process waits for it."""
+    """Observes other processes on the CPUs while this process waits for a worker."""
 
     def __init__(self, participant: Participant) -> None:
         self._participant = participant

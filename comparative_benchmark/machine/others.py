@@ -1,4 +1,4 @@
-"""What other processes do on our CPUs while this one sleeps."""
+"""Observes other processes on our CPUs while this one sleeps."""
 
 import os
 import time
@@ -16,7 +16,7 @@ _BUSY_LIMIT = 0.05
 
 @attrs.frozen(kw_only=True)
 class Observed:
-    """What others did on our CPUs during a second in which this process slept.
+    """CPU use of other processes during a second in which this process slept.
 
     Attributes:
       busiest: pid, name and share of one CPU of the busiest processes, also of those elsewhere.

@@ -20,7 +20,7 @@ from comparative_benchmark.stats.analysis import (
 
 # Who ran less than this share of what the most complete one did would leave too little in common.
 _COVERAGE = 0.5
-# A mean names no winner where others disturbed so many of its cases.
+# A mean names no winner if other processes disturbed this share of its cases.
 _MOST_DISTURBED = 0.1
 
 
@@ -33,7 +33,7 @@ class Mean:
       processes: of the case that has fewest.
       limits: of the interval that holds the mean of each competitor at once, where there are more
         than two.
-      doubt: why nobody wins by it; empty if somebody does.
+      doubt: why it decides no winner; empty if it decides one.
     """
 
     estimate: float
@@ -128,9 +128,9 @@ class Contest:
 
     @property
     def rivals(self) -> Sequence[Standing]:
-        """Those whose interval overlaps that of the winner; none of the baseline's.
+        """Competitors whose simultaneous interval (`Mean.limits`) overlaps the winner's.
 
-        Of the intervals that hold all means at once, see `Mean.limits`.
+        Empty if the baseline has won.
         """
         best = self.winner.mean if self.winner else None
         return [
@@ -161,9 +161,9 @@ def contests(judged: Sequence[Judged]) -> list[Contest]:
 def geomean(comparisons: Sequence[Comparison], *, competitors: int = 2) -> Mean | None:
     """Returns the geometric mean of inverted ratios, see `mean_ratio`; None for none.
 
-    Each case has a baseline of its own, so that their errors are independent. Nobody wins by a mean
-    that may be chance among all pairs of the competitors (Bonferroni), or of which a tenth of the
-    cases were disturbed.
+    The baselines of different cases are separate processes, so their errors are independent. A
+    mean decides no winner if it may be chance among all pairs of competitors (Bonferroni), or if a
+    tenth of its cases were disturbed.
 
     Args:
       comparisons: of the cases, each with a ratio.
@@ -193,7 +193,7 @@ def geomean(comparisons: Sequence[Comparison], *, competitors: int = 2) -> Mean 
 
 
 def _doubt(comparisons: Sequence[Comparison], mean: Interval, among_all: Interval) -> str:
-    """Says why nobody wins by a mean; empty if somebody does."""
+    """Returns why a mean decides no winner; empty if it decides one."""
     disturbed = sum(item.disturbed for item in comparisons)
     if disturbed >= _MOST_DISTURBED * len(comparisons):
         return f"others disturbed {disturbed} of {len(comparisons)} cases"

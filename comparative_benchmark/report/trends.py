@@ -39,7 +39,7 @@ Trends: TypeAlias = Callable[[Case], Iterable[TrendPoint]]
 
 
 def usual_change(trends: Trends) -> Callable[[Case], float]:
-    """Returns what tells the relative difference of a case from run to run, see `run_to_run`."""
+    """Returns a function that gives a case's relative change from run to run, see `run_to_run`."""
 
     def change(case: Case) -> float:
         points = sorted(trends(case), key=lambda point: point.time)

@@ -48,8 +48,8 @@ class Comparison:
       withheld: the verdict that the ratio alone would have, where the verdict is `unclear` since
         the machine may have made the difference (see `compare_documents`), it may be chance among
         all pairs of a workload's competitors, or others disturbed the race; else None.
-      disturbed: whether others used the CPUs in most blocks of either side, so that there is no
-        verdict.
+      disturbed: whether other processes used the CPUs in most blocks of either side; the verdict is
+        then `unclear`.
     """
 
     workload: str

@@ -1,8 +1,8 @@
 """Every comparison of one workload's competitors, judged as one family of tests.
 
-Whoever reads a table looks for the best line and compares it with the others, whatever the baseline
-is. Among nine equals the best and the worst differ by chance far more often than two of them, so
-that a verdict has to hold among all pairs. Table, recommendation, page and API take their verdicts
+Readers look for the best line of a table and compare it with all others, whatever the baseline is.
+The best and the worst of nine equal programs differ by chance far more often than two given ones.
+So a verdict has to hold among all pairs. Table, recommendation, page and API take their verdicts
 from here.
 """
 
@@ -22,8 +22,8 @@ _DECIDED = (Verdict.FASTER, Verdict.SLOWER)
 class Family:
     """The comparisons of the competitors of one workload.
 
-    Holm's procedure over all pairs: where all competitors are equals, the chance of any false
-    `faster` or `slower` is 2 %, as it is for a single pair. Intervals remain those of single pairs.
+    Holm's procedure over all pairs: if all competitors are equal, the chance of any false `faster`
+    or `slower` is 2 %, the same as for a single pair. Intervals are not adjusted.
     """
 
     def __init__(self, cases: Sequence[Case], *, threshold: float) -> None:

@@ -1,4 +1,4 @@
-"""What a machine does between two files: to all programs at once, to one side, from run to run."""
+"""Effects of the machine between two files: on all programs, on one file, from run to run."""
 
 import itertools
 import math
@@ -12,11 +12,11 @@ from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.noise_floor import FEWEST_FOR_95
 from comparative_benchmark.stats.analysis import NOISE_THRESHOLD
 
-# Fewer comparisons, or those of one backend, may have a reason in common that is no machine.
+# Fewer comparisons, or a single backend, may share another reason than the machine.
 _FEWEST_MOVED, _FEWEST_BACKENDS = 3, 2
-# Of the comparisons, on the side that the medians of all backends are on.
+# Share of the comparisons that may have moved the other way.
 _MOST_APART = 0.1
-# What moved further than others by this factor has a reason of its own.
+# A ratio beyond the common move by this factor needs another explanation.
 _OWN_REASON = 2.0
 _FEWEST_RUNS = 3
 
@@ -45,7 +45,7 @@ def common_move(moved: Iterable[tuple[str, float]]) -> float:
 
 
 def is_of_move(log: float, move: float) -> bool:
-    """Tells whether a log ratio is no further than twice what everything moved by."""
+    """Tells whether a log ratio lies within twice the common move, on the same side."""
     return 0 < log * math.copysign(1.0, move) <= _OWN_REASON * abs(move)
 
 

@@ -126,7 +126,7 @@ def ceilings_for(
             if measure:
                 known = _completed(known, results, say)
             if above := sum((share or 0.0) > 1 for share in _shares(results, [known])):
-                busy = ", beside other processes," if known.contended else ""
+                busy = ", taken on a busy machine," if known.contended else ""
                 say(
                     f"{above} results are above the roof: the ceilings of {known.date}{busy} are "
                     "too low"

@@ -504,7 +504,7 @@ class Participant:
         return profiling.take(self._session, directory, self.record.latencies_ms or latencies_ms)
 
     def cpu_ms(self) -> float | None:
-        """Returns the CPU time of the worker; None if there is none, or it cannot be read."""
+        """Returns the CPU time of the worker; None after it has ended, or if it cannot be read."""
         return None if self._session is None else self._session.cpu_ms()
 
     def close(self) -> None:

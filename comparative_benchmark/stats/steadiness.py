@@ -82,9 +82,9 @@ def steadiness(samples_ms: Sequence[float]) -> Steadiness:
 def later_change(samples_ms: Sequence[float]) -> tuple[float, float] | None:
     """Returns the medians of the first and the second half in ms, where they plainly differ.
 
-    By more than 10 %, and 3 standard errors of the two medians. None where they do not, for fewer
-    than 8 samples, or for one that is no positive finite number. Of samples of a fixed number of
-    iterations, whose median is then that of no state.
+    They differ by more than 10 %, and by more than 3 standard errors of the two medians. None if
+    they do not, if there are fewer than 8 samples, or if a sample is not a positive finite number.
+    For runs with fixed counts: the median of such samples describes neither half.
     """
     values = np.asarray(samples_ms, dtype=np.float64)
     if values.size < FEWEST_SAMPLES or not (np.isfinite(values).all() and (values > 0).all()):

@@ -26,8 +26,8 @@ def answers(cases: Sequence[Case], *, absent: str = "", command: Sequence[str] =
     """Returns sentences on the competitors of one workload; empty where there is no question.
 
     The fastest is the one with the lowest latency among those whose output is right and that
-    compute in the workload's own type. That it is faster than another is said only where the
-    verdict between the two says so, which holds among all pairs (`Family`).
+    compute in the workload's own type. It is called faster than another one only if their verdict,
+    which holds among all pairs (`Family`), is `faster`.
 
     Args:
       cases: results of a run; where they are of several workloads, or of compile times, nothing is
@@ -88,14 +88,14 @@ def _others(ranked: Sequence[Case], family: Family) -> list[str]:
         else:
             open_ones.append(text)
             fewest = min(fewest, *map(_processes, (best, case)))
-    lines = [f"It is faster for certain than {', '.join(behind)}."] if behind else []
+    lines = [f"It is clearly faster than {', '.join(behind)}."] if behind else []
     if open_ones:
         hint = ""
         if fewest < MIN_PROCESSES:
             hint = "; leave -w and -iter out to race them"
         elif fewest < DECISIVE_PROCESSES:
             hint = f"; --processes {DECISIVE_PROCESSES} races them for longer"
-        lines.append(f"It is not for certain faster than {', '.join(open_ones)}{hint}.")
+        lines.append(f"It is not clearly faster than {', '.join(open_ones)}{hint}.")
     levels = {case.result.level for case in ranked}
     if len(levels) > 1 and best.result.level == "compiler_level":
         lines.append("It runs an exported program; some of the others have a framework around it.")

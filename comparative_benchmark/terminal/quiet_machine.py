@@ -1,11 +1,11 @@
-"""Before a race: do other processes use the machine, and shall it wait until they do not?"""
+"""Watches the machine before a race, and offers to wait until it is quiet."""
 
 import sys
 from collections.abc import Callable
 
 from comparative_benchmark.machine import others
 
-# Of the time that our CPUs have.
+# Largest share of our CPU time that other processes may use.
 _MOST = 0.1
 
 
@@ -15,13 +15,14 @@ def wait_for_quiet(
     ask: Callable[[str], str] | None = None,
     observe: Callable[[], others.Observed] = others.observe,
 ) -> None:
-    """Says what others use of the machine if that is more than a tenth; waits if a person wishes.
+    """Prints how much of the machine other processes use, if that is more than a tenth.
 
-    Others slow programs down unequally, so that a race beside them may have no verdicts.
+    They slow programs down unequally, so a race on a busy machine may have no verdicts. The user
+    may choose to wait.
 
     Args:
       say: prints a line.
-      ask: asks a person a question and returns the answer; None where nobody is to be asked.
+      ask: puts a question to the user and returns the answer; None to ask no question.
       observe: watches the machine for a second.
     """
     seen = observe()
@@ -56,6 +57,6 @@ def _is_busy(seen: others.Observed) -> bool:
 
 
 def _told(seen: others.Observed) -> str:
-    used = f"others use {seen.conditions.foreign_cpu_share:.0%} of the time of our CPUs"
+    used = f"other processes use {seen.conditions.foreign_cpu_share:.0%} of the time of our CPUs"
     names = f": {', '.join(seen.rows)}" if seen.busiest else ""
-    return f"{used}{names}; a race beside them may have no verdicts (`cbs doctor`)"
+    return f"{used}{names}; a race may then have no verdicts (`cbs doctor`)"

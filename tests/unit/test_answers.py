@@ -53,7 +53,7 @@ def test_the_fastest_is_named_with_its_interval_and_what_it_costs():
     assert " ms (95 %), the lowest latency of those whose output is right; it compiles in" in first
     assert "compiles in 0.03 s" in first
     assert first.endswith("takes 100 MiB at most.")
-    assert second.startswith("It is faster for certain than openvino:latency (onnx) (1.99")
+    assert second.startswith("It is clearly faster than openvino:latency (onnx) (1.99")
     assert last == "Again: cbs run 'my net.onnx' --backend a,b"
     *_, last = said(FAST, SLOW, command=("/x/comparative_benchmark/__main__.py", "run"))
     assert last == "Again: python -m comparative_benchmark run"
@@ -69,15 +69,15 @@ def test_a_stack_in_several_frameworks_is_held_against_the_best_alone():
 
     lines = said(of("JAX", 1.0, 1.01, 1.02), of("PYTORCH", 2.0, 2.01, 2.02))
     assert lines[0].startswith("Take iree:llvm-cpu (jax)")
-    assert lines[1].startswith("It is faster for certain than iree:llvm-cpu (pytorch) (1.99")
+    assert lines[1].startswith("It is clearly faster than iree:llvm-cpu (pytorch) (1.99")
 
 
 def test_what_is_not_certain_is_said():
     lines = said(FAST, CLOSE, SLOW)
-    [line] = [line for line in lines if line.startswith("It is not for certain faster than")]
-    assert line.startswith("It is not for certain faster than iree:llvm-cpu (onnx)")
+    [line] = [line for line in lines if line.startswith("It is not clearly faster than")]
+    assert line.startswith("It is not clearly faster than iree:llvm-cpu (onnx)")
     assert line.endswith("; --processes 6 races them for longer.")
-    assert any(line.startswith("It is faster for certain than openvino:latency") for line in lines)
+    assert any(line.startswith("It is clearly faster than openvino:latency") for line in lines)
 
 
 def test_a_disturbed_race_has_no_winner():
@@ -87,7 +87,7 @@ def test_a_disturbed_race_has_no_winner():
             block["contended"] = True
     first, second = said(FAST, record("openvino:latency", metrics=busy))
     assert first.startswith("No winner, since others used the CPUs; first is onnxruntime:default")
-    assert second.startswith("It is not for certain faster than openvino:latency (onnx) (3.0 (2.9")
+    assert second.startswith("It is not clearly faster than openvino:latency (onnx) (3.0 (2.9")
 
 
 def test_one_process_supports_no_verdict_and_the_way_to_one_is_told():
@@ -96,7 +96,7 @@ def test_one_process_supports_no_verdict_and_the_way_to_one_is_told():
         record("openvino:latency", metrics=times(9.0)),
     )
     assert "1 ms in one process" in lines[0]
-    assert not any("faster for certain" in line for line in lines)
+    assert not any("It is clearly faster" in line for line in lines)
     assert lines[1].endswith("; leave -w and -iter out to race them.")
 
 

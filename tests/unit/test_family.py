@@ -84,7 +84,7 @@ def test_table_sentence_page_and_api_agree(seed, capsys):
         assert item.verdict.value in line
     first, *rest = answers(cases)
     [best] = [case.competitor for case in cases if first.startswith(f"Take {case.competitor} ")]
-    certain = next((line for line in rest if line.startswith("It is faster for certain")), "")
+    certain = next((line for line in rest if line.startswith("It is clearly faster")), "")
     if best != EAGER:
         assert (EAGER in certain) == (verdicts[best].verdict is Verdict.FASTER)
     faster = {name for name, item in verdicts.items() if item.verdict is Verdict.FASTER}

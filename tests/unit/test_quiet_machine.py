@@ -42,8 +42,10 @@ def test_a_busy_machine_is_told_where_nobody_is_asked():
     machine = Machine(0.47)
     machine.wait()
     [line] = machine.said
-    assert line.startswith("others use 47% of the time of our CPUs: cc1plus (pid 42) 98% of a CPU;")
-    assert line.endswith("a race beside them may have no verdicts (`cbs doctor`)")
+    assert line.startswith(
+        "other processes use 47% of the time of our CPUs: cc1plus (pid 42) 98% of a CPU;"
+    )
+    assert line.endswith("a race may then have no verdicts (`cbs doctor`)")
 
 
 @pytest.mark.parametrize("answer", ["", "y\n", "Yes\n"])

@@ -212,8 +212,8 @@ def test_ceilings_that_a_result_is_above_are_measured_again(counted, monkeypatch
     answer, said, saved = _ceilings(counted, monkeypatch, measure=True, found=LOW)
     assert (answer, saved) == ((ROOF,), [ROOF])
     assert said[0] == (
-        f"{len(counted)} results are above the roof: the ceilings of {LOW.date}, beside other "
-        "processes, are too low"
+        f"{len(counted)} results are above the roof: the ceilings of {LOW.date}, taken on a "
+        "busy machine, are too low"
     )
     answer, said, saved = _ceilings(counted, monkeypatch, measure=False, found=LOW)
     assert (answer, saved) == ((LOW,), [])
