@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 
 from comparative_benchmark.results.case import Case
-from comparative_benchmark.results.compare_pair import compared
 from comparative_benchmark.results.comparison import Comparison
+from comparative_benchmark.results.family import Family
 from comparative_benchmark.results.over_shapes import Speedup, operator_of, speedup
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.stats.analysis import (
@@ -110,9 +110,10 @@ def panels(cases: Iterable[Case], *, threshold: float = NOISE_THRESHOLD) -> list
         places[case.workload, case.device, case.machine, case.quantity].append(case)
     groups: defaultdict[tuple[str, ...], list[Trade]] = defaultdict(list)
     for group in places.values():
+        family = Family(group, threshold=threshold)
         for case in filter(is_recipe, group):
             key = (_name(case), case.device, case.machine, case.quantity)
-            groups[key].append(_trade(case, group, threshold))
+            groups[key].append(_trade(case, group, family))
     return [_panel(key, trades, threshold) for key, trades in groups.items()]
 
 
@@ -152,9 +153,9 @@ def _name(case: Case) -> str:
     return f"{operator}, {definition.data_type or definition.workload.data_type}"
 
 
-def _trade(case: Case, group: Sequence[Case], threshold: float) -> Trade:
+def _trade(case: Case, group: Sequence[Case], family: Family) -> Trade:
     label, own = _own_stack(case, group)
-    comparison = compared(own, case, threshold=threshold) if own else None
+    comparison = family.comparison(own, case) if own else None
     verification = case.metrics.verdict
     noise = verification.sqnr_db if verification else None
     ratio = comparison.ratio if comparison and noise is not None else None
