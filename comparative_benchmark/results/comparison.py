@@ -96,6 +96,7 @@ class Summary:
       cases: how many there should be; `passed` of them could be compared.
       faster, slower: names of those with that verdict.
       regressions: names of those that are slower beyond chance among all that were compared.
+      disturbed: names of those without a verdict because other processes disturbed the race.
       missing, wrong, incomparable: names of those without a ratio, each with its reason.
     """
 
@@ -109,6 +110,7 @@ class Summary:
     faster: tuple[str, ...]
     slower: tuple[str, ...]
     regressions: tuple[str, ...]
+    disturbed: tuple[str, ...]
     missing: tuple[str, ...]
     wrong: tuple[str, ...]
     incomparable: tuple[str, ...]
@@ -149,6 +151,7 @@ def summarize_comparisons(comparisons: Sequence[Comparison]) -> Summary:
         faster=tuple(named[Verdict.FASTER]),
         slower=tuple(named[Verdict.SLOWER]),
         regressions=tuple(item.name for item in regressions(counted)),
+        disturbed=tuple(item.name for item in counted if item.disturbed),
         missing=tuple(named[Fate.MISSING]),
         wrong=tuple(named[Fate.WRONG]),
         incomparable=tuple(named[Fate.INCOMPARABLE]),

@@ -89,6 +89,7 @@ def summary_line(summary: Summary) -> str:
     counts = {
         "faster": summary.faster,
         "slower": summary.slower,
+        "disturbed": summary.disturbed,
         "wrong": summary.wrong,
         "missing": summary.missing,
         "incomparable": summary.incomparable,

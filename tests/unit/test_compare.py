@@ -16,6 +16,7 @@ from comparative_benchmark.results.compare import (
     summarize_comparisons,
 )
 from comparative_benchmark.stats.analysis import Verdict
+from comparative_benchmark.terminal.compare_views import summary_line
 
 
 def compare_documents(old, new, **options):
@@ -312,7 +313,9 @@ def test_a_disturbed_race_has_no_verdict(side):
     assert found.withheld is Verdict.FASTER
     assert found.word == "unclear (disturbed)"
     assert found.reason == f"disturbed: others used the CPUs in 60% of the blocks of the {side}"
-    assert exit_code(summarize_comparisons([found])) == 0
+    summary = summarize_comparisons([found])
+    assert exit_code(summary) == 0
+    assert summary_line(summary).endswith("geomean over 1 of 1 cases, 1 disturbed")
     found = compared(0.5)
     assert found.verdict is Verdict.FASTER
     assert found.word == "faster"
