@@ -62,6 +62,7 @@ from comparative_benchmark.stats.analysis import (
     verdict,
 )
 from comparative_benchmark.stats.planning import decidable_effect
+from comparative_benchmark.stats.resemblance import resembles
 from comparative_benchmark.stats.sampling_rule import SamplingRule
 
 PROCESS_SDS = (0.007, 0.012, 0.02, 0.03)
@@ -71,6 +72,8 @@ RULE = SamplingRule()
 # Workloads of a suite, and the competitors of each beside the baseline: 50 comparisons.
 CASES, COMPETITORS = 10, 5
 _CHUNK, _SUITES = 10_000, 200
+# Races of ten processes that are tested for resemblance.
+_RESEMBLING = 2000
 _USUAL_PAIRS = 2000
 
 Groups = list[list[LogRatio]]
@@ -263,9 +266,11 @@ def by_processes(pairs: int, seed: int) -> float:
             row.append(f"{shares[-1]:.2%} {found.worst_coverage / found.pairs:.1%}")
         if kind not in OUT_OF_REACH:
             worst = max(worst, *shares)
+        found = medians_of(noise.sides(np.random.default_rng(seed), _RESEMBLING)).ratios
+        row.append(f"{np.mean([resembles(ratios.tolist()) for ratios in found]):.1%}")
         rows.append(row)
     header = [f"{count} processes" for count in (3, 5, 10)]
-    print_table(["noise", *header], rows)
+    print_table(["noise", *header, "resemblance seen"], rows)
     return worst
 
 

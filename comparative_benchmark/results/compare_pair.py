@@ -1,5 +1,6 @@
 """One case of two results: their ratio and its verdict, or the reason why there is none."""
 
+import math
 from typing import Any
 
 from msgspec import UNSET
@@ -15,6 +16,7 @@ from comparative_benchmark.results.compare_samples import (
 from comparative_benchmark.results.comparison import Comparison, Fate
 from comparative_benchmark.results.record import Metrics, Status
 from comparative_benchmark.stats.analysis import (
+    CLOSE,
     Interval,
     LogRatio,
     SampleError,
@@ -24,6 +26,7 @@ from comparative_benchmark.stats.analysis import (
     unpaired_ratio,
     verdict,
 )
+from comparative_benchmark.stats.resemblance import resembles
 
 # Compilers read files, start threads and allocate, and one compilation is one sample: their times
 # are noisier than latencies, which are medians of many.
@@ -77,13 +80,14 @@ def compared(old: Case, new: Case, *, threshold: float, changed_models: bool = F
     if outcome is Verdict.INCOMPARABLE:
         return without_ratio(new, Fate.INCOMPARABLE, reason)
     disturbed = "" if compiling else disturbance(old.metrics, new.metrics)
+    doubt = disturbed or _dependence(log_ratio)
     return Comparison(
         **_identity(new),
         fate=Fate.COMPARED,
-        verdict=Verdict.UNCLEAR if disturbed else outcome,
-        withheld=outcome if disturbed and outcome is not Verdict.UNCLEAR else None,
+        verdict=Verdict.UNCLEAR if doubt else outcome,
+        withheld=outcome if doubt and outcome is not Verdict.UNCLEAR else None,
         disturbed=bool(disturbed),
-        reason=(disturbed or reason) + "; the model has changed" * has_changed,
+        reason=(doubt or reason) + "; the model has changed" * has_changed,
         arithmetic=_in_fewer_bits(old, new),
         baseline_ms=intervals["baseline"],
         candidate_ms=intervals["candidate"],
@@ -129,6 +133,14 @@ def _ratio(
     if rounds:
         return paired_ratio(rounds), True
     return unpaired_ratio(after, before), False
+
+
+def _dependence(ratio: LogRatio) -> str:
+    """Says that the interval of a close ratio is too narrow; empty if nothing shows it."""
+    close = abs(ratio.estimate) <= math.log(CLOSE)
+    if close and not ratio.own and resembles(ratio.shared):
+        return "each process resembles the one before: the interval is too narrow"
+    return ""
 
 
 def _in_fewer_bits(old: Case, new: Case) -> str:
