@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from msgspec import UNSET
 
 from comparative_benchmark.results.case import Case
-from comparative_benchmark.results.compare_samples import process_samples
 from comparative_benchmark.results.record import FIXED, CompileProcess, Status
 from comparative_benchmark.stats.steadiness import later_change
 from openxla.benchmark.artifacts.workload_store import TruthSource
@@ -67,8 +66,9 @@ def _changing(cases: Iterable[Case]) -> Iterator[str]:
     for case in cases:
         if case.metrics.stop_reason != FIXED or case.metrics.throughput:
             continue
-        [samples] = process_samples(case.metrics)
-        if change := later_change(samples):
+        # A file of others may hold several such processes, or none.
+        samples = [process.latencies_ms for process in case.metrics.processes or ()]
+        if change := next(filter(None, map(later_change, samples)), None):
             first, second = change
             yield (
                 f"{_names([case])} did not keep its speed: the first half of its iterations took "

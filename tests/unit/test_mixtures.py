@@ -74,6 +74,18 @@ def test_a_fixed_number_of_iterations_that_changes_is_told(latencies, told):
     assert told in said
 
 
+def test_several_processes_of_fixed_counts_or_none_are_read():
+    several = metrics(processes=3) | {"stop_reason": "fixed"}
+    none = metrics() | {"stop_reason": "fixed"}
+    none.pop("processes")
+    assert (
+        mixture_remarks(
+            cases(*(record(w, level=level) for w, level in (("v", several), ("w", none))))
+        )
+        == []
+    )
+
+
 def test_noise_of_a_fixed_number_of_iterations_is_not_told():
     random = np.random.default_rng(0)
     told = 0
