@@ -179,5 +179,5 @@ def test_zz_adversarial_count(cells, timed, compiled, capsys):
     caught = wrong + [name for name, status in uncompiled.items() if status == "unsupported"]
     with capsys.disabled():
         print(f"\n{len(ends)} planted, {len(caught)} caught")
-    assert len(ends) >= 12
+    assert len(ends) >= 10
     assert list(ends) == caught
