@@ -81,8 +81,7 @@ class OperatorProfile:
 
 def combined(profiles: Sequence[OperatorProfile], disturbed: str = "") -> OperatorProfile:
     """Returns the profile whose operators take the median time, with the others as its repeats."""
-    first, *others = sorted(profiles, key=lambda profile: profile.us or 0.0)
-    ranked = [first, *others]
+    ranked = sorted(profiles, key=lambda profile: profile.us or 0.0)
     middle = ranked.pop((len(ranked) - 1) // 2)
     repeats = tuple(profile.operators for profile in ranked)
     return attrs.evolve(middle, repeats=repeats, disturbed=disturbed)

@@ -202,7 +202,7 @@ def _doubt(comparisons: Sequence[Comparison], mean: Interval, among_all: Interva
     if len(comparisons) == 1:
         # One family of tests for the table of a case and for its winner.
         [item] = comparisons
-        return "" if item.verdict in (Verdict.FASTER, Verdict.SLOWER) else item.reason
+        return "" if item.is_decided else item.reason
     outcome, reason = verdict(mean)
     if outcome not in (Verdict.FASTER, Verdict.SLOWER):
         return reason

@@ -27,7 +27,7 @@ from comparative_benchmark.results.noise_floor import FEWEST_FOR_95
 from comparative_benchmark.results.processes import map_jobs, process_count
 from comparative_benchmark.results.record import Document, Status
 from comparative_benchmark.results.unchanged import program_digest, same_program, surroundings
-from comparative_benchmark.stats.analysis import CLOSE, NOISE_THRESHOLD, Verdict
+from comparative_benchmark.stats.analysis import CLOSE, NOISE_THRESHOLD
 
 __all__ = [
     "Comparison",
@@ -164,8 +164,7 @@ def _judged_by_program(item: Comparison, old: Case, new: Case) -> Comparison:
     differ the verdict stays, with a hint to them. Rounds of one race stay, too: drift cancels out
     there, so a difference is none of the machine's.
     """
-    decided = item.verdict in (Verdict.FASTER, Verdict.SLOWER)
-    if not decided or item.paired or item.quantity != LATENCY or not same_program(old, new):
+    if not _is_of_two_times(item) or not same_program(old, new):
         return item
     if differ := surroundings(old, new):
         if program_digest(new.metrics) is None:  # then the packages are the program
@@ -180,7 +179,7 @@ def _judged_by_program(item: Comparison, old: Case, new: Case) -> Comparison:
         f"{same} the package versions are the same: the difference of "
         f"{percent:{'+.1f' if abs(percent) < 10 else '+.0f'}} % is the machine's"
     )
-    return attrs.evolve(item, verdict=Verdict.UNCLEAR, reason=reason, withheld=item.verdict)
+    return item.withhold(reason)
 
 
 def _judged_by_machine(
@@ -202,14 +201,15 @@ def _judged_by_machine(
       move: log ratio by which everything moved, see `common_move`.
       usual_change: see `compare_documents`.
     """
-    decided = item.verdict in (Verdict.FASTER, Verdict.SLOWER)
-    if not decided or item.paired or item.quantity != LATENCY:
+    if not _is_of_two_times(item) or item.log_ratio is None:
         return item
-    assert item.log_ratio is not None
     reason = _machines_reason(item.log_ratio.estimate, sides, floor, move, usual_change)
-    if not reason:
-        return item
-    return attrs.evolve(item, verdict=Verdict.UNCLEAR, reason=reason, withheld=item.verdict)
+    return item.withhold(reason) if reason else item
+
+
+def _is_of_two_times(item: Comparison) -> bool:
+    """Tells whether a verdict is on latencies that were measured at different times."""
+    return item.is_decided and not item.paired and item.quantity == LATENCY
 
 
 def _machines_reason(

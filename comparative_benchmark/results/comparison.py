@@ -79,6 +79,15 @@ class Comparison:
         """The verdict as tables show it, e.g. `faster` or `unclear (disturbed)`."""
         return f"{self.verdict.value} (disturbed)" if self.disturbed else self.verdict.value
 
+    def withhold(self, reason: str) -> "Comparison":
+        """Returns the comparison as `unclear` for a reason; its verdict becomes `withheld`."""
+        return attrs.evolve(self, verdict=Verdict.UNCLEAR, reason=reason, withheld=self.verdict)
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the verdict is `faster` or `slower`."""
+        return self.verdict in (Verdict.FASTER, Verdict.SLOWER)
+
     @property
     def name(self) -> str:
         """What a person calls the case."""

@@ -9,14 +9,10 @@ from here.
 import itertools
 from collections.abc import Sequence
 
-import attrs
-
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.compare_pair import compared
 from comparative_benchmark.results.comparison import Comparison
-from comparative_benchmark.stats.analysis import VERDICT_LEVEL, Verdict, holm
-
-_DECIDED = (Verdict.FASTER, Verdict.SLOWER)
+from comparative_benchmark.stats.analysis import VERDICT_LEVEL, holm
 
 
 class Family:
@@ -36,11 +32,12 @@ class Family:
     def comparison(self, old: Case, new: Case) -> Comparison:
         """Returns what is known of a case against another one of the family."""
         item = self._pair(old, new)
-        if item.verdict not in _DECIDED or self._is_certain(old, new):
+        if not item.is_decided or self._is_certain(old, new):
             return item
         pairs = len(self._certain or ())
-        reason = f"may be chance among the {pairs} pairs of competitors of this workload"
-        return attrs.evolve(item, verdict=Verdict.UNCLEAR, reason=reason, withheld=item.verdict)
+        return item.withhold(
+            f"may be chance among the {pairs} pairs of competitors of this workload"
+        )
 
     def _is_certain(self, old: Case, new: Case) -> bool:
         if len(self._cases) == 2:
@@ -53,12 +50,19 @@ class Family:
         """Returns which pairs differ beyond chance, of those that have a test."""
         p_values = {}
         for first, second in itertools.combinations(self._cases, 2):
-            known = self._pairs.get((id(second), id(first)))
-            p_value = (known or self._pair(first, second)).p_value
+            p_value = self._p_value(first, second)
             if p_value is not None:
                 p_values[_key(first, second)] = p_value
         rejected = holm(list(p_values.values()), 1 - VERDICT_LEVEL)
         return dict(zip(p_values, rejected, strict=True))
+
+    def _p_value(self, first: Case, second: Case) -> float | None:
+        """Returns the p-value of a pair; None if neither side can be the baseline of the other."""
+        pairs = [(first, second), (second, first)]
+        # A recipe is compared with its stack, and not the other way round.
+        pairs.sort(key=lambda pair: tuple(map(id, pair)) not in self._pairs)
+        known = (self._pair(*pair).p_value for pair in pairs)
+        return next((p_value for p_value in known if p_value is not None), None)
 
     def _pair(self, old: Case, new: Case) -> Comparison:
         key = (id(old), id(new))

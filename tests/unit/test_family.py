@@ -59,6 +59,18 @@ def test_two_competitors_are_judged_as_they_were():
     assert family.comparison(new, old).verdict is Verdict.FASTER
 
 
+def test_a_recipe_listed_before_its_stack_is_in_the_family():
+    made = raced(equals(5, competitors=4) + np.log([[1.0], [2.0], [4.0], [8.0]]))
+    eager, quantised, xla, also = made["benchmarks"]
+    for recipe, stack in ((quantised, eager), (also, xla)):
+        recipe["definition"] |= {**stack["definition"], "precision": "int8wo"}
+        recipe["definition"] |= {"compiler": "fast+int8wo", "options": ["int8wo"]}
+    made["benchmarks"] = [also, quantised, eager, xla]
+    (also, quantised, eager, xla), family = found_in(made)
+    for stack, recipe in ((eager, quantised), (xla, also)):
+        assert family.comparison(stack, recipe).verdict is Verdict.SLOWER
+
+
 def test_what_is_plain_is_found_among_nine():
     logs = equals(4)
     logs[5] -= 0.5
