@@ -68,7 +68,7 @@ def run(
     judgement = _judge(known, results)
     expected = _expected(results, judgement)
     shown = [Case(result=result) for result in results]
-    told = answers(shown, absent=measured.absent, command=sys.argv)
+    told = answers(shown, absent=measured.absent, command=sys.argv, output=options.output)
     console.results(
         shown,
         baseline=measured.baseline,

@@ -303,8 +303,7 @@ def _interrupted(options: argparse.Namespace) -> str:
         return "interrupted; finished results are kept"
     from comparative_benchmark.runs.resuming import going_on
 
-    named = any(word.startswith(("-o", "--output")) for word in sys.argv)
-    again = going_on(sys.argv if named else [*sys.argv, "-o", str(output)])
+    again = going_on(sys.argv, output)
     return _shown(f"interrupted; what was finished is kept for {output}: go on by\n  {again}")
 
 

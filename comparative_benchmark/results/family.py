@@ -12,7 +12,15 @@ from collections.abc import Sequence
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.compare_pair import compared
 from comparative_benchmark.results.comparison import Comparison
-from comparative_benchmark.stats.analysis import VERDICT_LEVEL, holm
+from comparative_benchmark.results.record import Result, Status
+from comparative_benchmark.stats.analysis import (
+    DECISIVE_PROCESSES,
+    MIN_PROCESSES,
+    NOISE_THRESHOLD,
+    VERDICT_LEVEL,
+    Verdict,
+    holm,
+)
 
 
 class Family:
@@ -38,6 +46,13 @@ class Family:
         return item.withhold(
             f"may be chance among the {pairs} pairs of competitors of this workload"
         )
+
+    def lacks_processes(self, old: Case, new: Case) -> bool:
+        """Returns whether a race of two competitors is undecided and has few processes."""
+        item = self.comparison(old, new)
+        fewest = min(len(case.metrics.processes or ()) for case in (old, new))
+        is_open = item.verdict is Verdict.UNCLEAR and not item.disturbed
+        return is_open and MIN_PROCESSES <= fewest < DECISIVE_PROCESSES
 
     def _is_certain(self, old: Case, new: Case) -> bool:
         if len(self._cases) == 2:
@@ -69,6 +84,13 @@ class Family:
         if key not in self._pairs:
             self._pairs[key] = compared(old, new, threshold=self._threshold)
         return self._pairs[key]
+
+
+def lacks_processes(results: Sequence[Result]) -> bool:
+    """Returns whether any two competitors of one workload are undecided for want of processes."""
+    cases = [Case(result=result) for result in results if result.status is Status.OK]
+    family = Family(cases, threshold=NOISE_THRESHOLD)
+    return any(family.lacks_processes(*pair) for pair in itertools.combinations(cases, 2))
 
 
 def _key(first: Case, second: Case) -> frozenset[int]:

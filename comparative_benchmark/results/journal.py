@@ -6,6 +6,9 @@ program costs the processes under way and no other. `--resume` reads the lines a
 
 The first line says under which settings the run measures, each further one is an `Entry`. A run
 locks its journal, empties it whenever results were written, and removes it when it ends in order.
+
+The processes of a race that ended undecided stay in `<run id>.undecided.jsonl`, although their
+results are stored, so that more processes can be added to them.
 """
 
 import contextlib
@@ -27,6 +30,10 @@ from comparative_benchmark.results.record import ExecutionEnvironment, ResultKey
 
 # What differs is told by name; of many packages the first few.
 _MOST_NAMED = 4
+
+_UNDECIDED = ".undecided.jsonl"
+# Settings that decide how long a race goes on, and not how a process is measured.
+_STOPPING = frozenset({"goal", "effect", "min_processes", "max_processes", "trial_budget_s"})
 
 
 @attrs.frozen(kw_only=True)
@@ -68,8 +75,18 @@ class Settings:
             outputs=outputs,
         )
 
-    def differences(self, now: "Settings") -> list[str]:
-        """Says what is different now; empty where processes may be joined."""
+    def differences(self, now: "Settings", *, stopping: bool = True) -> list[str]:
+        """Says what is different now; empty where processes may be joined.
+
+        Args:
+          now: the settings of the run that would join them.
+          stopping: whether it also matters when a race is to stop.
+        """
+        ignored = frozenset() if stopping else _STOPPING
+        rules = [
+            {name: value for name, value in settings.sampling.items() if name not in ignored}
+            for settings in (self, now)
+        ]
         pairs: list[tuple[str, Any, Any]] = [
             ("device", self.device, now.device),
             ("outputs", self.outputs, now.outputs),
@@ -86,7 +103,7 @@ class Settings:
             )
         ]
         pairs.append(("revision of the suite", here.git_revision, there.git_revision))
-        pairs += _by_name("sampling: ", self.sampling, now.sampling)
+        pairs += _by_name("sampling: ", *rules)
         pairs += _by_name(
             "", _versions(here.python_environment), _versions(there.python_environment)
         )
@@ -121,26 +138,26 @@ class Entry:
 
 @attrs.define(kw_only=True)
 class Interrupted:
-    """What a run that did not end in order has left.
+    """Processes that an earlier run has left, to be continued by another.
 
     Attributes:
-      entries: of trials that the results file does not hold.
+      entries: of trials that the results file does not hold, unless `undecided`.
       torn: whether the last line was cut short.
+      undecided: whether the races ended, undecided; else the run was interrupted.
     """
 
     path: Path
     settings: Settings
     entries: list[Entry]
     torn: bool
+    undecided: bool = False
 
     def forget(self, keys: Collection[ResultKey]) -> None:
         """Removes the entries of trials; the journal goes with the last one."""
         if any(entry.key in keys for entry in self.entries):
             self.entries = [entry for entry in self.entries if entry.key not in keys]
             if self.entries:
-                partial = self.path.with_suffix(".partial")
-                partial.write_bytes(b"".join([_line(self.settings), *map(_line, self.entries)]))
-                partial.replace(self.path)
+                _replace(self.path, self.settings, self.entries)
             else:
                 _remove(self.path)
 
@@ -162,6 +179,8 @@ class Journal:
         self.path = folder_of(results) / f"{settings.run_id}.jsonl"
         self.pending = 0
         self._say = say
+        self._settings = settings
+        self._undecided: list[Entry] = []
         with self._writing():
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._descriptor = _create_locked(self.path)
@@ -204,6 +223,13 @@ class Journal:
             self._size = self._empty_size
             self.pending = 0
 
+    def set_aside(self, entries: Iterable[Entry]) -> None:
+        """Keeps the processes of a race that ended undecided; `--resume` adds more to them."""
+        self._undecided += entries
+        with self._writing():
+            path = self.path.with_name(f"{self._settings.run_id}{_UNDECIDED}")
+            _replace(path, self._settings, self._undecided)
+
     def _write(self, line: bytes) -> None:
         try:
             rest = line
@@ -234,7 +260,7 @@ def folder_of(results: Path) -> Path:
 def interrupted_runs(
     results: Path, stored: Collection[tuple[str, ResultKey]]
 ) -> tuple[list[Interrupted], list[str]]:
-    """Returns what interrupted runs have left, the first one first, and what cannot be read.
+    """Returns what earlier runs have left, the first one first, and what cannot be read.
 
     Args:
       results: the results file.
@@ -260,7 +286,8 @@ def interrupted_runs(
         for run_id in run.settings.joined:
             keys[run_id] |= keys[run.settings.run_id]
     for run in runs:
-        run.forget(keys[run.settings.run_id])
+        if not run.undecided:
+            run.forget(keys[run.settings.run_id])
     for run in runs:
         if not run.entries:
             _remove(run.path)
@@ -327,7 +354,16 @@ def _read(path: Path) -> tuple[Interrupted, list[int]]:
             entries.append(msgspec.json.decode(line, type=Entry))
         except msgspec.DecodeError:
             bad.append(number)
-    return Interrupted(path=path, settings=settings, entries=entries, torn=torn), bad
+    undecided = path.name.endswith(_UNDECIDED)
+    run = Interrupted(path=path, settings=settings, entries=entries, torn=torn, undecided=undecided)
+    return run, bad
+
+
+def _replace(path: Path, settings: Settings, entries: Iterable[Entry]) -> None:
+    """Writes a journal at once."""
+    partial = path.with_suffix(".partial")
+    partial.write_bytes(b"".join([_line(settings), *map(_line, entries)]))
+    partial.replace(path)
 
 
 def _line(value: Settings | Entry) -> bytes:

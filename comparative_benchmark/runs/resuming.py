@@ -9,13 +9,32 @@ from collections.abc import Sequence
 from pathlib import Path
 
 
-def going_on(command: Sequence[str]) -> str:
-    """Returns the command line that goes on from a run that was ended early."""
+def going_on(command: Sequence[str], output: Path | None = None) -> str:
+    """Returns the command line that goes on from a run that was ended early.
+
+    Args:
+      command: what was typed.
+      output: results file of that run, which is named unless the command names one.
+    """
     program, *arguments = command or ("cbs",)
     if program == "comparative_benchmark.runs":  # called from Python
         return "resume=True"
-    resuming = [] if "--resume" in arguments else ["--resume"]
-    return typed([program, *arguments, *resuming])
+    if output and not any(word.startswith(("-o", "--output")) for word in arguments):
+        arguments += ["-o", str(output)]
+    if "--resume" not in arguments:
+        arguments.append("--resume")
+    return typed([program, *arguments])
+
+
+def with_more_processes(command: Sequence[str], output: Path, processes: int) -> str:
+    """Returns the command line that adds processes to those of a finished race."""
+    kept = list(command)
+    for place in reversed(range(len(kept))):
+        if kept[place] == "--processes":
+            del kept[place : place + 2]
+        elif kept[place].startswith("--processes="):
+            del kept[place]
+    return f"{going_on(kept, output)} --processes {processes}"
 
 
 def typed(command: Sequence[str]) -> str:

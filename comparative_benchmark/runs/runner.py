@@ -1,22 +1,22 @@
 """A run: plan the trials, prepare their artifacts, run them one by one, keep each result."""
 
 import re
-import secrets
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
 import attrs
-from msgspec import UNSET
 
 from comparative_benchmark.machine.host import describe, git_revision, python_environment
 from comparative_benchmark.results import journal
 from comparative_benchmark.results.codec import converted
+from comparative_benchmark.results.family import lacks_processes
 from comparative_benchmark.results.noise_floor import load_noise_floor
 from comparative_benchmark.results.outcome import ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import ExecutionEnvironment, Result, ResultKey, Status
 from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.runs.leftover import Leftover, entries_of
 from comparative_benchmark.runs.participant import OpenSession, note_end, own_session
 from comparative_benchmark.runs.preparation import Preparation
 from comparative_benchmark.runs.race import Race, facts_of
@@ -109,24 +109,23 @@ def execute(
       observer: is told of progress.
       command: what the user typed, kept with the results.
       resume: leave out trials that have an `ok` result in the file, with outputs held as now; those
-        are returned. Go on from the processes that interrupted runs of the same settings have left.
+        are returned. Go on from the processes that interrupted runs of the same settings have left,
+        and add to those of undecided races if the settings ask for more.
 
     Raises:
       ResultsFileError: the file or the journal cannot be written.
     """
     budget = RunBudget.of(settings)
-    old = results.results()
-    interrupted = _interrupted(results.path, old, observer)
-    settings = _with_seed(settings, interrupted if resume else ())
+    leftover = Leftover.of(trials, settings, results, observer.say, resume=resume)
+    settings, done = leftover.settings, leftover.done
     rule = settings.sampling
-    done = _done(trials, settings, old) if resume else {}
     environment = execution_environment(trials, settings)
     run_id = results.start_run(execution_environment=environment, command=command)
     pending = [trial for trial in trials if trial.key not in done]
     now = journal.Settings.of(
         run_id, settings.device.name, settings.sampling, environment, settings.outputs
     )
-    earlier = _earlier(interrupted, now, observer, resume=resume)
+    earlier = leftover.joining(now)
     now = attrs.evolve(now, joined=tuple(run.settings.run_id for run in earlier))
     found: dict[ResultKey, Result] = dict(done)
     _foretell(settings, environment, observer)
@@ -160,8 +159,9 @@ def execute(
             ]
             if ended:
                 results.append(*ended)
-                for run in earlier:
-                    run.forget([trial.key for trial in racing])
+                if isinstance(rule, SamplingRule) and lacks_processes(ended):
+                    kept.set_aside(entries_of(outcomes))
+                leftover.forget([trial.key for trial in racing])
                 kept.clear()
             for result in ended:
                 position += 1
@@ -172,66 +172,6 @@ def execute(
     if left_out := len(trials) - len(found):
         observer.say(left_out_line(left_out, len(trials), command))
     return [found[trial.key] for trial in trials if trial.key in found]
-
-
-def _done(
-    trials: Sequence[Trial], settings: RunSettings, old: Sequence[Result]
-) -> dict[ResultKey, Result]:
-    """Returns the results that need not be measured again."""
-    # A brought model keeps its name when its file changes.
-    due = {trial.key: trial.workload.digest for trial in trials}
-    alone = {trial.key for trial in trials if trial.case.model.model_impl.own_process}
-    return {
-        r.key: r
-        for r in old
-        if r.status is Status.OK
-        and r.definition.outputs == settings.outputs
-        and r.definition.workload.digest == due.get(r.key)
-        # Such models used to share a process, in which the truth may have been another's.
-        and (r.key not in alone or r.measured.truth_source is not UNSET)
-    }
-
-
-def _interrupted(
-    path: Path, results: Sequence[Result], observer: Observer
-) -> list[journal.Interrupted]:
-    stored = {(result.run_id, result.key) for result in results}
-    runs, complaints = journal.interrupted_runs(path, stored)
-    for complaint in complaints:
-        observer.say(complaint)
-    return runs
-
-
-def _with_seed(settings: RunSettings, interrupted: Sequence[journal.Interrupted]) -> RunSettings:
-    """Draws a seed if none was given, or takes the seed of an interrupted run."""
-    rule = settings.sampling
-    if isinstance(rule, FixedCounts) or rule.seed is not None:
-        return settings
-    seeds = [run.settings.sampling.get("seed") for run in interrupted]
-    drawn = next((seed for seed in seeds if isinstance(seed, int)), secrets.randbelow(2**31))
-    return attrs.evolve(settings, sampling=attrs.evolve(rule, seed=drawn))
-
-
-def _earlier(
-    runs: Sequence[journal.Interrupted],
-    now: journal.Settings,
-    observer: Observer,
-    *,
-    resume: bool,
-) -> list[journal.Interrupted]:
-    """Returns the interrupted runs that this one goes on from; says why not from others."""
-    joined = []
-    for run in runs:
-        count = f"{len(run.entries)} processes of an interrupted run in {run.path}"
-        torn = "; its last line was cut short and is left out" if run.torn else ""
-        if not resume:
-            observer.say(f"{count} are in no result: --resume goes on from them{torn}")
-        elif different := run.settings.differences(now):
-            observer.say(f"{count} are not gone on from: {'; '.join(different)}{torn}")
-        else:
-            observer.say(f"{count}: going on from them{torn}")
-            joined.append(run)
-    return joined
 
 
 def _foretell(settings: RunSettings, environment: ExecutionEnvironment, observer: Observer) -> None:

@@ -2,12 +2,13 @@
 
 import statistics
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.comparison import Comparison
 from comparative_benchmark.results.family import Family
 from comparative_benchmark.results.record import AGREED, Status
-from comparative_benchmark.runs.resuming import typed
+from comparative_benchmark.runs.resuming import typed, with_more_processes
 from comparative_benchmark.stats.analysis import (
     DECISIVE_PROCESSES,
     MIN_PROCESSES,
@@ -22,7 +23,13 @@ from comparative_benchmark.terminal.tables import digits
 _LONGEST_REASON = 160
 
 
-def answers(cases: Sequence[Case], *, absent: str = "", command: Sequence[str] = ()) -> list[str]:
+def answers(
+    cases: Sequence[Case],
+    *,
+    absent: str = "",
+    command: Sequence[str] = (),
+    output: Path | None = None,
+) -> list[str]:
     """Returns sentences on the competitors of one workload; empty where there is no question.
 
     The fastest is the one with the lowest latency among those whose output is right and that
@@ -34,6 +41,7 @@ def answers(cases: Sequence[Case], *, absent: str = "", command: Sequence[str] =
         said.
       absent: line that names backends that are not installed.
       command: what the user typed, to be repeated.
+      output: results file of the run.
     """
     if len(cases) < 2 or len({(case.workload, case.device) for case in cases}) != 1:
         return []
@@ -51,6 +59,10 @@ def answers(cases: Sequence[Case], *, absent: str = "", command: Sequence[str] =
     if ranked:
         family = Family(cases, threshold=NOISE_THRESHOLD)
         lines = [_choice(ranked, family), *_others(ranked, family)]
+        lacking_processes = any(family.lacks_processes(ranked[0], case) for case in ranked[1:])
+        if lacking_processes and command and output:
+            again = with_more_processes(command, output, DECISIVE_PROCESSES)
+            lines.append(f"More processes may decide that; this adds them: {again}.")
     if apart := [case for case in able if not _is_equal(case)]:
         lines.append(f"Not ranked, since in fewer bits: {_names(apart)}.")
     if ranked:  # else all of them, and they are listed above
@@ -79,7 +91,7 @@ def _choice(ranked: Sequence[Case], family: Family) -> str:
 def _others(ranked: Sequence[Case], family: Family) -> list[str]:
     """Returns how far the others are behind, and of which that is not certain."""
     best, *rest = ranked
-    behind, open_ones, fewest = [], [], DECISIVE_PROCESSES
+    behind, open_ones, fewest = [], [], MIN_PROCESSES
     for case in rest:
         found = family.comparison(best, case)
         text = f"{_name(case)}{_speedup_text(found)}"
@@ -90,11 +102,7 @@ def _others(ranked: Sequence[Case], family: Family) -> list[str]:
             fewest = min(fewest, *map(_processes, (best, case)))
     lines = [f"It is clearly faster than {', '.join(behind)}."] if behind else []
     if open_ones:
-        hint = ""
-        if fewest < MIN_PROCESSES:
-            hint = "; leave -w and -iter out to race them"
-        elif fewest < DECISIVE_PROCESSES:
-            hint = f"; --processes {DECISIVE_PROCESSES} races them for longer"
+        hint = "; leave -w and -iter out to race them" if fewest < MIN_PROCESSES else ""
         lines.append(f"It is not clearly faster than {', '.join(open_ones)}{hint}.")
     levels = {case.result.level for case in ranked}
     if len(levels) > 1 and best.result.level == "compiler_level":

@@ -1,5 +1,7 @@
 """The last lines of a run: which competitor to take, how sure that is, and what failed."""
 
+from pathlib import Path
+
 import pytest
 from results_support import completed
 
@@ -76,8 +78,20 @@ def test_what_is_not_certain_is_said():
     lines = said(FAST, CLOSE, SLOW)
     [line] = [line for line in lines if line.startswith("It is not clearly faster than")]
     assert line.startswith("It is not clearly faster than iree:llvm-cpu (onnx)")
-    assert line.endswith("; --processes 6 races them for longer.")
     assert any(line.startswith("It is clearly faster than openvino:latency") for line in lines)
+    again = "cbs run 'my net.onnx' --backend a,b -o r.json --resume --processes 6"
+    told = f"More processes may decide that; this adds them: {again}."
+    assert told in said(FAST, CLOSE, SLOW, command=COMMAND, output=Path("r.json"))
+    assert told in said(
+        FAST,
+        CLOSE,
+        command=(*COMMAND, "--processes", "3", "-o", "r.json", "--resume", "--processes=3"),
+        output=Path("r.json"),
+    )
+    enough = record("iree:llvm-cpu", metrics=times(1.0, 1.03, 1.02, 1.0, 1.03, 1.02))
+    first = record("onnxruntime:default", metrics=times(1.0, 1.01, 1.02, 1.0, 1.01, 1.02))
+    lines = said(first, enough, command=COMMAND, output=Path("r.json"))
+    assert not any("More processes" in line for line in lines)
 
 
 def test_a_disturbed_race_has_no_winner():

@@ -25,6 +25,7 @@ from openxla.benchmark.devices import HOST_CPU
 
 COMPETITORS = ("jax_xla", "xla_hlo", "iree:llvm-cpu")
 RULE = SamplingRule(min_processes=3, max_processes=3, min_rounds=3, max_rounds=3)
+MORE = attrs.evolve(RULE, min_processes=5, max_processes=5)
 HOST = {
     "cpu_model": "a CPU",
     "architecture": "x86_64",
@@ -117,6 +118,7 @@ def machine(tmp_path, monkeypatch, make_trial, finished):
     monkeypatch.setattr(runner, "Preparation", lambda *_: preparation)
     monkeypatch.setattr(runner, "_missing", lambda *_: None)
     monkeypatch.setattr(runner, "execution_environment", lambda *_: machine.environment)
+    monkeypatch.setattr(runner, "lacks_processes", lambda _: machine.undecided)
     output = tmp_path / "results.json"
 
     def run(*, resume=True, rule=RULE):
@@ -167,6 +169,7 @@ def machine(tmp_path, monkeypatch, make_trial, finished):
         run_until=run_until,
         run_and_kill=run_and_kill,
         environment=ENVIRONMENT,
+        undecided=False,
         artifacts=artifacts,
         output=output,
         folder=journal.folder_of(output),
@@ -238,6 +241,61 @@ def test_a_trial_with_two_of_three_processes_gets_one_more(machine):
     assert kept < {token for of in tokens(results).values() for token in of}
     # The caches of the first run are gone with it.
     assert [len(result.measured.compile.cold_ms) for result in results] == [2, 2, 2]
+
+
+def test_more_processes_are_added_to_an_undecided_race(machine):
+    machine.undecided = True
+    first = tokens(machine.run())
+    [path] = machine.folder.iterdir()
+    assert path.name.endswith(".undecided.jsonl")
+    count = len(machine.started())
+    # Nobody has asked for more.
+    assert tokens(machine.run()) == first
+    assert len(machine.started()) == count
+    machine.undecided = False
+    results = machine.run(rule=MORE)
+    assert any("9 processes of an undecided race" in line for line in machine.said)
+    assert [line[1] for line in machine.started()[count:]] == 3 * ["3"] + 3 * ["4"]
+    found = tokens(results)
+    assert all(found[name][:3] == first[name] and len(found[name]) == 5 for name in found)
+    one, *others = (
+        [[block.round for block in process.blocks] for process in result.measured.processes]
+        for result in results
+    )
+    assert all(of == one for of in others)
+    assert one[:4] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]
+    assert not machine.folder.exists()
+    assert len({result.measured.race.seed for result in ResultsFile(machine.output).results()}) == 1
+
+
+def test_an_undecided_race_is_continued_more_than_once(machine):
+    machine.undecided = True
+    first = tokens(machine.run())
+    second = tokens(machine.run(rule=MORE))
+    third = tokens(machine.run(rule=attrs.evolve(MORE, min_processes=6, max_processes=6)))
+    assert {name: of[:3] for name, of in third.items()} == first
+    assert {name: of[:5] for name, of in third.items()} == second
+    assert [len(of) for of in third.values()] == [6, 6, 6]
+    assert len(list(machine.folder.iterdir())) == 1
+
+
+def test_an_undecided_race_of_other_settings_is_run_anew(machine):
+    machine.undecided = True
+    first = tokens(machine.run())
+    machine.undecided = False
+    second = tokens(machine.run(rule=attrs.evolve(MORE, block_ms=20.0)))
+    assert any("sampling: block_ms 40.0, now 20.0" in line for line in machine.said)
+    assert not any(set(first[name]) & set(second[name]) for name in first)
+    assert not machine.folder.exists()
+
+
+def test_a_new_race_replaces_what_an_undecided_one_has_left(machine):
+    machine.undecided = True
+    machine.run()
+    machine.undecided = False
+    machine.run(resume=False)
+    assert not machine.folder.exists()
+    assert not any("undecided" in line for line in machine.said)
 
 
 def test_blocks_are_paired_only_with_those_they_were_measured_in_turns_with(machine):

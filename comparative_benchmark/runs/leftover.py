@@ -1,0 +1,174 @@
+"""What earlier runs left in a results file and beside it, and what of it a new run uses."""
+
+import secrets
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Self
+
+import attrs
+from msgspec import UNSET
+
+from comparative_benchmark.results import journal
+from comparative_benchmark.results.outcome import TrialOutcome
+from comparative_benchmark.results.record import Result, ResultKey, Status
+from comparative_benchmark.results.store import ResultsFile
+from comparative_benchmark.runs.settings import RunSettings
+from comparative_benchmark.runs.trial import Trial
+from comparative_benchmark.stats.sampling_rule import FixedCounts, SamplingRule
+
+
+@attrs.define(kw_only=True)
+class Leftover:
+    """What earlier runs left for the trials of a run.
+
+    Attributes:
+      settings: of the run, with a seed.
+      done: results that need not be measured again.
+    """
+
+    settings: RunSettings
+    done: dict[ResultKey, Result]
+    _interrupted: list[journal.Interrupted]
+    _undecided: list[journal.Interrupted]
+    _continued: frozenset[ResultKey]
+    _say: Callable[[str], None]
+    _resume: bool
+
+    @classmethod
+    def of(
+        cls,
+        trials: Sequence[Trial],
+        settings: RunSettings,
+        results: ResultsFile,
+        say: Callable[[str], None],
+        *,
+        resume: bool,
+    ) -> Self:
+        """Finds what earlier runs left.
+
+        Args:
+          trials: of the run.
+          settings: of the run; a seed is taken from an earlier run, or drawn, if it has none.
+          results: the results file.
+          say: is told what cannot be read.
+          resume: whether the run is to use any of it.
+        """
+        old = results.results()
+        stored = {(result.run_id, result.key) for result in old}
+        runs, complaints = journal.interrupted_runs(results.path, stored)
+        for complaint in complaints:
+            say(complaint)
+        undecided = [run for run in runs if run.undecided]
+        continued = _continued(trials, settings, undecided) if resume else frozenset()
+        to_continue = [run for run in undecided if any(e.key in continued for e in run.entries)]
+        interrupted = [run for run in runs if not run.undecided]
+        return cls(
+            settings=_with_seed(settings, (*interrupted, *to_continue) if resume else ()),
+            done=_done(trials, settings, old, continued) if resume else {},
+            interrupted=interrupted,
+            undecided=undecided,
+            continued=continued,
+            say=say,
+            resume=resume,
+        )
+
+    def joining(self, now: journal.Settings) -> list[journal.Interrupted]:
+        """Returns the earlier runs that a run with these settings continues, the first one first.
+
+        Says which these are, and of the others why not.
+        """
+        joined = []
+        for run in self._interrupted:
+            count = f"{len(run.entries)} processes of an interrupted run in {run.path}"
+            torn = "; its last line was cut short and is left out" if run.torn else ""
+            if not self._resume:
+                self._say(f"{count} are in no result: --resume goes on from them{torn}")
+            elif different := run.settings.differences(now):
+                self._say(f"{count} are not gone on from: {'; '.join(different)}{torn}")
+            else:
+                self._say(f"{count}: going on from them{torn}")
+                joined.append(run)
+        for run in self._undecided:
+            entries = [entry for entry in run.entries if entry.key in self._continued]
+            count = f"{len(entries)} processes of an undecided race in {run.path}"
+            if not entries:
+                continue
+            if different := run.settings.differences(now, stopping=False):
+                self._say(f"{count} cannot be added to: {'; '.join(different)}")
+            else:
+                self._say(f"{count}: adding more to them")
+                joined.append(run)
+        self._interrupted = [run for run in joined if not run.undecided]
+        return joined
+
+    def forget(self, keys: Collection[ResultKey]) -> None:
+        """Removes the processes of trials whose new results are stored."""
+        for run in (*self._interrupted, *self._undecided):
+            run.forget(keys)
+
+
+def entries_of(outcomes: Mapping[ResultKey, TrialOutcome]) -> list[journal.Entry]:
+    """Returns all processes of a finished race, without those of trials that failed."""
+    return [
+        journal.Entry(
+            key=key,
+            replicate=replicate,
+            wall_s=outcome.wall_s / len(outcome.processes),
+            facts=outcome.facts,
+            process=process,
+        )
+        for key, outcome in outcomes.items()
+        if outcome.status is Status.OK
+        for replicate, process in enumerate(outcome.processes)
+    ]
+
+
+def _continued(
+    trials: Sequence[Trial], settings: RunSettings, undecided: Sequence[journal.Interrupted]
+) -> frozenset[ResultKey]:
+    """Returns the trials of undecided races that have fewer processes than are asked for now."""
+    rule = settings.sampling
+    if not isinstance(rule, SamplingRule):
+        return frozenset()
+    counts = Counter(entry.key for run in undecided for entry in run.entries)
+    races: defaultdict[str, list[ResultKey]] = defaultdict(list)
+    for trial in trials:
+        if trial.key in counts:
+            races[trial.workload.digest].append(trial.key)
+    return frozenset(
+        key
+        for keys in races.values()
+        if min(counts[key] for key in keys) < rule.min_processes
+        for key in keys
+    )
+
+
+def _done(
+    trials: Sequence[Trial],
+    settings: RunSettings,
+    old: Sequence[Result],
+    continued: Collection[ResultKey],
+) -> dict[ResultKey, Result]:
+    # A brought model keeps its name when its file changes.
+    due = {trial.key: trial.workload.digest for trial in trials}
+    alone = {trial.key for trial in trials if trial.case.model.model_impl.own_process}
+    return {
+        r.key: r
+        for r in old
+        if r.status is Status.OK
+        and r.key not in continued
+        and r.definition.outputs == settings.outputs
+        and r.definition.workload.digest == due.get(r.key)
+        # Such models used to share a process, in which the truth may have been another's.
+        and (r.key not in alone or r.measured.truth_source is not UNSET)
+    }
+
+
+def _with_seed(settings: RunSettings, runs: Sequence[journal.Interrupted]) -> RunSettings:
+    """Draws a seed if none was given, or takes that of an earlier run."""
+    rule = settings.sampling
+    if isinstance(rule, FixedCounts) or rule.seed is not None:
+        return settings
+    seeds = [run.settings.sampling.get("seed") for run in runs]
+    drawn = next((seed for seed in seeds if isinstance(seed, int)), secrets.randbelow(2**31))
+    return attrs.evolve(settings, sampling=attrs.evolve(rule, seed=drawn))
