@@ -32,7 +32,7 @@ from comparative_benchmark.results.record import ExecutionEnvironment, ResultKey
 _MOST_NAMED = 4
 
 _UNDECIDED = ".undecided.jsonl"
-# Settings that decide how long a race goes on, and not how a process is measured.
+# Settings that decide when a race stops, and not how a process is measured.
 _STOPPING = frozenset({"goal", "effect", "min_processes", "max_processes", "trial_budget_s"})
 
 
@@ -200,7 +200,7 @@ class Journal:
         if self.pending:
             self._say(
                 f"{self.pending} finished processes of trials that did not end are kept in "
-                f"{self.path}: --resume goes on from them"
+                f"{self.path}: --resume continues with them"
             )
         else:
             _remove(self.path)

@@ -1,4 +1,4 @@
-"""What earlier runs left in a results file and beside it, and what of it a new run uses."""
+"""Results and processes of earlier runs that a new run need not measure again."""
 
 import secrets
 from collections import Counter, defaultdict
@@ -19,7 +19,7 @@ from comparative_benchmark.stats.sampling_rule import FixedCounts, SamplingRule
 
 @attrs.define(kw_only=True)
 class Leftover:
-    """What earlier runs left for the trials of a run.
+    """The results and processes of earlier runs, for the trials of a new run.
 
     Attributes:
       settings: of the run, with a seed.
@@ -44,13 +44,13 @@ class Leftover:
         *,
         resume: bool,
     ) -> Self:
-        """Finds what earlier runs left.
+        """Reads the results file and the journals of its runs.
 
         Args:
           trials: of the run.
           settings: of the run; a seed is taken from an earlier run, or drawn, if it has none.
           results: the results file.
-          say: is told what cannot be read.
+          say: receives a line for each journal that cannot be read.
           resume: whether the run is to use any of it.
         """
         old = results.results()
@@ -82,11 +82,11 @@ class Leftover:
             count = f"{len(run.entries)} processes of an interrupted run in {run.path}"
             torn = "; its last line was cut short and is left out" if run.torn else ""
             if not self._resume:
-                self._say(f"{count} are in no result: --resume goes on from them{torn}")
+                self._say(f"{count} are in no result: --resume continues with them{torn}")
             elif different := run.settings.differences(now):
-                self._say(f"{count} are not gone on from: {'; '.join(different)}{torn}")
+                self._say(f"{count} are not used: {'; '.join(different)}{torn}")
             else:
-                self._say(f"{count}: going on from them{torn}")
+                self._say(f"{count}: continuing with them{torn}")
                 joined.append(run)
         for run in self._undecided:
             entries = [entry for entry in run.entries if entry.key in self._continued]
@@ -108,7 +108,7 @@ class Leftover:
 
 
 def entries_of(outcomes: Mapping[ResultKey, TrialOutcome]) -> list[journal.Entry]:
-    """Returns all processes of a finished race, without those of trials that failed."""
+    """Returns the processes of all trials of a finished race that did not fail."""
     return [
         journal.Entry(
             key=key,
@@ -165,7 +165,7 @@ def _done(
 
 
 def _with_seed(settings: RunSettings, runs: Sequence[journal.Interrupted]) -> RunSettings:
-    """Draws a seed if none was given, or takes that of an earlier run."""
+    """Takes the seed of an earlier run, or draws one, unless one was given."""
     rule = settings.sampling
     if isinstance(rule, FixedCounts) or rule.seed is not None:
         return settings

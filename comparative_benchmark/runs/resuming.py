@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def going_on(command: Sequence[str], output: Path | None = None) -> str:
-    """Returns the command line that goes on from a run that was ended early.
+    """Returns the command line that continues a run that was ended early.
 
     Args:
       command: what was typed.
@@ -27,7 +27,7 @@ def going_on(command: Sequence[str], output: Path | None = None) -> str:
 
 
 def with_more_processes(command: Sequence[str], output: Path, processes: int) -> str:
-    """Returns the command line that adds processes to those of a finished race."""
+    """Returns the command line that adds processes to a finished race."""
     kept = list(command)
     for place in reversed(range(len(kept))):
         if kept[place] == "--processes":

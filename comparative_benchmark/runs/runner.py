@@ -110,7 +110,7 @@ def execute(
       command: what the user typed, kept with the results.
       resume: leave out trials that have an `ok` result in the file, with outputs held as now; those
         are returned. Go on from the processes that interrupted runs of the same settings have left,
-        and add to those of undecided races if the settings ask for more.
+        and add processes to undecided races if the settings ask for more.
 
     Raises:
       ResultsFileError: the file or the journal cannot be written.
@@ -276,7 +276,7 @@ class Workload:
         if joined.others:
             self.observer.say(
                 f"{joined.others} processes of interrupted runs had other inputs or truth "
-                "than now and are not gone on from"
+                "than now and are not used"
             )
         race.join(joined)
         race.run()

@@ -328,7 +328,7 @@ def test_processes_of_other_settings_are_not_joined(machine, change, said):
     machine.environment = change(machine.environment)
     results = machine.run()
     assert not kept & {token for of in tokens(results).values() for token in of}
-    assert any(said in line and "are not gone on from" in line for line in machine.said)
+    assert any(said in line and "are not used" in line for line in machine.said)
     # They are for the user to throw away.
     assert machine.kept() == kept
 
@@ -346,7 +346,7 @@ def test_without_resume_the_user_is_told_of_what_is_left(machine):
     machine.run_until(5)
     kept = machine.kept()
     machine.run(resume=False)
-    assert any("are in no result: --resume goes on from them" in line for line in machine.said)
+    assert any("are in no result: --resume continues with them" in line for line in machine.said)
     assert machine.kept() == kept
 
 
