@@ -74,7 +74,7 @@ def _print_shares(
 def _print_costs(entries: Sequence[Entry]) -> None:
     """Prints medians over pairs; the sd is that of the log ratios from pair to pair."""
     header = ["median of", "s", "processes", "half-width", "announced", "ratio", "sd"]
-    header += ["no result", "stopped by"]
+    header += ["no result", "disturbed", "stopped by"]
     rows = []
     for section in SECTIONS:
         for name in METHODS:
@@ -96,6 +96,7 @@ def _print_costs(entries: Sequence[Entry]) -> None:
                     f"{statistics.median(ratios):.4f}" if ratios else "-",
                     f"{statistics.stdev(map(math.log, ratios)):.2%}" if len(ratios) > 1 else "-",
                     str(sum(item["verdict"] == "incomparable" for item in found)),
+                    str(sum(item.get("disturbed", False) for item in found)),
                     ", ".join(f"{reason} {count}" for reason, count in reasons.most_common()),
                 ]
             )

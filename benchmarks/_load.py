@@ -1,4 +1,4 @@
-"""A neighbour that is busy on one core, on and off: load that no measurement can plan for.
+"""Other processes that use the CPUs: all of the time, or on and off.
 
 python benchmarks/_load.py [ON_S OFF_S]      until its standard input is closed
 """
@@ -26,6 +26,15 @@ def on_off_load(on_s: float = ON_S, off_s: float = OFF_S) -> Iterator[int]:
             yield process.pid
         finally:
             process.kill()
+
+
+@contextlib.contextmanager
+def busy_processes(count: int) -> Iterator[None]:
+    """Keeps `count` processes that never rest."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(count):
+            stack.enter_context(on_off_load(ON_S, 0.0))
+        yield
 
 
 def main(arguments: list[str]) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import attrs
 import numpy as np
-from _load import on_off_load
 from _usual_methods import USUAL_METHODS, middle_ratio, t_test
 
 from comparative_benchmark.machine.host import describe, usable_cpus
@@ -39,6 +38,7 @@ class Found:
       stop_reason: why the candidate got no further process.
       wall_s: how long it took, start of the processes included.
       announced: relative difference that the race said it finds.
+      disturbed: whether other processes disturbed the race, so that it has no verdict.
     """
 
     verdict: str
@@ -49,6 +49,7 @@ class Found:
     processes: int = 1
     stop_reason: str | None = None
     announced: float | None = None
+    disturbed: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -76,11 +77,11 @@ def judge(
     *,
     counts: FixedCounts,
     seed: int,
-    loaded: bool,
+    load: contextlib.AbstractContextManager[object],
     log_dir: Path,
 ) -> dict[str, dict[str, Any]]:
-    """Returns what each method found, under load or not, as JSON values by the method's name."""
-    with on_off_load() if loaded else contextlib.nullcontext():
+    """Returns what each method found under a load, as JSON values by the method's name."""
+    with load:
         found = {RACED: raced(pair, artifacts, seed=seed, log_dir=log_dir)}
         found |= one_after_the_other(pair, artifacts, counts=counts, log_dir=log_dir)
     return {name: attrs.asdict(value) for name, value in found.items()}
@@ -115,6 +116,7 @@ def raced(pair: Pair, artifacts: WorkloadArtifacts, *, seed: int, log_dir: Path)
         processes=len(outcomes[1].processes),
         stop_reason=outcomes[1].stop_reason,
         announced=outcomes[1].race.decidable,
+        disturbed=comparison.disturbed,
     )
 
 

@@ -1,19 +1,19 @@
 """How often our verdicts, and those of the usual methods, are wrong on this machine, live.
 
-Pairs of two workers that are the same (A/A), or of which one takes 3 % or 5 % longer in each
-iteration, are judged by
+Pairs of two workers that are the same (A/A), or of which one takes 3 % longer in each iteration,
+are judged by
 
   raced    what `cbs run --baseline` does by default: fresh processes of both, interleaved
   mean     one process of each, one after the other, `--iterations` each: Welch's t test of all
            samples, p < 0.05 and means more than 1 % apart
   median   the same, and medians more than 1 % apart
 
-on a machine that has nothing else to do, and beside a process that is busy on one core, 0.7 s on
-and 0.9 s off. On a machine that others use "quiet" is what they leave. A verdict counts if it is
-faster or slower; of a slow-down only `slower` is right. Every pair is one line of `--output`; a run
-goes on with what is there, and Ctrl-C loses one pair.
+on a machine that has nothing else to do, and on the same machine with two busy processes. There, a
+race may be disturbed, which is no verdict. On a machine that others use, "quiet" is what they
+leave. A verdict counts if it is faster or slower; of a slow-down, only `slower` is right. Every
+pair is one line of `--output`; another run continues the file, and Ctrl-C loses one pair.
 
-    python benchmarks/aa_calibration.py [--pairs 30] [--minutes M] [--quick] [--report-only]
+    python benchmarks/aa_calibration.py [--pairs 60] [--minutes M] [--quick] [--report-only]
 """
 
 import argparse
@@ -28,6 +28,7 @@ from _calibration_report import print_report
 from _calibration_sections import DUE_PAIRS, SECTIONS, Section
 from _campaign import Budget, configuration, fixed_counts, measure_in_turns, options
 from _journal import Journal, JournalError
+from _load import busy_processes
 from _pairs import Pair, judge, seed_of
 
 from comparative_benchmark.gpu_check.pairs import prepare
@@ -77,7 +78,7 @@ def _measure(journal: Journal, chosen: argparse.Namespace, budget: Budget) -> No
                 artifacts,
                 counts=fixed_counts(chosen),
                 seed=seed,
-                loaded=sections[name].loaded,
+                load=busy_processes(sections[name].busy),
                 log_dir=log_dir,
             )
             return seed, found

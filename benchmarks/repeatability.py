@@ -25,6 +25,7 @@ from typing import Any
 
 from _campaign import Budget, configuration, fixed_counts, measure_in_turns, options
 from _journal import Entry, Journal, JournalError
+from _load import on_off_load
 from _pairs import RACED, Pair, judge, seed_of
 from _timing import print_goal, print_table
 from _usual_methods import USUAL_METHODS
@@ -76,7 +77,7 @@ def _measure(journal: Journal, chosen: argparse.Namespace, budget: Budget) -> No
                 artifacts,
                 counts=fixed_counts(chosen),
                 seed=seed,
-                loaded=SECTIONS[section],
+                load=on_off_load() if SECTIONS[section] else contextlib.nullcontext(),
                 log_dir=log_dir,
             )
             return seed, found

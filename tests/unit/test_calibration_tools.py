@@ -1,5 +1,6 @@
 """The parts of the live calibration in `benchmarks/` that do not depend on the machine's speed."""
 
+import contextlib
 import importlib
 import json
 import math
@@ -107,6 +108,18 @@ def test_the_load_ends_with_a_failure_and_with_its_parent(tools, run_python):
     done = run_python(program, PYTHONPATH=str(BENCHMARKS))
     assert done.returncode == 9
     assert _comes_true(lambda: not psutil.pid_exists(int(done.stdout)))
+
+
+def test_as_many_processes_are_busy_as_are_asked_for(tools):
+    def children():
+        return psutil.Process().children()
+
+    before = len(children())
+    with tools.load.busy_processes(2):
+        first, second = children()[before:]
+        for process in (first, second):
+            assert _comes_true(lambda process=process: process.cpu_times().user > 0.1)
+    assert len(children()) == before
 
 
 class FakeClock:
@@ -233,7 +246,9 @@ def test_a_pair_is_judged_by_each_method(tools, monkeypatch, tmp_path, speed, ve
     monkeypatch.setattr(FakeRace, "speeds", {"baseline": 1.0, "candidate": speed})
     monkeypatch.setattr(FakeRace, "started", [])
     pair = tools.aa_calibration.pair_of(tools.calibration_sections.SECTIONS[0])
-    found = tools.pairs.judge(pair, None, counts=COUNTS, seed=3, loaded=False, log_dir=tmp_path)
+    found = tools.pairs.judge(
+        pair, None, counts=COUNTS, seed=3, load=contextlib.nullcontext(), log_dir=tmp_path
+    )
     assert FakeRace.started == ["baseline", "candidate"] * 2
     assert {name: value["verdict"] for name, value in found.items()} == dict.fromkeys(
         ("raced", "mean", "median"), verdict
@@ -323,10 +338,9 @@ def test_other_configurations_do_not_get_into_one_file(tools, tmp_path):
 
 def test_the_report_counts_verdicts(tools, tmp_path, capsys, monkeypatch):
     lines = {
-        "A/A, loaded": ["same"] * 28 + ["faster", "unclear"],
+        "A/A, 2 busy processes": ["same"] * 57 + ["faster", "faster", "unclear"],
         "A/A, quiet": ["unclear"] * 30,
-        "3% slower, quiet": ["slower"] * 26 + ["unclear", "incomparable", "faster", "same"],
-        "5% slower, loaded": ["slower", "slower"],
+        "3% slower, quiet": ["slower"] * 57 + ["unclear", "incomparable", "faster"],
     }
     path = tmp_path / "pairs.jsonl"
     journal = tools.journal.Journal(path)
@@ -339,13 +353,14 @@ def test_the_report_counts_verdicts(tools, tmp_path, capsys, monkeypatch):
     false, power = (printed.index(title) for title in ("false verdicts", "slow-downs found"))
     table = [" ".join(line.split()) for line in printed[false:power].splitlines()]
     found = [" ".join(line.split()) for line in printed[power:].splitlines()]
-    assert any("A/A, loaded 1/30 3.3% [0.1%, 17.2%] 30/30 100.0%" in line for line in table)
-    assert any("3% slower, quiet 1/30 3.3% [0.1%, 17.2%] 0/30 0.0%" in line for line in table)
-    assert any("3% slower, quiet 26/30 86.7% [69.3%, 96.2%] 30/30" in line for line in found)
+    busy = "A/A, 2 busy processes 2/60 3.3% [0.4%, 11.5%] 60/60 100.0%"
+    assert any(busy in line for line in table)
+    assert any("3% slower, quiet 1/60 1.7% [0.0%, 8.9%] 0/60 0.0%" in line for line in table)
+    assert any("3% slower, quiet 57/60 95.0% [86.1%, 99.0%] 60/60" in line for line in found)
     goals = [line for line in printed.splitlines() if line.startswith("goal:")]
     found = [re.fullmatch(r"goal: .+: (met|missed) \(.+\)", goal)[1] for goal in goals]
-    assert found == ["missed", "met", "missed", "met"]
-    assert ["too few pairs" in goal for goal in goals] == [False, False, False, True]
+    assert found == ["met", "met", "missed"]
+    assert ["too few pairs" in goal for goal in goals] == [True, False, False]
 
 
 def test_a_report_without_pairs_and_a_damaged_file_say_so(tools, tmp_path, capsys, monkeypatch):
