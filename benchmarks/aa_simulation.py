@@ -316,9 +316,10 @@ def suites_of(noise: Noise, suites: int, seed: int) -> Iterator[tuple[Groups, bo
     stop = why_enough_rule(RULE)
     for start in range(0, suites, _SUITES):
         shape = (min(_SUITES, suites - start), CASES, COMPETITORS)
-        baseline = np.repeat(noise.sides(random, shape[0] * CASES)[1], COMPETITORS, axis=0)
-        candidate = noise.sides(random, len(baseline))[0]
-        found = medians_of((candidate, baseline))
+        # All competitors of a case take turns: they share the noise of its rounds.
+        races = noise.races(random, shape[0] * CASES, 1 + COMPETITORS)
+        baseline = np.repeat(races[0], COMPETITORS, axis=0)
+        found = medians_of((races[1:].swapaxes(0, 1).reshape(baseline.shape), baseline))
         counts = stopped_after(found, stop, fewest=RULE.min_processes, most=RULE.max_processes)
         slower = paired(found, counts).is_slower().reshape(shape[0], -1)
         ratios = [paired_ratio_of(*race) for race in zip(found.ratios, counts, strict=True)]
