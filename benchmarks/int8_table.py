@@ -1,4 +1,4 @@
-"""int8 by five stacks in one table, each against itself in fp32; for docs/int8.md.
+"""int8 by five stacks in one table, each against itself in fp32; for docs/concepts/int8.md.
 
 Races tiny BERT, GPT-2 and ResNet with trained weights, in fp32 and with what each stack makes of
 int8, interleaved in three processes each, and writes speed over the same stack's fp32 (with the
@@ -7,7 +7,8 @@ well the program still does its task. Where a stack has no int8 for convolutions
 many products were changed. The packages of recipes must be found; some 20 minutes on two quiet
 cores.
 
-    PYTHONPATH=.recipes.venv .venv/bin/python benchmarks/int8_table.py [--table docs/int8.md]
+    PYTHONPATH=.recipes.venv .venv/bin/python benchmarks/int8_table.py \
+        [--table docs/concepts/int8.md]
 """
 
 import argparse
@@ -38,16 +39,16 @@ STACKS = {
 _SECONDS_EACH = 12.0
 HEAD = """# int8, stack by stack
 
-Made by `benchmarks/int8_table.py --table docs/int8.md`: tiny models with trained weights at batch
-4, raced together, three processes of each. Speed is over the same stack's fp32, from the same
-weights (98 % interval, and what it proves); bytes are those of the weights, of LiteRT those of its
-file; signal is that of the outputs against the unquantised float64 run. Accuracy is that of fp32
-and of int8 at the task that the model was trained for (`scripts/train_tiny.py`), by the executable
-that was timed. Behind it is what int8 changed against float64: how many examples are of another
-class, in brackets those that only the float64 model has right, and those that only int8 has; or the
-ratio of perplexities, with a 95 % interval over texts. Bold is what loses more than the task
-allows. What the names mean: [recipes](recipes.md). Tiny layers favour whoever quantises activations
-cheaply; for a model of yours, run it on that.
+Made by `benchmarks/int8_table.py --table docs/concepts/int8.md`: tiny models with trained weights
+at batch 4, raced together, three processes of each. Speed is over the same stack's fp32, from the
+same weights (98 % interval, and what it proves); bytes are those of the weights, of LiteRT those of
+its file; signal is that of the outputs against the unquantised float64 run. Accuracy is that of
+fp32 and of int8 at the task that the model was trained for (`scripts/train_tiny.py`), by the
+executable that was timed. Behind it is what int8 changed against float64: how many examples are of
+another class, in brackets those that only the float64 model has right, and those that only int8
+has; or the ratio of perplexities, with a 95 % interval over texts. Bold is what loses more than the
+task allows. What the names mean: [recipes](recipes.md). Tiny layers favour whoever quantises
+activations cheaply; for a model of yours, run it on that.
 """
 
 

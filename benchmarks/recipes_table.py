@@ -1,10 +1,11 @@
-"""Which recipes work in which backend, and why not where they do not; for docs/recipes.md.
+"""Which recipes work in which backend, and why not where they do not; for docs/concepts/recipes.md.
 
 Runs tiny BERT with every recipe through every compiler that takes some, once each, and writes what
 came of it: layers changed, share of the bytes left, signal-to-quantisation-noise ratio. The
 packages of recipes must be found.
 
-    PYTHONPATH=.recipes.venv .venv/bin/python benchmarks/recipes_table.py [--table docs/recipes.md]
+    PYTHONPATH=.recipes.venv .venv/bin/python benchmarks/recipes_table.py \
+        [--table docs/concepts/recipes.md]
 """
 
 import argparse
@@ -29,15 +30,15 @@ CONVERTED = "models/BERT_TRAINED_FP32_(JAX|TF)_32XI32_BATCH4/.+_DEFAULT"
 SAMPLES = {"bits": "4", "group": "32", "size": "64"}
 HEAD = """# Recipes by backend
 
-Made by `benchmarks/recipes_table.py --table docs/recipes.md`: tiny BERT (batch 4), each recipe once
-in each compiler that takes recipes; layers that it changed, share of the weights' bytes that is
-left (embeddings stay), signal to quantisation noise against the unquantised float64 run, and the
-share of 400 sentences whose language it finds (float64: {reference}). `-` is no way to apply it.
-One name is one arithmetic in all backends; what a backend does otherwise has a name of its own:
-`int8dq` has a scale for each row of the activations, ONNX Runtime's
-`int8dq-tensor` one for all of them. Which range of a few bits is used is the stack's own, and shows
-in the signal. What the bytes do not show: JAX holds 4 bits in a byte each,
-and where OpenVINO computes in bf16 it makes wide weights of narrow ones in each run.
+Made by `benchmarks/recipes_table.py --table docs/concepts/recipes.md`: tiny BERT (batch 4), each
+recipe once in each compiler that takes recipes; layers that it changed, share of the weights' bytes
+that is left (embeddings stay), signal to quantisation noise against the unquantised float64 run,
+and the share of 400 sentences whose language it finds (float64: {reference}). `-` is no way to
+apply it. One name is one arithmetic in all backends; what a backend does otherwise has a name of
+its own: `int8dq` has a scale for each row of the activations, ONNX Runtime's `int8dq-tensor` one
+for all of them. Which range of a few bits is used is the stack's own, and shows in the signal. What
+the bytes do not show: JAX holds 4 bits in a byte each, and where OpenVINO computes in bf16 it makes
+wide weights of narrow ones in each run.
 """
 LITERT = """
 ## LiteRT

@@ -7,7 +7,7 @@ root mean square against the float64 run, relative to that of the truth. A margi
 the largest honest error, and the smallest coarser error over the limit.
 
     python benchmarks/separation.py [--parity results/parity.json] [-name REGEX] [--output FILE]
-        [--table docs/separation.md]
+        [--table docs/concepts/separation.md]
 """
 
 import argparse
@@ -50,14 +50,14 @@ _HEADER = (
 )
 _PREFACE = """# Limits between right programs and coarser ones
 
-Made by `benchmarks/separation.py --parity FILE --table docs/separation.md`; how it is measured, and
-why the limits are what they are: [0001](design/0001-verification.md). Errors are root mean squares
-against the float64 run, relative to that of the truth. *right*: the largest of all right programs,
-and whose it is: the reference, or a cell of the matrix of all backends. *coarser*: the same model
-with the factors of all its products rounded to the next coarser types. *margin*: the limit over the
-largest right error; *of parts*: the same for the part of an output (elements of one magnitude, or
-one place along an axis) that is nearest to its limit, `-` where none are compared; *margin below*:
-the smallest coarser error over the limit.
+Made by `benchmarks/separation.py --parity FILE --table docs/concepts/separation.md`; how it is
+measured, and why the limits are what they are: [0001](../design/0001-verification.md). Errors are
+root mean squares against the float64 run, relative to that of the truth. *right*: the largest of
+all right programs, and whose it is: the reference, or a cell of the matrix of all backends.
+*coarser*: the same model with the factors of all its products rounded to the next coarser types.
+*margin*: the limit over the largest right error; *of parts*: the same for the part of an output
+(elements of one magnitude, or one place along an axis) that is nearest to its limit, `-` where none
+are compared; *margin below*: the smallest coarser error over the limit.
 
 """
 

@@ -2,7 +2,7 @@
 
 Each model is compiled twice, as it is and with sums left to the compiler, and both are timed in
 turns. Errors are relative root mean squares against the float64 run of the same weights; what it
-mends is IREE, see `cbs parity` (docs/parity.md).
+mends is IREE, see `cbs parity` (docs/concepts/parity.md).
 
     python benchmarks/wide_sums.py [--rounds 15] [--quick]
 """

@@ -3,7 +3,7 @@
 The measure is the error that a plain, op-by-op run in the same type makes (as PyTorch's Inductor
 tests do, `torch._dynamo.utils.same`). A compiler may add in another order and round less often; it
 may not compute in a coarser type. The factors lie between the two, measured on the tiny models
-(`benchmarks/separation.py`, docs/separation.md).
+(`benchmarks/separation.py`, docs/concepts/separation.md).
 """
 
 import math

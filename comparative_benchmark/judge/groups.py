@@ -3,7 +3,7 @@
 The largest elements decide the root mean square of a whole output. Logits next to a mask of -1e9,
 or scores next to pixel coordinates, could be anything. So elements are compared in groups, of
 similar magnitude and of equal position along an axis, each with the error that the reference makes
-in the same group. docs/separation.md gives the margins.
+in the same group. docs/concepts/separation.md gives the margins.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -27,7 +27,7 @@ def definitions(framework: str, module_path: str, cases: Sequence[BenchmarkCase]
             state="failed",
             detail=f"no case of the catalogue uses {module_path}",
             fix="define a ModelImplementation with that module_path, and its cases, as "
-            "CONTRIBUTING.md, Add a model, says",
+            "docs/guides/extend/add-a-model.md shows",
         )
     return Finding(
         check="definitions", framework=framework, state="ok", detail=f"{len(cases)} cases use it"

@@ -167,8 +167,8 @@ def _why_not(row: Row, column: Column) -> str | None:
         if row.further:
             return "a further implementation of its framework; the others are in the row above"
         return (
-            f"the workload is not implemented in {framework.value}: add it as CONTRIBUTING.md, "
-            "Add a model, says"
+            f"the workload is not implemented in {framework.value}: add it as "
+            "docs/guides/extend/add-a-model.md shows"
         )
     if missing := column.competitor.missing_modules(framework):
         return backend.absence(missing)

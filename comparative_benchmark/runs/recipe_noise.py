@@ -24,7 +24,7 @@ from openxla.benchmark.files import write_atomically
 
 MARGIN_DB = 3.0
 # For scales of activations that were calibrated on other inputs, which a plain run cannot repeat:
-# LiteRT's converter costs 6 dB (docs/recipes.md).
+# LiteRT's converter costs 6 dB (docs/concepts/recipes.md).
 CALIBRATION_DB = 6.0
 # To be raised when the same `Rounding` gives other numbers.
 _VERSION = 1

@@ -1,7 +1,6 @@
-"""What MkDocs is told beside mkdocs.yml: pages from sections and from code, links, navigation.
+"""Extends MkDocs: pages generated from code and from the README, links, and the navigation.
 
-README.md and CONTRIBUTING.md stay where people of GitHub look for them; the site shows their
-sections as pages. Links that leave the site go to the repository, where its name is known.
+Links that leave the site point to the repository if its name is known.
 """
 
 import os
@@ -23,17 +22,6 @@ import reference
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 BLOB = "https://github.com/{}/blob/main/"
-# Sections of other documents, by the page that shows them.
-SECTIONS = {
-    "everyday-use.md": ("README.md", "Everyday use"),
-    "what-a-number-means.md": ("README.md", "What a number means here"),
-    "models.md": ("README.md", "Models"),
-    "add-a-model.md": ("CONTRIBUTING.md", "Add a model"),
-    "add-an-operator.md": ("CONTRIBUTING.md", "Add an operator"),
-    "add-a-model-type.md": ("CONTRIBUTING.md", "Add a model type"),
-    "add-a-recipe.md": ("CONTRIBUTING.md", "Add a recipe"),
-    "add-a-backend.md": ("CONTRIBUTING.md", "Add a backend"),
-}
 NOTEBOOK = "examples/races.ipynb"
 _LINK = re.compile(r"(?<!\!)\[([^\]\n]*)\]\(([^)\s:]+)\)")
 
@@ -63,8 +51,7 @@ def _listed(item: Any) -> list[Any]:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the pages that are made here."""
-    made = {page: _section(*source) for page, source in SECTIONS.items()}
-    made |= {"index.md": _home(), "changelog.md": (ROOT / "CHANGELOG.md").read_text("utf-8")}
+    made = {"index.md": _home(), "changelog.md": (ROOT / "CHANGELOG.md").read_text("utf-8")}
     made |= {NOTEBOOK.replace(".ipynb", ".md"): _notebook(DOCS / NOTEBOOK)}
     for name, text in {**made, **reference.pages()}.items():
         files.append(File.generated(config, name, content=text))
@@ -72,24 +59,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def _home() -> str:
-    """Returns the front page: the head of the README, then where to go from here."""
-    text = (ROOT / "README.md").read_text("utf-8")
-    head = text[: text.index("\n## ", text.index("\n## Two commands") + 1)]
-    hidden = "---\nhide:\n  - toc\n---\n\n"
-    return hidden + head + "\n" + (ROOT / "scripts/site/home.md").read_text("utf-8")
-
-
-def _section(document: str, title: str) -> str:
-    """Returns a section as a page, its headings a step higher.
-
-    Raises:
-      ValueError: there is no such section.
-    """
-    text = (ROOT / document).read_text("utf-8") + "\n## "
-    found = re.search(rf"^## ({re.escape(title)}\n.*?)(?=^## )", text, re.DOTALL | re.MULTILINE)
-    if found is None:
-        raise ValueError(f"{document} has no section {title!r}, which the site shows as a page")
-    return "# " + re.sub(r"^###", "##", found[1], flags=re.MULTILINE)
+    """Returns the front page: the first screen of the README, then cards, then the rest of it."""
+    # `on_page_markdown` rewrites links, and no images.
+    text = (ROOT / "README.md").read_text("utf-8").replace("](docs/screenshots/", "](screenshots/")
+    head, commands, rest = text.partition("\n## Two commands")
+    hidden = "---\nhide:\n  - navigation\n  - toc\n---\n\n"
+    cards = (ROOT / "scripts/site/home.md").read_text("utf-8")
+    return hidden + head + "\n" + cards + commands + rest
 
 
 def _notebook(path: Path) -> str:
@@ -107,8 +83,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Turns links, written for readers of GitHub, into those of the site."""
     name = page.file.src_uri
     source = _source(name)
-    pages = {(document, _anchor(title)): shown for shown, (document, title) in SECTIONS.items()}
-    pages |= {("README.md", ""): "index.md", ("CHANGELOG.md", ""): "changelog.md"}
+    pages = {("README.md", ""): "index.md", ("CHANGELOG.md", ""): "changelog.md"}
 
     def rewritten(link: re.Match[str]) -> str:
         text, target = link.groups()
@@ -145,10 +120,4 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def _source(name: str) -> str:
     """Returns the document that a page was made of, from the top of the checkout."""
-    if name in SECTIONS:
-        return SECTIONS[name][0]
     return {"index.md": "README.md", "changelog.md": "CHANGELOG.md"}.get(name, f"docs/{name}")
-
-
-def _anchor(title: str) -> str:
-    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")

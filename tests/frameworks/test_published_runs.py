@@ -56,7 +56,7 @@ class Place:
 
 
 def blocks() -> list[str]:
-    text = (ROOT / "docs" / "artifacts.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "guides" / "artifacts.md").read_text(encoding="utf-8")
     return re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 

@@ -12,7 +12,7 @@ from results_support import write
 
 pytestmark = pytest.mark.frameworks
 
-README = Path(__file__).parents[2] / "README.md"
+DOCS = Path(__file__).parents[2] / "docs"
 # The lines stand as they are; only how long each trial takes, and how many there are, is changed.
 QUICK = """
 import comparative_benchmark as cb
@@ -25,7 +25,11 @@ cb.run = run
 
 
 def five_lines():
-    (block,) = re.findall(r"^```python\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE)
+    (block,) = re.findall(
+        r"^```python\n(.*?)^```",
+        (DOCS / "guides/python-api.md").read_text(),
+        re.DOTALL | re.MULTILINE,
+    )
     assert len([line for line in block.splitlines() if line]) == 5
     return block
 
@@ -60,7 +64,7 @@ def execute(notebook, folder):
 def test_the_notebook_of_the_documentation_runs(tmp_path, environment, monkeypatch):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    notebook = nbformat.read(README.parent / "docs" / "examples" / "races.ipynb", as_version=4)
+    notebook = nbformat.read(DOCS / "examples" / "races.ipynb", as_version=4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert not any(cell.outputs for cell in code)
     execute(notebook, tmp_path)

@@ -92,10 +92,16 @@ def test_results_say_with_which_version_it_was_made(results):
 
 
 def test_a_recipe_is_added_as_the_document_says(tmp_path, recipes_environment):
-    """A package with the file of CONTRIBUTING.md, and the line that registers it."""
+    """A package with the file of the guide, and the line that registers it."""
     need("openvino")
     group = "comparative_benchmark.recipes"
-    documented_plugin(tmp_path, ROOT / "CONTRIBUTING.md", "int8wo-asym", group, "asymmetric:RECIPE")
+    documented_plugin(
+        tmp_path,
+        ROOT / "docs/guides/extend/add-a-recipe.md",
+        "int8wo-asym",
+        group,
+        "asymmetric:RECIPE",
+    )
     path = python_path(tmp_path, given=recipes_environment["PYTHONPATH"])
     run = run_cbs(
         *("--backend", "openvino:latency+int8wo-asym", "-w", "0", "-iter", "1"),

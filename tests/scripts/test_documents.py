@@ -19,15 +19,20 @@ from comparative_benchmark.cli import command as cli
 
 ROOT = Path(__file__).resolve().parents[2]
 
-FIRST_READ = ["README.md", "docs/quickstart.md", "docs/own-model.md"]
+FIRST_READ = [
+    "README.md",
+    "docs/getting-started/first-race.md",
+    "docs/getting-started/own-model.md",
+]
 # The tutorials need each other's results: in this order.
 DOCUMENTS = [
     *FIRST_READ,
-    *("CONTRIBUTING.md", "docs/regression-in-ci.md"),
-    *("docs/explain.md", "docs/read-a-result.md", "docs/machine.md"),
+    *("docs/getting-started/install.md", "docs/guides/measure.md"),
+    *("docs/guides/extend/add-a-model.md", "docs/guides/regression-in-ci.md"),
+    *("docs/guides/explain.md", "docs/getting-started/read-a-result.md", "docs/guides/machine.md"),
 ]
 # Their commands read results.json, or results/*.json, in the folder that they run in.
-OF_RESULTS = ["docs/report.md", "docs/formats.md", "docs/history.md"]
+OF_RESULTS = ["docs/guides/report.md", "docs/guides/formats.md", "docs/guides/history.md"]
 # What cannot be run inside a test, and where it is run instead.
 ELSEWHERE = {
     "./scripts/quickstart.sh": "tests/frameworks/test_backends.py runs it and reads its results",
@@ -222,12 +227,12 @@ def test_no_block_of_any_page_is_forgotten():
 
 
 def test_every_command_that_is_left_out_is_in_a_document():
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
     text = "\n".join(page.read_text() for page in pages)
     assert [start for start in ELSEWHERE if f"\n{start}" not in text] == []
 
 
-# The README's block for one backend runs `run_benchmarks.py`, which this script calls.
+# The page on installation has a block for one backend that runs `run_benchmarks.py`.
 @pytest.mark.nightly
 def test_nightly_script_runs_the_cases_of_one_backend(environment, tmp_path):
     script = ". .venv/bin/activate; ./comparative_benchmark/jax_xla/benchmark_all.sh"
@@ -259,7 +264,7 @@ source ./pt-benchmarks.venv/bin/activate
 """
 
 
-# The README's block for one backend makes an environment in the default tier.
+# Making an environment takes minutes.
 @pytest.mark.nightly
 def test_seed_guide_works_in_a_fresh_checkout(checkout, environment):
     clean = {k: v for k, v in environment.items() if k not in ("VIRTUAL_ENV", "PYTHONPATH")}

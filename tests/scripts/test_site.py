@@ -80,5 +80,5 @@ def _bare(text):
 
 def test_python_and_links_to_the_repository_are_there(site):
     assert "Comparisons" in _text(site, "reference/python")
-    assert "https://github.com/owner/repository/blob/main/" in _text(site, "nightly")
+    assert "https://github.com/owner/repository/blob/main/" in _text(site, "guides/nightly")
     assert json.loads((site / "search" / "search_index.json").read_text())["docs"]

@@ -11,7 +11,7 @@ from cbs_test_plugin import (
     adversaries_training,
 )
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "adversaries.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "concepts" / "adversaries.md"
 
 
 def test_every_planted_fault_is_in_the_table():

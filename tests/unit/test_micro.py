@@ -377,9 +377,15 @@ def test_a_recipe_whose_library_is_missing_is_one_line_and_no_worker(monkeypatch
 
 
 def test_an_operator_is_added_as_the_document_says(tmp_path):
-    """A package with the file of CONTRIBUTING.md, and the line that registers it."""
+    """A package with the file of the guide, and the line that registers it."""
     group = "openxla.benchmark.operators"
-    documented_plugin(tmp_path, ROOT / "CONTRIBUTING.md", "hardswish", group, "hardswish:OPERATOR")
+    documented_plugin(
+        tmp_path,
+        ROOT / "docs/guides/extend/add-an-operator.md",
+        "hardswish",
+        group,
+        "hardswish:OPERATOR",
+    )
     listed = subprocess.run(
         [sys.executable, "-m", "comparative_benchmark", "micro", "list", "--json"],
         env={**os.environ, "PYTHONPATH": python_path(tmp_path)},
