@@ -39,6 +39,7 @@ from comparative_benchmark.terminal.options import (
 )
 from comparative_benchmark.terminal.quiet_machine import wait_for_quiet
 from comparative_benchmark.terminal.run_settings import settings_of
+from openxla.benchmark import synonyms
 from openxla.benchmark.artifacts import user_inputs
 from openxla.benchmark.brought import BroughtError, Definitions
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
@@ -230,7 +231,7 @@ def _baseline(options: argparse.Namespace, competitors: list[Competitor]) -> str
     What is not installed has no times to take ratios against.
     """
     names = [str(competitor) for competitor in competitors]
-    asked: str | None = options.baseline
+    asked: str | None = options.baseline and _competitor(options.baseline, names)
     if asked and asked not in names:
         choices = ", ".join(names)
         raise UsageError(f"--baseline {asked!r} is not among the competitors: {choices}")
@@ -239,6 +240,16 @@ def _baseline(options: argparse.Namespace, competitors: list[Competitor]) -> str
     if asked or len(installed) < 2 or not raced:
         return asked
     return DEFAULT_BASELINE if DEFAULT_BASELINE in installed else installed[0]
+
+
+def _competitor(asked: str, names: Sequence[str]) -> str:
+    """Returns the competitor that a name stands for: itself, or the only one of a backend."""
+    try:
+        name = synonyms.competitor(asked)
+    except ValueError as error:
+        raise UsageError(f"--baseline: {error}") from error
+    of_backend = [other for other in names if other.partition(":")[0] == name]
+    return of_backend[0] if len(of_backend) == 1 else name
 
 
 def _check_one_process(trials: Sequence[Trial]) -> None:

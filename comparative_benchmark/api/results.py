@@ -78,7 +78,9 @@ class Comparisons(Table, Sequence[Comparison]):
         return exit_code(self.summary)
 
     def __str__(self) -> str:
-        return _printed(comparison_table(self._comparisons)) + summary_line(self.summary)
+        return _printed(comparison_table(self._comparisons, width=_WIDTH).table) + summary_line(
+            self.summary
+        )
 
     def __repr__(self) -> str:
         return f"<Comparisons: {summary_line(self.summary)}>"
@@ -147,8 +149,8 @@ class Results(Table, Sequence[Case]):
 
     def __str__(self) -> str:
         installed, absent = not_installed.split(self._cases)
-        table = _printed(results_table(installed, baseline=self._shown_baseline()))
-        return table + absent
+        table = results_table(installed, baseline=self._shown_baseline(), width=_WIDTH).table
+        return _printed(table) + absent
 
     def __repr__(self) -> str:
         where = f" of {self.path}" if self.path else ""
@@ -156,7 +158,7 @@ class Results(Table, Sequence[Case]):
 
     def _repr_html_(self) -> str:
         installed, absent = not_installed.split(self._cases)
-        table = results_table(installed, baseline=self._shown_baseline())
+        table = results_table(installed, baseline=self._shown_baseline()).table
         headings = [str(column.header) for column in table.columns]
         columns = [[str(cell) for cell in column.cells] for column in table.columns]
         return html(headings, list(zip(*columns, strict=True)), absent)

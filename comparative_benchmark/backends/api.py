@@ -23,6 +23,7 @@ from comparative_benchmark.backends.compiled_calls import CompiledCalls
 from comparative_benchmark.backends.host_settings import HostSettings
 from comparative_benchmark.backends.outputs import OutputMode, OutputRule
 from openxla.benchmark.def_types import DeviceSpec, Model, ModelFrameworkType
+from openxla.benchmark.extras import install_command
 from openxla.benchmark.nearest import choices
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ class BackendInfo:
             return None
         return (
             f"recipes of {self.name} need {', '.join(missing)}, which is not installed; run "
-            "pip install 'common-benchmark-suite[recipes]'"
+            f"{install_command('recipes')}"
         )
 
 

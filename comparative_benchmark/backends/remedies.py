@@ -1,16 +1,18 @@
-"""What to type where something is not installed."""
+"""Commands that install a backend."""
 
+from openxla.benchmark.extras import install_command
 from openxla.benchmark.root import checkout
 
 
 def install(backend: str, extra: str = "all") -> str:
-    """Returns how a backend of the suite is installed: in a checkout, or beside the package.
+    """Returns the command that installs a backend of the suite.
 
     Args:
       backend: its name.
-      extra: that holds it. With hyphens: pip before 23.3 knows no extra by underscores, and says so
-        in a warning only.
+      extra: the extra that contains it, with hyphens: pip before 23.3 ignores an extra with
+        underscores, with a warning only.
     """
+    command = install_command(extra)
     if checkout() is None:
-        return f"pip install 'common-benchmark-suite[{extra}]'"
-    return f"./comparative_benchmark/{backend}/setup_venv.sh, or pip install -e '.[{extra}]'"
+        return command
+    return f"./comparative_benchmark/{backend}/setup_venv.sh, or {command}"

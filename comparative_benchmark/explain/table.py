@@ -8,7 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from comparative_benchmark.results.explanations import Explanation, Part, Row, Side
-from comparative_benchmark.terminal.tables import digits, ruled_table
+from comparative_benchmark.terminal.columns import ruled_table
+from comparative_benchmark.terminal.tables import digits
 
 # Lines of breaks, fallbacks and remarks of a competitor.
 _MOST_LINES = 8

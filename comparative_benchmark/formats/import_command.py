@@ -9,6 +9,7 @@ from comparative_benchmark.formats.registry import read_file
 from comparative_benchmark.formats.source import printable
 from comparative_benchmark.history.portable import Contents
 from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_MISSING, EXIT_OK, UsageError
+from openxla.benchmark.extras import install_command
 
 
 def run(options: argparse.Namespace) -> int:
@@ -27,9 +28,7 @@ def run(options: argparse.Namespace) -> int:
         from comparative_benchmark.history.database import Database, HistoryError
         from comparative_benchmark.history.importing import import_files
     except ModuleNotFoundError as error:
-        raise UsageError(
-            f"the history needs {error.name}: pip install 'common-benchmark-suite[history]'"
-        ) from error
+        raise UsageError(f"the history needs {error.name}: {install_command('history')}") from error
     try:
         database = Database(options.db)
         try:

@@ -8,6 +8,7 @@ from typing import Any, get_type_hints
 
 from comparative_benchmark.formats.exported import Exported, json_line, remarks_on
 from comparative_benchmark.history.portable import FormatError, PortableResult, spreadsheet_text
+from openxla.benchmark.extras import install_command
 
 _DOCUMENTS = ("versions", "host", "metrics", "extra")
 _LISTS = ("tags", "options", "samples_ms", "compile_ms", "warm_compile_ms")
@@ -37,9 +38,7 @@ def export_parquet(results: Sequence[PortableResult]) -> Exported:
         import pyarrow as pa
         from pyarrow import parquet
     except ImportError as error:
-        raise FormatError(
-            "Parquet needs pyarrow: pip install 'common-benchmark-suite[history]'"
-        ) from error
+        raise FormatError(f"Parquet needs pyarrow: {install_command('history')}") from error
     text, numbers = pa.string(), pa.list_(pa.float64())
     types: dict[Any, Any] = {
         str: text,

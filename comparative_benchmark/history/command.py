@@ -17,6 +17,7 @@ from comparative_benchmark.terminal.options import (
     UsageError,
 )
 from comparative_benchmark.terminal.screen import Screen
+from openxla.benchmark.extras import install_command
 from openxla.benchmark.files import new_file
 
 try:
@@ -26,9 +27,7 @@ try:
     from comparative_benchmark.history.importing import import_files
     from comparative_benchmark.history.moments import DamagedRowError
 except ModuleNotFoundError as missing:
-    raise UsageError(
-        f"the history needs {missing.name}: pip install 'common-benchmark-suite[history]'"
-    ) from missing
+    raise UsageError(f"the history needs {missing.name}: {install_command('history')}") from missing
 
 # A screen of a person, not of a program.
 _TABLE_LIMIT = 50
@@ -82,9 +81,7 @@ def _query(options: argparse.Namespace, database: Database) -> int:
             with _replacing(options.output) as path:
                 output.write_parquet(found, path)
         except ModuleNotFoundError as error:
-            raise UsageError(
-                f"Parquet needs {error.name}: pip install 'common-benchmark-suite[history]'"
-            ) from error
+            raise UsageError(f"Parquet needs {error.name}: {install_command('history')}") from error
         return EXIT_OK
     with _text_output(options.output) as file:
         if options.format == "csv":

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from comparative_benchmark.history.portable import spreadsheet_text
 from comparative_benchmark.history.queries import COLUMNS, Record, Series
 from comparative_benchmark.history.rows import DIMENSIONS, METRICS
 from comparative_benchmark.stats.analysis import WITHIN_ONE_PROCESS
+from comparative_benchmark.terminal.columns import Column, fitted
 
 FORMATS = ("table", "csv", "json", "parquet")
 _BATCH = 10_000
@@ -59,42 +59,54 @@ def write_parquet(records: Iterable[Record], path: Path) -> None:
             writer.write_table(pa.table(columns, schema=schema))
 
 
-def print_records(records: Iterable[Record], console: Console) -> None:
-    """Prints the columns that a person looks at first."""
-    table = _table("time", "workload", "competitor", "framework", "device", "status")
-    for name in ("latency ms", "compile ms", "memory MB", "error"):
-        table.add_column(name, justify="right")
-    for record in records:
-        table.add_row(
-            f"{record['time']:%Y-%m-%d %H:%M}",
-            Text(record["workload"]),
-            Text(competitor(record)),
-            Text(record["framework"]),
-            Text(record["device"]),
-            Text(record["status"], style="" if record["status"] == "ok" else "red"),
-            _interval(record),
-            digits(record["compile_ms"]),
-            digits(record["host_memory_mb"]),
-            digits(record["error"]),
+def print_records(records: Iterable[Record], screen: Console) -> None:
+    """Prints the columns that a person looks at first, as many as fit."""
+    rows = list(records)
+
+    def column(heading: str, name: str, rank: int) -> Column:
+        return Column(
+            heading=heading, cells=[digits(row[name]) for row in rows], rank=rank, right=True
         )
-    console.print(table)
+
+    columns = [
+        Column(heading="competitor", cells=[Text(competitor(row)) for row in rows]),
+        Column(heading="time", cells=[f"{row['time']:%Y-%m-%d %H:%M}" for row in rows]),
+        Column(heading="latency ms", cells=[_interval(row) for row in rows], right=True),
+        Column(heading="status", cells=[_status(row["status"]) for row in rows], rank=1),
+        column("compile ms", "compile_ms", 3),
+        column("memory MB", "host_memory_mb", 4),
+        column("error", "error", 2),
+        Column(heading="framework", cells=[Text(row["framework"]) for row in rows], rank=5),
+        Column(heading="device", cells=[Text(row["device"]) for row in rows], rank=6),
+    ]
+    _print(columns, [row["workload"] for row in rows], screen)
 
 
-def print_series(found: Sequence[Series], console: Console) -> None:
-    """Prints a line a trend."""
-    table = _table("workload", "competitor", "framework", "device", "machine")
-    for name in ("results", "first", "last"):
-        table.add_column(name, justify="right")
-    table.add_column("last status")
-    for item in found:
-        names = item.dimensions
-        table.add_row(
-            *(Text(names["workload"]), Text(competitor(names)), Text(names["framework"])),
-            *(Text(names["device"]), Text(names["machine"]), str(item.results)),
-            *(f"{item.first:%Y-%m-%d}", f"{item.last:%Y-%m-%d}"),
-            Text(item.last_status, style="" if item.last_status == "ok" else "red"),
-        )
-    console.print(table)
+def print_series(found: Sequence[Series], screen: Console) -> None:
+    """Prints a row for each trend."""
+    names = [item.dimensions for item in found]
+    columns = [
+        Column(heading="competitor", cells=[Text(competitor(name)) for name in names]),
+        Column(heading="results", cells=[str(item.results) for item in found], right=True),
+        Column(heading="first", cells=[f"{item.first:%Y-%m-%d}" for item in found], rank=1),
+        Column(heading="last", cells=[f"{item.last:%Y-%m-%d}" for item in found]),
+        Column(heading="last status", cells=[_status(item.last_status) for item in found]),
+        Column(heading="framework", cells=[Text(name["framework"]) for name in names], rank=2),
+        Column(heading="machine", cells=[Text(name["machine"]) for name in names], rank=3),
+        Column(heading="device", cells=[Text(name["device"]) for name in names], rank=4),
+    ]
+    _print(columns, [name["workload"] for name in names], screen)
+
+
+def _print(columns: Sequence[Column], workloads: Sequence[str], screen: Console) -> None:
+    made = fitted(columns, screen.width, groups=workloads, group_heading="workload")
+    screen.print(made.table)
+    if made.dropped:
+        screen.print(f"not shown: {', '.join(made.dropped)}")
+
+
+def _status(status: str) -> Text:
+    return Text(status, style="" if status == "ok" else "red")
 
 
 def series_as_json(found: Sequence[Series]) -> str:
@@ -136,13 +148,6 @@ def _interval(record: Record) -> str:
     low, high = digits(record["latency_low_ms"]), digits(record["latency_high_ms"])
     within = f" {WITHIN_ONE_PROCESS}" if record["processes"] == 1 else ""
     return f"{digits(record['latency_ms'])} ({low} to {high}{within})"
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for name in columns:
-        table.add_column(name, overflow="fold")
-    return table
 
 
 def _json_values(record: Record) -> Record:

@@ -14,6 +14,7 @@ from flax import nnx
 from comparative_benchmark.backends.api import UnsupportedError, load_object
 from comparative_benchmark.jax_xla.quantised_run import SAME_VALUES
 from comparative_benchmark.recipes import Chosen, NotAppliedError
+from openxla.benchmark.extras import install_command
 from openxla.benchmark.models.generation import GenerationModel
 
 # Where Qwix keeps a quantised weight, among the leaves of a module's state.
@@ -44,9 +45,7 @@ def apply(
     try:
         import qwix
     except ImportError as error:
-        raise UnsupportedError(
-            "recipes need Qwix: pip install 'common-benchmark-suite[recipes]'"
-        ) from error
+        raise UnsupportedError(f"recipes need Qwix: {install_command('recipes')}") from error
     if isinstance(model, GenerationModel):
         raise UnsupportedError(
             "Qwix wraps one call of a module, and a model that generates makes two: take the model "

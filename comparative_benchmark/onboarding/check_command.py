@@ -15,7 +15,7 @@ from comparative_benchmark.onboarding.printing import print_findings
 from comparative_benchmark.runs.session import Limits
 from comparative_benchmark.terminal.options import EXIT_OK, EXIT_WRONG, UsageError
 from comparative_benchmark.terminal.screen import Screen
-from openxla.benchmark import devices
+from openxla.benchmark import devices, synonyms
 from openxla.benchmark.comparative_suite import catalog
 from openxla.benchmark.def_types import BenchmarkCase
 from openxla.benchmark.temporary import temporary_folder
@@ -78,7 +78,8 @@ def _frameworks(name: str, text: str | None) -> list[str]:
         )
     if text is None:
         return there
-    asked = list(dict.fromkeys(item.strip() for item in text.split(",") if item.strip()))
+    typed = (item.strip() for item in text.split(",") if item.strip())
+    asked = list(dict.fromkeys(map(synonyms.framework_folder, typed)))
     if lacking := [item for item in asked if item not in there]:
         raise UsageError(
             f"--framework: {name} is not written in {', '.join(lacking)}, but in {', '.join(there)}"

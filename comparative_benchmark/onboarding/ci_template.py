@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from comparative_benchmark.terminal.options import EXIT_OK, UsageError
+from openxla.benchmark import extras
 from openxla.benchmark.brought import BroughtError, place_of
 from openxla.benchmark.brought.places import OwnModule
 from openxla.benchmark.files import new_file
@@ -25,7 +26,8 @@ def run(options: argparse.Namespace) -> int:
     root = next((at for at in (here, *here.parents) if (at / ".git").exists()), here)
     model, is_suite = _model(options.model, root)
     path = root / ".github" / "workflows" / f"benchmark-{_stem(model)}.yml"
-    content = workflow(model, is_suite=is_suite, backends=options.backend, suite=options.install)
+    suite = options.install or _requirement()
+    content = workflow(model, is_suite=is_suite, backends=options.backend, suite=suite)
     _write(path, content)
     print(path)
     print("\nCommit it: each pull request then gets the table of what it changes against its base.")
@@ -60,6 +62,22 @@ def workflow(model: str, *, is_suite: bool, backends: str, suite: str) -> str:
     text = _TEMPLATE.read_text(encoding="utf-8")
     # In one pass: a name may look like a field.
     return re.sub(r"@([A-Z]+)@", lambda found: fields[found[1]], text)
+
+
+def _requirement() -> str:
+    """Returns a requirement for this revision of the suite that a runner of GitHub can install.
+
+    Raises:
+      UsageError: this revision comes from this machine only.
+    """
+    found = extras.requirement("pt-inductor,onnxruntime")
+    if found is None or "@ git+" not in found:
+        raise UsageError(
+            "the suite is not at a package index yet, and this copy has no public Git origin: name "
+            f"a revision, --install '{extras.PACKAGE}[pt-inductor,onnxruntime] @ "
+            "git+https://HOST/OWNER/REPOSITORY@COMMIT'"
+        )
+    return found
 
 
 def _model(given: str | None, root: Path) -> tuple[str, bool]:

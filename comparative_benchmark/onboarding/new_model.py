@@ -18,6 +18,7 @@ import attrs
 import openxla.benchmark
 from comparative_benchmark.onboarding import new_folder
 from comparative_benchmark.terminal.options import EXIT_OK, UsageError
+from openxla.benchmark import synonyms
 
 _SUITE = Path("common_benchmark_suite/openxla/benchmark")
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -112,7 +113,8 @@ def parse_frameworks(text: str) -> list[Framework]:
     Raises:
       UsageError: one is unknown, or none is named.
     """
-    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    typed = (name.strip() for name in text.split(",") if name.strip())
+    names = list(dict.fromkeys(map(synonyms.framework_folder, typed)))
     unknown = [name for name in names if name not in FRAMEWORKS]
     if unknown or not names:
         what = f"no framework {', '.join(unknown)}" if unknown else "no framework is named"

@@ -43,9 +43,9 @@ def add_ci_template_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--install",
-        default="common-benchmark-suite[pt-inductor,onnxruntime]",
         metavar="SPEC",
-        help="what pip installs for these backends (default %(default)s)",
+        help="requirement that pip installs for these backends (default: extras pt-inductor and "
+        "onnxruntime of this revision)",
     )
 
 

@@ -12,6 +12,7 @@ from comparative_benchmark.backends import child_process
 from comparative_benchmark.backends.api import PhaseTimer, UnsupportedError, load_object
 from comparative_benchmark.openvino import program
 from comparative_benchmark.recipes import Chosen, NotAppliedError, parse
+from openxla.benchmark.extras import install_command
 
 # By what a weight comes to its product.
 _BETWEEN = frozenset({"Convert", "Multiply", "Subtract", "Reshape", "Transpose"})
@@ -48,9 +49,7 @@ def apply_here(channel: child_process.Channel, paths: list[str], recipe: str) ->
     try:
         import nncf
     except ImportError as error:
-        raise UnsupportedError(
-            "recipes need NNCF: pip install 'common-benchmark-suite[recipes]'"
-        ) from error
+        raise UnsupportedError(f"recipes need NNCF: {install_command('recipes')}") from error
     logging.getLogger("nncf").setLevel(logging.ERROR)
     chosen = parse(recipe)
     core = ov.Core()

@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from comparative_benchmark.backends import torch_modules as modules
 from comparative_benchmark.backends.api import UnsupportedError, load_object
 from comparative_benchmark.recipes import Chosen, NotAppliedError
+from openxla.benchmark.extras import install_command
 
 
 def apply(model: Any, recipe: Chosen) -> dict[str, Any]:
@@ -29,9 +30,7 @@ def apply(model: Any, recipe: Chosen) -> dict[str, Any]:
     try:
         from torchao.quantization import quantize_
     except ImportError as error:
-        raise UnsupportedError(
-            "recipes need torchao: pip install 'common-benchmark-suite[recipes]'"
-        ) from error
+        raise UnsupportedError(f"recipes need torchao: {install_command('recipes')}") from error
     for module in modules.of(model):
         _as_linear(module)
     linear = [part for root in modules.of(model) for part in _linear(root)]

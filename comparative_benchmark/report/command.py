@@ -12,6 +12,7 @@ from comparative_benchmark.report.summary import summarize
 from comparative_benchmark.report.trend_sources import open_trends
 from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_OK, UsageError
+from openxla.benchmark.extras import install_command
 from openxla.benchmark.files import write_atomically
 
 _STDOUT = "-"
@@ -72,8 +73,7 @@ def run(options: argparse.Namespace) -> int:
         if error.name not in _EXTRAS:
             raise
         raise UsageError(
-            f"{error.name} is not installed: "
-            f"pip install 'common-benchmark-suite[{_EXTRAS[error.name]}]'"
+            f"{error.name} is not installed: {install_command(_EXTRAS[error.name])}"
         ) from error
     return EXIT_FAILED if found.refused else EXIT_OK
 

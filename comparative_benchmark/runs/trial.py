@@ -20,6 +20,7 @@ from comparative_benchmark.results.record import ResultKey
 from comparative_benchmark.runs.environments import Environment
 from comparative_benchmark.runs.published_program import Program
 from comparative_benchmark.runs.recipe_noise import RecipeNoise
+from openxla.benchmark import synonyms
 from openxla.benchmark.def_types import (
     BenchmarkCase,
     DeviceSpec,
@@ -184,7 +185,10 @@ def parse_competitors(text: str, accelerator: str) -> list[Competitor]:
             every, _ = installed_competitors(accelerator)
             found |= {str(competitor): competitor for competitor in every}
             continue
-        name, _, compiler = item.partition(":")
+        try:
+            name, _, compiler = synonyms.competitor(item).partition(":")
+        except ValueError as error:
+            raise UnknownBackendError(str(error)) from error
         compilers = [compiler] if compiler else []
         for competitor in competitors_of(get_backend(name), compilers, accelerator):
             found[str(competitor)] = competitor

@@ -1,7 +1,9 @@
-"""What a run of one workload came to, in a few sentences: which competitor to take, and why."""
+"""The recommendation at the end of a run: which competitor to take, and why."""
 
+import itertools
 import statistics
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
 
 from comparative_benchmark.results.case import Case
@@ -30,32 +32,29 @@ def answers(
     command: Sequence[str] = (),
     output: Path | None = None,
 ) -> list[str]:
-    """Returns sentences on the competitors of one workload; empty where there is no question.
+    """Returns sentences on the competitors of one workload, or of one model at several batch sizes.
 
-    The fastest is the one with the lowest latency among those whose output is right and that
-    compute in the workload's own type. It is called faster than another one only if their verdict,
-    which holds among all pairs (`Family`), is `faster`.
+    The fastest competitor has the lowest latency of all that have a correct output and compute in
+    the workload's own type. It is called faster than another only if their verdict, which holds
+    among all pairs (`Family`), is `faster`.
 
     Args:
-      cases: results of a run; where they are of several workloads, or of compile times, nothing is
-        said.
+      cases: results of a run. For other sets of workloads, and for compile times, nothing is
+        returned.
       absent: line that names backends that are not installed.
       command: what the user typed, to be repeated.
       output: results file of the run.
     """
-    if len(cases) < 2 or len({(case.workload, case.device) for case in cases}) != 1:
+    if len(cases) < 2 or any(c.metrics.compile_only or c.metrics.throughput for c in cases):
         return []
-    if any(case.metrics.compile_only or case.metrics.throughput for case in cases):
-        return []
+    if len({(case.workload, case.device) for case in cases}) != 1:
+        return _by_batch(cases)
     installed, lacking = not_installed.split(cases)
     good = [case for case in installed if case.status is Status.OK]
     able = [case for case in good if case.result.ranked]
-    ranked = sorted(
-        filter(_is_equal, able),
-        key=lambda case: (case.metrics.judged_on_integers, _latency_ms(case)),
-    )
-    nothing = "Nothing that can be ranked" if good else "Nothing"
-    lines = [f"{nothing} ran with a right output."]
+    ranked = _ranked(installed)
+    which = "No competitor that can be ranked" if good else "No competitor"
+    lines = [f"{which} has a correct output."]
     if ranked:
         family = Family(cases, threshold=NOISE_THRESHOLD)
         lines = [_choice(ranked, family), *_others(ranked, family)]
@@ -72,13 +71,68 @@ def answers(
     return lines + ([f"Again: {typed(command)}"] if command else [])
 
 
+def _ranked(cases: Sequence[Case]) -> list[Case]:
+    """Returns the cases that can be recommended, the fastest first."""
+    able = [case for case in cases if case.status is Status.OK and case.result.ranked]
+    return sorted(
+        filter(_is_equal, able),
+        key=lambda case: (case.metrics.judged_on_integers, _latency_ms(case)),
+    )
+
+
+def _by_batch(cases: Sequence[Case]) -> list[str]:
+    """Returns the fastest competitor for each range of batch sizes of one model."""
+    if len({_apart_from_batch(case) for case in cases}) != 1:
+        return []
+    groups: defaultdict[int, list[Case]] = defaultdict(list)
+    for case in cases:
+        groups[case.result.definition.batch_size or 0].append(case)
+    workloads = {case.workload for case in cases}
+    best = {batch: ranked for batch in sorted(groups) if (ranked := _ranked(groups[batch]))}
+    if 0 in groups or len(groups) != len(workloads) or not best:
+        return []
+    ranges = [
+        (name, [batch for batch, _ in items])
+        for name, items in itertools.groupby(best.items(), lambda item: _name(item[1][0]))
+    ]
+    if len(ranges) == 1:
+        [(name, batches)] = ranges
+        lines = [f"Use {name} at every batch size from {batches[0]} to {batches[-1]}."]
+    else:
+        (first, until), *between, (last, since) = ranges
+        parts = [f"{first} up to batch {until[-1]}"]
+        parts += [f"{name} at batch {_range_text(batches)}" for name, batches in between]
+        lines = [f"Use {', '.join([*parts, f'{last} from batch {since[0]} on'])}."]
+    for batch, ranked in best.items():
+        family = Family(groups[batch], threshold=NOISE_THRESHOLD)
+        pairs = ((case, family.comparison(ranked[0], case)) for case in ranked[1:])
+        close = [case for case, item in pairs if item.verdict is not Verdict.SLOWER]
+        if close:
+            lines.append(
+                f"At batch {batch}, {_name(ranked[0])} is not clearly faster than {_names(close)}."
+            )
+    return lines
+
+
+def _apart_from_batch(case: Case) -> Hashable:
+    definition = case.result.definition
+    workload = definition.workload
+    model = (workload.architecture, workload.config_digest, workload.checkpoint)
+    return *model, workload.data_type or definition.data_type, case.device
+
+
+def _range_text(batches: Sequence[int]) -> str:
+    return f"{batches[0]}" if len(batches) == 1 else f"{batches[0]} to {batches[-1]}"
+
+
 def _choice(ranked: Sequence[Case], family: Family) -> str:
     """Returns what to take, how sure that is, and what it costs."""
     best, *rest = ranked
-    claim = "the lowest latency of those whose output" if rest else "the only one whose output"
-    agreed = best.result.word == AGREED
-    lack = "the truth is in doubt" if best.metrics.truth_in_doubt else "there is no float64 proof"
-    proof = f"agrees with a plain run ({lack})" if agreed else "is right"
+    claim = "the lowest latency" if rest else "the only competitor"
+    proof = "with a correct output"
+    if best.result.word == AGREED:
+        lack = "the truth is in doubt" if best.metrics.truth_in_doubt else "no float64 proof exists"
+        proof = f"with an output that agrees with a plain run ({lack})"
     if best.metrics.judged_on_integers:
         proof += " in its integers, which prove no precision"
     costs = [text for text in (_compile_text(best), _memory_text(best)) if text]

@@ -16,7 +16,7 @@ from comparative_benchmark.stats.analysis import WITHIN_ONE_PROCESS, Interval
 from comparative_benchmark.terminal.markdown_text import escaped, row
 
 HEADINGS = (
-    *("workload", "competitor", "baseline ms", "candidate ms", "speed-up (98 % interval)"),
+    *("workload", "competitor", "baseline ms", "candidate ms", "speed-up (98 %)"),
     *("verdict", "p", "measured", "compile", "memory", "why"),
 )
 _MOST_DECIMALS = 6

@@ -21,9 +21,9 @@ from comparative_benchmark.results.record import Phase, Result, ResultKey, Statu
 from comparative_benchmark.roofline.ceilings import Ceilings
 from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.terminal import not_installed, tables
+from comparative_benchmark.terminal.columns import FittedTable
 from comparative_benchmark.terminal.compare_views import summary_line
 from comparative_benchmark.terminal.generation_table import generation_remarks, generation_table
-from comparative_benchmark.terminal.narrow_table import narrow_table
 from comparative_benchmark.terminal.screen import NO_LIMIT, output_screen
 from comparative_benchmark.terminal.status_screen import StatusScreen
 from comparative_benchmark.terminal.training_table import training_remarks, training_table
@@ -112,24 +112,22 @@ class Console:
           with_absent: whether to name what is not installed.
         """
         cases, absent = not_installed.split(cases)
+        width = self._out.width
         compiled = [case.metrics.compile_only for case in cases]
         if any(compiled):
-            self._out.print(tables.compile_table(cases, expected))
+            self.fitted(tables.compile_table(cases, expected, width=width))
         if not all(compiled):
-            wide = tables.results_table(
-                cases, baseline=baseline, ceilings=ceilings, expected=expected
+            self.fitted(
+                tables.results_table(
+                    cases, baseline=baseline, ceilings=ceilings, expected=expected, width=width
+                )
             )
-            needed = self._out.measure(
-                wide, options=self._out.options.update(width=NO_LIMIT)
-            ).maximum
-            if needed <= self._out.width:
-                self._out.print(wide)
-            else:
-                self._out.print(narrow_table(cases, baseline=baseline, expected=expected))
-                self._out.print(f"with compile times, memory and errors from {needed} columns on")
-        of_kinds = (generation_table(cases, expected), training_table(cases, expected))
-        for table in filter(None, of_kinds):
-            self._out.print(table)
+            for case in tables.replacements(cases, baseline).values() if baseline else ():
+                line = f"{case.label}: compared with {case.competitor}; {baseline} has no result"
+                self._out.print(Text(line), soft_wrap=True)
+        for made in (generation_table, training_table):
+            if table := made(cases, expected, width=width):
+                self.fitted(table)
         for line in (*generation_remarks(cases), *training_remarks(cases)):
             self._out.print(Text(line), soft_wrap=True)
         differences = tables.package_differences(case.result for case in cases)
@@ -153,8 +151,15 @@ class Console:
 
     def comparison(self, comparisons: Sequence[Comparison], summary: Summary) -> None:
         """Prints a comparison of two results files."""
-        self._out.print(tables.comparison_table(comparisons))
+        self.fitted(tables.comparison_table(comparisons, width=self._out.width))
         self._out.print(Text(summary_line(summary)))
+
+    def fitted(self, table: FittedTable) -> None:
+        """Prints a table, and which of its columns do not fit."""
+        self._out.print(table.table)
+        if table.dropped:
+            line = f"not shown: {', '.join(table.dropped)}; all columns need a width of "
+            self._out.print(Text(f"{line}{table.needed}", style="dim"), soft_wrap=True)
 
     def table(self, table: Table) -> None:
         """Prints a table."""

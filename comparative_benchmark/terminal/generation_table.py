@@ -4,54 +4,56 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import attrs
-from rich.table import Table
 
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Generation, IntervalRecord, ResultKey, Status
 from comparative_benchmark.stats.analysis import Interval
+from comparative_benchmark.terminal.columns import Column, FittedTable, fitted
 from comparative_benchmark.terminal.compare_views import latency_text
-from comparative_benchmark.terminal.tables import digits, ruled_table, status_text
+from comparative_benchmark.terminal.screen import NO_LIMIT
+from comparative_benchmark.terminal.tables import digits, status_text
 
+# Field, heading, and rank of its column.
 _FIGURES = (
-    ("prefill_ms", "prefill ms"),
-    ("decode_ms_per_token", "ms per token"),
-    ("tokens_per_s", "tokens/s"),
+    ("prefill_ms", "prefill ms", 2),
+    ("decode_ms_per_token", "ms per token", 1),
+    ("tokens_per_s", "tokens/s", 0),
 )
 
 
 def generation_table(
-    cases: Sequence[Case], expected: Mapping[ResultKey, str] = MappingProxyType({})
-) -> Table | None:
+    cases: Sequence[Case],
+    expected: Mapping[ResultKey, str] = MappingProxyType({}),
+    *,
+    width: int = NO_LIMIT,
+) -> FittedTable | None:
     """Returns prefill, decode and throughput of the cases that generate; None if none does.
 
-    Only a right answer has a time; `generation_remarks` says why a right one has none.
+    Only a correct result has times; `generation_remarks` gives the reason if it has none.
     """
     generating = [case for case in cases if case.metrics.generation]
     if not generating:
         return None
-    table = ruled_table()
-    for heading in ("generation", "from", "backend"):
-        table.add_column(heading, no_wrap=True)
-    for _, heading in _FIGURES:
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("status")
-    previous = None
-    for case in generating:
-        found = case.metrics.generation
-        if previous not in (None, case.label):
-            table.add_section()
-        table.add_row(
-            case.label if case.label != previous else "",
-            case.framework,
-            case.competitor,
-            *(
-                _figure(found, name) if found and case.status is Status.OK else "-"
-                for name, _ in _FIGURES
-            ),
-            status_text(case.result, expected),
-        )
-        previous = case.label
-    return table
+    columns = [
+        Column(heading="backend", cells=[case.competitor for case in generating]),
+        Column(heading="from", cells=[case.framework for case in generating], rank=4),
+        *(
+            Column(
+                heading=heading,
+                cells=[_figure_of(case, name) for case in generating],
+                rank=rank,
+                right=True,
+            )
+            for name, heading, rank in _FIGURES
+        ),
+        Column(
+            heading="status",
+            cells=[status_text(case.result, expected) for case in generating],
+            rank=3,
+        ),
+    ]
+    labels = [case.label for case in generating]
+    return fitted(columns, width, groups=labels, group_heading="generation")
 
 
 def generation_remarks(cases: Sequence[Case]) -> list[str]:
@@ -64,6 +66,11 @@ def generation_remarks(cases: Sequence[Case]) -> list[str]:
     return [
         f"prefill and decode of {', '.join(names)}: {reason}" for reason, names in found.items()
     ]
+
+
+def _figure_of(case: Case, name: str) -> str:
+    found = case.metrics.generation
+    return _figure(found, name) if found and case.status is Status.OK else "-"
 
 
 def _figure(found: Generation, name: str) -> str:

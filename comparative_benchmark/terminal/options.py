@@ -153,8 +153,9 @@ def find_device(name: str) -> "DeviceSpec":
     Raises:
       UsageError: there is none.
     """
-    from openxla.benchmark import devices
+    from openxla.benchmark import devices, synonyms
 
+    name = synonyms.device(name)
     for device in devices.ALL_DEVICES:
         if device.name == name:
             return device
@@ -233,6 +234,21 @@ def size(text: str) -> int:
     return size_bytes
 
 
+def frameworks(text: str) -> str:
+    """Returns the frameworks that `pt,jax` or `pytorch,jax` names, separated by commas."""
+    from openxla.benchmark import synonyms
+    from openxla.benchmark.def_types import ModelFrameworkType
+
+    names = [synonyms.framework(name.strip()) for name in text.split(",") if name.strip()]
+    known = [item.value for item in ModelFrameworkType]
+    if unknown := [name for name in names if name not in known]:
+        raise argparse.ArgumentTypeError(
+            f"no framework {', '.join(unknown)}; choices are pytorch, jax, tensorflow, tflite, "
+            "onnx and stablehlo"
+        )
+    return ",".join(names)
+
+
 def _folder(text: str) -> str:
     """Returns a folder by its absolute path, which no dotted path of a module can be."""
     return str(Path(text).expanduser().absolute())
@@ -258,7 +274,10 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
             "help": "what models do: give outputs, or take training steps (default %(default)s)",
         },
     ),
-    "framework": (("--framework",), {"help": "framework of the model, e.g. jax"}),
+    "framework": (
+        ("--framework",),
+        {"type": frameworks, "help": "framework of the model: pytorch (pt), jax, tensorflow (tf)"},
+    ),
     "suite": (
         ("--suite",),
         {

@@ -1,16 +1,21 @@
 """Tables of results and comparisons, for a terminal."""
 
+import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import attrs
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
 from comparative_benchmark.results.case import Case
-from comparative_benchmark.results.compare import Comparison, Fate, compare_to_baseline
+from comparative_benchmark.results.compare import (
+    Comparison,
+    Fate,
+    against_baseline,
+    compare_to_baseline,
+)
 from comparative_benchmark.results.record import (
     AGREED,
     Compile,
@@ -26,12 +31,14 @@ from comparative_benchmark.results.roofs import shares_of_roof
 from comparative_benchmark.roofline.ceilings import Ceilings
 from comparative_benchmark.stats.analysis import Interval, latency_interval
 from comparative_benchmark.terminal import again
+from comparative_benchmark.terminal.columns import Column, FittedTable, fitted
 from comparative_benchmark.terminal.compare_views import (
     HEADINGS,
     latency_text,
     speedup_text,
     table_rows,
 )
+from comparative_benchmark.terminal.screen import NO_LIMIT
 
 EXPECTED = "expected"
 _STYLES = {
@@ -42,6 +49,19 @@ _STYLES = {
     EXPECTED: "yellow",
 }
 _FAILED_STYLE = "red"
+_VERDICT_STYLES = {"faster": "green", "slower": "red", "unclear": "yellow"}
+# Columns of `cbs compare` by the order in which they are dropped; the others are always shown.
+_COMPARISON_RANKS = {
+    "baseline ms": 3,
+    "candidate ms": 2,
+    "p": 5,
+    "measured": 6,
+    "compile": 7,
+    "memory": 8,
+    "why": 1,
+}
+_RIGHT = ("baseline ms", "candidate ms", "speed-up (98 %)", "p", "compile", "memory")
+_LEAST_REASON = 24
 # Narrowest interval shown, as a share: below it there are more digits than anybody reads.
 _NO_WIDTH = 1e-4
 
@@ -63,84 +83,117 @@ def results_table(
     baseline: str | None = None,
     ceilings: Sequence[Ceilings] = (),
     expected: Mapping[ResultKey, str] = MappingProxyType({}),
-) -> Table:
-    """Returns a table of results; only a right answer has a time.
+    width: int = NO_LIMIT,
+) -> FittedTable:
+    """Returns a table of results with as many columns as fit; wrong outputs have no latency.
 
-    With a baseline there are ratios (candidate / baseline) and verdicts; with the devices'
-    ceilings there are shares of the roof.
+    With a baseline there are speed-ups and verdicts; with the devices' ceilings there are shares of
+    the roof.
     """
-    table = ruled_table()
-    table.add_column("workload", no_wrap=True)
-    table.add_column("from")
-    table.add_column("backend", no_wrap=True)
-    ratios = ratio_cells(cases, baseline)
-    roofs = shares_of_roof([case.result for case in cases], ceilings)
-    headings = ["latency ms"]
+    twice = Counter((case.label, case.competitor) for case in cases)
+    names = [
+        f"{case.competitor} ({case.framework})"
+        if twice[case.label, case.competitor] > 1
+        else case.competitor
+        for case in cases
+    ]
+    latencies = [latency_cell(case) for case in cases]
+    statuses = [status_text(case.result, expected) for case in cases]
+    failed = [case.status is not Status.OK or case.result.key in expected for case in cases]
+    columns = [
+        Column(
+            heading="backend",
+            cells=[case.competitor for case in cases],
+            without={"from": names},
+        ),
+        Column(heading="from", cells=[case.framework for case in cases], rank=8),
+        Column(
+            heading="latency ms",
+            cells=latencies,
+            right=True,
+            without={
+                "status": [
+                    status if has_failed else latency
+                    for status, has_failed, latency in zip(statuses, failed, latencies, strict=True)
+                ]
+            },
+        ),
+    ]
     if baseline:
-        headings += [f"speed-up over {baseline} (98 %)", "verdict"]
-    headings += ["compile s", "peak MiB", *(["of roof"] if any(roofs) else []), "rel. error"]
-    trained = any(case.metrics.accuracy for case in cases)
-    headings += ["accuracy"] if trained else []
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("status")
-    previous = None
-    for case, roof, cells in zip(cases, roofs, ratios, strict=True):
-        metrics = case.metrics
-        if previous not in (None, case.label):
-            table.add_section()
-        table.add_row(
-            case.label if case.label != previous else "",
-            case.framework,
-            case.competitor,
-            latency_cell(case),
-            *cells,
-            _compile_time(case),
-            _mebibytes(metrics.host_memory_peak_mb),
-            *([roof or "-"] if any(roofs) else ()),
-            _error(metrics),
-            *([accuracy_cell(metrics)] if trained else ()),
-            status_text(case.result, expected),
-        )
-        previous = case.label
-    return table
+        speedups, verdicts = zip(*ratio_cells(cases, baseline), strict=True) if cases else ((), ())
+        columns += [
+            Column(heading="speed-up (98 %)", cells=speedups, right=True),
+            Column(heading="verdict", cells=verdicts, right=True),
+        ]
+    metrics = [case.metrics for case in cases]
+    columns += [
+        Column(heading="compile s", cells=list(map(_compile_time, cases)), rank=3, right=True),
+        Column(
+            heading="peak MiB",
+            cells=[_mebibytes(item.host_memory_peak_mb) for item in metrics],
+            rank=5,
+            right=True,
+        ),
+    ]
+    roofs = shares_of_roof([case.result for case in cases], ceilings)
+    if any(roofs):
+        cells = [roof or "-" for roof in roofs]
+        columns.append(Column(heading="of roof", cells=cells, rank=6, right=True))
+    columns.append(
+        Column(heading="rel. error", cells=list(map(_error, metrics)), rank=4, right=True)
+    )
+    if any(item.accuracy for item in metrics):
+        cells = list(map(accuracy_cell, metrics))
+        columns.append(Column(heading="accuracy", cells=cells, rank=7, right=True))
+    columns.append(Column(heading="status", cells=statuses, rank=2))
+    return by_workload(columns, cases, width)
+
+
+def by_workload(columns: Sequence[Column], cases: Sequence[Case], width: int) -> FittedTable:
+    """Returns a table with a row for each case, grouped by workload."""
+    labels = [case.label for case in cases]
+    return fitted(columns, width, groups=labels, group_heading="workload")
 
 
 def compile_table(
-    cases: Sequence[Case], expected: Mapping[ResultKey, str] = MappingProxyType({})
-) -> Table:
-    """Returns what `--compile-only` measured: medians over the processes, cold and warm.
+    cases: Sequence[Case],
+    expected: Mapping[ResultKey, str] = MappingProxyType({}),
+    *,
+    width: int = NO_LIMIT,
+) -> FittedTable:
+    """Returns the results of `--compile-only`: medians over the processes, cold and warm.
 
-    A phase that the stack cannot tell apart has no time of its own.
+    A phase that the stack cannot measure separately has no time.
     """
-    table = ruled_table()
-    for heading in ("workload", "from", "backend"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("cold s (95 %)", "warm s", "trace", "lower", "compile", "hits", "peak MiB"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("program", no_wrap=True)
-    table.add_column("status")
-    for case in cases:
-        metrics = case.metrics
-        compiled = metrics.compile or Compile(cold_ms=(), warm_ms=())
-        cold = [item for item in compiled.processes if item.cold]
-        hits = [item.cache_hits for item in compiled.processes if not item.cold]
-        known_hits = [count for count in hits if count is not None]
-        table.add_row(
-            case.label,
-            case.framework,
-            case.competitor,
-            _seconds_with_interval(compiled.cold_ms),
-            _median_s(compiled.warm_ms),
-            _median_s([item.trace_ms for item in cold]),
-            _median_s([item.lower_ms for item in cold]),
-            _median_s([item.compile_ms for item in cold]),
-            digits(statistics.median(known_hits)) if known_hits else "-",
-            _mebibytes(metrics.host_memory_peak_mb),
-            _program(metrics.program),
-            status_text(case.result, expected),
-        )
-    return table
+    metrics = [case.metrics for case in cases]
+    compiled = [item.compile or Compile(cold_ms=(), warm_ms=()) for item in metrics]
+    cold = [[item for item in found.processes if item.cold] for found in compiled]
+
+    def column(heading: str, cells: Iterable[str], rank: int) -> Column:
+        return Column(heading=heading, cells=list(cells), rank=rank, right=True)
+
+    columns = [
+        Column(heading="backend", cells=[case.competitor for case in cases]),
+        Column(heading="from", cells=[case.framework for case in cases], rank=9),
+        column("cold s (95 %)", (_seconds_with_interval(found.cold_ms) for found in compiled), 0),
+        column("warm s", (_median_s(found.warm_ms) for found in compiled), 0),
+        column("trace", (_median_s([i.trace_ms for i in items]) for items in cold), 3),
+        column("lower", (_median_s([i.lower_ms for i in items]) for items in cold), 3),
+        column("compile", (_median_s([i.compile_ms for i in items]) for items in cold), 3),
+        column("hits", map(_hits, compiled), 4),
+        column("peak MiB", (_mebibytes(item.host_memory_peak_mb) for item in metrics), 5),
+        Column(heading="program", cells=[_program(item.program) for item in metrics], rank=6),
+        Column(
+            heading="status", cells=[status_text(case.result, expected) for case in cases], rank=1
+        ),
+    ]
+    return by_workload(columns, cases, width)
+
+
+def _hits(compiled: Compile) -> str:
+    counts = [item.cache_hits for item in compiled.processes if not item.cold]
+    known = [count for count in counts if count is not None]
+    return digits(statistics.median(known)) if known else "-"
 
 
 def package_differences(results: Iterable[Result]) -> list[str]:
@@ -289,37 +342,77 @@ def _mebibytes(megabytes: float | None) -> str:
     return "-" if megabytes is None else f"{megabytes * 1e6 / 2**20:.0f}"
 
 
-def comparison_table(comparisons: Sequence[Comparison]) -> Table:
-    """Returns the table of `cbs compare`."""
-    table = ruled_table()
-    for heading in HEADINGS:
-        table.add_column(heading, no_wrap=heading != "why")
-    for row in table_rows(comparisons):
-        table.add_row(*row)
-    return table
+def comparison_table(comparisons: Sequence[Comparison], *, width: int = NO_LIMIT) -> FittedTable:
+    """Returns the table of `cbs compare`, with as many columns as fit."""
+    rows = table_rows(comparisons)
+    cells = dict(zip(HEADINGS, zip(*rows, strict=True), strict=True)) if rows else {}
+    by_heading = {heading: list(cells.get(heading, ())) for heading in HEADINGS}
+    labels = by_heading.pop("workload")
+    columns = [
+        Column(
+            heading=heading,
+            cells=[_coloured(cell) for cell in column] if heading == "verdict" else column,
+            rank=_COMPARISON_RANKS.get(heading, 0),
+            right=heading in _RIGHT,
+            least=_LEAST_REASON if heading == "why" else None,
+        )
+        for heading, column in by_heading.items()
+    ]
+    return fitted(columns, width, groups=labels, group_heading="workload")
 
 
-def ratio_cells(cases: Sequence[Case], baseline: str | None) -> list[tuple[str, ...]]:
-    """Returns speed-up and verdict of each case; nothing without a baseline."""
-    if baseline is None:
-        return [()] * len(cases)
+def ratio_cells(cases: Sequence[Case], baseline: str) -> list[tuple[str, Text]]:
+    """Returns speed-up and verdict of each case.
+
+    Where the baseline has no correct result, the fastest correct competitor replaces it.
+    """
     found = {
         (item.workload, item.competitor, item.framework, item.device): item
         for item in compare_to_baseline(cases, baseline)
     }
-    return [_verdict(case, found.get((case.workload, *case.runner)), baseline) for case in cases]
+    replaced = replacements(cases, baseline)
+    for case in replaced.values():
+        group = [other for other in cases if _race(other) == _race(case)]
+        for other, item in zip(group, against_baseline(group, case.competitor), strict=True):
+            if item is not None:
+                found[other.workload, *other.runner] = item
+    return [
+        _verdict(
+            case,
+            found.get((case.workload, *case.runner)),
+            replaced[_race(case)].competitor if _race(case) in replaced else baseline,
+        )
+        for case in cases
+    ]
 
 
-def _verdict(case: Case, comparison: Comparison | None, baseline: str) -> tuple[str, str]:
+def replacements(cases: Sequence[Case], baseline: str) -> dict[Hashable, Case]:
+    """Returns the fastest correct case of each workload in which the baseline has none."""
+    groups: defaultdict[Hashable, list[Case]] = defaultdict(list)
+    for case in cases:
+        groups[_race(case)].append(case)
+    found = {}
+    for race, group in groups.items():
+        good = [case for case in group if case.status is Status.OK and case.result.ranked]
+        good = [case for case in good if case.metrics.median_ms is not None]
+        if len(good) > 1 and all(case.competitor != baseline for case in good):
+            found[race] = min(good, key=lambda case: case.metrics.median_ms or math.inf)
+    return found
+
+
+def _race(case: Case) -> Hashable:
+    return case.workload, case.device, case.quantity
+
+
+def _verdict(case: Case, comparison: Comparison | None, baseline: str) -> tuple[str, Text]:
     if case.competitor == baseline:
-        return "1" if case.status is Status.OK else "-", "baseline"
+        return "1" if case.status is Status.OK else "-", Text("baseline", style="dim")
     if comparison is None or comparison.ratio is None:
-        # Not to be ranked beside the others, e.g. since it computes in another precision.
+        # Not ranked with the others, e.g. because it computes in another precision.
         apart = comparison is not None and comparison.fate is Fate.INCOMPARABLE
-        return "-", comparison.verdict.value if comparison and apart else "-"
-    return speedup_text(comparison.ratio), comparison.word
+        return "-", Text(comparison.verdict.value if comparison and apart else "-")
+    return speedup_text(comparison.ratio), _coloured(comparison.word)
 
 
-def ruled_table() -> Table:
-    """Returns an empty table with lines between its sections and none between its columns."""
-    return Table(box=box.HORIZONTALS, pad_edge=False)
+def _coloured(verdict: str) -> Text:
+    return Text(verdict, style=_VERDICT_STYLES.get(verdict.partition(" ")[0], ""))

@@ -1,64 +1,64 @@
 """The table of training steps: samples and tokens a second."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import attrs
-from rich.table import Table
 
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import IntervalRecord, ResultKey, Status, Training
 from comparative_benchmark.stats.analysis import Interval
+from comparative_benchmark.terminal.columns import Column, FittedTable, fitted
 from comparative_benchmark.terminal.compare_views import latency_text
-from comparative_benchmark.terminal.tables import digits, ruled_table, status_text
+from comparative_benchmark.terminal.screen import NO_LIMIT
+from comparative_benchmark.terminal.tables import digits, status_text
 
 _BATCH = re.compile(r"_BATCH\d+$")
 
 
 def training_table(
-    cases: Sequence[Case], expected: Mapping[ResultKey, str] = MappingProxyType({})
-) -> Table | None:
+    cases: Sequence[Case],
+    expected: Mapping[ResultKey, str] = MappingProxyType({}),
+    *,
+    width: int = NO_LIMIT,
+) -> FittedTable | None:
     """Returns the rates of the cases that train; None if none does.
 
-    Where cases differ in nothing but their batch, `scaling` is the rate of samples in that of the
-    smallest batch.
+    If cases differ in their batch only, `scaling` is the rate relative to the smallest batch.
     """
     training = [case for case in cases if case.metrics.training]
     if not training:
         return None
     smallest = _smallest_batches(training)
-    scales = len(smallest) < len(training)
-    table = ruled_table()
-    for heading in ("training step", "from", "backend"):
-        table.add_column(heading, no_wrap=True)
-    scaling = ("scaling",) if scales else ()
-    for heading in ("samples/s", *scaling, "tokens/s", "optimizer"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("status")
-    previous = None
-    for case in training:
-        found = case.metrics.training
-        if previous not in (None, case.label):
-            table.add_section()
-        rates = ["-"] * (3 + scales)
-        if found and case.status is Status.OK:
-            rates = [
-                _rate(found.samples_per_s, found.samples_per_s_interval),
-                *([_scaling(found, smallest[_apart_from_batch(case)])] if scales else []),
-                _rate(found.tokens_per_s, found.tokens_per_s_interval),
-                _share(found),
-            ]
-        table.add_row(
-            case.label if case.label != previous else "",
-            case.framework,
-            case.competitor,
-            *rates,
-            status_text(case.result, expected),
+    right = [case.metrics.training if case.status is Status.OK else None for case in training]
+
+    def column(heading: str, text: Callable[[Case, Training], str], rank: int = 0) -> Column:
+        cells = [
+            text(case, found) if found else "-" for case, found in zip(training, right, strict=True)
+        ]
+        return Column(heading=heading, cells=cells, rank=rank, right=True)
+
+    columns = [
+        Column(heading="backend", cells=[case.competitor for case in training]),
+        Column(heading="from", cells=[case.framework for case in training], rank=5),
+        column("samples/s", lambda _, it: _rate(it.samples_per_s, it.samples_per_s_interval)),
+        column("tokens/s", lambda _, it: _rate(it.tokens_per_s, it.tokens_per_s_interval), 3),
+        column("optimizer", lambda _, it: _share(it), 4),
+        Column(
+            heading="status",
+            cells=[status_text(case.result, expected) for case in training],
+            rank=2,
+        ),
+    ]
+    if len(smallest) < len(training):
+        scaling = column(
+            "scaling", lambda case, it: _scaling(it, smallest[_apart_from_batch(case)]), 1
         )
-        previous = case.label
-    return table
+        columns.insert(3, scaling)
+    labels = [case.label for case in training]
+    return fitted(columns, width, groups=labels, group_heading="training step")
 
 
 def training_remarks(cases: Sequence[Case]) -> list[str]:

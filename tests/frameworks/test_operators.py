@@ -119,9 +119,8 @@ def test_a_model_type_is_added_as_the_document_says(tmp_path, environment):
     """The guide's own example, in one file: right in every framework, and an entry of a YAML."""
     root, group = Path(__file__).parents[2], "openxla.benchmark.operators"
     name = "my_custom_model"
-    documented_plugin(
-        tmp_path, root / "docs/guides/extend/add-an-operator.md", name, group, f"{name}:OPERATOR"
-    )
+    page = root / "docs/guides/extend/add-a-model-type.md"
+    documented_plugin(tmp_path, page, name, group, f"{name}:OPERATOR")
     environment = {**environment, "PYTHONPATH": python_path(tmp_path)}
     shape = ["--op", name, "--shapes", "8x16x4", "-w", "0", "-iter", "1"]
     backends = ["--backend", "pt_inductor:eager,jax_xla:xla,tf_xla:xla"]

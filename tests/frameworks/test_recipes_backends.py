@@ -161,7 +161,7 @@ for package, apply in (
         try:
             apply()
         except UnsupportedError as error:
-            assert "pip install 'common-benchmark-suite[recipes]'" in str(error)
+            assert "pip install -e '.[recipes]'" in str(error)
         else:
             raise AssertionError("applied")
 """

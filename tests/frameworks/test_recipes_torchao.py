@@ -213,7 +213,7 @@ with mock.patch.dict(sys.modules, {"torchao": None, "torchao.quantization": None
     try:
         torchao_recipes.apply(torch.nn.Linear(64, 64), recipes.parse("int8wo"))
     except UnsupportedError as error:
-        assert "pip install 'common-benchmark-suite[recipes]'" in str(error)
+        assert "pip install -e '.[recipes]'" in str(error)
     else:
         raise AssertionError("applied")
 """

@@ -52,7 +52,7 @@ CLOSE = record("iree:llvm-cpu", metrics=times(1.0, 1.03, 1.02))
 def test_the_fastest_is_named_with_its_interval_and_what_it_costs():
     first, second, *_, last = said(FAST, SLOW, command=COMMAND)
     assert first.startswith("Take onnxruntime:default (onnx): 1.01 (0.9")
-    assert " ms (95 %), the lowest latency of those whose output is right; it compiles in" in first
+    assert " ms (95 %), the lowest latency with a correct output; it compiles in" in first
     assert "compiles in 0.03 s" in first
     assert first.endswith("takes 100 MiB at most.")
     assert second.startswith("It is clearly faster than openvino:latency (onnx) (1.99")
@@ -120,16 +120,16 @@ def test_a_wrong_output_is_never_taken_however_fast():
     )
     lines = said(wrong, SLOW)
     assert lines[0].startswith("Take openvino:latency (onnx)")
-    assert "the only one whose output is right" in lines[0]
+    assert "the only competitor with a correct output" in lines[0]
     assert "iree:llvm-cpu (onnx): wrong_output in verify_first_run: output 0: off." in lines
     crashed = record("openvino:latency", status="crashed", phase="compile", reason="signal 11")
-    assert said(wrong, crashed)[0] == "Nothing ran with a right output."
+    assert said(wrong, crashed)[0] == "No competitor has a correct output."
 
 
 def test_what_is_agreed_is_not_called_right():
     agreed = record("tflite:native", metrics=times(1.0, 1.01, 1.02, without_float64="no kernels"))
     (first, *_) = said(agreed, agreed | {"definition": SLOW["definition"]})
-    assert "whose output agrees with a plain run (there is no float64 proof)" in first
+    assert "with an output that agrees with a plain run (no float64 proof exists)" in first
     assert "right" not in first
 
 
@@ -138,14 +138,14 @@ def test_a_truth_in_doubt_is_told_from_one_without_float64():
     check = {"truth_check": {"in_doubt": [difference]}, "without_float64": "its truth is in doubt"}
     doubted = record("tflite:native", metrics=times(1.0, 1.01, 1.02, **check))
     (first, *_) = said(doubted, doubted | {"definition": SLOW["definition"]})
-    assert "whose output agrees with a plain run (the truth is in doubt)" in first
+    assert "with an output that agrees with a plain run (the truth is in doubt)" in first
 
 
 def test_what_is_agreed_says_so_in_table_and_remarks_beside_the_ranking():
     agreed = record("tflite:native", metrics=times(1.0, 1.01, 1.02, without_float64="no kernels"))
     cases = cases_of(completed({"benchmarks": [agreed, SLOW]}))
     assert [case.result.word for case in cases] == ["agreed", "ok"]
-    table = results_table(cases, baseline="openvino:latency")
+    table = results_table(cases, baseline="openvino:latency").table
     assert list(map(str, table.columns[-1].cells)) == ["agreed", "ok"]
     assert [result_row(case)["status"] for case in cases] == ["agreed", "ok"]
     (remark,) = [line for line in mixture_remarks(cases) if "Agreed" in line]
@@ -160,9 +160,9 @@ def test_a_result_without_a_rank_is_not_recommended():
     remarks = mixture_remarks(cases_of(completed({"benchmarks": [own, SLOW]})))
     assert f"Not ranked: judge:half (onnx) ({why})." in remarks
     lines = said(own, record("judge:other", metrics=times(0.2, 0.2, 0.2, not_ranked=why)))
-    assert lines[0] == "Nothing that can be ranked ran with a right output."
+    assert lines[0] == "No competitor that can be ranked has a correct output."
     cases = cases_of(completed({"benchmarks": [own, SLOW]}))
-    table = results_table(cases, baseline="openvino:latency")
+    table = results_table(cases, baseline="openvino:latency").table
     verdicts = next(c for c in table.columns if str(c.header) == "verdict")
     assert list(map(str, verdicts.cells)) == ["incomparable", "baseline"]
 
@@ -205,3 +205,48 @@ def test_what_is_not_installed_is_what_to_try():
 )
 def test_nothing_is_said_where_there_is_no_question(records):
     assert said(*records) == []
+
+
+def at_batch(batch, competitor, *medians, **changes):
+    workload = {
+        "digest": f"net-{batch}",
+        "label": f"NET_{batch}",
+        "config_digest": changes.pop("config", "c" * 64),
+    }
+    definition = {"batch_size": batch, "workload": workload}
+    return record(competitor, metrics=times(*medians), definition=definition, **changes)
+
+
+FIRST, SECOND = "onnxruntime:default", "openvino:latency"
+SMALL = (at_batch(1, FIRST, 1.0, 1.01, 1.02), at_batch(1, SECOND, 2.0, 2.01, 2.02))
+MIDDLE = (at_batch(8, FIRST, 4.0, 4.01, 4.02), at_batch(8, SECOND, 6.0, 6.01, 6.02))
+LARGE = (at_batch(32, FIRST, 20.0, 20.1, 20.2), at_batch(32, SECOND, 9.0, 9.01, 9.02))
+
+
+def test_a_sweep_names_the_fastest_for_each_range_of_batch_sizes():
+    assert said(*SMALL, *MIDDLE, *LARGE) == [
+        "Use onnxruntime:default (onnx) up to batch 8, openvino:latency (onnx) from batch 32 on."
+    ]
+    assert said(*SMALL, *MIDDLE) == [
+        "Use onnxruntime:default (onnx) at every batch size from 1 to 8."
+    ]
+    middle = (at_batch(8, FIRST, 6.0, 6.01, 6.02), at_batch(8, SECOND, 4.0, 4.01, 4.02))
+    third = at_batch(32, "iree:llvm-cpu", 4.0, 4.01, 4.02)
+    assert said(*SMALL, *middle, *LARGE, third) == [
+        (
+            "Use onnxruntime:default (onnx) up to batch 1, openvino:latency (onnx) at batch 8, "
+            "iree:llvm-cpu (onnx) from batch 32 on."
+        )
+    ]
+
+
+def test_a_sweep_tells_where_the_fastest_is_not_certain():
+    close = (at_batch(8, FIRST, 4.0, 4.1, 4.2), at_batch(8, SECOND, 4.1, 4.0, 4.3))
+    assert said(*SMALL, *close)[1:] == [
+        "At batch 8, onnxruntime:default (onnx) is not clearly faster than openvino:latency (onnx)."
+    ]
+
+
+def test_several_models_have_no_common_answer():
+    other = at_batch(8, FIRST, 4.0, 4.01, 4.02, config="d" * 64)
+    assert said(*SMALL, other) == []

@@ -54,7 +54,7 @@ def test_verdicts_are_those_of_the_baseline(results):
 def test_a_notebook_shows_tables_with_intervals(results):
     assert results._repr_html_().startswith("<table>")
     assert "(98 %)" in results._repr_html_()
-    assert "speed-up (98 % interval)" in results.verdicts()._repr_html_()
+    assert "speed-up (98 %)" in results.verdicts()._repr_html_()
 
 
 def test_html_is_escaped(tmp_path):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import attrs
 import pytest
 
-from comparative_benchmark.runs.runner import _with_seed
+from comparative_benchmark.runs.leftover import _with_seed
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.stats.balanced_order import BalancedOrder, williams_design
 from comparative_benchmark.stats.sampling_rule import FixedCounts, SamplingRule

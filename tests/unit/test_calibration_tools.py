@@ -112,14 +112,14 @@ def test_the_load_ends_with_a_failure_and_with_its_parent(tools, run_python):
 
 def test_as_many_processes_are_busy_as_are_asked_for(tools):
     def children():
-        return psutil.Process().children()
+        return set(psutil.Process().children())
 
-    before = len(children())
+    before = children()
     with tools.load.busy_processes(2):
-        first, second = children()[before:]
+        first, second = children() - before
         for process in (first, second):
             assert _comes_true(lambda process=process: process.cpu_times().user > 0.1)
-    assert len(children()) == before
+    assert not {first, second} & children()
 
 
 class FakeClock:

@@ -15,6 +15,7 @@ from comparative_benchmark.onboarding.ci_template import workflow
 from comparative_benchmark.results.compare import compare_documents
 from comparative_benchmark.results.comparison import Fate
 from comparative_benchmark.terminal.options import UsageError
+from openxla.benchmark import extras
 
 NET = "import torch\nclass Net(torch.nn.Module): ...\ndef example_inputs(): ...\n"
 HOSTILE = "a'b\"@MODEL@ $(touch owned) #: é.py"
@@ -26,6 +27,7 @@ def project(tmp_path, monkeypatch):
     (folder / ".git").mkdir(parents=True)
     (folder / "net.py").write_text(NET)
     monkeypatch.chdir(folder)
+    monkeypatch.setattr(extras, "requirement", lambda names: f"suite[{names}] @ git+https://x@1")
     return folder
 
 
@@ -54,6 +56,22 @@ def test_the_workflow_is_valid_and_names_the_model(project, words, model):
     command = [tool, "--builtin-schema", "vendor.github-workflows", path]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_workflow_installs_this_revision_and_no_unregistered_name(project):
+    assert main(["ci-template", "net.py"]) == 0
+    (path,) = (project / ".github" / "workflows").iterdir()
+    suite = race_of(path)["env"]["SUITE"]
+    assert suite == "suite[pt-inductor,onnxruntime] @ git+https://x@1"
+
+
+@pytest.mark.parametrize("origin", [None, "suite @ file:///tmp/suite.whl"])
+def test_a_copy_without_a_public_origin_needs_a_requirement(project, monkeypatch, capsys, origin):
+    monkeypatch.setattr(extras, "requirement", lambda _: origin)
+    assert main(["ci-template", "net.py"]) == 1
+    assert "name a revision, --install 'common-benchmark-suite[" in capsys.readouterr().err
+    assert not (project / ".github").exists()
+    assert main(["ci-template", "net.py", "--install", "suite @ git+https://x@1"]) == 0
 
 
 def test_a_folder_of_definitions_is_found_and_raced_by_its_name(project):

@@ -102,7 +102,7 @@ def test_numbers_have_bounds(tmp_path, option, capsys):
 def test_a_framework_has_the_folders_name_and_that_of_results():
     assert selection.framework("pt") is selection.framework("pytorch")
     assert selection.framework("tf") is ModelFrameworkType.TF_V2
-    with pytest.raises(DefinitionError, match="choices are pt, jax, tf, tflite, pytorch"):
+    with pytest.raises(DefinitionError, match="choices are pytorch, jax, tensorflow_v2, tflite"):
         selection.framework("theano")
 
 

@@ -262,7 +262,7 @@ def test_without_the_library_the_message_says_what_to_do(run_python):
         "Stores().at('gs://bucket/x')\n"
     )
     assert done.returncode == 1
-    assert "pip install 'common-benchmark-suite[gcs]'" in done.stderr
+    assert "pip install -e '.[gcs]'" in done.stderr
 
 
 def test_without_credentials_reads_are_anonymous(monkeypatch, tmp_path):

@@ -116,13 +116,13 @@ def test_the_table_has_a_row_for_each_record_that_generates(greedy, make_trial, 
     wrong = finished(generation=None, phase="verify_first_run", reason="a reason")
     wrong.processes[0].status = Status.WRONG_OUTPUT
     records = [case(greedy, outcome) for outcome in (apart, whole, wrong)]
-    text = text_of(generation_table([*records, case(make_trial(), finished())]))
+    text = text_of(generation_table([*records, case(make_trial(), finished())]).table)
     rows = [re.split(r"\s{2,}", line.strip()) for line in text.splitlines() if "─" not in line]
     heading, first, second, third = rows
     assert heading[3:6] == ["prefill ms", "ms per token", "tokens/s"]
     label = greedy.workload.label
     # 32 tokens in 2.5 ms.
-    assert first == [label, "jax", "jax_xla:xla", "1.5", "0.25", "12800", "ok"]
+    assert first == [label, "jax_xla:xla", "jax", "1.5", "0.25", "12800", "ok"]
     # The label stands once.
     assert second[2:] == ["-", "-", "12800", "ok"]
     assert third[2:] == ["-", "-", "-", "wrong_output"]

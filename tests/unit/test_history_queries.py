@@ -196,7 +196,7 @@ def test_the_table_is_for_people_and_says_what_it_leaves_out(cbs, history):  # n
     assert "jax_xla:xla" in out
     assert "2026-10-20 02:30" in out
     assert "the newest 50 of 60 results" in out
-    assert len(cbs("query", "--db", path, "--limit", "7")[1].splitlines()) == 8
+    assert cbs("query", "--db", path, "--limit", "7")[1].count("jax_xla:xla") == 7
     code, out, _ = cbs("ls", "--db", path)
     assert "3 trends, 60 results" in out
 

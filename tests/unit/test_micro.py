@@ -370,8 +370,7 @@ def test_a_recipe_whose_library_is_missing_is_one_line_and_no_worker(monkeypatch
     assert [result.status.value for result in results] == ["unsupported"] * 2
     Console().results([Case(result=result) for result in results])
     assert capsys.readouterr().out == (
-        "not installed: torchao for recipes of pt_inductor (pip install "
-        "'common-benchmark-suite[recipes]')\n"
+        "not installed: torchao for recipes of pt_inductor (pip install -e '.[recipes]')\n"
     )
     assert not (tmp_path / "logs").exists()
 

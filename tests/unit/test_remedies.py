@@ -8,6 +8,7 @@ import pytest
 
 from comparative_benchmark.backends import remedies
 from comparative_benchmark.backends.api import UnknownBackendError, backends, get_backend
+from openxla.benchmark import extras
 
 EXTRAS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"][
     "optional-dependencies"
@@ -38,6 +39,8 @@ def test_no_extra_has_a_name_that_pip_before_23_3_does_not_know():
 
 def test_an_installed_package_is_not_told_to_look_into_a_checkout(monkeypatch):
     monkeypatch.setattr(remedies, "checkout", lambda: None)
+    monkeypatch.setattr(extras, "checkout", lambda: None)
+    monkeypatch.setattr(extras, "_recorded", lambda: None)
     assert remedies.install("jax_xla", "jax-xla") == "pip install 'common-benchmark-suite[jax-xla]'"
 
 

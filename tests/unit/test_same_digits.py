@@ -90,7 +90,7 @@ def test_ratios_of_compare_are_those_of_the_analysis(cases):
 
 def test_the_table_of_a_run_has_the_digits_of_compare(cases):
     (found,) = compare_to_baseline(race(), EAGER)
-    shown = text_of(results_table(cases, baseline=EAGER))
+    shown = text_of(results_table(cases, baseline=EAGER).table)
     for text in map(latency_text, (found.baseline_ms, found.candidate_ms)):
         assert text in shown
     assert speedup_text(found.ratio) in shown

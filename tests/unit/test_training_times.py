@@ -103,7 +103,7 @@ def test_a_table_marks_the_share_of_programs_and_says_why_there_is_none(trial):
     for processes in ({"step_times": PROGRAMS}, {"without_step_times": "no such calls"}):
         result = to_result(trial, outcome(processes), run_id="r")
         case = Case(result=result)
-        column = next(c for c in training_table([case]).columns if c.header == "optimizer")
+        column = next(c for c in training_table([case]).table.columns if c.header == "optimizer")
         told.append(([*column.cells], training_remarks([case])))
     [(share, [of_programs]), (none, [why])] = told
     assert share == ["~25 %"]
@@ -117,9 +117,9 @@ def test_batches_of_one_network_scale_from_the_smallest():
         Case(result=to_result(trial_of(batch), outcome({"step_times": PROGRAMS}), run_id="r"))
         for batch in (4, 1, 16)
     ]
-    column = next(c for c in training_table(cases).columns if c.header == "scaling")
+    column = next(c for c in training_table(cases).table.columns if c.header == "scaling")
     assert [*column.cells] == ["4.00x", "1.00x", "16.00x"]  # steps of one latency
-    assert "scaling" not in [c.header for c in training_table(cases[:1]).columns]
+    assert "scaling" not in [c.header for c in training_table(cases[:1]).table.columns]
 
 
 @pytest.mark.parametrize(

@@ -9,32 +9,29 @@ from comparative_benchmark.runs.preparation import Preparation
 from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import Competitor, Trial
-from openxla.benchmark import testdata
+from openxla.benchmark import synonyms, testdata
 from openxla.benchmark.comparative_suite.expressions import Expression
 from openxla.benchmark.def_types import BenchmarkCase, DefinitionError, ModelFrameworkType
 from openxla.benchmark.workloads import workload_of
 
-# As the folders of the suite are called, beside the names that `cbs list --framework` knows.
-FRAMEWORKS = {
-    "pt": ModelFrameworkType.PYTORCH,
-    "jax": ModelFrameworkType.JAX,
-    "tf": ModelFrameworkType.TF_V2,
-    "tflite": ModelFrameworkType.TFLITE,
-}
+_FRAMEWORKS = (
+    ModelFrameworkType.PYTORCH,
+    ModelFrameworkType.JAX,
+    ModelFrameworkType.TF_V2,
+    ModelFrameworkType.TFLITE,
+)
 
 
 def framework(name: str) -> ModelFrameworkType:
-    """Returns the framework of that name, as folders or as results spell it.
+    """Returns the framework that a name stands for, e.g. `pt` or `pytorch`.
 
     Raises:
       DefinitionError: there is none.
     """
-    if name in FRAMEWORKS:
-        return FRAMEWORKS[name]
     try:
-        return ModelFrameworkType(name)
+        return ModelFrameworkType(synonyms.framework(name))
     except ValueError:
-        known = ", ".join([*FRAMEWORKS, *(f.value for f in FRAMEWORKS.values())])
+        known = ", ".join(item.value for item in _FRAMEWORKS)
         raise DefinitionError(f"no framework {name!r}; choices are {known}") from None
 
 

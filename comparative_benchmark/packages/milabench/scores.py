@@ -19,8 +19,9 @@ from comparative_benchmark.results.compare_pair import compared
 from comparative_benchmark.results.comparison import exit_code as exit_code_of
 from comparative_benchmark.results.record import Document, Result, Throughput
 from comparative_benchmark.stats.analysis import NOISE_THRESHOLD, Interval, LogRatio, mean_ratio
+from comparative_benchmark.terminal.columns import ruled_table
 from comparative_benchmark.terminal.compare_views import ratio_text, speedup_text
-from comparative_benchmark.terminal.tables import ruled_table, script_name
+from comparative_benchmark.terminal.tables import script_name
 
 
 @attrs.frozen(kw_only=True)

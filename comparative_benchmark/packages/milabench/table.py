@@ -13,7 +13,8 @@ from rich.text import Text
 from comparative_benchmark.packages.milabench.config import Bench
 from comparative_benchmark.packages.milabench.rates import together
 from comparative_benchmark.results.record import Result, Status, Throughput, ThroughputProcess
-from comparative_benchmark.terminal.tables import ruled_table, script_name, share_text, style_of
+from comparative_benchmark.terminal.columns import ruled_table
+from comparative_benchmark.terminal.tables import script_name, share_text, style_of
 
 MISSING = "missing"
 # Over processes, as milabench computes it.

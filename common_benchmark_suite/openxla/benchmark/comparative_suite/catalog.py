@@ -72,7 +72,8 @@ def select(
 
     Args:
       cases: where to look.
-      name: regular expression that must match the whole name.
+      name: regular expression that must match the whole name. If it matches none and is plain
+        text, cases whose names contain it in any case of letters.
       tags: tags that a case must have, all of them.
       framework: value of the framework type, e.g. `jax`.
 
@@ -80,21 +81,32 @@ def select(
       NoMatchError: nothing matches.
       re.error: the expression is malformed, or takes too long.
     """
-    pattern = Expression(name) if name is not None else None
+    named = _named(cases, name)
     selected = [
         case
-        for case in cases
-        if (pattern is None or pattern.fullmatch(case.name))
-        and set(tags) <= set(case.tags)
+        for case in named
+        if set(tags) <= set(case.tags)
         and framework in (None, case.model.model_impl.framework_type.value)
     ]
     if not selected:
-        if pattern and any(pattern.fullmatch(case.name) for case in cases):
+        if name is not None and named:
             raise NoMatchError(
                 f"{name!r} exists, but not with these tags and this framework; `cbs list` shows all"
             )
         raise NoMatchError(_no_match_message(cases, name))
     return selected
+
+
+def _named(cases: Sequence[BenchmarkCase], name: str | None) -> list[BenchmarkCase]:
+    if name is None:
+        return list(cases)
+    pattern = Expression(name)
+    if whole := [case for case in cases if pattern.fullmatch(case.name)]:
+        return whole
+    # A dot is in names of models, too.
+    if not re.fullmatch(r"[\w/.-]+", name):
+        return []
+    return [case for case in cases if name.lower() in case.name.lower()]
 
 
 def _plugged_in() -> list[str]:

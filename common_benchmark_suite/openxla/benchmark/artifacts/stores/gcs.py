@@ -23,6 +23,7 @@ from openxla.benchmark.artifacts.stores import (
     TransientError,
 )
 from openxla.benchmark.artifacts.stores.https import HttpReader, error_of
+from openxla.benchmark.extras import install_command
 
 EMULATOR_VARIABLE = "STORAGE_EMULATOR_HOST"
 # What is larger goes up in pieces, of which a broken one is sent again; the library wants
@@ -49,7 +50,7 @@ class GcsClient:
         except ImportError as error:
             raise StoreError(
                 "gs:// URLs need google-cloud-storage, which is not installed here; "
-                "pip install 'common-benchmark-suite[gcs]', or read the same objects as "
+                f"{install_command('gcs')}, or read the same objects as "
                 "https://storage.googleapis.com/<bucket>/<folder>"
             ) from error
         self._stores = stores

@@ -1,0 +1,76 @@
+"""How to install further parts of the suite, from where it was installed itself.
+
+The name is not registered at a package index. A command that named it would install whatever a
+stranger may register, so the origin is named: a checkout, or what pip recorded (PEP 610).
+"""
+
+import importlib.metadata
+import json
+import shlex
+import subprocess
+import urllib.parse
+from pathlib import Path
+from typing import Any
+
+from openxla.benchmark.root import checkout
+
+PACKAGE = "common-benchmark-suite"
+
+
+def install_command(extras: str) -> str:
+    """Returns the command that adds extras, e.g. `gcs` or `pt-inductor,report`."""
+    if checkout() is not None:
+        return f"pip install -e '.[{extras}]'"
+    return f"pip install {shlex.quote(requirement(extras) or f'{PACKAGE}[{extras}]')}"
+
+
+def requirement(extras: str) -> str | None:
+    """Returns what pip installs this revision from anywhere else; None if that is not known.
+
+    A checkout is named by its remote and commit, a package by its recorded origin.
+    """
+    origin = _of_checkout(root) if (root := checkout()) else _recorded()
+    return f"{PACKAGE}[{extras}] @ {origin}" if origin else None
+
+
+def _of_checkout(root: Path) -> str | None:
+    remote = _git(root, "remote", "get-url", "origin")
+    commit = _git(root, "rev-parse", "HEAD")
+    if not remote or not commit or urllib.parse.urlsplit(remote).scheme not in ("https", "ssh"):
+        return None
+    # A user name and a password are nobody else's business.
+    parts = urllib.parse.urlsplit(remote)
+    host = parts.hostname or ""
+    if parts.scheme == "ssh":
+        host = f"{parts.username}@{host}" if parts.username else host
+    return f"git+{parts._replace(netloc=host).geturl()}@{commit}"
+
+
+def _git(root: Path, *arguments: str) -> str:
+    try:
+        done = subprocess.run(
+            ["git", "-C", root, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
+
+
+def _recorded() -> str | None:
+    """Returns the origin in `direct_url.json`, as a requirement has it."""
+    try:
+        text = importlib.metadata.distribution(PACKAGE).read_text("direct_url.json")
+        found: dict[str, Any] = json.loads(text or "{}")
+    except (importlib.metadata.PackageNotFoundError, json.JSONDecodeError):
+        return None
+    url = found.get("url")
+    if not isinstance(url, str):
+        return None
+    source = found.get("vcs_info")
+    if isinstance(source, dict):
+        return f"{source.get('vcs', 'git')}+{url}@{source.get('commit_id', 'HEAD')}"
+    return url

@@ -1,0 +1,83 @@
+"""Other names that users type for frameworks, devices and backends."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+_FRAMEWORKS: Mapping[str, str] = MappingProxyType(
+    {
+        "pt": "pytorch",
+        "torch": "pytorch",
+        "tf": "tensorflow_v2",
+        "tf2": "tensorflow_v2",
+        "tf_v2": "tensorflow_v2",
+        "tensorflow": "tensorflow_v2",
+        "keras": "tensorflow_v2",
+        "flax": "jax",
+        "litert": "tflite",
+    }
+)
+_DEVICES: Mapping[str, str] = MappingProxyType(
+    {"cpu": "host-cpu", "gpu": "host-gpu", "cuda": "host-gpu"}
+)
+_BACKENDS: Mapping[str, str] = MappingProxyType(
+    {
+        "pytorch": "pt_inductor",
+        "torch": "pt_inductor",
+        "pt": "pt_inductor",
+        "eager": "pt_inductor:eager",
+        "inductor": "pt_inductor:inductor",
+        "torch-compile": "pt_inductor:inductor",
+        "aotinductor": "pt_inductor:aot-inductor",
+        "aot-inductor": "pt_inductor:aot-inductor",
+        "jax": "jax_xla",
+        "tensorflow": "tf_xla",
+        "tf": "tf_xla",
+        "xla": "xla_hlo",
+        "stablehlo": "xla_hlo:stablehlo",
+        "onnx": "onnxruntime",
+        "onnx-runtime": "onnxruntime",
+        "ort": "onnxruntime",
+        "ov": "openvino",
+        "litert": "tflite",
+    }
+)
+# Folders of models have the shortest names.
+_FOLDERS: Mapping[str, str] = MappingProxyType({"pytorch": "pt", "tensorflow_v2": "tf"})
+
+
+def framework(name: str) -> str:
+    """Returns the value of the framework type that a name stands for, e.g. `pytorch` for `pt`."""
+    return _FRAMEWORKS.get(name.lower(), name.lower())
+
+
+def framework_folder(name: str) -> str:
+    """Returns the folder that has the models of a framework, e.g. `pt` for `torch`."""
+    return _FOLDERS.get(framework(name), framework(name))
+
+
+def device(name: str) -> str:
+    """Returns the device that a name stands for, e.g. `host-gpu` for `cuda`."""
+    return _DEVICES.get(name.lower(), name)
+
+
+def backend(name: str) -> str:
+    """Returns the backend that a name stands for, with a compiler if the name is a compiler's.
+
+    Args:
+      name: without a compiler, e.g. `pytorch` or `inductor`.
+    """
+    return _BACKENDS.get(name.lower().replace("_", "-"), name)
+
+
+def competitor(text: str) -> str:
+    """Returns `backend:compiler+option` with the suite's own name of the backend.
+
+    Raises:
+      ValueError: a name that stands for a compiler is followed by another compiler.
+    """
+    name, separator, rest = text.partition(":")
+    bare, plus, options = name.partition("+")
+    own = backend(bare)
+    if ":" in own and separator:
+        raise ValueError(f"{bare} is a compiler of {own.partition(':')[0]}: leave {rest!r} out")
+    return f"{own}{plus}{options}{separator}{rest}"

@@ -1,0 +1,130 @@
+"""Tables fit into a terminal: columns are dropped by their rank, and the answer is kept."""
+
+import io
+import re
+
+import pytest
+from report_support import record
+from rich.text import Text
+from test_first_table import cases
+
+from comparative_benchmark.results.compare import compare_to_baseline
+from comparative_benchmark.terminal.columns import Column, fitted
+from comparative_benchmark.terminal.screen import Screen
+from comparative_benchmark.terminal.tables import comparison_table, replacements, results_table
+
+EAGER, XLA, INDUCTOR = "pt_inductor:eager", "jax_xla:xla", "pt_inductor:inductor"
+
+
+def lines_of(table, width):
+    out = io.StringIO()
+    Screen(file=out, width=width).print(table)
+    return [line.rstrip() for line in out.getvalue().splitlines() if line.strip(" \u2500")]
+
+
+def column(heading, *cells, **how):
+    return Column(heading=heading, cells=cells, **how)
+
+
+def test_the_column_of_the_highest_rank_is_dropped_first():
+    columns = [
+        column("name", "a" * 20),
+        column("x", "1" * 10, rank=2),
+        column("y", "2" * 10, rank=1),
+    ]
+    assert fitted(columns, 80).dropped == ()
+    assert fitted(columns, 36).dropped == ("x",)
+    narrow = fitted(columns, 24)
+    assert narrow.dropped == ("x", "y")
+    assert lines_of(narrow.table, 24) == [" name", f" {'a' * 20}"]
+
+
+def test_all_columns_fit_into_the_width_that_is_told():
+    columns = [column("name", "a", "b"), *(column(f"c{i}", "12345", "1", rank=i) for i in range(9))]
+    needed = fitted(columns, 10, groups=["w1", "w2"], group_heading="workload").needed
+    whole = fitted(columns, needed, groups=["w1", "w2"], group_heading="workload")
+    assert whole.dropped == ()
+    assert max(map(len, lines_of(whole.table, needed))) <= needed
+    assert (
+        fitted(columns, needed - 1, groups=["w1", "w2"], group_heading="workload")
+        .table.columns[0]
+        .header
+        == "workload, name"
+    )
+
+
+def test_groups_move_above_their_rows_before_any_column_is_dropped():
+    columns = [column("name", "a", "b", "c"), column("x", "1", "2", "3", rank=1)]
+    groups = ["a long workload", "a long workload", "another"]
+    table = fitted(columns, 22, groups=groups, group_heading="workload")
+    assert table.dropped == ()
+    shown = [line.split() for line in lines_of(table.table, 22)]
+    assert shown == [
+        ["workload,", "name", "x"],
+        ["a", "long", "workload"],
+        ["a", "1"],
+        ["b", "2"],
+        ["another"],
+        ["c", "3"],
+    ]
+
+
+def test_cells_replace_what_a_dropped_column_would_have_told():
+    columns = [
+        column("name", "a"),
+        column("latency", "-", without={"status": [Text("crashed")]}),
+        column("status", "crashed", rank=1),
+    ]
+    assert lines_of(fitted(columns, 40).table, 40)[-1].split() == ["a", "-", "crashed"]
+    assert lines_of(fitted(columns, 18).table, 18)[-1].split() == ["a", "crashed"]
+
+
+def test_a_long_text_shrinks_before_it_is_dropped():
+    columns = [column("name", "a"), column("why", "word " * 30, rank=1, least=20)]
+    assert fitted(columns, 30).dropped == ()
+    assert fitted(columns, 20).dropped == ("why",)
+
+
+RACE = (
+    record("w1", EAGER, scale=2.0),
+    record("w1", INDUCTOR, scale=1.0),
+    record("w1", XLA, scale=1.5),
+)
+
+
+@pytest.mark.parametrize("width", [80, 120, 160, 1000])
+def test_verdict_speedup_and_latency_are_whole_at_every_width(width):
+    for table in (
+        results_table(cases(*RACE), baseline=EAGER, width=width).table,
+        comparison_table(compare_to_baseline(cases(*RACE), EAGER), width=width).table,
+    ):
+        lines = lines_of(table, width)
+        assert max(map(len, lines)) <= width
+        row = next(line for line in lines if INDUCTOR in line)
+        assert re.search(r"\d \([\d.]+-[\d.]+\)", row)
+        assert "faster" in row
+
+
+def test_a_comparison_shows_its_reason_at_120_columns():
+    found = compare_to_baseline(cases(*RACE), EAGER)
+    assert "why" not in comparison_table(found, width=120).dropped
+
+
+def test_verdicts_are_coloured():
+    table = results_table(cases(*RACE), baseline=EAGER).table
+    verdicts = next(c for c in table.columns if c.header == "verdict")
+    assert {cell.plain: cell.style for cell in verdicts.cells}["faster"] == "green"
+
+
+def test_the_fastest_correct_competitor_replaces_a_baseline_that_failed():
+    race = cases(
+        record("w1", EAGER, status="failed"),
+        record("w1", INDUCTOR, scale=1.0),
+        record("w1", XLA, scale=2.0),
+    )
+    [best] = replacements(race, EAGER).values()
+    assert best.competitor == INDUCTOR
+    table = results_table(race, baseline=EAGER).table
+    verdicts = next(c for c in table.columns if c.header == "verdict")
+    assert [str(cell) for cell in verdicts.cells] == ["-", "baseline", "slower"]
+    assert replacements(cases(*RACE), EAGER) == {}

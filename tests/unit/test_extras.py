@@ -1,0 +1,64 @@
+"""Commands that install further parts name where the suite came from, and no unregistered name."""
+
+import json
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+
+from openxla.benchmark import extras
+
+
+def test_a_checkout_installs_itself():
+    assert extras.install_command("gcs,report") == "pip install -e '.[gcs,report]'"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "command"),
+    [
+        (
+            {"url": "https://host/o/r", "vcs_info": {"vcs": "git", "commit_id": "abc"}},
+            "pip install 'common-benchmark-suite[gcs] @ git+https://host/o/r@abc'",
+        ),
+        (
+            {"url": "file:///wheels/suite.whl", "archive_info": {}},
+            "pip install 'common-benchmark-suite[gcs] @ file:///wheels/suite.whl'",
+        ),
+        (None, "pip install 'common-benchmark-suite[gcs]'"),
+        ({"url": 3}, "pip install 'common-benchmark-suite[gcs]'"),
+    ],
+)
+def test_a_package_names_its_recorded_origin(monkeypatch, recorded, command):
+    text = None if recorded is None else json.dumps(recorded)
+    package = SimpleNamespace(read_text=lambda _: text)
+    monkeypatch.setattr(extras, "checkout", lambda: None)
+    monkeypatch.setattr(extras.importlib.metadata, "distribution", lambda _: package)
+    assert extras.install_command("gcs") == command
+
+
+@pytest.mark.parametrize(
+    ("remote", "origin"),
+    [
+        ("https://me:secret@host/o/r.git", "git+https://host/o/r.git@"),
+        ("ssh://git@host/o/r.git", "git+ssh://git@host/o/r.git@"),
+        ("/a/folder", None),
+        (None, None),
+    ],
+)
+def test_a_checkout_names_its_remote_and_commit_without_credentials(
+    tmp_path, monkeypatch, remote, origin
+):
+    def git(*words):
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+        done = subprocess.run(
+            ["git", "-C", tmp_path, *identity, *words], capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    git("init", "-q")
+    git("commit", "-q", "--allow-empty", "-m", "first")
+    if remote:
+        git("remote", "add", "origin", remote)
+    monkeypatch.setattr(extras, "checkout", lambda: tmp_path)
+    expected = origin and f"common-benchmark-suite[gcs] @ {origin}{git('rev-parse', 'HEAD')}"
+    assert extras.requirement("gcs") == expected
