@@ -128,6 +128,15 @@ def enough_ms(median_ms: float) -> float:
     return _COLD_FACTOR * median_ms + _COLD_MS
 
 
+def is_machine_slow(runs_ms: Sequence[float], seen_ms: Sequence[float]) -> bool:
+    """Returns whether runs on seen inputs were as slow as runs on new ones at the same time.
+
+    On a busy machine the threads of a program wait for a CPU after each pause. Programs that keep
+    outputs, or compute when these are fetched, are fast on seen inputs.
+    """
+    return bool(runs_ms and seen_ms) and min(runs_ms) <= enough_ms(statistics.median(seen_ms))
+
+
 def fresh_run_problem(median_ms: float, runs_ms: Sequence[float]) -> str | None:
     """Returns why timed iterations did not do what runs on other inputs do; None if they may have.
 

@@ -424,7 +424,13 @@ class Participant:
         # Its peak memory is not noted: rotated copies of the inputs are no part of the program.
         runs_ms = told(answer["runs_ms"], tuple[float, ...], "fresh_runs")
         self.record.without_fresh_runs = answer["without"]
-        if problem := plausibility.fresh_run_problem(median_ms, runs_ms):
+        if plausibility.is_machine_slow(
+            runs_ms, told(answer["seen_ms"], tuple[float, ...], "seen")
+        ):
+            self.record.without_fresh_runs = (
+                "the machine was too busy: runs on inputs that it had seen took as long"
+            )
+        elif problem := plausibility.fresh_run_problem(median_ms, runs_ms):
             raise SessionEnded(Status.FAILED, "fresh_runs", problem)
 
     def _check_times(self) -> None:

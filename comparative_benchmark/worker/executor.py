@@ -248,9 +248,12 @@ class Executor:
 
         Returns:
           `runs_ms`: of each run with its outputs fetched, less the time of fetching them again;
-          `without`: the reason if nothing was run, else None.
+          `seen_ms`: of a run on the same inputs after each run that was too long; `without`: the
+          reason if nothing was run, else None.
         """
-        backend, runs_ms = self._require_backend(), []
+        backend = self._require_backend()
+        runs_ms: list[float] = []
+        seen_ms: list[float] = []
         without = "no order of its inputs is new"
         values = [arrays.load(Path(path)) for path in inputs]
         with self._phases.whole("fresh_runs"):
@@ -262,12 +265,16 @@ class Executor:
                         break
                     runs_ms.append(sampling.fresh_run_ms(backend))
                     is_long = sum(runs_ms) > _FRESH_RUNS_MS and places >= _FEWEST_FRESH_RUNS
-                    if runs_ms[-1] <= enough_ms or is_long:
+                    if runs_ms[-1] <= enough_ms:
+                        break
+                    seen_ms.append(sampling.seen_run_ms(backend))
+                    if is_long:
                         break
             except Exception as error:  # a model may refuse inputs in another order
                 without = _told(error)
             backend.replace_inputs([arrays.load(Path(path)) for path in restored])
-        return {"runs_ms": runs_ms, "without": None if runs_ms else without, **self._report()}
+        reason = None if runs_ms else without
+        return {"runs_ms": runs_ms, "seen_ms": seen_ms, "without": reason, **self._report()}
 
     def _run_with(self, *, inputs: list[str], directory: str) -> Message:
         """Runs the model on further inputs, by a second backend if need be; saves the outputs."""

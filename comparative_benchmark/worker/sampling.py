@@ -16,6 +16,9 @@ from comparative_benchmark.machine import conditions
 DEVICE_ITERATIONS = 20
 # Taken before a model is imported: one that puts its own into `time` is not timed by it.
 _CLOCK, _CPU_CLOCK = time.perf_counter_ns, time.process_time_ns
+_SLEEP = time.sleep
+# Longer than threads of a program spin while they wait for work.
+_PAUSE_S = 0.005
 
 
 @attrs.frozen(kw_only=True)
@@ -157,6 +160,24 @@ def fresh_run_ms(backend: Backend) -> float:
         fetched = _CLOCK()
         backend.fetch(outputs)
         return max(2 * fetched - start - _CLOCK(), 0) / 1e6
+
+
+def seen_run_ms(backend: Backend) -> float:
+    """Returns the time of one run on the inputs of the last one, after a pause.
+
+    The outputs are not fetched, as in timed iterations. In the pause, threads go to sleep as they
+    do while new inputs are made.
+    """
+    if (rewind := getattr(backend, "rewind", None)) is not None:
+        rewind()
+    _SLEEP(_PAUSE_S)
+    with _collector_off():
+        start = _CLOCK()
+        outputs = backend.dispatch()
+        backend.synchronize(outputs)
+        end = _CLOCK()
+    backend.complete(outputs)
+    return (end - start) / 1e6
 
 
 @contextmanager

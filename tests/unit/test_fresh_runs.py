@@ -1,8 +1,11 @@
 """Runs on inputs that a program has not seen: as many as it takes, or the reason for none."""
 
+import time
+
 import numpy as np
 import pytest
 
+from comparative_benchmark.judge.plausibility import is_machine_slow
 from comparative_benchmark.worker.executor import Executor
 
 
@@ -49,6 +52,7 @@ def test_one_short_run_is_enough_and_the_inputs_come_back(run):
     values = np.arange(12).reshape(3, 4)
     answer = run(backend, values)
     assert len(answer["runs_ms"]) == 1
+    assert answer["seen_ms"] == []
     assert answer["without"] is None
     (new,), (restored,) = backend.inputs
     assert not np.array_equal(new, values)
@@ -60,6 +64,8 @@ def test_every_run_gets_another_input(run):
     answer = run(backend, np.arange(12).reshape(3, 4), enough_ms=-1.0)
     seen = {inputs[0].tobytes() for inputs in backend.inputs}
     assert len(seen) == len(answer["runs_ms"]) + 1 > 5
+    # Each run that is too long is followed by one on the same inputs.
+    assert len(answer["seen_ms"]) == len(answer["runs_ms"])
 
 
 @pytest.mark.parametrize(
@@ -74,3 +80,37 @@ def test_without_any_run_there_is_a_reason(run, backend, values, reason):
     answer = run(backend, values)
     assert answer["runs_ms"] == []
     assert answer["without"] == reason
+
+
+class Keeper(Fake):
+    """Computes once for each input, when its outputs are fetched, and keeps them."""
+
+    def __init__(self):
+        super().__init__()
+        self.kept = None
+
+    def fetch(self, outputs):
+        if self.kept is not outputs:
+            time.sleep(0.01)
+            self.kept = outputs
+        return outputs
+
+
+def test_a_program_that_keeps_its_outputs_is_fast_on_inputs_that_it_has_seen(run):
+    answer = run(Keeper(), np.arange(12).reshape(3, 4), enough_ms=1.0)
+    assert min(answer["runs_ms"]) > 5
+    assert not is_machine_slow(answer["runs_ms"], answer["seen_ms"])
+
+
+class Waiting(Fake):
+    """Needs a CPU that is busy: each run after a pause waits for it."""
+
+    def dispatch(self):
+        time.sleep(0.01)
+        return super().dispatch()
+
+
+def test_a_program_on_a_busy_machine_is_slow_on_all_inputs(run):
+    answer = run(Waiting(), np.arange(12).reshape(3, 4), enough_ms=1.0)
+    assert min(answer["runs_ms"]) > 5
+    assert is_machine_slow(answer["runs_ms"], answer["seen_ms"])
