@@ -44,6 +44,11 @@ from openxla.benchmark.artifacts import user_inputs
 from openxla.benchmark.brought import BroughtError, Definitions
 from openxla.benchmark.def_types import BenchmarkCase, DeviceSpec
 
+# Start, compile, warm-up and rounds of a model that runs in a millisecond; measured on two cores.
+_SECONDS_PER_PROCESS = 8.0
+_SHORT_MINUTES = 3.0
+_QUICK_COUNTS = (3, 20)
+
 
 @attrs.frozen(kw_only=True)
 class Measured:
@@ -157,6 +162,8 @@ def measure(
     planned = plan_run(options, observer.say, selection=selection)
     for line in planned.selection.before(planned.trials, planned.settings):
         observer.say(line)
+    if outlook := _outlook(planned.trials, planned.settings):
+        observer.say(outlook)
     if isinstance(planned.settings.sampling, SamplingRule):
         wait_for_quiet(observer.say, ask=ask)
     try:
@@ -177,6 +184,24 @@ def measure(
         left_out=len(planned.trials) - len(results),
         absent=planned.absent,
         remarks=list(planned.selection.after(results)),
+    )
+
+
+def _outlook(trials: Sequence[Trial], settings: RunSettings) -> str:
+    """Returns how much a long race has to do; empty for a short one."""
+    rule = settings.sampling
+    if not isinstance(rule, SamplingRule) or settings.budget_s is not None:
+        return ""
+    processes = rule.min_processes * len(trials)
+    minutes = processes * _SECONDS_PER_PROCESS / 60
+    if minutes < _SHORT_MINUTES:
+        return ""
+    workloads = len({trial.workload.digest for trial in trials})
+    competitors = len({str(trial.competitor) for trial in trials})
+    duration = f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+    return (
+        f"workloads: {workloads}, competitors: {competitors}, processes: {processes} or more; at "
+        f"least {duration} (--dry-run lists the trials, --quick runs each once)"
     )
 
 
@@ -325,6 +350,10 @@ def sampling(options: argparse.Namespace) -> CompileOnly | FixedCounts | Samplin
       UsageError: options that exclude each other.
     """
     counts = (options.warmup_iterations, options.iterations)
+    if getattr(options, "quick", False):
+        if counts != (None, None) or options.compile_only or options.processes:
+            raise UsageError("--quick excludes -w, -iter, --processes and --compile-only")
+        counts = _QUICK_COUNTS
     if options.compile_only:
         if counts != (None, None) or options.run_in_process or options.profile:
             raise UsageError("--compile-only excludes -w, -iter, --profile and --run-in-process")

@@ -15,6 +15,7 @@ from comparative_benchmark.api.tables import (
     html,
     result_row,
 )
+from comparative_benchmark.results.baselines import usual_baseline
 from comparative_benchmark.results.case import Case, cases_of
 from comparative_benchmark.results.compare import (
     DEFAULT_BASELINE,
@@ -169,10 +170,7 @@ class Results(Table, Sequence[Case]):
         return DEFAULT_BASELINE if DEFAULT_BASELINE in names else next(iter(names), None)
 
     def _shown_baseline(self) -> str | None:
-        # One process each supports no verdict.
-        raced = any(len(case.metrics.processes or ()) > 1 for case in self)
-        several = len({case.competitor for case in self}) > 1
-        return self.baseline if raced and several else None
+        return self.baseline if usual_baseline(self._cases) else None
 
 
 def compare_results(

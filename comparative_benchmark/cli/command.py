@@ -29,14 +29,15 @@ _OF_THE_WORLD = {
 _FIRST_STEPS = """\
 usage: cbs COMMAND ...
 
-Compares machine-learning compilers on the same verified workloads. To begin with:
+Compares machine-learning compilers on the same verified workloads. To begin:
 
-  cbs doctor                              is this machine fit for measuring?
-  cbs backends                            what is installed, and what more could be
-  cbs run -name "models/BERT_TINY.+"      race every installed backend on a small model
-  cbs run my_net.py                       the same for a model of your own
-  cbs list                                all models
-  cbs --help                              all commands"""
+  cbs doctor                     check whether this machine is suitable for benchmarking
+  cbs backends                   list the installed backends, and how to add others
+  cbs run -name BERT_TINY_FP32_PT_32XI32_BATCH1 --backend eager,inductor --processes 3
+                                 race two compilers on a small model, in about two minutes
+  cbs run my_net.py              race your own model
+  cbs list                       list all models
+  cbs --help                     list all commands"""
 
 
 class Command(NamedTuple):
@@ -63,7 +64,7 @@ class Command(NamedTuple):
 
 _RUN = Command(
     "run",
-    "run benchmark cases and write results",
+    "run and race benchmark cases, and write results",
     "terminal.run_options:add_run_arguments",
     "api.run_command:run",
 )
@@ -84,13 +85,13 @@ COMMANDS = (
     ),
     Command(
         "doctor",
-        "what is wrong with this machine, for measuring",
+        "check whether this machine is suitable for benchmarking",
         "doctor.options:add_arguments",
         "doctor.command:run",
     ),
     Command(
         "parity",
-        "is every workload right through every backend?",
+        "check every workload on every backend for correctness",
         "parity.options:add_arguments",
         "parity.command:run",
     ),
@@ -102,7 +103,7 @@ COMMANDS = (
     ),
     Command(
         "bench",
-        "install, prepare, run and compare benchmarks of milabench",
+        "install, prepare, run and compare milabench benchmarks",
         "packages.milabench.options:add_arguments",
         "packages.milabench.command:run",
     ),
@@ -120,7 +121,7 @@ COMMANDS = (
     ),
     Command(
         "check-model",
-        "does a model keep to the contract?",
+        "validate a model against the suite's contract",
         "onboarding.options:add_check_model_arguments",
         "onboarding.check_command:run",
     ),
@@ -132,43 +133,43 @@ COMMANDS = (
     ),
     Command(
         "import",
-        "read results of other tools into the history",
+        "import results of other tools into the history",
         "formats.options:add_import_arguments",
         "formats.import_command:run",
     ),
     Command(
         "userbenchmark",
-        "list, run, compare and bisect the experiments of users",
+        "list, run, compare and bisect userbenchmarks",
         "userbenchmarks.options:add_arguments",
         "userbenchmarks.command:run",
     ),
     Command(
         "bisect",
-        "find the release or commit where a workload became slower, bigger or wrong",
+        "find the release or commit that made a workload slower, larger or wrong",
         "bisection.options:add_arguments",
         "bisection.command:run",
     ),
     Command(
         "history",
-        "results over time: import, query, regressions",
+        "keep results over time, query them, and find regressions",
         "history.options:add_arguments",
         "history.command:run",
     ),
     Command(
         "repro",
-        "make a directory that reproduces one result alone",
+        "write a standalone reproducer of one result",
         "repro.options:add_arguments",
         "repro.command:run",
     ),
     Command(
         "explain",
-        "why is this one slower? operators, fusions and fallbacks of two competitors",
+        "explain a difference by operators, fusions and fallbacks",
         "explain.options:add_arguments",
         "explain.command:run",
     ),
     Command(
         "artifacts",
-        "make, publish, lock and fetch artifacts",
+        "create, publish, lock and fetch artifacts",
         "artifacts.options:add_arguments",
         "artifacts.options:run",
     ),
@@ -199,18 +200,31 @@ COMMANDS = (
 )
 
 
+# Headings of `cbs --help`, each with its commands.
+_GROUPS = {
+    "measure": ("run", "micro", "bench", "doctor"),
+    "look at results": ("show", "report", "list", "backends"),
+    "compare": ("compare", "explain", "parity", "history", "bisect"),
+    "share": ("export", "import", "repro", "artifacts", "ci-template"),
+    "extend": ("new-model", "check-model", "userbenchmark", "completion"),
+}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs `cbs`; returns the exit code."""
     hold_standard_streams()
-    if not (sys.argv[1:] if arguments is None else arguments):
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words:
         print(_FIRST_STEPS, file=sys.stderr)
         return EXIT_FAILED
-    return _guarded(parse(arguments))
+    if words[0] == "help":
+        words = [*words[1:], "--help"]
+    return _guarded(parse(words))
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Returns the options of a `cbs` command line; exits with a message if it is wrong."""
-    parser = Parser(
+    parser = _MainParser(
         prog="cbs",
         description="Compares machine-learning compilers on the same verified workloads.",
     )
@@ -230,6 +244,20 @@ def run_backend_main(backend: str, arguments: Sequence[str] | None = None) -> in
     _RUN._replace(options="terminal.run_options:add_run_benchmarks_arguments").add_options(parser)
     parser.set_defaults(backend=backend)
     return _guarded(parser.parse_args(arguments))
+
+
+class _MainParser(Parser):
+    """The parser of `cbs`; its help groups commands by their purpose."""
+
+    def format_help(self) -> str:
+        """Returns the help text."""
+        by_name = {command.name: command for command in COMMANDS}
+        width = max(map(len, by_name))
+        lines = ["usage: cbs COMMAND ...", "", str(self.description)]
+        for title, names in _GROUPS.items():
+            lines += ["", f"{title}:", *(f"  {n:<{width}}  {by_name[n].help}" for n in names)]
+        lines += ["", "cbs help COMMAND prints the options of a command, cbs --version the version"]
+        return "\n".join(lines) + "\n"
 
 
 class _CommandParser(Parser):

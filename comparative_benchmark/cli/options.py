@@ -42,4 +42,7 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
 def add_show_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs show`."""
     parser.add_argument("results", type=Path, help="a results file")
-    parser.add_argument("--baseline", help="competitor to take ratios against")
+    parser.add_argument(
+        "--baseline",
+        help="competitor to take ratios against (default: the run's own baseline)",
+    )

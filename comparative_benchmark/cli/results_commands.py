@@ -1,12 +1,15 @@
 """`cbs compare` and `cbs show`: results files, seen at the terminal."""
 
 import argparse
+from pathlib import Path
 
 from comparative_benchmark.history import location
 from comparative_benchmark.report.inputs import ReportError
 from comparative_benchmark.report.trend_sources import OWN_HISTORY, open_trends
 from comparative_benchmark.report.trends import Trends, usual_change
 from comparative_benchmark.results import compare as comparing
+from comparative_benchmark.results import journal
+from comparative_benchmark.results.baselines import usual_baseline
 from comparative_benchmark.results.case import cases_of
 from comparative_benchmark.results.codec import ResultsFileError, read_document
 from comparative_benchmark.results.compare_remarks import remarks
@@ -15,6 +18,7 @@ from comparative_benchmark.results.roofs import known_ceilings
 from comparative_benchmark.terminal import compare_views
 from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.options import EXIT_OK, UsageError
+from openxla.benchmark import synonyms
 
 
 def compare(options: argparse.Namespace) -> int:
@@ -76,5 +80,25 @@ def show(options: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
     # Those of the machine that measured, if it has been this one.
     ceilings = known_ceilings(document.benchmarks, document.execution_environment.host)
-    Console().results(cases_of(document), baseline=options.baseline, ceilings=ceilings)
+    cases = cases_of(document)
+    if not cases:
+        print(f"{options.results} has no results yet{_unfinished(options.results)}")
+        return EXIT_OK
+    baseline = options.baseline
+    if baseline:
+        try:
+            baseline = synonyms.competitor(baseline)
+        except ValueError as error:
+            raise UsageError(f"--baseline: {error}") from error
+    Console().results(cases, baseline=baseline or usual_baseline(cases), ceilings=ceilings)
     return EXIT_OK
+
+
+def _unfinished(results: Path) -> str:
+    """Returns how many processes an interrupted run left, and the option that continues it."""
+    runs, _ = journal.interrupted_runs(results, ())
+    entries = [entry for run in runs if not run.undecided for entry in run.entries]
+    if not entries:
+        return ""
+    trials = len({entry.key for entry in entries})
+    return f"; {len(entries)} processes of {trials} trials are kept: --resume continues with them"

@@ -41,11 +41,32 @@ class UsageError(Exception):
     """Something that the user typed cannot be; the message says what can."""
 
 
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong in a line, with the nearest that is right, and how to see what there is.
+class _Help(argparse.HelpFormatter):
+    """Shows one spelling of each option: `--trial-budget`, and not also `--trial_budget`."""
 
-    Exits with 1 where argparse would with 2: 2 says that an output was wrong.
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        given = action.option_strings
+        dashed = [name for name in given if name.replace("_", "-") == name]
+        shown = [name for name in given if name in dashed or name.replace("_", "-") not in dashed]
+        action.option_strings = shown
+        try:
+            return super()._format_action_invocation(action)
+        finally:
+            action.option_strings = given
+
+
+class HelpWithExamples(_Help, argparse.RawDescriptionHelpFormatter):
+    """Keeps the lines of a text of examples."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Reports an error in one line, with the nearest correct word and the command that helps.
+
+    Exits with 1 if argparse would exit with 2, which means that an output was wrong.
     """
+
+    def __init__(self, **keywords: Any) -> None:
+        super().__init__(**{"formatter_class": _Help, **keywords})
 
     def error(self, message: str) -> NoReturn:
         """Prints the message, and exits."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from comparative_benchmark.terminal.brought_options import add_model_arguments
 from comparative_benchmark.terminal.options import (
+    HelpWithExamples,
     add_options,
     count,
     cpu_list,
@@ -30,7 +31,7 @@ examples:
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs run`."""
     parser.usage = "cbs run [-name REGEX | MODEL | --torchbench PATH] [options]"
-    parser.epilog, parser.formatter_class = _EXAMPLES, argparse.RawDescriptionHelpFormatter
+    parser.epilog, parser.formatter_class = _EXAMPLES, HelpWithExamples
     groups = _Groups(parser)
     _add_cases(groups.get(_WHAT))
     add_model_arguments(parser, saving=True)
@@ -251,6 +252,11 @@ def _add_sampling_arguments(groups: _Groups) -> None:
         *spellings("--dry-run"),
         action="store_true",
         help="check all options, print the trials that would run, and exit",
+    )
+    add(
+        "--quick",
+        action="store_true",
+        help="run each competitor once, with 20 iterations: a first look without verdicts",
     )
     add(
         "--baseline",

@@ -34,3 +34,46 @@ def test_options_of_other_commands_are_not_loaded(run_python, arguments, own):
     assert done.returncode == 0, done.stderr
     loaded = json.loads(done.stdout.splitlines()[-1])
     assert set(loaded) == {f"comparative_benchmark.{name}.options" for name in {*own, "terminal"}}
+
+
+def test_help_groups_every_command_once(capsys):
+    grouped = [name for names in cli._GROUPS.values() for name in names]
+    assert sorted(grouped) == sorted(command.name for command in cli.COMMANDS)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--help"])
+    assert ended.value.code == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 100
+    assert all(f"  {command.name} " in out and command.help in out for command in cli.COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "printed"),
+    [(["help"], 0, "compare:"), (["help", "show"], 0, "--baseline"), (["help", "shw"], 1, "show")],
+)
+def test_help_is_a_command(words, code, printed, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(words)
+    assert ended.value.code == code
+    assert printed in "".join(capsys.readouterr())
+
+
+def test_help_shows_one_spelling_of_an_option(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["run", "--help"])
+    out = capsys.readouterr().out
+    assert "--trial-budget" in out
+    assert "--trial_budget" not in out
+    # Both are accepted.
+    assert cli.parse(["run", "--trial_budget", "5", "-name", "x"]).trial_budget == 5
+
+
+def test_the_first_steps_work(capsys, monkeypatch):
+    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+    assert cli.main([]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    [race] = [line.split() for line in lines if "cbs run -name" in line]
+    assert cli.main([*race[1:], "--dry-run"]) == 0
+    out, err = capsys.readouterr()
+    assert "competitors: 2" in err
+    assert out.count("BERT_TINY_FP32_PT_32XI32_BATCH1/") == 2

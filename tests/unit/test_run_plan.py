@@ -1,0 +1,49 @@
+"""Before a run: what is to be done, and a first look instead of a race."""
+
+import pytest
+
+from comparative_benchmark.api.measuring import _outlook, plan_run, sampling
+from comparative_benchmark.cli.command import parse
+from comparative_benchmark.stats.sampling_rule import FixedCounts
+from comparative_benchmark.terminal.options import UsageError
+
+CASE = "BERT_TINY_FP32_PT_32XI32_BATCH1"
+
+
+def planned(tmp_path, *words):
+    options = parse(["run", "-name", CASE, "-o", str(tmp_path / "r.json"), *words])
+    return plan_run(options, lambda _: None)
+
+
+def outlook(tmp_path, *words):
+    found = planned(tmp_path, *words)
+    return _outlook(found.trials, found.settings)
+
+
+def test_a_long_race_prints_what_it_takes(tmp_path):
+    backends = "pt_inductor:eager,pt_inductor:inductor,onnxruntime,openvino"
+    line = outlook(tmp_path, "--backend", backends, "--processes", "10")
+    assert line.startswith("workloads: 1, competitors: 4, processes: 40 or more; at least 5 min")
+    many = outlook(tmp_path, "--backend", backends, "--processes", "500")
+    assert "processes: 2000 or more; at least 4.4 h" in many
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--processes", "3"], ["-w", "1", "-iter", "5"], ["--processes", "50", "--budget", "60"]],
+)
+def test_a_short_run_prints_nothing(tmp_path, words):
+    assert outlook(tmp_path, "--backend", "eager,inductor", *words) == ""
+
+
+def test_a_quick_run_has_fixed_counts():
+    options = parse(["run", "-name", CASE, "--quick"])
+    assert sampling(options) == FixedCounts(warmup_iterations=3, iterations=20)
+
+
+@pytest.mark.parametrize(
+    "words", [["-iter", "5"], ["-w", "1"], ["--processes", "3"], ["--compile-only"]]
+)
+def test_a_quick_run_excludes_other_counts(words):
+    with pytest.raises(UsageError, match="--quick excludes"):
+        sampling(parse(["run", "-name", CASE, "--quick", *words]))
