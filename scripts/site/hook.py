@@ -59,13 +59,17 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def _home() -> str:
-    """Returns the front page: the first screen of the README, then cards, then the rest of it."""
+    """Returns the front page: the README, with cards below its picture."""
     # `on_page_markdown` rewrites links, and no images.
     text = (ROOT / "README.md").read_text("utf-8").replace("](docs/screenshots/", "](screenshots/")
-    head, commands, rest = text.partition("\n## Two commands")
+    # The picture is cut, so that the cards are on the first screen.
+    picture = re.search(r"^!\[.*\)$", text, re.MULTILINE)
+    if picture is None:
+        raise ValueError("README.md has no picture, below which the front page has its cards")
+    head = f"{text[: picture.end()]}{{ .first-screen }}\n\n"
     hidden = "---\nhide:\n  - navigation\n  - toc\n---\n\n"
     cards = (ROOT / "scripts/site/home.md").read_text("utf-8")
-    return hidden + head + "\n" + cards + commands + rest
+    return hidden + head + cards + text[picture.end() :]
 
 
 def _notebook(path: Path) -> str:
