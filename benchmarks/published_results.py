@@ -1,0 +1,160 @@
+"""Races the zoo at real sizes, and writes the page that docs/results publishes.
+
+    python benchmarks/published_results.py --list
+    python benchmarks/published_results.py [--minutes M] [--only NAME ...]
+    python benchmarks/published_results.py --page-only
+
+Each race adds its results to `docs/results/results.json`. A later call resumes an interrupted race
+and skips those that are finished, so that the campaign can be spread over days on one machine.
+Nothing else may run meanwhile: a disturbed race stays in the page as `unclear (disturbed)`.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+from _timing import print_table
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "docs" / "results"
+FRAMEWORKS = "(PT|JAX|TF)"
+EAGER, INDUCTOR = "pt_inductor:eager", "pt_inductor:inductor"
+FRAMEWORK_STACKS = (EAGER, INDUCTOR, "jax_xla:xla", "tf_xla:xla")
+EVERY_STACK = (*FRAMEWORK_STACKS, "onnxruntime:default", "openvino:latency", "iree:llvm-cpu")
+INT8_STACKS = (
+    *("onnxruntime:default", "onnxruntime:default+int8dq-tensor"),
+    *("openvino:latency", "openvino:latency+int8wo"),
+    *(EAGER, f"{EAGER}+int8dq", f"{INDUCTOR}+int8dq"),
+)
+
+
+@attrs.frozen(kw_only=True)
+class PublishedRace:
+    """A race of the campaign.
+
+    Attributes:
+      model: regular expression for the model's name; `{}` stands for the frameworks.
+      stacks: competitors.
+      minutes: estimate on two cores.
+    """
+
+    name: str
+    model: str
+    stacks: Sequence[str] = EVERY_STACK
+    minutes: int = 20
+
+    def command(self) -> list[str]:
+        """Returns the command line of the race."""
+        model = self.model.replace("{}", FRAMEWORKS)
+        return [
+            *(sys.executable, "-m", "comparative_benchmark", "run"),
+            *("-name", f"models/{model}/inputs/INPUT_DATA_MODEL_DEFAULT"),
+            *("--backend", ",".join(self.stacks), "--baseline", self.stacks[0]),
+            *("-o", str(FOLDER / "results.json"), "--resume", "--busy"),
+        ]
+
+
+def _of_types(name: str, model: str, types: Sequence[str], minutes: int) -> list[PublishedRace]:
+    stacks = {"FP32": EVERY_STACK, "BF16": FRAMEWORK_STACKS}
+    return [
+        PublishedRace(
+            name=f"{name}-{kind.lower()}",
+            # A type has its name in shapes, too.
+            model=model.replace("<type>", kind),
+            stacks=stacks[kind],
+            minutes=minutes,
+        )
+        for kind in types
+    ]
+
+
+BOTH = ("FP32", "BF16")
+RACES = (
+    *_of_types("bert-base", "BERT_BASE_<type>_{}_I32_SEQLEN128", BOTH, 20),
+    *_of_types("bert-base-512", "BERT_BASE_<type>_{}_I32_SEQLEN512", ("FP32",), 30),
+    *_of_types("bert-large", "BERT_LARGE_<type>_{}_384XI32_BATCH1", BOTH, 35),
+    *_of_types("resnet50", r"RESNET50_<type>_{}_\w+_BATCH1", BOTH, 15),
+    *_of_types("resnet50-batch-8", r"RESNET50_<type>_{}_\w+_BATCH8", ("FP32",), 25),
+    *_of_types("vit-base", r"VIT_BASE_<type>_{}_\w+_BATCH1", BOTH, 15),
+    *_of_types("vit-base-batch-8", r"VIT_BASE_<type>_{}_\w+_BATCH8", ("FP32",), 30),
+    *_of_types("gpt2", "GPT2LMHEAD_<type>_{}_512XI32_BATCH1", BOTH, 25),
+    *_of_types("efficientnet-b0", r"EFFICIENTNETB0_<type>_{}_\w+_BATCH1", BOTH, 15),
+    *_of_types("efficientnet-b0-batch-8", r"EFFICIENTNETB0_<type>_{}_\w+_BATCH8", ("FP32",), 20),
+    *_of_types("t5-small", "T5_SMALL_<type>_{}_1X128XI32", ("FP32",), 15),
+    *_of_types("whisper-tiny", r"WHISPER_39M_<type>_{}_\w+_BATCH1", BOTH, 25),
+    PublishedRace(
+        name="gpt2-generation",
+        model="GPT2_GREEDY_FP32_{}_1X512XI32_128XI32",
+        stacks=(EAGER, "jax_xla:xla", "tf_xla:xla"),
+        minutes=35,
+    ),
+    # Three workers of 2.2 GB of weights each fit into memory.
+    PublishedRace(
+        name="llama-1b-bf16",
+        model="LLAMA_1B_BF16_{}_512XI32_BATCH1",
+        stacks=(EAGER, "jax_xla:xla", "tf_xla:xla"),
+        minutes=45,
+    ),
+    PublishedRace(
+        name="t5-small-generation",
+        model="T5_4CG_SMALL_FP32_{}_1X128XI32_GEN32",
+        stacks=(EAGER, "jax_xla:xla", "tf_xla:xla"),
+        minutes=20,
+    ),
+    # Lengths that no other race has: their fp32 results belong to these races.
+    *(
+        PublishedRace(
+            name=f"bert-base-int8-{length}",
+            model=f"BERT_BASE_FP32_PT_I32_SEQLEN{length}",
+            stacks=INT8_STACKS,
+            minutes=20,
+        )
+        for length in (64, 256)
+    ),
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--list", action="store_true", help="print the races with their estimates")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="run these races")
+    parser.add_argument("--minutes", type=float, help="start no race that would end after this")
+    parser.add_argument("--page-only", action="store_true", help="write the page from the results")
+    options = parser.parse_args()
+    races = [race for race in RACES if not options.only or race.name in options.only]
+    if options.list:
+        rows = [[race.name, f"{race.minutes} min", ", ".join(race.stacks)] for race in races]
+        print_table(["race", "estimate", "competitors"], rows)
+        hours = sum(race.minutes for race in races) / 60
+        print(f"{len(races)} races, about {hours:.1f} h on two cores")
+        return 0
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    started = time.monotonic()
+    code = 0
+    for race in () if options.page_only else races:
+        left = None if options.minutes is None else options.minutes * 60
+        if left is not None and time.monotonic() - started + race.minutes * 60 > left:
+            print(f"{race.name} needs {race.minutes} min: left for the next call")
+            continue
+        print(f"== {race.name}", flush=True)
+        done = subprocess.run(race.command(), cwd=ROOT, check=False)
+        if done.returncode == 130:
+            return done.returncode
+        code = code or done.returncode
+    write_page()
+    return code
+
+
+def write_page() -> None:
+    """Writes the page and its Markdown summary from the results of all races."""
+    report = [sys.executable, "-m", "comparative_benchmark", "report", str(FOLDER / "results.json")]
+    report += ["--title", "Published results", "-o", str(FOLDER / "index.html")]
+    subprocess.run([*report, "--markdown", str(FOLDER / "summary.md")], cwd=ROOT, check=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
