@@ -100,18 +100,48 @@ class Console:
         expected: Mapping[ResultKey, str] = MappingProxyType({}),
         with_absent: bool = True,
     ) -> None:
-        """Prints results, workload x backend, and what is to be known of those that failed.
+        """Prints tables of results, remarks on them, and the failures with their reasons.
 
-        What is not installed has one line for all, and no rows.
+        Backends that are not installed share one line and have no rows, and neither have trials
+        that are unsupported if there are many.
 
         Args:
-          cases: what to print.
+          cases: the results.
           baseline: competitor to take ratios against; None for no ratios.
-          ceilings: what the devices can do at best; none for no shares of the roof.
-          expected: why a failure was to be expected, of each that was.
+          ceilings: limits of the devices; empty for no shares of the roof.
+          expected: the reason for each failure that was expected.
           with_absent: whether to name what is not installed.
         """
         cases, absent = not_installed.split(cases)
+        unsupported = tables.many_unsupported(cases, expected)
+        rows = [case for case in cases if case not in unsupported]
+        self._tables(rows, baseline, ceilings, expected)
+        differences = tables.package_differences(case.result for case in cases)
+        self._lines(
+            *generation_remarks(cases),
+            *training_remarks(cases),
+            *accuracies.remarks_on(cases),
+            *differences,
+            *mixture_remarks(cases),
+            *([absent] if absent and with_absent else []),
+        )
+        if baseline is not None and cases:
+            comparisons = compare_to_baseline(cases, baseline)
+            self._out.print(Text(summary_line(summarize_comparisons(comparisons))))
+        for warning in disturbances([case.metrics for case in cases]):
+            self._out.print(Text(warning, style="yellow"), soft_wrap=True)
+        failed = (case.result for case in rows if case.status is not Status.OK)
+        problems = (tables.problem(result, self._suites, expected) for result in failed)
+        for text in (*tables.unsupported_lines(unsupported), *problems):
+            self._out.print(text, soft_wrap=True)
+
+    def _tables(
+        self,
+        cases: Sequence[Case],
+        baseline: str | None,
+        ceilings: Sequence[Ceilings],
+        expected: Mapping[ResultKey, str],
+    ) -> None:
         width = self._out.width
         compiled = [case.metrics.compile_only for case in cases]
         if any(compiled):
@@ -122,28 +152,20 @@ class Console:
                     cases, baseline=baseline, ceilings=ceilings, expected=expected, width=width
                 )
             )
-            for case in tables.replacements(cases, baseline).values() if baseline else ():
-                line = f"{case.label}: compared with {case.competitor}; {baseline} has no result"
-                self._out.print(Text(line), soft_wrap=True)
+        if baseline is not None:
+            self._lines(
+                *(
+                    f"{case.label}: compared with {case.competitor}; {baseline} has no result"
+                    for case in tables.replacements(cases, baseline).values()
+                )
+            )
         for made in (generation_table, training_table):
             if table := made(cases, expected, width=width):
                 self.fitted(table)
-        for line in (*generation_remarks(cases), *training_remarks(cases)):
+
+    def _lines(self, *lines: str) -> None:
+        for line in lines:
             self._out.print(Text(line), soft_wrap=True)
-        differences = tables.package_differences(case.result for case in cases)
-        for line in (*accuracies.remarks_on(cases), *differences, *mixture_remarks(cases)):
-            self._out.print(Text(line), soft_wrap=True)
-        if absent and with_absent:
-            self._out.print(Text(absent), soft_wrap=True)
-        if baseline is not None and cases:
-            comparisons = compare_to_baseline(cases, baseline)
-            self._out.print(Text(summary_line(summarize_comparisons(comparisons))))
-        for warning in disturbances([case.metrics for case in cases]):
-            self._out.print(Text(warning, style="yellow"), soft_wrap=True)
-        for case in cases:
-            if case.status is not Status.OK:
-                text = tables.problem(case.result, self._suites, expected)
-                self._out.print(text, soft_wrap=True)
 
     def answer(self, line: str) -> None:
         """Prints a sentence of `answers`."""

@@ -62,6 +62,7 @@ _COMPARISON_RANKS = {
 }
 _RIGHT = ("baseline ms", "candidate ms", "speed-up (98 %)", "p", "compile", "memory")
 _LEAST_REASON = 24
+_MOST_UNSUPPORTED_ROWS = 2
 # Narrowest interval shown, as a share: below it there are more digits than anybody reads.
 _NO_WIDTH = 1e-4
 
@@ -241,6 +242,34 @@ def problem(
         text.append(f"\n    log:   {result.log_file}")
     text.append(f"\n    again: {again.command(result, '--verbose', suites=suites)}")
     return text
+
+
+def many_unsupported(
+    cases: Sequence[Case], expected: Mapping[ResultKey, str] = MappingProxyType({})
+) -> list[Case]:
+    """Returns the unsupported cases if they are too many for rows; else none."""
+    found = [
+        case
+        for case in cases
+        if case.status is Status.UNSUPPORTED and case.result.key not in expected
+    ]
+    return found if _MOST_UNSUPPORTED_ROWS < len(found) < len(cases) else []
+
+
+def unsupported_lines(cases: Sequence[Case]) -> list[Text]:
+    """Returns a line for each reason, with the competitors and workloads that have it."""
+    by_reason: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    several = len({case.label for case in cases}) > 1
+    for case in cases:
+        of = f" ({case.label})" if several else ""
+        by_reason[case.result.reason or ""][f"{case.competitor}{of}"] = None
+    return [
+        Text.assemble(
+            (Status.UNSUPPORTED.value, style_of(Status.UNSUPPORTED.value)),
+            f"  {', '.join(names)}: {reason}",
+        )
+        for reason, names in by_reason.items()
+    ]
 
 
 def latency_cell(case: Case) -> str:

@@ -10,6 +10,7 @@ from test_first_table import cases
 
 from comparative_benchmark.results.compare import compare_to_baseline
 from comparative_benchmark.terminal.columns import Column, fitted
+from comparative_benchmark.terminal.console import Console
 from comparative_benchmark.terminal.screen import Screen
 from comparative_benchmark.terminal.tables import comparison_table, replacements, results_table
 
@@ -128,3 +129,21 @@ def test_the_fastest_correct_competitor_replaces_a_baseline_that_failed():
     verdicts = next(c for c in table.columns if c.header == "verdict")
     assert [str(cell) for cell in verdicts.cells] == ["-", "baseline", "slower"]
     assert replacements(cases(*RACE), EAGER) == {}
+
+
+def test_many_unsupported_rows_become_a_line_for_each_reason(capsys):
+    def unsupported(name, reason):
+        return record("w1", name, status="unsupported", reason=reason)
+
+    three = [unsupported(name, "cannot train") for name in ("one:x", "two:x", "three:x")]
+    other = unsupported("four:x", "no such operator")
+    Console().results(cases(*RACE, *three, other), baseline=EAGER)
+    out = capsys.readouterr().out
+    assert "unsupported  one:x, two:x, three:x: cannot train" in out
+    assert "unsupported  four:x: no such operator" in out
+    assert out.count("one:x") == 1
+    Console().results(cases(*RACE, *three[:2]), baseline=EAGER)
+    assert capsys.readouterr().out.count("one:x") == 2
+    # A run of nothing else keeps its rows.
+    Console().results(cases(*three))
+    assert capsys.readouterr().out.count("one:x") == 2
