@@ -39,16 +39,43 @@ STACKS = {
 _SECONDS_EACH = 12.0
 HEAD = """# int8, stack by stack
 
-Made by `benchmarks/int8_table.py --table docs/concepts/int8.md`: tiny models with trained weights
-at batch 4, raced together, three processes of each. Speed is over the same stack's fp32, from the
-same weights (98 % interval, and what it proves); bytes are those of the weights, of LiteRT those of
-its file; signal is that of the outputs against the unquantised float64 run. Accuracy is that of
-fp32 and of int8 at the task that the model was trained for (`scripts/train_tiny.py`), by the
-executable that was timed. Behind it is what int8 changed against float64: how many examples are of
-another class, in brackets those that only the float64 model has right, and those that only int8
-has; or the ratio of perplexities, with a 95 % interval over texts. Bold is what loses more than the
-task allows. What the names mean: [recipes](recipes.md). Tiny layers favour whoever quantises
-activations cheaply; for a model of yours, run it on that.
+Each stack has a different way to compute in int8. This page compares each stack in int8 with the
+same stack in fp32: speed, size, and accuracy at a task. [Recipes](recipes.md) explains the names.
+
+Tiny layers favour stacks that quantise activations cheaply. Before you choose a stack, measure your
+own model.
+
+## How it was measured
+
+`benchmarks/int8_table.py --table docs/concepts/int8.md` writes this page. It races tiny models with
+trained weights at batch 4. All competitors race together, in three processes each.
+
+## Columns
+
+- *stack* and *from*: the stack, and the framework of the model.
+- *fp32, ms*: the median latency of the stack in fp32.
+- *int8*: the [recipe](recipes.md), or the compiler of LiteRT.
+- *speed*: the speed-up over the same stack in fp32, with the same weights. A 98 % interval and the
+  verdict follow.
+- *bytes left*: the size of the weights, as a share of their size in fp32. For ONNX Runtime and
+  LiteRT, it is the size of the file.
+- *signal*: the ratio of signal to quantisation noise of the outputs, compared with the unquantised
+  float64 run.
+- *accuracy*: the accuracy in fp32, the accuracy in int8, and how int8 differs from float64.
+- *products changed*: how many of the products with weights are in int8.
+
+### Accuracy
+
+Each model was trained for a task (`scripts/train_tiny.py`). The executable that was timed also does
+the task. There are two kinds of accuracy:
+
+- *top-1* is the share of examples whose class is right. For example, `7 (-2 +3)` means that int8
+  gives 7 examples another class than float64. Only float64 has 2 of them right, and only int8 has 3
+  of them right.
+- *perplexity* shows how well a model predicts the next token. Lower is better. The ratio to float64
+  has a 95 % interval over texts.
+
+Accuracy in bold has lost more than the task allows.
 """
 
 

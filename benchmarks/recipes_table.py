@@ -30,23 +30,50 @@ CONVERTED = "models/BERT_TRAINED_FP32_(JAX|TF)_32XI32_BATCH4/.+_DEFAULT"
 SAMPLES = {"bits": "4", "group": "32", "size": "64"}
 HEAD = """# Recipes by backend
 
-Made by `benchmarks/recipes_table.py --table docs/concepts/recipes.md`: tiny BERT (batch 4), each
-recipe once in each compiler that takes recipes; layers that it changed, share of the weights' bytes
-that is left (embeddings stay), signal to quantisation noise against the unquantised float64 run,
-and the share of 400 sentences whose language it finds (float64: {reference}). `-` is no way to
-apply it. One name is one arithmetic in all backends; what a backend does otherwise has a name of
-its own: `int8dq` has a scale for each row of the activations, ONNX Runtime's `int8dq-tensor` one
-for all of them. Which range of a few bits is used is the stack's own, and shows in the signal. What
-the bytes do not show: JAX holds 4 bits in a byte each, and where OpenVINO computes in bf16 it makes
-wide weights of narrow ones in each run.
+A *recipe* is a way to compute with fewer bits, for example with int8 weights. This page shows which
+recipes each backend can apply, and what they cost in accuracy. To run one, see
+[Quantised programs](../guides/measure.md#quantised-programs).
+
+## How to read the tables
+
+`benchmarks/recipes_table.py --table docs/concepts/recipes.md` writes this page. It runs tiny BERT
+with trained weights, at batch 4. Each recipe runs once in each compiler that takes recipes.
+
+The columns are [competitors](../reference/glossary.md): a backend and a compiler. The tables *fp32*
+and *bf16* are named after the data type of the model. Each cell contains, in this order:
+
+1. How many of the model's linear layers the recipe changed.
+2. The size of the weights, as a share of their original bytes. Embeddings are not quantised.
+3. The ratio of signal to quantisation noise, compared with the unquantised float64 run.
+4. The share of 400 sentences whose language the program identifies. In float64 it is {reference}.
+
+`-` means that the backend cannot apply the recipe. Any other text is the reason for a missing
+result.
+
+A recipe name means the same arithmetic in every backend. If a backend computes differently, its
+recipe has another name. For example, `int8dq` has a scale for each row of the activations, and ONNX
+Runtime's `int8dq-tensor` has one scale for the whole tensor.
+
+The following details still differ between backends:
+
+- Each stack chooses the range of numbers that a few bits represent. The signal shows this choice.
+- JAX stores each 4-bit number in a whole byte.
+- If OpenVINO computes in bf16, it widens the quantised weights in each run. The bytes do not show
+  this.
 """
 LITERT = """
 ## LiteRT
 
-Its converter's precisions are compilers. `dynamic-range` is nearest to `int8dq-tensor`: int8
-weights with a scale for each output, activations in int8 as they come; layers that have no such
-kernel stay as they are. `int8` has scales for activations that were calibrated on inputs beside
-those measured. Size is that of the file over the one in fp32.
+LiteRT has no recipes. Its converter quantises the model, and each precision of the converter is a
+compiler:
+
+- `tflite:fp16` stores weights in 16 bits and computes in fp32.
+- `tflite:dynamic-range` has int8 weights, with a scale for each output. It converts activations to
+  int8 at run time. Layers without such a kernel are not quantised. The nearest recipe is `int8dq`.
+- `tflite:int8` has int8 weights and activations. The scales of the activations are calibrated on
+  inputs that are not measured.
+
+The size is the size of the file, relative to the fp32 file.
 
 | compiler | from JAX | from TensorFlow |
 |---|---|---|"""

@@ -50,14 +50,28 @@ _HEADER = (
 )
 _PREFACE = """# Limits between right programs and coarser ones
 
-Made by `benchmarks/separation.py --parity FILE --table docs/concepts/separation.md`; how it is
-measured, and why the limits are what they are: [0001](../design/0001-verification.md). Errors are
-root mean squares against the float64 run, relative to that of the truth. *right*: the largest of
-all right programs, and whose it is: the reference, or a cell of the matrix of all backends.
-*coarser*: the same model with the factors of all its products rounded to the next coarser types.
-*margin*: the limit over the largest right error; *of parts*: the same for the part of an output
-(elements of one magnitude, or one place along an axis) that is nearest to its limit, `-` where none
-are compared; *margin below*: the smallest coarser error over the limit.
+The error of an output must stay below a limit. The limit must be larger than the error of every
+right program. It must also be smaller than the error of a program that computes in a coarser type,
+such as int8 instead of bf16. This page shows both sides for each tiny model and data type.
+[Design note 0001](../design/0001-verification.md) explains the measurement and the limits.
+
+`benchmarks/separation.py --parity FILE --table docs/concepts/separation.md` writes this page.
+`FILE` is a results file of `cbs parity`.
+
+The *truth* is the float64 run. Errors are root mean squares against the truth, relative to its root
+mean square. The columns are:
+
+- *right*: the largest error of all right programs.
+- *by*: the program with this error. It is the reference (an op-by-op run in the model's own type),
+  or a cell of the [matrix of all backends](parity.md).
+- *allowed*: the limit.
+- *coarser*: the error of the same model if the factors of all its products are rounded to the next
+  coarser types.
+- *margin*: the limit divided by the largest right error.
+- *of parts* (if shown): the same margin, for the part of an output that is nearest to its limit. A
+  part contains elements of one magnitude, or of one place along an axis. `-` means that no parts
+  are compared.
+- *margin below*: the smallest coarser error divided by the limit.
 
 """
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from comparative_benchmark.api.measuring import Measured, measure, plan_run
 from comparative_benchmark.api.selection import Selection
+from comparative_benchmark.api.tables import as_json
 from comparative_benchmark.results import expected_failures
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.record import Result, ResultKey, Status
@@ -69,15 +70,18 @@ def run(
     expected = _expected(results, judgement)
     shown = [Case(result=result) for result in results]
     told = answers(shown, absent=measured.absent, command=sys.argv, output=options.output)
-    console.results(
-        shown,
-        baseline=measured.baseline,
-        ceilings=ceilings,
-        expected=expected,
-        with_absent=not told,
-    )
-    for line in told:
-        console.answer(line)
+    if getattr(options, "json", False):
+        print(as_json(shown, measured.baseline, told))
+    else:
+        console.results(
+            shown,
+            baseline=measured.baseline,
+            ceilings=ceilings,
+            expected=expected,
+            with_absent=not told,
+        )
+        for line in told:
+            console.answer(line)
     for line in (*measured.remarks, *after(measured)):
         console.say(line)
     for complaint in judgement.complaints():

@@ -1,11 +1,15 @@
 """Results and comparisons as rows, for data frames and notebooks."""
 
+import json
+import statistics
 from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from comparative_benchmark.results.case import Case
+from comparative_benchmark.results.compare import compare_to_baseline
 from comparative_benchmark.results.comparison import Comparison
+from comparative_benchmark.stats.analysis import latency_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -13,8 +17,9 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 RESULT_COLUMNS = (
-    *("case", "workload", "framework", "competitor", "device", "status", "reason", "latency_ms"),
-    *("processes", "compile_ms", "host_memory_peak_mb", "device_memory_peak_mb", "relative_rmse"),
+    *("case", "workload", "framework", "competitor", "device", "batch_size", "status", "reason"),
+    *("latency_ms", "latency_low_ms", "latency_high_ms", "processes", "compile_ms"),
+    *("warm_compile_ms", "host_memory_peak_mb", "device_memory_peak_mb", "relative_rmse"),
     *("accuracy", "machine", "started", "run_id"),
 )
 COMPARISON_COLUMNS = (
@@ -47,17 +52,24 @@ class Table:
 def result_row(case: Case) -> Row:
     """Returns what a data frame has of a result; None for what it has not."""
     metrics, verdict = case.metrics, case.metrics.verdict
+    samples = [process.latencies_ms for process in metrics.processes or ()]
+    interval = latency_interval(samples) if len(samples) > 1 else None
+    warm = metrics.warm_compile_time_ms
     return {
         "case": case.result.definition.benchmark_name,
         "workload": case.label,
         "framework": case.framework,
         "competitor": case.competitor,
         "device": case.device,
+        "batch_size": case.result.definition.batch_size,
         "status": case.result.word,
         "reason": case.result.reason or None,
         "latency_ms": metrics.median_ms,
+        "latency_low_ms": interval.low if interval else None,
+        "latency_high_ms": interval.high if interval else None,
         "processes": len(metrics.processes or ()),
         "compile_ms": metrics.compile_time_ms,
+        "warm_compile_ms": statistics.median(warm) if warm else None,
         "host_memory_peak_mb": metrics.host_memory_peak_mb,
         "device_memory_peak_mb": metrics.device_memory_peak_mb,
         "relative_rmse": verdict.relative_rmse if verdict else None,
@@ -89,6 +101,24 @@ def comparison_row(item: Comparison) -> Row:
         "p_value": item.p_value,
         "reason": item.reason,
     }
+
+
+def as_json(cases: Sequence[Case], baseline: str | None, answers: Sequence[str] = ()) -> str:
+    """Returns results, their verdicts and the recommendation as a JSON text.
+
+    Args:
+      cases: the results.
+      baseline: competitor of the verdicts; None for none.
+      answers: sentences of the recommendation.
+    """
+    compared = compare_to_baseline(cases, baseline) if baseline else []
+    value = {
+        "baseline": baseline,
+        "results": [result_row(case) for case in cases],
+        "verdicts": [comparison_row(item) for item in compared],
+        "recommendation": list(answers),
+    }
+    return json.dumps(value, indent=2, allow_nan=False, default=str)
 
 
 def html(headings: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> str:

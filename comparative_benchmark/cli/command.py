@@ -80,7 +80,7 @@ COMMANDS = (
     Command(
         "backends",
         "list backends, compilers and their options",
-        None,
+        "cli.options:add_backends_arguments",
         "cli.backends_command:run",
     ),
     Command(

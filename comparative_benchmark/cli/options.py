@@ -39,6 +39,11 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--markdown", action="store_true", help="print Markdown")
 
 
+def add_backends_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `cbs backends`."""
+    add_options(parser, "json")
+
+
 def add_show_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs show`."""
     parser.add_argument("results", type=Path, help="a results file")
@@ -46,3 +51,4 @@ def add_show_arguments(parser: argparse.ArgumentParser) -> None:
         "--baseline",
         help="competitor to take ratios against (default: the run's own baseline)",
     )
+    add_options(parser, "json")

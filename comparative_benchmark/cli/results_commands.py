@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from comparative_benchmark.api.tables import as_json
 from comparative_benchmark.history import location
 from comparative_benchmark.report.inputs import ReportError
 from comparative_benchmark.report.trend_sources import OWN_HISTORY, open_trends
@@ -90,7 +91,11 @@ def show(options: argparse.Namespace) -> int:
             baseline = synonyms.competitor(baseline)
         except ValueError as error:
             raise UsageError(f"--baseline: {error}") from error
-    Console().results(cases, baseline=baseline or usual_baseline(cases), ceilings=ceilings)
+    baseline = baseline or usual_baseline(cases)
+    if options.json:
+        print(as_json(cases, baseline))
+    else:
+        Console().results(cases, baseline=baseline, ceilings=ceilings)
     return EXIT_OK
 
 

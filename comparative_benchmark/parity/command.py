@@ -2,6 +2,7 @@
 
 import argparse
 import datetime
+import json
 import math
 import re
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import msgspec
 
 from comparative_benchmark.backends.api import UnknownBackendError
 from comparative_benchmark.backends.intermediates import RECORDERS
@@ -139,10 +141,18 @@ def _run(
             exit_code=code,
             device=device,
         )
-    screen.show(results, expected, judgement.complaints(), drifts, options.suite)
+    if options.json:
+        print(json.dumps([_as_plain(result) for result in results], indent=2))
+    else:
+        screen.show(results, expected, judgement.complaints(), drifts, options.suite)
     if options.output:
         screen.say(f"matrix: {options.output}")
     return code
+
+
+def _as_plain(result: CellResult) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(result)
+    return {name: _finite(None, None, value) for name, value in plain.items()}
 
 
 def _finite(_: Any, __: Any, value: Any) -> Any:

@@ -58,4 +58,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "memory_limit",
         help="memory of a worker, e.g. 8G (default: its share of what is available, less 1G)",
     )
+    add_options(parser, "json", help="print the cells as JSON")
     add_options(parser, "verbose", help="print log files and tracebacks of failures")

@@ -253,6 +253,7 @@ def _add_sampling_arguments(groups: _Groups) -> None:
         action="store_true",
         help="check all options, print the trials that would run, and exit",
     )
+    add_options(how, "json", help="print results, verdicts and the recommendation as JSON")
     add(
         "--quick",
         action="store_true",
