@@ -55,31 +55,43 @@ def add_generate_arguments(parser: argparse.ArgumentParser) -> None:
         "output",
         required=True,
         metavar="DIR",
-        help="where each model gets a directory of its name",
+        help="parent directory, in which each model gets a directory with its name",
     )
-    add("--types", help="types of artifacts, e.g. stablehlo_mlir,onnx (default: all that can be)")
+    add(
+        "--types",
+        help="artifact types, e.g. stablehlo_mlir,onnx (default: all possible types except "
+        "vmfb_cuda)",
+    )
     add(
         "--jobs",
         type=count(1),
         default=1,
         metavar="N",
-        help="exports of a model at once (default 1); each may take the memory of the model twice",
+        help="parallel exports of a model (default: 1). Each may need twice the memory of the "
+        "model",
     )
-    add("--resume", action="store_true", help="leave out models whose directory is there")
+    add("--resume", action="store_true", help="skip models whose directory exists")
     add(
         *spellings("--record-types"),
         action="store_true",
-        help="write what the directories prove of their models into the suite's definitions",
+        help="record in the suite's definitions which types each model was exported to, and which "
+        "exports failed",
     )
     add_options(parser, "suite", "root_dir")
-    add_options(parser, "threads", default=1, metavar="N", help="of each process (default 1)")
     add_options(
-        parser, "timeout", default=1800.0, help="for each process of an export (default 1800)"
+        parser, "threads", default=1, metavar="N", help="threads of each process (default: 1)"
+    )
+    add_options(
+        parser,
+        "timeout",
+        default=1800.0,
+        help="seconds for each process of an export (default: 1800)",
     )
     add_options(
         parser,
         "memory_limit",
-        help="memory of each process, e.g. 8G (default: what is available, less 1G)",
+        help="memory limit of each process, e.g. 8G (default: available memory minus 1G, divided "
+        "by --jobs)",
     )
     add_options(parser, "verbose", help="print log files and tracebacks of failures")
 
@@ -89,34 +101,36 @@ def _add_publish(parser: argparse.ArgumentParser) -> None:
         "directory",
         type=Path,
         metavar="DIRECTORY",
-        help="of a model, with its manifest.json; or of several such directories",
+        help="directory of a model, with its manifest.json, or a directory of several models",
     )
     parser.add_argument(
         "url",
         metavar="URL",
-        help="gs://bucket/folder, file:///folder or the path of a directory; of several models, "
-        "each gets a folder of its name in there",
+        help="destination: gs://bucket/folder, file:///folder or a directory. Several models each "
+        "get a folder with their name in it",
     )
     add_options(parser, "dry_run")
     parser.add_argument(
         *spellings("--auto-upload"),
         action="store_true",
-        help="remove the files here once the store has confirmed the digest of each",
+        help="remove the local files after the store has confirmed the digest of each",
     )
     parser.add_argument(
-        "--lock", type=Path, metavar="FILE", help="lock what was published in this file"
+        "--lock", type=Path, metavar="FILE", help="lock the published artifacts in this file"
     )
     _add_transfer(parser)
 
 
 def _add_lock(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("urls", nargs="+", metavar="URL", help="of a model's directory in a store")
+    parser.add_argument(
+        "urls", nargs="+", metavar="URL", help="URL of a model's directory in a store"
+    )
     add_options(
         parser,
         "output",
         required=True,
         metavar="FILE",
-        help="lock file, e.g. artifacts/locks/jax.json; other entries of it stay",
+        help="lock file to write, e.g. artifacts/locks/jax.json; its other entries are kept",
     )
     _add_transfer(parser)
     _add_root(parser)
@@ -131,14 +145,14 @@ def _add_fetch(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="URL",
-        help="what is published there now, locked or not; may be repeated",
+        help="fetch the artifacts published at this URL now, locked or not; may be repeated",
     )
-    parser.add_argument("--types", help="types of artifacts, e.g. inputs,onnx (default: all)")
+    parser.add_argument("--types", help="artifact types, e.g. inputs,onnx (default: all)")
     parser.add_argument(
         *spellings("--max-size"),
         type=size,
         metavar="SIZE",
-        help="refuse to transfer more, e.g. 10G (default: what fits on the disk)",
+        help="refuse to transfer more than this, e.g. 10G (default: what fits on the disk)",
     )
     _add_transfer(parser)
     _add_root(parser)
@@ -152,13 +166,15 @@ def _add_listing(parser: argparse.ArgumentParser) -> None:
 def _add_gc(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "dry_run")
     parser.add_argument(
-        "--unlocked", action="store_true", help="models that no lock file names go, too"
+        "--unlocked", action="store_true", help="also remove models that no lock file names"
     )
     _add_root(parser)
 
 
 def _add_rm(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("models", nargs="+", metavar="MODEL", help="as `ls` names it")
+    parser.add_argument(
+        "models", nargs="+", metavar="MODEL", help="name of a model, as `ls` prints it"
+    )
     _add_root(parser)
 
 
@@ -172,7 +188,7 @@ def _add_transfer(parser: argparse.ArgumentParser) -> None:
         type=seconds,
         default=3600.0,
         metavar="S",
-        help="for everything together (default 3600); what has arrived is kept",
+        help="seconds for all transfers together (default: 3600); data that has arrived is kept",
     )
     parser.add_argument("--anonymous", action="store_true", help="use no credentials")
 
@@ -184,27 +200,31 @@ def _add_root(parser: argparse.ArgumentParser) -> None:
 # What each is for, which options it has, and where its handler is.
 _SUBCOMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None], str]] = {
     "generate": (
-        "export models and verify what came out",
+        "export models and verify the exported files",
         add_generate_arguments,
         "generate:run",
     ),
-    "publish": ("write a model's artifacts to a store, once", _add_publish, "publishing:publish"),
+    "publish": (
+        "write artifacts to a store, in which they never change",
+        _add_publish,
+        "publishing:publish",
+    ),
     "lock": (
-        "write down which published artifacts the suite uses",
+        "record which published artifacts the suite uses",
         _add_lock,
         "publishing:lock",
     ),
-    "fetch": ("bring locked artifacts into the local cache", _add_fetch, "fetching:fetch"),
+    "fetch": ("fetch locked artifacts into the local cache", _add_fetch, "fetching:fetch"),
     "ls": (
-        "what is in the local cache, how large, and who uses it",
+        "list the models in the local cache, with their sizes and the workloads that use them",
         _add_listing,
         "cache_commands:ls",
     ),
     "verify": (
-        "compute every digest anew; drop from the cache what is bad",
+        "compute all digests again, and remove damaged files from the cache",
         _add_listing,
         "cache_commands:verify",
     ),
-    "gc": ("free what no model in the cache needs", _add_gc, "cache_commands:gc"),
+    "gc": ("free files that no model in the cache needs", _add_gc, "cache_commands:gc"),
     "rm": ("remove models from the local cache", _add_rm, "cache_commands:rm"),
 }

@@ -23,27 +23,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--backend",
         required=True,
-        help="one backend, as in `cbs run`: jax_xla, or iree:llvm-cpu",
+        help="one backend, as in `cbs run`, e.g. jax_xla or iree:llvm-cpu",
     )
     add(
         "--metric",
         choices=METRICS,
         default="latency",
-        help="what became worse: latency (default), cold compile time, peak memory, the output "
-        "(wrong), or the end of it (failure)",
+        help="metric that became worse: latency (default), compile (cold compile time), memory "
+        "(peak), output (wrong) or failure (no valid result)",
     )
     add_options(parser, "device")
     add_options(
         parser,
         "output",
-        help="folder of the state, the results and the environments; the same command with the "
-        "same folder goes on where it was interrupted (default results/bisect/WHAT-GOOD-BAD)",
+        help="folder for state, results and environments (default: results/bisect/WHAT-GOOD-BAD). "
+        "To resume, run the same command with the same folder",
     )
     add(
         "--requirements",
         type=Path,
         metavar="FILE",
-        help="what environments hold besides (default: the locked requirements of the backend)",
+        help="requirements file for the environments (default: the locked requirements of the "
+        "backend)",
     )
     add(
         "--processes",
@@ -51,66 +52,71 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="fresh processes of each side, as in `cbs run`",
     )
-    add_options(parser, "effect", help="relative difference that a race should find (default 0.03)")
-    add_options(parser, "trial_budget", help="as in `cbs run` (default 30)")
-    add_options(parser, "threads", "timeout", "memory_limit", "root_dir", "seed")
+    add_options(
+        parser, "effect", help="relative difference that a race should detect (default: 0.03)"
+    )
+    add_options(parser, "trial_budget", help="seconds for a trial, as in `cbs run` (default: 30)")
+    add_options(parser, "threads", "timeout", "memory_limit", "root_dir")
+    add_options(parser, "seed", help="seed for the order of starts and blocks (default: 0)")
     add_options(parser, "json", "verbose")
 
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:
     """Adds what every search for a first bad candidate takes, whatever tells good from bad."""
     add = parser.add_argument
-    add("--good", required=True, help="the version, or commit, that is known to be good")
-    add("--bad", required=True, help="a later one that is bad")
+    add("--good", required=True, help="version or commit that is known to be good")
+    add("--bad", required=True, help="later version or commit that is bad")
     add(
         "--package",
-        help="bisect its releases; with --git, the package that the build installs, which the "
-        "other requirements then leave out",
+        help="package whose releases to bisect. With --git: package that --build installs, which "
+        "is then left out of the other requirements",
     )
     add("--git", type=Path, metavar="REPO", help="bisect the commits of this repository")
     add(
         "--build",
         metavar="CMD",
-        help="shell command that installs a commit, e.g. 'pip install .'; it runs in a worktree, "
-        "with python and pip of the commit's own environment",
+        help="shell command that installs a commit, e.g. 'pip install .'. It runs in a worktree, "
+        "with python and pip of the commit's environment",
     )
-    add("--pre", action="store_true", help="take pre-releases between the ends, too")
+    add("--pre", action="store_true", help="include pre-releases between the ends")
     add(
         "--companion",
         action="append",
         metavar="NAME[==VERSION]",
-        help="a package that goes along: with the same version unless one is given; may be "
-        "repeated, and replaces what is known (jaxlib for jax, the runtime for IREE's compiler)",
+        help="package to upgrade in lockstep, with the same version unless you give one; may be "
+        "repeated. Replaces the built-in companions (jaxlib for jax, the runtime for IREE's "
+        "compiler)",
     )
-    add("--python", help="interpreter of the environments (default: this one)")
+    add("--python", help="interpreter for the environments (default: this one)")
     add(
         "--keep",
         type=int,
         default=4,
         metavar="N",
-        help="environments to keep on disk, those of the ends included (default 4)",
+        help="maximum number of environments on disk, including the ends (default: 4)",
     )
     add(
         *spellings("--build-timeout"),
         type=seconds,
         default=3600.0,
         metavar="S",
-        help="seconds for --build (default 3600)",
+        help="seconds for --build (default: 3600)",
     )
     add(
         "--everything",
         action="store_true",
-        help="judge every candidate, to see whether there is more than one step",
+        help="judge every candidate, to detect more than one step",
     )
     add(
         "--attempts",
         type=count(1),
         default=2,
         metavar="N",
-        help="tries of a candidate that is unclear, each with twice the processes (default 2)",
+        help="attempts for an unclear candidate, each with twice the processes (default: 2)",
     )
     add(
         "--threshold",
         type=fraction,
-        help="a change below it is good (default: half of that between the ends)",
+        help="relative change below which a candidate is good (default: half of the change between "
+        "the ends)",
     )

@@ -12,34 +12,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ceilings",
         action="store_true",
-        help="also measure the best matrix product and copy (a minute or two), and keep them",
+        help="also measure and save the rates of the fastest matrix product and memory copy, in "
+        "one or two minutes",
     )
     add_options(
-        parser, "device", help="device of the ceilings, e.g. host-gpu (default: %(default)s)"
+        parser,
+        "device",
+        help="device whose ceilings to measure, e.g. host-gpu (default: %(default)s)",
     )
     parser.add_argument(
         *spellings("--noise-floor"),
         nargs="+",
         type=Path,
         metavar="RESULTS.json",
-        help="also work out how far unchanged programs lie apart in these results, and keep it",
+        help="also compute and save the differences between unchanged programs in these results",
     )
     # Any number here: the command counts the CPUs and says if it is too many.
     add_options(
         parser,
         "threads",
         type=int,
-        help="threads of the ceilings of a CPU (default: physical cores)",
+        help="threads used to measure CPU ceilings (default: physical cores)",
     )
     parser.add_argument(
         "--budget",
         type=seconds,
         metavar="S",
-        help="seconds that all ceilings may take; rates that do not fit are left out (default: "
-        "none)",
+        help="seconds for all ceilings; rates that do not fit are left out (default: no limit)",
     )
     parser.add_argument(
         "--strict", action="store_true", help="exit with 2 on a warning or a problem"
     )
     add_options(parser, "json")
-    add_options(parser, "root_dir", help=f"where artifacts are kept (default ${ROOT_DIR_VARIABLE})")
+    add_options(parser, "root_dir", help=f"directory of artifacts (default: ${ROOT_DIR_VARIABLE})")

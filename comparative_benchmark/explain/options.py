@@ -14,31 +14,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "competitors",
         nargs="*",
         metavar="COMPETITOR",
-        help="two of the file, e.g. pt_inductor:eager jax_xla:xla, with /FRAMEWORK of the model "
-        "where one ran several (iree:llvm-cpu/jax); one alone is set against the fastest "
-        "(default: the slowest and the fastest)",
+        help="two competitors of the file, e.g. pt_inductor:eager jax_xla:xla, or one to compare "
+        "with the fastest (default: the slowest and the fastest). If one ran models of several "
+        "frameworks, add /FRAMEWORK (iree:llvm-cpu/jax)",
     )
     add(
         *spellings("--case", "--workload"),
         dest="case",
         metavar="REGEX",
-        help="the workload, by a case, model or workload whose name has a match, where the file "
-        "holds several",
+        help="workload to explain, if the file contains several: a regular expression to search "
+        "for in names of cases, models and workloads",
     )
-    add_options(parser, "device", default=None, help="the device, where there are several")
-    add("--again", action="store_true", help="profile anew, whatever profiles are kept")
+    add_options(
+        parser, "device", default=None, help="device, if the file contains results of several"
+    )
+    add("--again", action="store_true", help="profile again, even if profiles are stored")
     add(
         *spellings("--no-profiling"),
         action="store_true",
-        help="use the profiles that are kept, and take none",
+        help="use stored profiles, and take no new ones",
     )
     add(
         *spellings("--recorded-python"),
         action="store_true",
-        help="run the interpreter that the results file names, for a result of `cbs run --env`; "
-        "only for a file that you trust",
+        help="run the interpreter that the results file names, for a result of `cbs run --env`. "
+        "Use this only for a file that you trust",
     )
     add_options(parser, "json", help="print JSON")
     add_options(parser, "suite", "root_dir")
-    add_options(parser, "timeout", default=1800.0, help="for a profile (default 1800)")
+    add_options(
+        parser,
+        "timeout",
+        default=1800.0,
+        help="seconds to profile one competitor (default: 1800)",
+    )
     add_options(parser, "memory_limit")

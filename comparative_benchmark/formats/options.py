@@ -11,19 +11,19 @@ def add_export_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs export`."""
     add = parser.add_argument
     add("results", nargs="+", type=Path, metavar="RESULTS", help="results files of this suite")
-    add("--format", required=True, choices=EXPORTS, help="whose readers it is for")
+    add("--format", required=True, choices=EXPORTS, help="format to write")
     add_options(
         parser,
         "output",
         type=str,
         required=True,
         metavar="FILE",
-        help="file to write, - for standard output; a directory for asv",
+        help="file to write, or - for standard output; a directory for asv",
     )
     add(
         "--run",
         metavar="ID",
-        help="only the results of this run; `latest` is the one that began last",
+        help="export only the results of this run; `latest` is the run that started last",
     )
     add_options(parser, "with_host")
 
@@ -37,11 +37,11 @@ def add_import_arguments(parser: argparse.ArgumentParser) -> None:
         default=AUTO,
         type=lambda name: FORMER.get(name, name),
         choices=(*IMPORTS, AUTO),
-        help="what they are (default: found out from each file)",
+        help="format of the files (default: detected from each file)",
     )
     add("--db", metavar="URL", help="database of the history, as in `cbs history`")
     add_options(
         parser,
         "dry_run",
-        help="read and check the files, print the results as JSON lines, and keep nothing",
+        help="read and check the files, print the results as JSON lines, and store nothing",
     )

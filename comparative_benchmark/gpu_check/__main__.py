@@ -84,26 +84,26 @@ def _check(options: argparse.Namespace, scratch: Path) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gpu_check.sh",
-        description="Proves on a GPU what the suite says of GPUs: right outputs, honest times, "
-        "faults that cost their own trial. Writes one folder of a few small files.",
+        description="Checks the suite on a GPU: right outputs, honest times, and faults that "
+        "affect only their own trial. Writes one folder with a few small files.",
     )
     default = os.environ.get("OUT") or checkout() / "results" / "gpu"
     parser.add_argument(
         "--output",
         type=Path,
         default=Path(default),
-        help="folder to write (default $OUT, or results/gpu)",
+        help="folder to write (default: $OUT, or results/gpu)",
     )
     parser.add_argument(
         "--device",
         default="host-gpu",
         choices=["host-gpu", "host-cpu"],
-        help="host-cpu rehearses the same steps with tiny models, without a GPU",
+        help="device to check; host-cpu rehearses the same steps with tiny models, without a GPU",
     )
     parser.add_argument(
-        "--minutes", type=float, default=8.0, help="for all of it (default %(default)g)"
+        "--minutes", type=float, default=8.0, help="minutes for all steps (default: %(default)g)"
     )
-    parser.add_argument("--steps", help="only these, e.g. matrix,faults (default: all)")
+    parser.add_argument("--steps", help="run only these steps, e.g. matrix,faults (default: all)")
     parser.add_argument("--wheels", type=Path, help="folder made by gpu_wheels.sh")
     return parser
 

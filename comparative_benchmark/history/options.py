@@ -20,14 +20,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     importing.add_argument("results", nargs="+", type=Path, metavar="RESULTS.json")
     _add_database(importing)
     _add_query(actions.add_parser("query", help="print results, oldest first"))
-    listing = actions.add_parser("ls", help="list the trends that there are")
+    listing = actions.add_parser("ls", help="list the trends")
     _add_filters(listing)
     add_options(listing, "json")
     _add_regressions(
         actions.add_parser(
             "regressions",
-            help="what became slower, bigger or wrong, and since when; exits with 2 if anything "
-            "did, with 3 if results are missing",
+            help="find results that became slower, bigger or wrong, and since when; exit code 2 if "
+            "there are any, 3 if results are missing",
         )
     )
 
@@ -37,7 +37,12 @@ def _add_query(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--format", choices=("table", "csv", "json", "parquet"), default="table")
     add_options(parser, "output", help="write to this file")
-    add("--limit", type=_count, metavar="N", help="the newest N (default: 50 for a table, or all)")
+    add(
+        "--limit",
+        type=_count,
+        metavar="N",
+        help="print only the newest N results (default: 50 for a table without -o, otherwise all)",
+    )
 
 
 def _add_regressions(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +53,7 @@ def _add_regressions(parser: argparse.ArgumentParser) -> None:
         type=_count,
         default=60,
         metavar="N",
-        help="look at the newest N results of each trend (default %(default)s)",
+        help="examine the newest N results of each trend (default: %(default)s)",
     )
     add(
         "--threshold",
@@ -56,25 +61,36 @@ def _add_regressions(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=_threshold,
         metavar="METRIC=FRACTION",
-        help="the smallest rise of a metric that counts, e.g. latency_ms=0.05; may be repeated",
+        help="smallest rise of a metric that counts, e.g. latency_ms=0.05; may be repeated",
     )
     add_options(
         parser,
         "count_unchanged",
-        help="let steps count of programs that did not change, or no larger than theirs",
+        help="also count steps of unchanged programs, and steps that are not larger than these",
     )
     add_options(parser, "json")
-    add("--yaml", type=Path, metavar="FILE", help="write what TorchBench's detector writes")
+    add(
+        "--yaml",
+        type=Path,
+        metavar="FILE",
+        help="write the regression file of TorchBench's detector",
+    )
     add("--issue", type=Path, metavar="FILE", help="write the text of an issue (Markdown)")
-    add("--name", default="comparative-suite", help="of the benchmark, in YAML and issue")
-    add("--owner", action="append", default=[], metavar="@NAME", help="to be told in the issue")
+    add("--name", default="comparative-suite", help="name of the benchmark in YAML and issue")
+    add(
+        "--owner",
+        action="append",
+        default=[],
+        metavar="@NAME",
+        help="person to mention in the issue; may be repeated",
+    )
 
 
 def _add_database(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--db",
         metavar="URL",
-        help="SQLite file, or postgresql://USER@HOST/NAME (default $CBS_HISTORY, or a file in "
+        help="SQLite file, or postgresql://USER@HOST/NAME (default: $CBS_HISTORY, or a file in "
         "the user's data folder)",
     )
 
@@ -83,8 +99,8 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     _add_database(parser)
     group = parser.add_argument_group(
         "filters",
-        "All must hold; one that is repeated holds if any of its values does. Values "
-        "may have * and ? as in a shell.",
+        "All filters must match; a repeated filter matches if any of its values does. Values "
+        "can contain * and ?, as in a shell.",
     )
     for column, option in FILTERS.items():
         short = ("-name",) if column == "benchmark" else ()
@@ -100,12 +116,15 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=_package,
         metavar="NAME=VERSION",
-        help="of a package that was imported, e.g. jax=0.10.*",
+        help="version of an imported package, e.g. jax=0.10.*",
     )
-    since = "from this time on, e.g. 2026-11-01, 2026-11-01T06:00+01:00 or 30d"
+    since = "start of the period, e.g. 2026-11-01, 2026-11-01T06:00+01:00 or 30d (before now)"
     group.add_argument("--since", type=_time, metavar="TIME", help=since)
     group.add_argument(
-        "--until", type=_time, metavar="TIME", help="before this time, written alike"
+        "--until",
+        type=_time,
+        metavar="TIME",
+        help="end of the period (exclusive), in the same format",
     )
 
 

@@ -27,50 +27,57 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         "--config",
         type=Path,
         metavar="FILE",
-        help="what the YAML of torchao's benchmarking guide asks for, as CSV and JSON beside -o",
+        help="run a YAML file of torchao's benchmarking guide, and write its CSV and JSON tables "
+        "next to -o",
     )
     what.add_argument(
         "--op",
         metavar="NAMES",
-        help="operators, e.g. matmul,softmax; `all` for every one (cbs micro list)",
+        help="operators, e.g. matmul,softmax, or `all`; `cbs micro list` lists them",
     )
     add(
         "--backward",
         action="store_true",
-        help="forward + backward: outputs, and gradients of inputs and weights",
+        help="measure forward and backward together: outputs, and gradients of inputs and weights",
     )
     add(
         *spellings("--from-model"),
         metavar="REGEX",
-        help="the products that this case really runs, as matmul or --op linear, and how much of "
-        "its time they explain",
+        help="race the matrix products that this case runs, as matmul or --op linear, and print "
+        "how much of its time they explain",
     )
     add(
         "--shapes",
         default="small_sweep",
-        help="names of shapes, or shapes, e.g. llama,64x128x256 (default small_sweep)",
+        help="shapes or names of sets of shapes, e.g. llama,64x128x256 (default: small_sweep)",
     )
-    add(*spellings("--min-power"), type=count(0), metavar="P", help="least power of two")
+    add(
+        *spellings("--min-power"),
+        type=count(0),
+        metavar="P",
+        help="smallest power of two of sweeps",
+    )
     add(
         *spellings("--max-power"),
         type=count(0),
         metavar="P",
-        help="largest power of two of sweeps; larger shapes of others are left out",
+        help="largest power of two of sweeps; larger shapes of other sets are left out",
     )
     add(
         "--dtype",
         default="fp32",
-        help=f"types, of {', '.join(DATA_TYPES)} (default fp32)",
+        help=f"data types, any of {', '.join(DATA_TYPES)} (default: fp32)",
     )
     add(
         "--plot",
         type=Path,
         metavar="FILE",
-        help="draw speed-ups over the baseline by shape, and of recipes by signal: FILE.svg",
+        help="draw speed-ups over the baseline by shape, and speed-ups of recipes by "
+        "signal-to-noise ratio, e.g. FILE.svg",
     )
     add(
         *spellings("--own-workers"),
         action="store_true",
-        help="give each shape fresh processes, as `cbs run` does (default: a process of each "
-        "competitor and replicate serves all shapes)",
+        help="start fresh processes for each shape, as `cbs run` does (default: the processes of a "
+        "competitor run all shapes)",
     )

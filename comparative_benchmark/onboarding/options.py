@@ -8,22 +8,22 @@ from comparative_benchmark.terminal.options import add_options
 
 def add_new_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs new-model`."""
-    parser.add_argument("name", help="the model's name, e.g. my_mlp: a Python module's")
+    parser.add_argument("name", help="model name, e.g. my_mlp; must be a Python module name")
     parser.add_argument(
         "--torchbench",
         action="store_true",
-        help="write a model folder of TorchBench, into this directory or that of --into",
+        help="write a TorchBench model folder, in the current directory or in --into",
     )
     add_options(
         parser,
         "framework",
         default="pt,jax",
-        help="frameworks to write it for: pt, jax, tf (default %(default)s)",
+        help="frameworks to write the model for: pt, jax, tf (default: %(default)s)",
     )
     parser.add_argument(
         "--into",
         type=Path,
-        help="the checkout to write into (default: the one that this folder is in)",
+        help="checkout to write into (default: the one that contains the current directory)",
     )
 
 
@@ -33,43 +33,43 @@ def add_ci_template_arguments(parser: argparse.ArgumentParser) -> None:
         "model",
         nargs="?",
         metavar="MODEL",
-        help="a model as `cbs run` takes it, or a folder of `--save-as` (default: the only such "
+        help="model, as in `cbs run`, or a folder that `--save-as` wrote (default: the only such "
         "folder here)",
     )
     parser.add_argument(
         "--backend",
         default="pt_inductor,onnxruntime",
-        help="as in `cbs run` (default %(default)s)",
+        help="backends, as in `cbs run` (default: %(default)s)",
     )
     parser.add_argument(
         "--install",
         metavar="SPEC",
-        help="requirement that pip installs for these backends (default: extras pt-inductor and "
-        "onnxruntime of this revision)",
+        help="requirement that pip installs for these backends (default: this revision, with the "
+        "extras pt-inductor and onnxruntime)",
     )
 
 
 def add_check_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs check-model`."""
-    parser.add_argument("name", nargs="?", help="the model's name: that of its folder, e.g. bert")
+    parser.add_argument("name", nargs="?", help="name of the model's folder, e.g. bert")
     parser.add_argument(
         "--torchbench",
         action="append",
         type=Path,
         metavar="PATH",
-        help="check model folders of TorchBench in place of a model of ours: a folder, or a "
-        "directory of them; may be repeated",
+        help="check TorchBench model folders instead of a model of the suite: a folder, or a "
+        "directory of folders; may be repeated",
     )
     add_options(
         parser,
         "framework",
-        help="frameworks to check, e.g. pt,jax (default: all that it is written in)",
+        help="frameworks to check, e.g. pt,jax (default: all frameworks of the model)",
     )
     parser.add_argument(
         "--install",
         action="store_true",
-        help="also install each requirements.txt into a fresh environment (needs the index); of "
-        "folders, first run install.py in an environment of its own",
+        help="also install each requirements.txt into a fresh environment (needs the package "
+        "index). With --torchbench: first run each folder's install.py in a separate environment",
     )
     add_options(parser, "suite", "root_dir")
-    add_options(parser, "timeout", default=600.0, help="for a worker (default 600)")
+    add_options(parser, "timeout", default=600.0, help="seconds for a worker (default: 600)")

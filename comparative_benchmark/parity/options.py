@@ -11,8 +11,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(
         parser,
         "name",
-        help="regular expression for the whole name of a case; its workload is run, in every "
-        "framework that implements it",
+        help="regular expression that must match the whole name of a case. Its workload runs in "
+        "every framework that implements it",
     )
     add_options(parser, "tag")
     add_options(
@@ -21,42 +21,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, "suite")
     add(
         "--backend",
-        help="backends, as in `cbs run` (default: the usual compilers of all that are installed, "
-        "but not those that are another setting of one of them, such as IREE's data tiling)",
+        help="backends, as in `cbs run` (default: the usual compilers of all installed backends, "
+        "without variants of a compiler such as IREE's data tiling)",
     )
     add_options(parser, "device")
-    add_options(parser, "output", help="JSON file of the matrix; without one nothing is kept")
+    add_options(parser, "output", help="JSON file for the matrix (default: not saved)")
     add(
         "--resume",
         action="store_true",
-        help="leave out cells that are ok or unsupported in the output file",
+        help="skip cells that are ok or unsupported in the output file",
     )
     add(
         "--drift",
         action=argparse.BooleanOptionalAction,
-        help="say of every workload in which layer its implementations drift apart, or of none "
-        "(default: of those with a wrong output)",
+        help="report the layer in which implementations drift apart, for every workload or for "
+        "none (default: for workloads with a wrong output)",
     )
     add_options(parser, "expected_failures", "root_dir")
     add(
         "--jobs",
         type=count(1),
         metavar="N",
-        help="cells that run at a time, each with its share of CPUs and memory; what fails so is "
-        "run again alone (default: one for each CPU that has 4G of memory beside it, 1 on an "
-        "accelerator)",
+        help="cells to run in parallel, each with its share of CPUs and memory (default: one for "
+        "each CPU with 4G of memory, 1 on an accelerator). Cells that fail run again alone",
     )
     add_options(
         parser,
         "threads",
-        help="threads for each backend; side by side, at most its share of the CPUs, which is the "
-        "default (more: --jobs 1)",
+        help="threads for each backend. With parallel cells, the default and the maximum are a "
+        "cell's share of the CPUs; for more, use --jobs 1",
     )
-    add_options(parser, "timeout", default=900.0, help="for a cell (default 900)")
+    add_options(parser, "timeout", default=900.0, help="seconds for a cell (default: 900)")
     add_options(
         parser,
         "memory_limit",
-        help="memory of a worker, e.g. 8G (default: its share of what is available, less 1G)",
+        help="memory limit of a worker, e.g. 8G (default: its share of the available memory minus "
+        "1G)",
     )
     add_options(parser, "json", help="print the cells as JSON")
     add_options(parser, "verbose", help="print log files and tracebacks of failures")

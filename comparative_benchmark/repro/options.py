@@ -13,39 +13,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "case",
         metavar="CASE",
-        help="name of a case or model in it, or a regular expression that only one case has a "
-        "match for",
+        help="name of a case or model in the file, or a regular expression that matches only one "
+        "case",
     )
-    add("--backend", help="the competitor, e.g. iree:llvm-cpu, where the case was run by several")
-    add_options(
-        parser, "device", default=None, help="the device, where the case was run on several"
-    )
+    add("--backend", help="competitor, e.g. iree:llvm-cpu, if several ran the case")
+    add_options(parser, "device", default=None, help="device, if the case ran on several")
     add_options(
         parser,
         "output",
         metavar="DIR",
-        help="directory to make (default: repro-<model>-<competitor>); it must be new or empty",
+        help="directory to create (default: repro-<model>-<competitor>); it must be new or empty",
     )
     add(
         *spellings("--recorded-python"),
         action="store_true",
-        help="run the interpreter that the results file names, for a result of `cbs run --env`; "
-        "only for a file that you trust",
+        help="run the interpreter that the results file names, for a result of `cbs run --env`. "
+        "Use this only for a file that you trust",
     )
     add(
         "--check",
         action="store_true",
-        help="run the reproducer once here and write down what it gave",
+        help="run the reproducer once here, and add its output to the README",
     )
     add_options(parser, "suite", "root_dir")
     add_options(
         parser,
         "timeout",
         default=1800.0,
-        help="for the export, and for the check (default 1800)",
+        help="seconds for the export, and for the check (default: 1800)",
     )
     add_options(
         parser,
         "memory_limit",
-        help="memory of the export, e.g. 8G (default: what is available, less 1G)",
+        help="memory limit of the export, e.g. 8G (default: available memory minus 1G)",
     )

@@ -22,45 +22,52 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, saving: bool = False
         "model",
         nargs="?",
         metavar="MODEL",
-        help="PATH.py, PATH.py:CALLABLE, PACKAGE.MODULE:CALLABLE, a Hugging Face directory, "
-        "hub:OWNER/NAME@REVISION or an exported program (.onnx, .mlir, .pt2, .tflite, .jax_export, "
-        "a SavedModel), in place of -name",
+        help="model to run instead of -name: PATH.py, PATH.py:CALLABLE, PACKAGE.MODULE:CALLABLE, a "
+        "Hugging Face directory, hub:OWNER/NAME@REVISION or an exported program (.onnx, .mlir, "
+        ".pt2, .tflite, .jax_export, a SavedModel)",
     )
     add(
         "--input",
         action="append",
         default=[],
         metavar="SPEC",
-        help="an input of it, e.g. 'f32[1,3,224,224]', 'i32[batch,seq]<1000', 'i32[4,32]=1'; one "
-        "for each argument (default: example_inputs() of the file, or what a program asks for)",
+        help="input of the model, e.g. 'f32[1,3,224,224]', 'i32[batch,seq]<1000', 'i32[4,32]=1'; "
+        "give it once for each argument (default: example_inputs() of the file, or the program's "
+        "signature)",
     )
-    add("--dtype", type=_names, default=(), metavar="TYPE,...", help="e.g. fp32,bf16")
+    add("--dtype", type=_names, default=(), metavar="TYPE,...", help="data types, e.g. fp32,bf16")
     add("--batch", type=_numbers, default=(), metavar="N,...", help="batch sizes, e.g. 1,8")
-    add(*spellings("--seq-len"), type=_numbers, default=(), metavar="N,...", help="lengths")
-    add("--task", help="of a Hugging Face directory, e.g. text-classification")
+    add(
+        *spellings("--seq-len"),
+        type=_numbers,
+        default=(),
+        metavar="N,...",
+        help="sequence lengths",
+    )
+    add("--task", help="task of a Hugging Face directory, e.g. text-classification")
     add(
         "--text",
         type=Path,
         metavar="FILE",
-        help="a text that a Hugging Face directory gets as input, by the tokenizer in it",
+        help="text file to use as input of a Hugging Face directory, through its tokenizer",
     )
     add(
         "--image",
         type=Path,
         metavar="FILE",
-        help="a picture that it gets, by the image processor in it",
+        help="picture to use as input of a Hugging Face directory, through its image processor",
     )
     add(
         *spellings("--allow-pickle"),
         action="store_true",
-        help="read weights of a Hugging Face directory that may hold code",
+        help="allow pickles in a Hugging Face directory or a .pt2 file; they can run code",
     )
     if saving:
         add(
             *spellings("--save-as"),
             type=Path,
             metavar="DIR",
-            help="write definitions of what was run, which --suite-dir DIR runs again",
+            help="write definitions of the cases that ran; --suite-dir DIR runs them again",
         )
 
 

@@ -280,11 +280,14 @@ def _folder(text: str) -> str:
 _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "name": (
         ("-name", "--benchmark-name"),
-        {"dest": "name", "help": "regular expression that must match the whole name of a case"},
+        {
+            "dest": "name",
+            "help": "regular expression for the whole name of a case, or a text in the names",
+        },
     ),
     "tag": (
         ("--tag",),
-        {"action": "append", "default": [], "help": "a tag that cases must have"},
+        {"action": "append", "default": [], "help": "tag that cases must have; may be repeated"},
     ),
     "test": (
         ("-t", "--test"),
@@ -292,7 +295,8 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
             "dest": "test",
             "choices": (EVAL, TRAIN),
             "default": EVAL,
-            "help": "what models do: give outputs, or take training steps (default %(default)s)",
+            "help": "mode: eval computes outputs, train takes training steps (default: "
+            "%(default)s)",
         },
     ),
     "framework": (
@@ -305,8 +309,7 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
             "action": "append",
             "default": [],
             "metavar": "MODULE",
-            "help": "a further module with ALL_BENCHMARKS (PYTHONPATH=. finds one in this "
-            "directory)",
+            "help": "further module with ALL_BENCHMARKS (PYTHONPATH=. finds one in this directory)",
         },
     ),
     "suite_dir": (
@@ -317,7 +320,7 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
             "default": [],
             "type": _folder,
             "metavar": "DIR",
-            "help": "a folder with *_definitions.py, in place of the suite's own cases; "
+            "help": "folder with *_definitions.py, used instead of the suite's own cases; "
             "`cbs run MODEL --save-as DIR` writes one",
         },
     ),
@@ -326,17 +329,20 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         {
             "dest": "device",
             "default": "host-cpu",
-            "help": "device to run on (default %(default)s)",
+            "help": "device to run on (default: %(default)s)",
         },
     ),
     "output": (("-o", "--output"), {"type": Path}),
-    "root_dir": (("--root-dir",), {"type": Path, "help": "as in `cbs run`"}),
+    "root_dir": (
+        ("--root-dir",),
+        {"type": Path, "help": "directory of checkpoints and artifacts, as in `cbs run`"},
+    ),
     "expected_failures": (
         ("--expected-failures",),
         {
             "type": Path,
             "metavar": "FILE",
-            "help": "another list of known failures than the one that is checked in",
+            "help": "list of known failures to use instead of the checked-in one",
         },
     ),
     "threads": (
@@ -349,7 +355,7 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
             "type": seconds,
             "default": 3600.0,
             "metavar": "S",
-            "help": "for a trial (default 3600)",
+            "help": "seconds for a worker (default: 3600)",
         },
     ),
     "memory_limit": (
@@ -357,25 +363,32 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         {
             "type": size,
             "metavar": "SIZE",
-            "help": "memory of a worker, e.g. 8G (default: what is available, less 1G)",
+            "help": "memory limit of a worker, e.g. 8G (default: available memory minus 1G)",
         },
     ),
     "trial_budget": (("--trial-budget",), {"type": seconds, "default": 30.0, "metavar": "S"}),
     "effect": (("--effect",), {"type": fraction, "default": 0.03}),
     "seed": (
         ("--seed",),
-        {"type": count(0), "help": "decides the order of starts and blocks (default: drawn)"},
+        {"type": count(0), "help": "seed for the order of starts and blocks (default: random)"},
     ),
-    "dry_run": (("--dry-run",), {"action": "store_true", "help": "only say what would be"}),
+    "dry_run": (
+        ("--dry-run",),
+        {"action": "store_true", "help": "print what would be done, without doing it"},
+    ),
     "count_unchanged": (("--count-unchanged",), {"action": "store_true"}),
     "threshold": (
         ("--threshold",),
-        {"type": fraction, "default": 0.01, "help": "the noise threshold (default 0.01)"},
+        {
+            "type": fraction,
+            "default": 0.01,
+            "help": "relative difference below which a change is noise (default: 0.01)",
+        },
     ),
     "json": (("--json",), {"action": "store_true", "help": "print JSON"}),
     "with_host": (
         ("--with-host",),
-        {"action": "store_true", "help": "keep names of hosts, and whole paths"},
+        {"action": "store_true", "help": "keep host names and whole paths"},
     ),
     "verbose": (
         ("--verbose",),

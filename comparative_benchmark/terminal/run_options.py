@@ -21,10 +21,10 @@ from openxla.benchmark.root import ROOT_DIR_VARIABLE
 _WHAT, _HOW, _WHERE, _LIMITS = "what to run", "how to measure", "where things go", "limits"
 _EXAMPLES = """\
 examples:
-  cbs run -name 'models/BERT_TINY.+FP32.+'           every installed backend, on this CPU
-  cbs run my_net.py --backend pt_inductor,openvino   a model of your own
+  cbs run -name 'models/BERT_TINY.+FP32.+'           race every installed backend on this CPU
+  cbs run my_net.py --backend pt_inductor,openvino   race your own model
   cbs run -name 'models/.+TINY.+' --backend jax_xla -iter 20 -o quick.json
-  cbs show quick.json                                the table once more
+  cbs show quick.json                                print the table again
 """
 
 
@@ -61,7 +61,8 @@ def add_run_benchmarks_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         *spellings("-c", "--compiler"),
         action="append",
-        help="compiler, with options as in name+option; may be repeated (default: all usual ones)",
+        help="compiler, with options as in name+option; may be repeated (default: all usual "
+        "compilers)",
     )
     _add_common_arguments(groups)
     # Counts are fixed here, each compiler runs in this environment, and on all its CPUs.
@@ -95,7 +96,7 @@ def _add_inputs(what: Any) -> None:
         "--inputs",
         type=Path,
         metavar="DIR",
-        help="run the selected models on input_0.npy, input_1.npy ... of this directory",
+        help="run the selected models on input_0.npy, input_1.npy ... in this directory",
     )
 
 
@@ -107,32 +108,32 @@ def _add_folder_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         type=Path,
         metavar="PATH",
-        help="run model folders of TorchBench: a folder, or a directory of them; -name matches "
-        "folders then; may be repeated",
+        help="run TorchBench model folders: a folder, or a directory of folders; may be repeated. "
+        "-name then matches folders",
     )
     group.add_argument(
         *spellings("--batch-size"),
         type=count(1),
-        help="make folders with this batch size (default: their own)",
+        help="batch size for the folders (default: their own)",
     )
     group.add_argument(
         *spellings("--auto-batch"),
         action="store_true",
-        help="make each folder with the largest power of two that it runs with here, truth "
-        "included, within --memory-limit",
+        help="use the largest batch size, a power of two, with which the folder and its truth run "
+        "within --memory-limit and --timeout",
     )
     group.add_argument(
         "--install",
         action="store_true",
-        help="first run the folders' install.py, each in an environment of its own",
+        help="first run each folder's install.py in a separate environment",
     )
 
 
 def _add_measuring_arguments(groups: _Groups) -> None:
     groups.get(_WHAT).add_argument(
         "--backend",
-        help="backends, e.g. jax_xla,pt_inductor:inductor+freezing,iree (default: `all` that are "
-        "installed)",
+        help="backends, e.g. jax_xla,pt_inductor:inductor+freezing,iree (default: `all` installed "
+        "backends; pt_inductor:eager for --torchbench)",
     )
     _add_common_arguments(groups)
     _add_sampling_arguments(groups)
@@ -155,49 +156,49 @@ def _add_common_arguments(groups: _Groups) -> None:
     how.add_argument(
         *spellings("-w", "--warmup-iterations"),
         type=count(0),
-        help="fixed number of iterations before the measured ones (5 with -iter)",
+        help="fixed number of warm-up iterations (default with -iter: 5)",
     )
     how.add_argument(
         *("-iter", "--iterations"),
         dest="iterations",
         type=count(1),
-        help="fixed number of measured iterations in one process (100 with -w)",
+        help="fixed number of measured iterations in one process (default with -w: 100)",
     )
     how.add_argument(
         *spellings("--run-in-process"),
         action="store_true",
-        help="no worker processes: for debuggers, not for numbers",
+        help="run models in this process, for a debugger; do not use it for measurements",
     )
     how.add_argument(
         *spellings("--share-workers"),
         action="store_true",
-        help="let one process of a competitor serve all cases: quicker than a new process for "
-        "each, but cases can influence each other",
+        help="run all cases of a competitor in the same processes: quicker than new processes for "
+        "each case, but cases can influence each other",
     )
     how.add_argument(
         *spellings("--inherit-environment"),
         action="store_true",
-        help="give workers every variable of this environment (default: what programs need, and "
-        "what changes speed or numbers, which is recorded)",
+        help="pass all environment variables to workers (default: variables that programs need, "
+        "and variables that change speed or numbers, which are recorded)",
     )
     how.add_argument(
         "--outputs",
         choices=("bound", "allocated"),
-        help="where each run writes its outputs: to the same memory, or to new memory that it gets "
-        "inside the timed region; who cannot is `unsupported` (default: as each stack's users have "
-        "it, which the result tells)",
+        help="memory for the outputs of each run: the same memory (bound), or new memory inside "
+        "the timed region (allocated); stacks that cannot do this are `unsupported` (default: each "
+        "stack's usual way, which is recorded)",
     )
     how.add_argument(
         *spellings("--exported-programs"),
         action="store_true",
-        help="start compiler-level backends from locked programs; their compile time then holds no "
+        help="start compiler-level backends from locked programs; their compile time then excludes "
         "tracing and lowering",
     )
     add_options(how, "threads")
     how.add_argument(
         "--profile",
         action="store_true",
-        help="when a trial has been measured, run its stack's profiler and keep the traces",
+        help="run the stack's profiler after each trial, and keep the traces",
     )
     _add_places(groups.get(_WHERE))
     limits = groups.get(_LIMITS)
@@ -218,28 +219,29 @@ def _add_places(where: Any) -> None:
         where,
         "output",
         default=usual_output(),
-        help="results file; an existing one is added to (default: results/DATE-TIME.json)",
+        help="results file; new results are added to an existing one (default: "
+        "results/DATE-TIME.json)",
     )
     where.add_argument(
         "--resume",
         action="store_true",
-        help="skip trials that are ok in the results file, and go on from interrupted ones",
+        help="skip trials that are ok in the results file, and continue interrupted ones",
     )
     add_options(
         where,
         "root_dir",
-        help=f"where checkpoints and artifacts are kept (default ${ROOT_DIR_VARIABLE}, or "
+        help=f"directory of checkpoints and artifacts (default: ${ROOT_DIR_VARIABLE}, or "
         "artifacts/root in the checkout)",
     )
     where.add_argument(
         *spellings("--generate-artifacts"),
         action="store_true",
-        help="make inputs and expected outputs anew",
+        help="make inputs and expected outputs again",
     )
     where.add_argument(
         *spellings("--no-download"),
         action="store_true",
-        help="use only artifacts that are under the root directory",
+        help="use only artifacts that exist in the root directory",
     )
     add_options(where, "expected_failures", "verbose")
 
@@ -261,50 +263,51 @@ def _add_sampling_arguments(groups: _Groups) -> None:
     )
     add(
         "--baseline",
-        help="competitor to take ratios against (default: pt_inductor:eager, or the first one)",
+        help="competitor to compute ratios against (default: pt_inductor:eager, or else the first)",
     )
     add(
         "--precision",
         type=fraction,
         default=0.01,
-        help="relative half-width of the 95 %% interval to reach (default 0.01)",
+        help="relative half-width of the 95 %% interval to reach (default: 0.01)",
     )
     add_options(
         how,
         "effect",
-        help="relative difference to be found with a probability of 90 %% (default 0.03)",
+        help="relative difference to detect with a probability of 90 %% (default: 0.03)",
     )
     add(
         "--processes",
         type=count(1),
-        help="fresh processes for each trial (default: 3, and up to 10 as their spread demands)",
+        help="fresh processes for each trial (default: 3, and up to 10 if the spread requires "
+        "more; 6 pairs with --compile-only)",
     )
     add_options(
         limits,
         "trial_budget",
-        help="seconds after which a trial gets no more than 3 processes (default 30)",
+        help="seconds after which a trial gets no more than 3 processes (default: 30)",
     )
     limits.add_argument(
         "--budget",
         type=seconds,
         metavar="S",
-        help="seconds for the whole run, shared evenly by its trials; workloads that do not fit "
-        "are left out, the exit code is 4, and --resume goes on (default: none)",
+        help="seconds for the whole run, shared evenly by its trials (default: no limit). "
+        "Workloads that do not fit are left out, the exit code is 4, and --resume continues",
     )
     add(
         *spellings("--compile-only"),
         action="store_true",
-        help="compile and verify, cold and warm in turns, and measure no latency",
+        help="compile cold and warm alternately, verify outputs, and measure no latency",
     )
     add(
         "--busy",
         action="store_true",
-        help="race at once, and do not offer to wait, where other processes use the machine",
+        help="race at once even if other processes use the machine, without offering to wait",
     )
     add("--cpus", type=cpu_list, metavar="LIST", help="pin workers to these CPUs, e.g. 0,2-3")
     add(
         "--env",
         metavar="NAME=PATH,...",
-        help="race environments: each competitor once in each, e.g. old=venv-1,new=venv-2",
+        help="race Python environments, each competitor in each, e.g. old=venv-1,new=venv-2",
     )
     add_options(how, "seed")

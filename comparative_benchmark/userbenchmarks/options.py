@@ -12,12 +12,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     listing = actions.add_parser("list", help="list the userbenchmarks")
     add_options(listing, "json")
-    listing.add_argument("--schedule", help="only those that a CI runs so often, e.g. nightly")
-    run = actions.add_parser("run", help="run one in a process of its own")
+    listing.add_argument(
+        "--schedule", help="list only userbenchmarks with this CI schedule, e.g. nightly"
+    )
+    run = actions.add_parser("run", help="run a userbenchmark in a separate process")
     _add_name_and_arguments(run)
-    add_options(run, "timeout", default=None, help="seconds for it (default: none)")
+    add_options(run, "timeout", default=None, help="seconds for the run (default: no limit)")
     _add_output(run)
-    _add_compare(actions.add_parser("compare", help="what changed between two metrics files"))
+    _add_compare(actions.add_parser("compare", help="compare two metrics files"))
     _add_bisect(
         actions.add_parser("bisect", help="find the release or commit that changed a metric")
     )
@@ -28,12 +30,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_name_and_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="as `cbs userbenchmark list` has it")
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        help="name of the userbenchmark, as `cbs userbenchmark list` prints it",
+    )
     parser.add_argument(
         "arguments",
         nargs=argparse.REMAINDER,
         metavar="ARGS",
-        help="all that follows: arguments of its run(args)",
+        help="all following arguments, passed to its function run(args)",
     )
 
 
@@ -42,7 +48,8 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         parser,
         "output",
         metavar="DIR",
-        help="folder of all output (default .userbenchmark/ beside the folder)",
+        help="folder for all output (default: .userbenchmark/ next to --directory; for bisect, a "
+        "folder in results/bisect/)",
     )
 
 
@@ -51,11 +58,21 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="+",
         metavar="FILE",
-        help="control and treatment; or one NAME, for its last two metrics files",
+        help="two metrics files, control and treatment; or one NAME, for its last two",
     )
     parser.add_argument("--yaml", type=Path, metavar="FILE", help="write the regression file")
-    parser.add_argument("--issue", type=Path, metavar="FILE", help="write the text of an issue")
-    parser.add_argument("--owner", action="append", default=[], help="whom the issue tells")
+    parser.add_argument(
+        "--issue",
+        type=Path,
+        metavar="FILE",
+        help="write the text of an issue, if anything changed",
+    )
+    parser.add_argument(
+        "--owner",
+        action="append",
+        default=[],
+        help="person to mention in the issue; may be repeated",
+    )
     add_options(parser, "json")
     _add_output(parser)
 
@@ -64,14 +81,15 @@ def _add_bisect(parser: argparse.ArgumentParser) -> None:
     _add_name_and_arguments(parser)
     add_search_options(parser)
     add = parser.add_argument
-    add("--metric", default=".", metavar="REGEX", help="metrics to look at (default: all)")
+    add("--metric", default=".", metavar="REGEX", help="metrics to judge (default: all)")
     add(
         "--requirements",
         type=Path,
         metavar="FILE",
-        help="what environments hold besides the package and what the suite itself needs",
+        help="further requirements of the environments, in addition to the package and the suite's "
+        "own",
     )
-    add("--runs", type=int, default=3, metavar="N", help="runs of each side (default 3)")
-    add_options(parser, "timeout", default=None, help="seconds for a run (default: none)")
+    add("--runs", type=int, default=3, metavar="N", help="runs of each side (default: 3)")
+    add_options(parser, "timeout", default=None, help="seconds for a run (default: no limit)")
     add_options(parser, "json")
     _add_output(parser)

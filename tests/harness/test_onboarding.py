@@ -117,7 +117,7 @@ def test_what_is_written_has_our_style(cbs, checkout, name):
         (["class"], "cannot name"),
         (["match"], "cannot name"),
         (["a" * 25], "longer than 24"),
-        (["my_mlp", "--framework", "pt,torch"], "no framework torch; choices are pt, jax, tf"),
+        (["my_mlp", "--framework", "pt,mxnet"], "no framework mxnet; choices are pytorch, jax"),
         (["my_mlp", "--framework", ","], "no framework is named"),
         (["my_mlp", "--into", "/"], "in no checkout"),
     ],

@@ -11,14 +11,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     install = actions.add_parser("install", help="make environments and install requirements")
     _add_selection(install)
-    install.add_argument("--force", action="store_true", help="make the environments anew")
+    install.add_argument("--force", action="store_true", help="make the environments again")
     _add_variant(install)
-    prepare = actions.add_parser("prepare", help="fetch data and weights: it has the network")
+    prepare = actions.add_parser("prepare", help="fetch data and weights, with network access")
     _add_selection(prepare)
-    _add_run(actions.add_parser("run", help="measure: it has no network"))
+    _add_run(actions.add_parser("run", help="measure, without network access"))
     dev = actions.add_parser("dev", help="open a shell in a benchmark's environment")
     _add_selection(dev)
-    dev.add_argument("-c", dest="shell_command", metavar="COMMAND", help="run this in it instead")
+    dev.add_argument(
+        "-c", dest="shell_command", metavar="COMMAND", help="run this command instead of a shell"
+    )
     _add_pin(actions.add_parser("pin", help="lock requirements for an architecture"))
     report = actions.add_parser("report", help="print the table of the last results")
     _add_selection(report)
@@ -29,60 +31,70 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     summary = actions.add_parser("summary", help="write the numbers of the table as JSON")
     _add_selection(summary)
     _add_results(summary)
-    summary.add_argument("--out", type=Path, metavar="FILE", help="(default: standard output)")
-    _add_compare(actions.add_parser("compare", help="scores relative to stored results"))
+    summary.add_argument(
+        "--out", type=Path, metavar="FILE", help="file to write (default: standard output)"
+    )
+    _add_compare(actions.add_parser("compare", help="print scores relative to older results"))
     new = actions.add_parser("new", help="write the files of a new benchmark")
-    new.add_argument("name", metavar="NAME", help="of the benchmark, e.g. ornatebench")
+    new.add_argument("name", metavar="NAME", help="name of the benchmark, e.g. ornatebench")
     new.add_argument(
         "--directory",
         type=Path,
         default=Path("benchmarks"),
-        help="folder to put it into (default %(default)s/)",
+        help="parent folder of the benchmark (default: %(default)s/)",
     )
-    actions.add_parser("shim", help='make `milabench` mean this: eval "$(cbs bench shim)"')
+    actions.add_parser(
+        "shim", help='print a shell function `milabench`: eval "$(cbs bench shim)" defines it'
+    )
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--config", type=Path, metavar="FILE", help="YAML of benchmarks (or $MILABENCH_CONFIG)")
+    add(
+        "--config", type=Path, metavar="FILE", help="YAML file of benchmarks (or $MILABENCH_CONFIG)"
+    )
     add(
         *("--base", "--root"),
         dest="base",
         type=Path,
         metavar="DIR",
-        help="environments, data and runs (or $MILABENCH_BASE; default: in the artifact root)",
+        help="folder of environments, data and runs (or $MILABENCH_BASE; default: in the artifact "
+        "root)",
     )
     add(
         "--use-current-env",
         action="store_true",
-        help="run in the environment that is active, as it is; nothing is installed into it",
+        help="run in the active environment, and install nothing into it",
     )
     add(
         "--override",
         action="append",
         default=[],
         metavar="NAME.KEY=VALUE",
-        help="say this over the configuration; NAME may be * for all, KEY have dots; repeatable",
+        help="replace a value of the configuration; may be repeated. NAME can be * for all, and "
+        "KEY can contain dots",
     )
     add(
         "--system",
         type=Path,
         metavar="FILE",
-        help="what milabench's YAML says of the machine (or $MILABENCH_SYSTEM, or CONFIG.system)",
+        help="milabench's YAML description of the machine (or $MILABENCH_SYSTEM, or CONFIG.system)",
     )
-    for name, what in (("select", "only these"), ("exclude", "not these")):
+    for name, what in (("select", "use only"), ("exclude", "leave out")):
         add(
             f"--{name}",
             action="append",
             default=[],
             metavar="NAME[,NAME]",
-            help=f"{what}: names, groups, install groups, tags or folders",
+            help=f"{what} these benchmarks: names, groups, install groups, tags or folders",
         )
 
 
 def _add_variant(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--variant", metavar="NAME", help="unpinned, cuda, rocm ... (default: as configured)"
+        "--variant",
+        metavar="NAME",
+        help="variant of the requirements: unpinned, cuda, rocm ... (default: as configured)",
     )
 
 
@@ -92,42 +104,52 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         type=Path,
         metavar="FILE",
-        help="a results file (default: that of `cbs bench run`)",
+        help="results file (default: results.json in --base)",
     )
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
     _add_selection(parser)
-    add_options(parser, "output", metavar="FILE", help="results (default: results.json in --base)")
+    add_options(
+        parser, "output", metavar="FILE", help="results file (default: results.json in --base)"
+    )
     add = parser.add_argument
-    add("--run-name", metavar="NAME", help="of the folder of its output (default: its start)")
-    add("--repeat", type=count(1), default=1, metavar="N", help="replicates of each (default 1)")
+    add("--run-name", metavar="NAME", help="name of the output folder (default: the start time)")
+    add(
+        "--repeat",
+        type=count(1),
+        default=1,
+        metavar="N",
+        help="replicates of each benchmark (default: 1)",
+    )
     add(
         "--dash",
         nargs="?",
         const="short",
         default="no",
         choices=("short", "long", "no"),
-        help="show losses, rates and progress while it runs",
+        help="show losses, rates and progress during the run",
     )
     add(
         "--alone",
         action="store_true",
-        help="where several processes run at once, run one alone as well: what they take from "
-        "each other",
+        help="if a benchmark runs several processes at once, also run one alone, to show how much "
+        "they slow each other down",
     )
     add(
         "--auto-batch",
         action="store_true",
-        help="where a benchmark says auto_batch(N), first try N, 2 N, 4 N ... for what gives most",
+        help="for benchmarks with auto_batch(N), first try N, 2 N, 4 N ..., and use the size with "
+        "the highest rate",
     )
     add(
         "--env",
         metavar="NAME=PATH,...",
-        help="race environments: each benchmark in each, as it is, in turns by --repeat",
+        help="race environments: run each benchmark in each of them, alternately in the replicates "
+        "of --repeat; install nothing",
     )
     add("--fulltrace", action="store_true", help="show the output of the scripts")
-    add("--no-report", action="store_true", help="leave out the table")
+    add("--no-report", action="store_true", help="do not print the table")
 
 
 def _add_pin(parser: argparse.ArgumentParser) -> None:
@@ -135,19 +157,19 @@ def _add_pin(parser: argparse.ArgumentParser) -> None:
     _add_variant(parser)
     add = parser.add_argument
     add("--constraints", "-c", action="append", default=[], type=Path, metavar="FILE")
-    add("--from-scratch", action="store_true", help="forget what was locked before")
+    add("--from-scratch", action="store_true", help="ignore the existing lock")
     add(
         "--pip-compile",
         nargs=argparse.REMAINDER,
         default=[],
         metavar="ARGS",
-        help="all that follows: arguments of pip-compile",
+        help="pass all following arguments to pip-compile",
     )
 
 
 def _add_compare(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("old", type=Path, metavar="OLD", help="results to compare with")
-    add("new", type=Path, metavar="NEW", help="the results in question")
+    add("new", type=Path, metavar="NEW", help="results to judge")
     add_options(parser, "threshold")
     add_options(parser, "json")
