@@ -62,7 +62,7 @@ trained weights at batch 4. All competitors race together, in three processes ea
 - *signal*: the ratio of signal to quantisation noise of the outputs, compared with the unquantised
   float64 run.
 - *accuracy*: the accuracy in fp32, the accuracy in int8, and how int8 differs from float64.
-- *products changed*: how many of the products with weights are in int8.
+- *products changed*: how many of the products with weights the recipe changed.
 
 ### Accuracy
 
@@ -70,12 +70,12 @@ Each model was trained for a task (`scripts/train_tiny.py`). The executable that
 the task. There are two kinds of accuracy:
 
 - *top-1* is the share of examples whose class is right. For example, `7 (-2 +3)` means that int8
-  gives 7 examples another class than float64. Only float64 has 2 of them right, and only int8 has 3
-  of them right.
+  and float64 give different classes for 7 examples. Of these, only float64 has 2 right, and only
+  int8 has 3 right.
 - *perplexity* shows how well a model predicts the next token. Lower is better. The ratio to float64
   has a 95 % interval over texts.
 
-Accuracy in bold has lost more than the task allows.
+An accuracy in bold has lost more than the task allows.
 """
 
 
@@ -115,9 +115,10 @@ def _section(model: str, folder: Path, seconds: float) -> Iterator[str]:
     yield f"\n## {model}\n"
     task = next(case.metrics.accuracy for case in cases.values() if case.metrics.accuracy)
     yield (
-        f"Task: {task.task}, {task.metric} of {task.examples}; the float64 model has "
-        f"{attrs.evolve(task, value=task.reference)}, and at most {100 * (task.most_lost or 0):g} "
-        f"{'points' if task.metric == 'top-1' else '% of perplexity'} may be lost.\n"
+        f"Task: {task.task}. Metric: {task.metric} over {task.examples} predictions. The float64 "
+        f"model reaches {attrs.evolve(task, value=task.reference)}. Allowed loss in "
+        f"{'percentage points' if task.metric == 'top-1' else '% of perplexity'}: "
+        f"{100 * (task.most_lost or 0):g}.\n"
     )
     yield (
         "| stack | from | fp32, ms | int8 | speed | bytes left | signal | accuracy "

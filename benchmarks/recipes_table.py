@@ -69,7 +69,7 @@ compiler:
 
 - `tflite:fp16` stores weights in 16 bits and computes in fp32.
 - `tflite:dynamic-range` has int8 weights, with a scale for each output. It converts activations to
-  int8 at run time. Layers without such a kernel are not quantised. The nearest recipe is `int8dq`.
+  int8 at run time. Layers without an int8 kernel are not quantised. The nearest recipe is `int8dq`.
 - `tflite:int8` has int8 weights and activations. The scales of the activations are calibrated on
   inputs that are not measured.
 

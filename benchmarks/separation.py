@@ -50,9 +50,9 @@ _HEADER = (
 )
 _PREFACE = """# Limits between right programs and coarser ones
 
-The error of an output must stay below a limit. The limit must be larger than the error of every
-right program. It must also be smaller than the error of a program that computes in a coarser type,
-such as int8 instead of bf16. This page shows both sides for each tiny model and data type.
+The error of an output must stay below a limit. This limit should be larger than the error of every
+right program. It should be smaller than the error of a program that computes in a coarser type, for
+example in int8 instead of bf16. This page shows both sides for each tiny model and data type.
 [Design note 0001](../design/0001-verification.md) explains the measurement and the limits.
 
 `benchmarks/separation.py --parity FILE --table docs/concepts/separation.md` writes this page.
@@ -161,8 +161,8 @@ def main() -> None:
 
 def _markdown(rows: Sequence[Row]) -> str:
     narrow = [row for row in rows if not row.is_separated]
-    summary = f"{len(rows) - len(narrow)} of {len(rows)} have a margin of {MARGIN} on both sides"
-    summary += "; in bold those that do not.\n" if narrow else ".\n"
+    summary = f"In {len(rows) - len(narrow)} of {len(rows)} rows, both margins are {MARGIN} or more"
+    summary += ". The others are in bold.\n" if narrow else ".\n"
     lines = [f"| {' | '.join(_HEADER)} |", "|---" * len(_HEADER) + "|"]
     for row in rows:
         label, *others = row.cells

@@ -6,9 +6,10 @@ from types import MappingProxyType
 import attrs
 from rich import box
 from rich.cells import cell_len
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from comparative_benchmark.terminal.screen import Screen
 
 Cell = str | Text
 
@@ -115,7 +116,8 @@ def ruled_table() -> Table:
 
 
 def _width(table: Table, columns: Sequence[Column]) -> int:
-    screen = Console(width=_NO_LIMIT)
+    # Brackets in names are not markup.
+    screen = Screen(width=_NO_LIMIT)
     widest = screen.measure(table).maximum
     return widest - sum(column.slack for column in columns)
 

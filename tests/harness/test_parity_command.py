@@ -253,7 +253,7 @@ def test_known_failures_hold_for_runs_too(cbs_run, tmp_path, status, code, words
         (["-device", "host-tpu"], ["'host-tpu'", "host-cpu"]),
         (["-name", "models/("], ["not a regular expression"]),
         (["-name", "models/NOPE"], ["cbs list"]),
-        (["--framework", "torch"], ["torch", "pytorch"]),
+        (["--framework", "mxnet"], ["torch", "pytorch"]),
         (["--expected-failures", "none.toml"], ["none.toml", "cannot be read"]),
     ],
 )
