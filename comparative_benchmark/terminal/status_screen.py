@@ -39,7 +39,8 @@ class StatusScreen(Screen):
         self._shown, self._shown_at = "", -_REDRAWN_S
         self._spoke_at = self._began_at = clock()
         self._what, self._done, self._total, self._done_at_start = "", 0, 0, 0
-        self._counting_since = clock()
+        self._counting_since = self._phase_since = clock()
+        self._phase = ""
 
     def print(self, *objects: Any, **keywords: Any) -> None:
         """Prints a line above the status line."""
@@ -63,9 +64,15 @@ class StatusScreen(Screen):
         self.beat("", "")
 
     def beat(self, whom: str, phase: str) -> None:
-        """Shows what a worker does; see `pulse`."""
-        parts = [self._position(), whom, phase, f"{_duration(self._clock() - self._began_at)}"]
-        self.show_status("  ".join(filter(None, [*parts, self._left()])), key=f"{whom} {phase}")
+        """Shows what a worker does, and for how long; see `pulse`."""
+        now, key = self._clock(), f"{whom} {phase}"
+        with self._guard:
+            if key != self._phase:
+                self._phase, self._phase_since = key, now
+            in_phase = f"{phase} {_duration(now - self._phase_since)}" if phase else ""
+        total = f"{_duration(now - self._began_at)} in total"
+        parts = [self._position(), whom, in_phase, total, self._left()]
+        self.show_status("  ".join(filter(None, parts)), key=key)
 
     def show_status(self, line: str, key: str | None = None) -> None:
         """Shows a line until the next one.
