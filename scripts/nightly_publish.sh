@@ -61,7 +61,7 @@ report=(--history default --title "Night ${NIGHT}" -o "${NEW}/report.html" --mar
 # What changed is told against the same shard of the night before.
 before="$(find "${EARLIER}/nights" -mindepth 1 -maxdepth 1 ! -name "${NIGHT}" | sort | tail -n 1)"
 if (($# == 1)) && [[ -n "${before}" && -f "${before}/$(basename "$1")" ]]; then
-  report+=(--baseline "${before}/$(basename "$1")")
+  report+=(--since "${before}/$(basename "$1")")
 fi
 shown=0
 cbs report "$@" "${report[@]}" || shown=$?

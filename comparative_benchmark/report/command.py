@@ -12,6 +12,7 @@ from comparative_benchmark.report.summary import summarize
 from comparative_benchmark.report.trend_sources import open_trends
 from comparative_benchmark.results.codec import ResultsFileError
 from comparative_benchmark.terminal.options import EXIT_FAILED, EXIT_OK, UsageError
+from openxla.benchmark import synonyms
 from openxla.benchmark.extras import install_command
 from openxla.benchmark.files import write_atomically
 
@@ -31,6 +32,7 @@ def run(options: argparse.Namespace) -> int:
     """
     if not (options.output or options.markdown or options.chart):
         raise UsageError("nothing to write: give -o FILE.html, --markdown FILE|- or --chart FILE")
+    baseline, since = _baseline(options)
     # Markdown on standard output is for a pipe: nothing else may stand there.
     to = sys.stderr if options.markdown == _STDOUT else sys.stdout
     say = functools.partial(print, file=to)
@@ -41,8 +43,8 @@ def run(options: argparse.Namespace) -> int:
         with open_trends(options.history) as trends:
             summary = summarize(
                 found,
-                against=options.against,
-                baseline_file=options.baseline,
+                against=baseline,
+                baseline_file=since,
                 trends=trends,
                 threshold=options.threshold,
             )
@@ -76,6 +78,22 @@ def run(options: argparse.Namespace) -> int:
             f"{error.name} is not installed: {install_command(_EXTRAS[error.name])}"
         ) from error
     return EXIT_FAILED if found.refused else EXIT_OK
+
+
+def _baseline(options: argparse.Namespace) -> tuple[str | None, Path | None]:
+    """Returns the competitor of the speed-ups, and the older results.
+
+    `--baseline` used to take the older results; a file is still understood.
+    """
+    given: str | None = options.baseline
+    if given is None:
+        return None, options.since
+    if given.endswith(".json") or Path(given).is_file():
+        return None, options.since or Path(given)
+    try:
+        return synonyms.competitor(given), options.since
+    except ValueError as error:
+        raise UsageError(f"--baseline: {error}") from error
 
 
 def _write(path: Path, text: str) -> None:

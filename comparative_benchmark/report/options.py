@@ -23,13 +23,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--chart", type=Path, metavar="FILE", help="main chart to write, .png or .svg")
     add(
+        "--baseline",
         "--against",
         metavar="COMPETITOR",
         help="competitor to compute speed-ups against (default: pt_inductor:eager, or else the one "
         "that ran the most cases)",
     )
     add(
-        "--baseline",
+        "--since",
         type=Path,
         metavar="OLD.json",
         help="show the changes since these older results, as judged by `cbs compare`",
