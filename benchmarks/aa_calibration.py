@@ -9,7 +9,7 @@ are judged by
   median   the same, and medians more than 1 % apart
 
 on a machine that has nothing else to do, and on the same machine with two busy processes. There, a
-race may be disturbed, which is no verdict. On a machine that others use, "quiet" is what they
+race may be disturbed, and then has no verdict. On a machine that others use, "quiet" is what they
 leave. A verdict counts if it is faster or slower; of a slow-down, only `slower` is right. Every
 pair is one line of `--output`; another run continues the file, and Ctrl-C loses one pair.
 

@@ -38,7 +38,7 @@ def _of_checkout(root: Path) -> str | None:
     commit = _git(root, "rev-parse", "HEAD")
     if not remote or not commit or urllib.parse.urlsplit(remote).scheme not in ("https", "ssh"):
         return None
-    # A user name and a password are nobody else's business.
+    # The origin is printed: leave out the user name and the password.
     parts = urllib.parse.urlsplit(remote)
     host = parts.hostname or ""
     if parts.scheme == "ssh":
