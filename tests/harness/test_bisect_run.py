@@ -172,11 +172,18 @@ def _package(good, bad, metric, folder, *more):
 @pytest.mark.alone
 @pytest.mark.nightly
 def test_a_slow_release_is_found_by_races(bisect):
-    done = bisect(*_package("1.0", "1.2", "latency", "slow", "--processes", "3"))
+    # Races beside other processes have no winner, so a disturbed bisection is repeated.
+    for folder in ("slow", "slow-2", "slow-3"):
+        done = bisect(*_package("1.0", "1.2", "latency", folder, "--processes", "3"))
+        if "disturbed: others used the CPUs" not in done.out:
+            break
+        assert done.code == 3, done.out + done.err
+    else:
+        pytest.skip("other processes used the machine during three bisections")
     assert done.code == 0, done.out + done.err
     assert done.out.startswith("toy-compiler became slower in 1.2; 1.1 is the last good one\n")
     assert done.races >= 3
-    state = json.loads((bisect.folder / "slow" / "bisection.json").read_text())
+    state = json.loads((bisect.folder / folder / "bisection.json").read_text())
     [ends, middle, neighbours] = state["comparisons"]
     assert [entry["answer"] for entry in state["comparisons"]] == ["bad", "good", "bad"]
     slow, fast = (entry["finding"]["cases"][0]["ratio"]["estimate"] for entry in (ends, middle))
