@@ -136,7 +136,7 @@ class Bisection:
                     reason=str(error),
                 )
             if not finding.cases:
-                raise BisectError("nothing was compared: no selected case fits the backend")
+                raise BisectError("nothing was compared: the backend cannot run any selected case")
             attempt += 1
             if finding.answer is not Answer.UNCLEAR or attempt >= self._attempts:
                 return Comparison(
@@ -146,7 +146,7 @@ class Bisection:
                     answer=finding.answer,
                     finding=finding,
                 )
-            self._say(f"{candidate} is unclear; looking closer")
+            self._say(f"{candidate} is unclear; repeating with more measurements")
 
 
 def as_json(outcome: Outcome) -> Mapping[str, Any]:

@@ -46,7 +46,7 @@ class Repository:
             *("log", "--first-parent", "--reverse", "--format=%H%x09%cs %s", f"{first}..{last}")
         )
         if listed.returncode:
-            raise BisectError(f"git log: {listed.stderr.strip()}")
+            raise BisectError(f"git log failed: {listed.stderr.strip()}")
         rows = [line.split("\t", 1) for line in listed.stdout.splitlines()]
         later = [Candidate(name=row[0], detail=row[1][:80], is_commit=True) for row in rows]
         return [Candidate(name=first, is_commit=True), *later]
@@ -61,7 +61,7 @@ class Repository:
         self._git("worktree", "prune")
         added = self._git("worktree", "add", "--detach", "--force", str(folder), commit)
         if added.returncode:
-            raise UnjudgeableError(f"git worktree add: {added.stderr.strip()}")
+            raise UnjudgeableError(f"git worktree add failed: {added.stderr.strip()}")
 
     def remove(self, folder: Path) -> None:
         """Removes a worktree that `check_out` made."""
@@ -127,7 +127,7 @@ class Repository:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise BisectError(f"git cannot be run: {error}") from error
+            raise BisectError(f"cannot run git: {error}") from error
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

@@ -90,7 +90,7 @@ class EnvironmentPool:
         wanted = recipe.fingerprint(self._python)
         if _read(stamp) != wanted:
             self._remove(folder, recipe.repository)
-            self._say(f"making the environment of {recipe.candidate}")
+            self._say(f"creating the environment for {recipe.candidate}")
             try:
                 with pulse.during(name, "installing"):
                     self._make(recipe, folder)
@@ -135,7 +135,7 @@ class EnvironmentPool:
         except (OSError, subprocess.SubprocessError) as error:
             words = str(getattr(error, "stdout", "") or error).strip().splitlines()
             raise BisectError(
-                f"no virtual environment can be made with {self._python}: "
+                f"cannot create a virtual environment with {self._python}: "
                 f"{words[-1] if words else error}"
             ) from error
 
@@ -144,7 +144,7 @@ class EnvironmentPool:
         stamps = sorted(self._folder.glob(f"*/{_STAMP}"), key=lambda path: path.stat().st_mtime)
         spare = [stamp.parent for stamp in stamps if stamp.parent.name not in in_use]
         for folder in spare[: max(0, len(stamps) - self._keep)]:
-            self._say(f"removing the environment {folder.name}: {self._keep} are kept")
+            self._say(f"removing environment {folder.name}, to keep at most {self._keep}")
             self._remove(folder, repository)
 
     def _remove(self, folder: Path, repository: Repository | None) -> None:

@@ -110,9 +110,11 @@ def bisect(
 def check(options: argparse.Namespace) -> None:
     """Raises `UsageError` if what is to be bisected is not told, or not in full."""
     if options.git is None and options.package is None:
-        raise UsageError("say what to bisect: --package NAME, or --git REPO --build CMD")
+        raise UsageError("specify what to bisect: --package NAME, or --git REPO --build CMD")
     if (options.git is None) != (options.build is None):
-        raise UsageError("--git and --build go together: where commits are, and how one is built")
+        raise UsageError(
+            "--git and --build must be given together: the repository and its build command"
+        )
 
 
 def bisected(options: argparse.Namespace) -> str:
@@ -166,11 +168,11 @@ def _plan(journal: Journal) -> str:
     good, *between, bad = journal.candidates
     kind = "commit" if good.is_commit else "release"
     line = (
-        f"{good.short} .. {bad.short}: {len(between)} {kind}{_s(between)} between, at most about "
-        f"{len(between).bit_length() + 2} comparisons"
+        f"{good.short} .. {bad.short}: {len(between)} {kind}{_s(between)} in between, about "
+        f"{len(between).bit_length() + 2} comparisons at most"
     )
     if done := journal.comparisons:
-        line += f"; going on after {len(done)} comparison{_s(done)}"
+        line += f"; resuming after {len(done)} comparison{_s(done)}"
     return line
 
 

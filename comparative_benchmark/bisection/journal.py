@@ -68,7 +68,7 @@ class Journal:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._lock.acquire(timeout=0)
         except Timeout as error:
-            raise BisectError(f"another bisection is at work in {self.path.parent}") from error
+            raise BisectError(f"another bisection is running in {self.path.parent}") from error
         except OSError as error:
             raise BisectError(f"{self.path.parent} cannot be written: {error}") from error
         try:
@@ -122,19 +122,20 @@ class Journal:
             raise BisectError(f"{self.path} cannot be written: {error}") from error
 
     def _read(self) -> None:
-        other = "move it away, or choose another folder with -o"
+        other = "move it, or choose another folder with -o"
         try:
             found = msgspec.json.decode(self.path.read_bytes(), type=_Document)
         except (OSError, ValueError, RecursionError) as error:
             raise BisectError(
-                f"{self.path} is not a state of a bisection ({error}); {other}"
+                f"{self.path} is not a bisection state file ({error}); {other}"
             ) from error
         # As JSON gives it back: tuples are lists there.
         ours = json.loads(json.dumps(self._question))
         both = {**found.question, **ours}
         if differ := [name for name in both if found.question.get(name) != ours.get(name)]:
             told = "; ".join(
-                f"{name} was {found.question.get(name)!r}, is {ours.get(name)!r}" for name in differ
+                f"{name} was {found.question.get(name)!r}, now {ours.get(name)!r}"
+                for name in differ
             )
-            raise BisectError(f"{self.path} holds another bisection ({told}); {other}")
+            raise BisectError(f"{self.path} belongs to another bisection ({told}); {other}")
         self.candidates, self.comparisons = found.candidates, found.comparisons

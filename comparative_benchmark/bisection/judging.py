@@ -80,14 +80,13 @@ def judge(
     """
     name = name_of(candidate)
     if good.status not in _RUNS or (metric.measured and good.status is not Status.OK):
-        reason = f"the good one is {_ending(good)}"
+        reason = f"good side: {_ending(good)}"
         return CaseAnswer(case=name, answer=Answer.SKIPPED, reason=reason)
     if not metric.measured:
         return _by_status(name, candidate, metric)
     if candidate.status is not Status.OK:
-        reason = (
-            f"nothing was measured: {_ending(candidate)} (--metric output or failure looks at that)"
-        )
+        hint = "to bisect this, use --metric output or failure"
+        reason = f"nothing was measured: {_ending(candidate)} ({hint})"
         return CaseAnswer(case=name, answer=Answer.SKIPPED, reason=reason)
     limit = metric.noise if threshold is None else threshold
     if metric is Metric.MEMORY:
@@ -144,7 +143,7 @@ def _numbers(peaks: Sequence[Sequence[float | None]]) -> list[list[float]]:
     """Returns the peaks, or raises `SampleError` where a process could not tell."""
     found = [[peak for peak in process if peak is not None] for process in peaks]
     if not all(found):
-        raise SampleError("a process did not tell")
+        raise SampleError("not reported by every process")
     return found
 
 
@@ -164,7 +163,7 @@ def by_ratio(
     }[outcome]
     if answer is Answer.UNCLEAR and interval is not None and _rules_out(interval, threshold):
         answer = Answer.GOOD
-        reason = f"the whole interval is below the change of {threshold:.1%} that would be bad"
+        reason = f"the whole interval is below the threshold of {threshold:.1%}"
     return CaseAnswer(case=name, answer=answer, reason=reason, ratio=ratio)
 
 

@@ -50,12 +50,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--processes",
         type=count(1),
         metavar="N",
-        help="fresh processes of each side, as in `cbs run`",
+        help="fresh processes for each side, as in `cbs run`",
     )
     add_options(
-        parser, "effect", help="relative difference that a race should detect (default: 0.03)"
+        parser, "effect", help="relative difference that each race should detect (default: 0.03)"
     )
-    add_options(parser, "trial_budget", help="seconds for a trial, as in `cbs run` (default: 30)")
+    add_options(parser, "trial_budget", help="seconds per trial, as in `cbs run` (default: 30)")
     add_options(parser, "threads", "timeout", "memory_limit", "root_dir")
     add_options(parser, "seed", help="seed for the order of starts and blocks (default: 0)")
     add_options(parser, "json", "verbose")
@@ -65,7 +65,7 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     """Adds what every search for a first bad candidate takes, whatever tells good from bad."""
     add = parser.add_argument
     add("--good", required=True, help="version or commit that is known to be good")
-    add("--bad", required=True, help="later version or commit that is bad")
+    add("--bad", required=True, help="later version or commit that is known to be bad")
     add(
         "--package",
         help="package whose releases to bisect. With --git: package that --build installs, which "
@@ -100,12 +100,12 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         type=seconds,
         default=3600.0,
         metavar="S",
-        help="seconds for --build (default: 3600)",
+        help="time limit of --build in seconds (default: 3600)",
     )
     add(
         "--everything",
         action="store_true",
-        help="judge every candidate, to detect more than one step",
+        help="judge every candidate, to find more than one step",
     )
     add(
         "--attempts",

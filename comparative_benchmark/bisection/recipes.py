@@ -91,13 +91,13 @@ def lock_of(options: argparse.Namespace, competitors: Sequence[Competitor]) -> s
     """
     backends = {competitor.backend.name: competitor.backend for competitor in competitors}
     if len(backends) != 1:
-        raise UsageError(f"--backend names {len(backends)} backends; a bisection is of one")
+        raise UsageError(f"--backend names {len(backends)} backends; expected one")
     [backend] = backends.values()
     path = options.requirements or _beside(backend.implementation)
     if path is None:
         raise UsageError(
-            f"the backend {backend.name} has no requirements.txt: say by --requirements FILE what "
-            "its environments hold"
+            f"backend {backend.name} has no requirements.txt; list the packages of its "
+            "environments with --requirements FILE"
         )
     try:
         return Path(path).read_text(encoding="utf-8")

@@ -55,9 +55,7 @@ class PipInstaller:
             # Before 25.1 pip answers for people only.
             asked = _pip(arguments)
         if asked.returncode:
-            raise BisectError(
-                f"the package index does not tell of {package}: {_last(asked.stderr)}"
-            )
+            raise BisectError(f"pip cannot list the versions of {package}: {_last(asked.stderr)}")
         return _parse_versions(asked.stdout)
 
     def install(self, python: Path, requirements: Sequence[str], log_file: Path) -> None:
@@ -74,7 +72,7 @@ class PipInstaller:
             raise UnjudgeableError(str(error)) from error
         log_file.write_text(done.stdout + done.stderr, encoding="utf-8")
         if done.returncode:
-            raise UnjudgeableError(f"it does not install: {_last(done.stderr)} (log: {log_file})")
+            raise UnjudgeableError(f"installation failed: {_last(done.stderr)} (log: {log_file})")
 
 
 def releases_between(
@@ -95,7 +93,7 @@ def releases_between(
     first, last = _version("--good", good), _version("--bad", bad)
     if not first < last:
         raise BisectError(
-            f"--good {good} is not older than --bad {bad}; a bisection goes from old to new"
+            f"--good {good} is not older than --bad {bad}; swap them, or choose other ends"
         )
     found: dict[Version, str] = {}
     for text in offered:
@@ -107,10 +105,10 @@ def releases_between(
         found.setdefault(Version(version.public), version.public)
     for option, text, end in (("--good", good, first), ("--bad", bad, last)):
         if Version(end.public) not in found:
-            near = ", ".join(found[v] for v in sorted(found)[-8:]) or "none at all"
+            near = ", ".join(found[v] for v in sorted(found)[-8:]) or "none"
             raise BisectError(
-                f"{option} {text}: the index offers no {package} {text} to this Python; "
-                f"among what it offers are {near}"
+                f"{option} {text}: the package index has no {package} {text} for this Python; "
+                f"newest versions: {near}"
             )
     between = [
         version
@@ -144,7 +142,7 @@ def requirements_for(
         try:
             requirement = Requirement(line)
         except InvalidRequirement as error:
-            raise BisectError(f"requirement {line!r} of the lock is malformed: {error}") from error
+            raise BisectError(f"malformed line {line!r} in the requirements: {error}") from error
         name = canonicalize_name(requirement.name)
         if name in without or name in wanted:
             continue
@@ -162,7 +160,7 @@ def _version(option: str, text: str) -> Version:
     try:
         return Version(text)
     except InvalidVersion as error:
-        raise BisectError(f"{option} {text!r} is not a version, e.g. 0.10.2") from error
+        raise BisectError(f"{option} {text!r} is not a version such as 0.10.2") from error
 
 
 def _pip(
@@ -184,7 +182,7 @@ def _pip(
     except subprocess.TimeoutExpired as error:
         raise BisectError(f"pip {arguments[0]} took longer than {timeout_s:g} s") from error
     except OSError as error:
-        raise BisectError(f"pip cannot be started: {error}") from error
+        raise BisectError(f"cannot start pip: {error}") from error
 
 
 def _parse_versions(text: str) -> list[str]:
@@ -194,7 +192,7 @@ def _parse_versions(text: str) -> list[str]:
         pass
     if found := re.search(r"^Available versions: (.*)$", text, re.MULTILINE):
         return [version.strip() for version in found[1].split(",")]
-    raise BisectError("pip tells no versions in a form that is known here")
+    raise BisectError("cannot parse the output of `pip index versions`")
 
 
 def _last(text: str) -> str:

@@ -53,7 +53,7 @@ class Search:
 
     def __init__(self, count: int, known: Mapping[int, Answer] | None = None) -> None:
         if count < 2:
-            raise ValueError(f"a search needs a good and a bad end, not {count} candidates")
+            raise ValueError(f"a search needs at least 2 candidates, got {count}")
         self._count = count
         self._answers = {0: Answer.GOOD, count - 1: Answer.BAD}
         for index, answer in (known or {}).items():
@@ -71,9 +71,9 @@ class Search:
           ValueError: there is no such candidate, or it is an end and known to be otherwise.
         """
         if not 0 <= index < self._count:
-            raise ValueError(f"no candidate {index}: there are {self._count}")
+            raise ValueError(f"candidate {index} does not exist; expected 0 to {self._count - 1}")
         if index in (0, self._count - 1) and answer is not self._answers[index]:
-            raise ValueError(f"the end {index} is {self._answers[index].value}")
+            raise ValueError(f"candidate {index} is the {self._answers[index].value} end")
         self._answers[index] = answer
 
     def next_question(self, *, everything: bool = False) -> int | None:

@@ -20,13 +20,13 @@ def tell(outcome: Outcome, word: str, *, what: str, effort: str, measured: bool 
     if where is None:
         than = f"{word} than {names[0]}" if measured else word
         return "\n".join(_no_step(outcome, f"{what} {names[-1]}", than, effort))
-    lines = [*_step(outcome, word, what)]
+    lines = _step(outcome, word, what, measured=measured)
     if outcome.neighbours is not None:
         lines += _cases(outcome.neighbours)
     for bad, good in where.contradictions:
         lines.append(
-            f"answers go back and forth: {names[bad]} is bad, {names[good]} after it is good; this "
-            "is the last step of several"
+            f"the answers alternate: {names[bad]} is bad, but {names[good]} after it is good. "
+            "This is the last of several steps"
         )
     lines += _packages(outcome.neighbours or outcome.ends)
     return "\n".join(lines)
@@ -35,38 +35,36 @@ def tell(outcome: Outcome, word: str, *, what: str, effort: str, measured: bool 
 def _no_step(outcome: Outcome, last: str, than: str, effort: str) -> list[str]:
     if outcome.ends.answer is Answer.GOOD:
         verdict = f"{last} is not {than}"
-        advice = "there is nothing to look for"
+        advice = "nothing to bisect"
     else:
-        verdict = f"whether {last} is {than} is unclear"
-        advice = (
-            f"{outcome.ends.attempts} races could not tell: allow more ({effort}), or make the "
-            "machine quieter (cbs doctor)"
-        )
+        verdict = f"it is unclear whether {last} is {than} (attempts: {outcome.ends.attempts})"
+        advice = f"increase one of {effort}, or reduce disturbances (see cbs doctor)"
     return [f"{verdict}: {advice}", *_cases(outcome.ends), *_packages(outcome.ends)]
 
 
-def _step(outcome: Outcome, word: str, what: str) -> list[str]:
+def _step(outcome: Outcome, word: str, what: str, *, measured: bool) -> list[str]:
     where, candidates = outcome.conclusion, outcome.candidates
     assert where is not None
     first, last = candidates[where.first_bad], candidates[where.last_good]
     if where.suspects:
         between = ", ".join(candidates[index].short for index in where.suspects)
         lines = [
-            f"{what} became {word} after {last.short} and not later than {first}",
-            f"between them, could not be judged: {between}",
+            f"{what} became {word} after {last.short}, at the latest in {first}",
+            f"candidates between them that could not be judged: {between}",
         ]
     else:
         lines = [f"{what} became {word} in {first}; {last.short} is the last good one"]
     neighbours = outcome.neighbours
     if neighbours is not None and neighbours.answer is not Answer.BAD:
+        than = f"{word} than {last.short}" if measured else word
         state = {
-            Answer.GOOD: f"is not {word} than",
-            Answer.UNCLEAR: "is not clearly told from",
-            Answer.SKIPPED: "could not be compared with",
+            Answer.GOOD: f"is not {than}",
+            Answer.UNCLEAR: f"is not clearly {than}",
+            Answer.SKIPPED: f"could not be compared with {last.short}",
         }[neighbours.answer]
         lines.append(
-            f"but side by side {first.short} {state} {last.short}: the change came in several "
-            "small steps, or one of the answers is chance. --everything judges each candidate"
+            f"but in a direct comparison {first.short} {state}: the change came in several small "
+            "steps, or one answer is a chance result. Use --everything to judge each candidate"
         )
     return lines
 
@@ -84,6 +82,6 @@ def _packages(comparison: Comparison) -> list[str]:
     if comparison.finding is None or not comparison.finding.packages:
         return []
     return [
-        "besides, these packages differ between the two, and may be the reason:",
+        "these other packages differ between the two and may be the cause:",
         *(f"  {line}" for line in comparison.finding.packages),
     ]

@@ -302,19 +302,16 @@ def test_bisect_of_what_did_not_change_says_so(make, tmp_path, monkeypatch, caps
     arguments = ["--package", "stepper", "--good", "1.0", "--bad", "1.1", "--metric", "^n$"]
     code = cli.main(["userbenchmark", "bisect", *arguments, "-o", str(tmp_path / "s"), "mine", "1"])
     assert code == 3
-    assert (
-        "mine: stepper 1.1 is not worse than 1.0: there is nothing to look for"
-        in capsys.readouterr().out
-    )
+    assert "mine: stepper 1.1 is not worse than 1.0: nothing to bisect" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["--package", "a", "--runs", "2"], "--runs is 3 or more"),
-        ([], "say what to bisect"),
+        ([], "specify what to bisect"),
         (["--package", "a", "--metric", "("], "--metric '(' is not an expression"),
-        (["--git", "."], "--git and --build go together"),
+        (["--git", "."], "--git and --build must be given together"),
     ],
 )
 def test_bisect_refuses_what_can_not_be(make, tmp_path, monkeypatch, capsys, arguments, words):

@@ -99,6 +99,6 @@ def test_an_interpreter_that_makes_no_environment_is_an_error(tmp_path, installe
     pool = EnvironmentPool(
         tmp_path / "environments", installer, log_dir=tmp_path, python="/bin/false"
     )
-    with pytest.raises(BisectError, match="no virtual environment can be made with /bin/false"):
+    with pytest.raises(BisectError, match="cannot create a virtual environment with /bin/false"):
         pool.get(_recipe("1.0"))
     assert sys.executable not in installer.installed

@@ -37,7 +37,7 @@ class Slowness:
         self.asked.append((good.name, candidate.name, attempt))
         for one in (good, candidate):
             if one.name in self.broken:
-                raise UnjudgeableError(f"{one.name}: it does not install")
+                raise UnjudgeableError(f"{one.name}: installation failed")
         ratio = self.times[candidate.name] / self.times[good.name]
         limit = 0.01 if focus.threshold is None else focus.threshold
         answer = Answer.BAD if ratio > 1 + limit else Answer.GOOD
@@ -99,7 +99,7 @@ def test_a_bad_end_that_is_not_bad_is_told(tmp_path):
     oracle = Slowness(_times(1.0, 1.0, 1.0))
     outcome, _, told = _run(tmp_path, oracle)
     assert not outcome.found
-    assert told.startswith("toy 2 is not slower than 0: there is nothing to look for\n")
+    assert told.startswith("toy 2 is not slower than 0: nothing to bisect\n")
     assert len(oracle.asked) == 1
 
 
@@ -107,8 +107,8 @@ def test_unclear_ends_are_looked_at_again_and_then_told(tmp_path):
     oracle = Slowness(_times(1.0, 1.0, 1.1), unclear={"2": 2})
     outcome, lines, told = _run(tmp_path, oracle)
     assert not outcome.found
-    assert "2 is unclear; looking closer" in lines
-    assert told.startswith("whether toy 2 is slower than 0 is unclear: 2 races could not tell")
+    assert "2 is unclear; repeating with more measurements" in lines
+    assert told.startswith("it is unclear whether toy 2 is slower than 0 (attempts: 2): increase")
     # Allowed one more, it goes on from there.
     outcome, _, _ = _run(tmp_path, oracle, attempts=3)
     assert outcome.found
@@ -119,15 +119,15 @@ def test_what_does_not_install_is_skipped_and_named(tmp_path):
     oracle = Slowness(_times(1, 1, 1, 1.1, 1.1, 1.1), broken="23")
     outcome, lines, told = _run(tmp_path, oracle)
     assert not outcome.found
-    assert told.startswith("toy became slower after 1 and not later than 4\n")
-    assert "between them, could not be judged: 2, 3" in told
-    assert any(line.endswith("skipped: 2: it does not install") for line in lines)
+    assert told.startswith("toy became slower after 1, at the latest in 4\n")
+    assert "candidates between them that could not be judged: 2, 3" in told
+    assert any(line.endswith("skipped: 2: installation failed") for line in lines)
 
 
 @pytest.mark.parametrize("end", ["0", "5"])
 def test_an_end_that_does_not_install_is_an_error_and_tried_again(tmp_path, end):
     oracle = Slowness(_times(1, 1, 1, 1.1, 1.1, 1.1), broken=end)
-    with pytest.raises(BisectError, match=f"ends cannot be compared: {end}: it does not install"):
+    with pytest.raises(BisectError, match=f"ends cannot be compared: {end}: installation failed"):
         _run(tmp_path, oracle)
     oracle.broken.clear()
     assert _run(tmp_path, oracle)[0].found
@@ -143,7 +143,7 @@ def test_steps_back_and_forth_are_told_when_everything_is_judged(tmp_path):
     oracle = Slowness(_times(1.0, 1.1, 1.0, 1.0, 1.1))
     _, _, told = _run(tmp_path, oracle, everything=True)
     assert "toy became slower in 4; 3 is the last good one" in told
-    assert "answers go back and forth: 1 is bad, 2 after it is good" in told
+    assert "the answers alternate: 1 is bad, but 2 after it is good" in told
 
 
 @pytest.mark.parametrize("survived", range(6))
@@ -177,14 +177,14 @@ def test_the_line_of_candidates_stays_when_more_are_released(tmp_path):
 def test_another_question_is_not_answered_from_this_state(tmp_path):
     _run(tmp_path, Slowness(_times(1.0, 1.1)))
     other = Journal(tmp_path / "bisection.json", {"package": "other"})
-    with pytest.raises(BisectError, match=r"package was 'toy', is 'other'.*choose another folder"):
+    with pytest.raises(BisectError, match=r"package was 'toy', now 'other'.*choose another folder"):
         other.__enter__()
 
 
 def test_two_at_once_are_refused(tmp_path):
     with Journal(tmp_path / "bisection.json", {}):
         second = Journal(tmp_path / "bisection.json", {})
-        with pytest.raises(BisectError, match="another bisection is at work in"):
+        with pytest.raises(BisectError, match="another bisection is running in"):
             second.__enter__()
 
 
@@ -207,6 +207,6 @@ STATE = (
 def test_a_damaged_state_is_refused_and_left_as_it_is(tmp_path, text):
     path = tmp_path / "bisection.json"
     path.write_text(text)
-    with pytest.raises(BisectError, match="move it away, or choose another folder"):
+    with pytest.raises(BisectError, match="move it, or choose another folder"):
         Journal(path, {}).__enter__()
     assert path.read_text() == text

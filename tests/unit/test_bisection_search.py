@@ -119,13 +119,13 @@ def test_a_stretch_that_does_not_build_is_left_quickly():
 
 def test_the_ends_can_not_be_contradicted():
     search = Search(5)
-    with pytest.raises(ValueError, match="the end 0 is good"):
+    with pytest.raises(ValueError, match="candidate 0 is the good end"):
         search.record(0, BAD)
-    with pytest.raises(ValueError, match="the end 4 is bad"):
+    with pytest.raises(ValueError, match="candidate 4 is the bad end"):
         search.record(4, UNCLEAR)
-    with pytest.raises(ValueError, match="no candidate 5: there are 5"):
+    with pytest.raises(ValueError, match="candidate 5 does not exist; expected 0 to 4"):
         search.record(5, GOOD)
-    with pytest.raises(ValueError, match="not 1 candidates"):
+    with pytest.raises(ValueError, match="at least 2 candidates, got 1"):
         Search(1)
 
 
