@@ -184,11 +184,11 @@ WRONG = {
         "nothing is called '_defualts'; did you mean _defaults?",
     ),
     "a tag that builds": ("a: !!python/object/apply:os.system ['true']", "the tag"),
-    "an anchor": ("a: &x {b: 1}\nc: *x", "anchors and aliases are not read"),
-    "two of one name": ("a: {definition: x}\na: {definition: y}", ":2:1: 'a' stands twice"),
+    "an anchor": ("a: &x {b: 1}\nc: *x", "anchors and aliases are not supported"),
+    "two of one name": ("a: {definition: x}\na: {definition: y}", ":2:1: duplicate key 'a'"),
     "twice by a hyphen": (
         "a: {install_variant: x, install-variant: y, definition: z}",
-        "'install_variant' stands twice",
+        "duplicate key 'install_variant'",
     ),
     "no folder": ("a: {inherits: _defaults}", "the benchmark a has no definition"),
     "nothing to run": ("_a: {definition: x}", "has no benchmark: all names begin with _"),
@@ -212,7 +212,7 @@ WRONG = {
         "only arithmetic on numbers is read",
     ),
     "a system that is none": ("a: {definition: x, system: 3}", "system must be a mapping"),
-    "not YAML": ("a: [1", "not YAML"),
+    "not YAML": ("a: [1", "invalid YAML"),
     "empty": ("", "is empty"),
 }
 

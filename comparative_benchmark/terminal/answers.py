@@ -53,7 +53,7 @@ def answers(
     good = [case for case in installed if case.status is Status.OK]
     able = [case for case in good if case.result.ranked]
     ranked = _ranked(installed)
-    which = "No competitor that can be ranked" if good else "No competitor"
+    which = "No ranked competitor" if good else "No competitor"
     lines = [f"{which} has a correct output."]
     if ranked:
         family = Family(cases, threshold=NOISE_THRESHOLD)
@@ -61,14 +61,14 @@ def answers(
         lacking_processes = any(family.lacks_processes(ranked[0], case) for case in ranked[1:])
         if lacking_processes and command and output:
             again = with_more_processes(command, output, DECISIVE_PROCESSES)
-            lines.append(f"More processes may decide that; this adds them: {again}.")
+            lines.append(f"More processes may decide this; to add them, run: {again}")
     if apart := [case for case in able if not _is_equal(case)]:
-        lines.append(f"Not ranked, since in fewer bits: {_names(apart)}.")
+        lines.append(f"Not ranked (lower precision): {_names(apart)}.")
     if ranked:  # else all of them, and they are listed above
         failed = [case for case in installed if case not in good]
         lines += [f"{_name(case)}: {_shortened(case.why)}." for case in failed]
-    lines += [f"To try more: {line}." for line in filter(None, (lacking, absent))]
-    return lines + ([f"Again: {typed(command)}"] if command else [])
+    lines += [f"More backends are {line}." for line in filter(None, (lacking, absent))]
+    return lines + ([f"To repeat: {typed(command)}"] if command else [])
 
 
 def _ranked(cases: Sequence[Case]) -> list[Case]:
@@ -131,14 +131,18 @@ def _choice(ranked: Sequence[Case], family: Family) -> str:
     claim = "the lowest latency" if rest else "the only competitor"
     proof = "with a correct output"
     if best.result.word == AGREED:
-        lack = "the truth is in doubt" if best.metrics.truth_in_doubt else "no float64 proof exists"
+        lack = "the truth is in doubt" if best.metrics.truth_in_doubt else "no float64 run exists"
         proof = f"with an output that agrees with a plain run ({lack})"
     if best.metrics.judged_on_integers:
-        proof += " in its integers, which prove no precision"
+        proof += " (integers only, which do not test precision)"
     costs = [text for text in (_compile_text(best), _memory_text(best)) if text]
     cost = f"; it {' and '.join(costs)}" if costs else ""
     is_disturbed = any(family.comparison(best, case).disturbed for case in rest)
-    start = "No winner, since others used the CPUs; first is" if is_disturbed else "Take"
+    start = (
+        "No winner because other processes used the CPUs; the fastest was"
+        if is_disturbed
+        else "Use"
+    )
     return f"{start} {_name(best)}: {_latency_text(best)}, {claim} {proof}{cost}."
 
 
@@ -156,11 +160,11 @@ def _others(ranked: Sequence[Case], family: Family) -> list[str]:
             fewest = min(fewest, *map(_processes, (best, case)))
     lines = [f"It is clearly faster than {', '.join(behind)}."] if behind else []
     if open_ones:
-        hint = "; leave -w and -iter out to race them" if fewest < MIN_PROCESSES else ""
+        hint = "; omit -w and -iter to race them" if fewest < MIN_PROCESSES else ""
         lines.append(f"It is not clearly faster than {', '.join(open_ones)}{hint}.")
     levels = {case.result.level for case in ranked}
     if len(levels) > 1 and best.result.level == "compiler_level":
-        lines.append("It runs an exported program; some of the others have a framework around it.")
+        lines.append("It runs an exported program; some of the others include framework overhead.")
     return lines
 
 
@@ -202,7 +206,7 @@ def _compile_text(case: Case) -> str:
 
 def _memory_text(case: Case) -> str:
     peak = case.metrics.host_memory_peak_mb
-    return "" if peak is None else f"takes {peak * 1e6 / 2**20:.0f} MiB at most"
+    return "" if peak is None else f"uses at most {peak * 1e6 / 2**20:.0f} MiB"
 
 
 def _speedup_text(found: Comparison) -> str:

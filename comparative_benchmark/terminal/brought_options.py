@@ -16,7 +16,7 @@ _CATALOGUE = {"name": "-name", "tag": "--tag", "suite": "--suite"}
 
 def add_model_arguments(parser: argparse.ArgumentParser, *, saving: bool = False) -> None:
     """Adds the model, and what is said of it; with `--save-as`, if its definitions are kept."""
-    group = parser.add_argument_group("a model of your own")
+    group = parser.add_argument_group("your own model")
     add = group.add_argument
     add(
         "model",
@@ -32,7 +32,7 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, saving: bool = False
         default=[],
         metavar="SPEC",
         help="input of the model, e.g. 'f32[1,3,224,224]', 'i32[batch,seq]<1000', 'i32[4,32]=1'; "
-        "give it once for each argument (default: example_inputs() of the file, or the program's "
+        "repeat it for each argument (default: example_inputs() of the file, or the program's "
         "signature)",
     )
     add("--dtype", type=_names, default=(), metavar="TYPE,...", help="data types, e.g. fp32,bf16")
@@ -55,12 +55,12 @@ def add_model_arguments(parser: argparse.ArgumentParser, *, saving: bool = False
         "--image",
         type=Path,
         metavar="FILE",
-        help="picture to use as input of a Hugging Face directory, through its image processor",
+        help="image file to use as input of a Hugging Face directory, through its image processor",
     )
     add(
         *spellings("--allow-pickle"),
         action="store_true",
-        help="allow pickles in a Hugging Face directory or a .pt2 file; they can run code",
+        help="allow pickles in a Hugging Face directory or a .pt2 file; they can run any code",
     )
     if saving:
         add(
@@ -84,12 +84,10 @@ def brought_model(options: argparse.Namespace) -> "Found | None":
     if model is None:
         if given:
             option = given[0].replace("_", "-")
-            raise UsageError(f"--{option} is for a model of your own: cbs run MODEL --{option} ...")
+            raise UsageError(f"--{option} requires a MODEL: cbs run MODEL --{option} ...")
         return None
     if both := [option for name, option in _CATALOGUE.items() if getattr(options, name)]:
-        raise UsageError(
-            f"{model} and {both[0]} exclude each other: one is a model, one selects cases"
-        )
+        raise UsageError(f"MODEL ({model}) and {both[0]} cannot be combined; use one of them")
     try:
         return found(model, _wanted(options))
     except BroughtError as error:

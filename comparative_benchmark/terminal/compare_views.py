@@ -98,7 +98,7 @@ def summary_line(summary: Summary) -> str:
     texts = {name: f"{len(names)} {name}" for name, names in counts.items() if names}
     if len(summary.regressions) < len(summary.slower):
         # A single verdict is wrong in 2 % of cases; of many some are.
-        texts["slower"] += f" ({len(summary.regressions)} beyond chance)"
+        texts["slower"] += f" ({len(summary.regressions)} significant)"
     return ", ".join([*means, *texts.values()])
 
 

@@ -54,7 +54,7 @@ class Console:
         workloads = {trial.workload.digest for trial in trials}
         competitors = {str(trial.competitor) for trial in trials}
         self.say(
-            f"{len(trials)} trials: workloads: {len(workloads)}, competitors: {len(competitors)}; "
+            f"{len(trials)} trials (workloads: {len(workloads)}, competitors: {len(competitors)}); "
             "nothing was run"
         )
 
@@ -155,7 +155,8 @@ class Console:
         if baseline is not None:
             self._lines(
                 *(
-                    f"{case.label}: compared with {case.competitor}; {baseline} has no result"
+                    f"{case.label}: compared with {case.competitor} because {baseline} has no "
+                    "correct result"
                     for case in tables.replacements(cases, baseline).values()
                 )
             )

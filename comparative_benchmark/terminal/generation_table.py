@@ -64,7 +64,8 @@ def generation_remarks(cases: Sequence[Case]) -> list[str]:
         if case.status is Status.OK and generation and generation.not_measurable:
             found.setdefault(generation.not_measurable, {})[case.competitor] = None
     return [
-        f"prefill and decode of {', '.join(names)}: {reason}" for reason, names in found.items()
+        f"prefill and decode not measurable for {', '.join(names)}: {reason}"
+        for reason, names in found.items()
     ]
 
 

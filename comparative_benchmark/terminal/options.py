@@ -22,13 +22,13 @@ EXIT_UNFINISHED = 4
 EXIT_NO_READER = 141
 # In words, for people.
 EXIT_CODES = {
-    EXIT_OK: "all is well",
-    EXIT_FAILED: "something failed, or the command line is wrong",
+    EXIT_OK: "success",
+    EXIT_FAILED: "something failed, or the command line is invalid",
     EXIT_WRONG: "an output is wrong, a comparison found a regression, or a check found a fault",
     EXIT_MISSING: "nothing could be measured, or data is missing",
-    EXIT_UNFINISHED: "all is well so far, and the budget was too short: `--resume` goes on",
-    EXIT_INTERRUPTED: "interrupted by Ctrl-C or SIGTERM; what was finished is kept",
-    EXIT_NO_READER: "nobody reads the output any more, as in `cbs list | head`",
+    EXIT_UNFINISHED: "no failures, but the budget ran out: `--resume` continues",
+    EXIT_INTERRUPTED: "interrupted by Ctrl-C or SIGTERM; finished results are kept",
+    EXIT_NO_READER: "the reader closed the output, as in `cbs list | head`",
 }
 
 # What models do, as TorchBench calls it.
@@ -182,7 +182,7 @@ def find_device(name: str) -> "DeviceSpec":
             return device
     known = ", ".join(map(str, devices.ALL_DEVICES))
     near = did_you_mean(name, map(str, devices.ALL_DEVICES))
-    raise UsageError(f"no device {name!r}; choices are {known}{near}")
+    raise UsageError(f"unknown device {name!r}; choices are {known}{near}")
 
 
 def count(minimum: int) -> Any:
@@ -205,7 +205,7 @@ def seconds(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"expected a positive number of seconds, got {text!r}")
     return value
 
 
@@ -216,7 +216,7 @@ def fraction(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number between 0 and 1")
+        raise argparse.ArgumentTypeError(f"expected a number between 0 and 1, got {text!r}")
     return value
 
 
@@ -226,7 +226,7 @@ def cpu_list(text: str) -> tuple[int, ...]:
     for item in text.split(","):
         first, dash, last = item.strip().partition("-")
         if not first.isdigit() or (dash and not last.isdigit()) or int(last or first) < int(first):
-            raise argparse.ArgumentTypeError(f"{text!r} is not a list of CPUs such as 0,2-3")
+            raise argparse.ArgumentTypeError(f"expected a list of CPUs such as 0,2-3, got {text!r}")
         cpus.update(range(int(first), int(last or first) + 1))
     return tuple(sorted(cpus))
 
@@ -237,10 +237,10 @@ def phase_deadline(text: str) -> tuple[str, float]:
 
     phase, separator, limit = text.partition("=")
     if not separator or not phase:
-        raise argparse.ArgumentTypeError(f"{text!r} is not PHASE=SECONDS")
+        raise argparse.ArgumentTypeError(f"expected PHASE=SECONDS, got {text!r}")
     if phase not in (*PHASES, *SESSION_PHASES):
         known = ", ".join((*PHASES, *SESSION_PHASES))
-        raise argparse.ArgumentTypeError(f"no phase {phase!r}; choices are {known}")
+        raise argparse.ArgumentTypeError(f"unknown phase {phase!r}; choices are {known}")
     return phase, seconds(limit)
 
 
@@ -248,10 +248,10 @@ def size(text: str) -> int:
     """Returns bytes, of a size such as `8G`."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(i?B)?", text.strip(), re.IGNORECASE)
     if not match:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size such as 8G")
+        raise argparse.ArgumentTypeError(f"expected a size such as 8G, got {text!r}")
     size_bytes = int(float(match[1]) * _SIZES[match[2].upper()])
     if not size_bytes:
-        raise argparse.ArgumentTypeError(f"{text!r} leaves no memory")
+        raise argparse.ArgumentTypeError(f"expected a size above 0, got {text!r}")
     return size_bytes
 
 
@@ -264,8 +264,8 @@ def frameworks(text: str) -> str:
     known = [item.value for item in ModelFrameworkType]
     if unknown := [name for name in names if name not in known]:
         raise argparse.ArgumentTypeError(
-            f"no framework {', '.join(unknown)}; choices are pytorch, jax, tensorflow, tflite, "
-            "onnx and stablehlo"
+            f"unknown framework {', '.join(unknown)}; choices are pytorch, jax, tensorflow, "
+            "tflite, onnx and stablehlo"
         )
     return ",".join(names)
 
@@ -282,7 +282,7 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         ("-name", "--benchmark-name"),
         {
             "dest": "name",
-            "help": "regular expression for the whole name of a case, or a text in the names",
+            "help": "regular expression for the whole name of a case, or part of a name",
         },
     ),
     "tag": (
@@ -309,7 +309,8 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
             "action": "append",
             "default": [],
             "metavar": "MODULE",
-            "help": "further module with ALL_BENCHMARKS (PYTHONPATH=. finds one in this directory)",
+            "help": "additional module with ALL_BENCHMARKS (set PYTHONPATH=. for one in this "
+            "directory)",
         },
     ),
     "suite_dir": (
@@ -355,7 +356,7 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
             "type": seconds,
             "default": 3600.0,
             "metavar": "S",
-            "help": "seconds for a worker (default: 3600)",
+            "help": "time limit of a worker, in seconds (default: 3600)",
         },
     ),
     "memory_limit": (
@@ -388,7 +389,7 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "json": (("--json",), {"action": "store_true", "help": "print JSON"}),
     "with_host": (
         ("--with-host",),
-        {"action": "store_true", "help": "keep host names and whole paths"},
+        {"action": "store_true", "help": "keep host names and full paths"},
     ),
     "verbose": (
         ("--verbose",),

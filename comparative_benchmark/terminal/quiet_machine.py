@@ -33,7 +33,7 @@ def wait_for_quiet(
         return
     if ask("wait until the machine is quiet? [Y/n] ").strip().lower() in ("n", "no"):
         return
-    say("waiting; Ctrl-C ends, --busy does not ask")
+    say("waiting; press Ctrl-C to stop, or use --busy to skip this check")
     while _is_busy(observe()):
         pass
     say("the machine is quiet")
@@ -57,6 +57,6 @@ def _is_busy(seen: others.Observed) -> bool:
 
 
 def _told(seen: others.Observed) -> str:
-    used = f"other processes use {seen.conditions.foreign_cpu_share:.0%} of the time of our CPUs"
+    used = f"other processes use {seen.conditions.foreign_cpu_share:.0%} of the CPU time"
     names = f": {', '.join(seen.rows)}" if seen.busiest else ""
-    return f"{used}{names}; a race may then have no verdicts (`cbs doctor`)"
+    return f"{used}{names}; the race may have no verdicts (see `cbs doctor`)"

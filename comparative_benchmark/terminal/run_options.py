@@ -18,7 +18,7 @@ from comparative_benchmark.terminal.options import (
 )
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
-_WHAT, _HOW, _WHERE, _LIMITS = "what to run", "how to measure", "where things go", "limits"
+_WHAT, _HOW, _WHERE, _LIMITS = "selection", "measurement", "files", "limits"
 _EXAMPLES = """\
 examples:
   cbs run -name 'models/BERT_TINY.+FP32.+'           race every installed backend on this CPU
@@ -102,7 +102,7 @@ def _add_inputs(what: Any) -> None:
 
 def _add_folder_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options that select folders of others in place of cases of the catalogue."""
-    group = parser.add_argument_group("folders of TorchBench")
+    group = parser.add_argument_group("TorchBench folders")
     group.add_argument(
         "--torchbench",
         action="append",
@@ -114,12 +114,12 @@ def _add_folder_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         *spellings("--batch-size"),
         type=count(1),
-        help="batch size for the folders (default: their own)",
+        help="batch size of the folders (default: each folder's own)",
     )
     group.add_argument(
         *spellings("--auto-batch"),
         action="store_true",
-        help="use the largest batch size, a power of two, with which the folder and its truth run "
+        help="use the largest power of two as the batch size at which the folder and its truth run "
         "within --memory-limit and --timeout",
     )
     group.add_argument(
@@ -209,7 +209,7 @@ def _add_common_arguments(groups: _Groups) -> None:
         default=[],
         type=phase_deadline,
         metavar="PHASE=S",
-        help="seconds for a phase, e.g. compile=600; may be repeated",
+        help="time limit of a phase in seconds, e.g. compile=600; may be repeated",
     )
     add_options(limits, "memory_limit")
 
@@ -236,7 +236,7 @@ def _add_places(where: Any) -> None:
     where.add_argument(
         *spellings("--generate-artifacts"),
         action="store_true",
-        help="make inputs and expected outputs again",
+        help="regenerate inputs and expected outputs",
     )
     where.add_argument(
         *spellings("--no-download"),
@@ -308,6 +308,6 @@ def _add_sampling_arguments(groups: _Groups) -> None:
     add(
         "--env",
         metavar="NAME=PATH,...",
-        help="race Python environments, each competitor in each, e.g. old=venv-1,new=venv-2",
+        help="run each competitor in each Python environment, e.g. old=venv-1,new=venv-2",
     )
     add_options(how, "seed")

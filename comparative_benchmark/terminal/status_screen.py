@@ -70,7 +70,7 @@ class StatusScreen(Screen):
             if key != self._phase:
                 self._phase, self._phase_since = key, now
             in_phase = f"{phase} {_duration(now - self._phase_since)}" if phase else ""
-        total = f"{_duration(now - self._began_at)} in total"
+        total = f"{_duration(now - self._began_at)} elapsed"
         parts = [self._position(), whom, in_phase, total, self._left()]
         self.show_status("  ".join(filter(None, parts)), key=key)
 

@@ -210,7 +210,7 @@ def package_differences(results: Iterable[Result]) -> list[str]:
         name for name in sorted(every) if len({other.get(name) for other in found.values()}) > 1
     ]
     if not names:
-        return [f"{', '.join(found)}: the same versions of all packages that were imported"]
+        return [f"{', '.join(found)}: same versions of all imported packages"]
     return [
         f"{environment}: "
         + ", ".join(f"{name} {versions.get(name, 'not imported')}" for name in names)

@@ -68,16 +68,19 @@ def training_remarks(cases: Sequence[Case]) -> list[str]:
     apart = sorted({case.competitor for case in found if _is_of_programs(case.metrics.training)})
     if apart:
         remarks.append(
-            f"~ optimizer: {', '.join(apart)} run a step as one program; the share is that of the "
-            "update among programs compiled apart"
+            f"~ optimizer: {', '.join(apart)} run a step as one program; the share is measured "
+            "on separately compiled programs"
         )
     reasons: dict[str, dict[str, None]] = {}
     for case in found:
         training = case.metrics.training
         if training and training.parts_not_measurable:
             reasons.setdefault(training.parts_not_measurable, {})[case.competitor] = None
-    told = [f"parts of a step of {', '.join(names)}: {reason}" for reason, names in reasons.items()]
-    return [*remarks, *told]
+    remarks += [
+        f"parts of a step not measurable for {', '.join(names)}: {reason}"
+        for reason, names in reasons.items()
+    ]
+    return remarks
 
 
 def _apart_from_batch(case: Case) -> tuple[str, str]:

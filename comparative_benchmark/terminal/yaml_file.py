@@ -49,16 +49,16 @@ class YamlFile:
                 level += isinstance(event, yaml.CollectionStartEvent)
                 level -= isinstance(event, yaml.CollectionEndEvent)
                 if level > _MOST_LEVELS:
-                    self.fail(event, f"more than {_MOST_LEVELS} levels")
+                    self.fail(event, f"more than {_MOST_LEVELS} nested levels")
                 if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-                    self.fail(event, "anchors and aliases are not read")
+                    self.fail(event, "anchors and aliases are not supported")
                 if tag := getattr(event, "tag", None):
-                    self.fail(event, f"the tag {tag!r} is not read")
+                    self.fail(event, f"tag {tag!r} is not supported")
             node = yaml.compose(text, yaml.SafeLoader)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark
             where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-            raise UsageError(f"{self.path}{where}: not YAML: {error.problem}") from error
+            raise UsageError(f"{self.path}{where}: invalid YAML: {error.problem}") from error
         except OSError as error:
             raise UsageError(f"{self.path} cannot be read: {error.strerror or error}") from error
         except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
@@ -91,9 +91,9 @@ class YamlFile:
         found: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                self.fail(key, f"a key of {what} must be a text")
+                self.fail(key, f"a key of {what} must be a string")
             if key.value in found:
-                self.fail(key, f"{key.value!r} stands twice in {what}")
+                self.fail(key, f"duplicate key {key.value!r} in {what}")
             found[key.value] = (key, value)
         return found
 

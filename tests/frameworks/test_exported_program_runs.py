@@ -380,4 +380,4 @@ def test_a_tflite_file_is_agreed_on_two_runtimes(files_of, program_run):
     run = program_run("net.tflite", backend="tflite,openvino")
     assert run.code == 0, run.out + run.err
     assert set(measured(run)) == {"tflite:native", "openvino:latency"}
-    assert "with an output that agrees with a plain run (no float64 proof exists)" in run.out
+    assert "with an output that agrees with a plain run (no float64 run exists)" in run.out

@@ -237,7 +237,7 @@ def test_a_batch_normalization_of_opset_11_is_right_on_both_runtimes(onnx_run):
 def test_a_softmax_of_opset_11_finds_the_runtime_that_is_wrong(onnx_run):
     run = onnx_run("softmax", "onnxruntime,openvino")
     assert statuses(run) == {"onnxruntime": "ok", "openvino": "wrong_output"}, run.out + run.err
-    assert "Take onnxruntime" in run.out
+    assert "Use onnxruntime" in run.out
 
 
 @pytest.mark.nightly

@@ -51,14 +51,14 @@ CLOSE = record("iree:llvm-cpu", metrics=times(1.0, 1.03, 1.02))
 
 def test_the_fastest_is_named_with_its_interval_and_what_it_costs():
     first, second, *_, last = said(FAST, SLOW, command=COMMAND)
-    assert first.startswith("Take onnxruntime:default (onnx): 1.01 (0.9")
+    assert first.startswith("Use onnxruntime:default (onnx): 1.01 (0.9")
     assert " ms (95 %), the lowest latency with a correct output; it compiles in" in first
     assert "compiles in 0.03 s" in first
-    assert first.endswith("takes 100 MiB at most.")
+    assert first.endswith("uses at most 100 MiB.")
     assert second.startswith("It is clearly faster than openvino:latency (onnx) (1.99")
-    assert last == "Again: cbs run 'my net.onnx' --backend a,b"
+    assert last == "To repeat: cbs run 'my net.onnx' --backend a,b"
     *_, last = said(FAST, SLOW, command=("/x/comparative_benchmark/__main__.py", "run"))
-    assert last == "Again: python -m comparative_benchmark run"
+    assert last == "To repeat: python -m comparative_benchmark run"
 
 
 def test_a_stack_in_several_frameworks_is_held_against_the_best_alone():
@@ -70,7 +70,7 @@ def test_a_stack_in_several_frameworks_is_held_against_the_best_alone():
         )
 
     lines = said(of("JAX", 1.0, 1.01, 1.02), of("PYTORCH", 2.0, 2.01, 2.02))
-    assert lines[0].startswith("Take iree:llvm-cpu (jax)")
+    assert lines[0].startswith("Use iree:llvm-cpu (jax)")
     assert lines[1].startswith("It is clearly faster than iree:llvm-cpu (pytorch) (1.99")
 
 
@@ -80,7 +80,7 @@ def test_what_is_not_certain_is_said():
     assert line.startswith("It is not clearly faster than iree:llvm-cpu (onnx)")
     assert any(line.startswith("It is clearly faster than openvino:latency") for line in lines)
     again = "cbs run 'my net.onnx' --backend a,b -o r.json --resume --processes 6"
-    told = f"More processes may decide that; this adds them: {again}."
+    told = f"More processes may decide this; to add them, run: {again}"
     assert told in said(FAST, CLOSE, SLOW, command=COMMAND, output=Path("r.json"))
     assert told in said(
         FAST,
@@ -100,7 +100,9 @@ def test_a_disturbed_race_has_no_winner():
         for block in process["blocks"]:
             block["contended"] = True
     first, second = said(FAST, record("openvino:latency", metrics=busy))
-    assert first.startswith("No winner, since others used the CPUs; first is onnxruntime:default")
+    assert first.startswith(
+        "No winner because other processes used the CPUs; the fastest was onnxruntime:default"
+    )
     assert second.startswith("It is not clearly faster than openvino:latency (onnx) (3.0 (2.9")
 
 
@@ -111,7 +113,7 @@ def test_one_process_supports_no_verdict_and_the_way_to_one_is_told():
     )
     assert "1 ms in one process" in lines[0]
     assert not any("It is clearly faster" in line for line in lines)
-    assert lines[1].endswith("; leave -w and -iter out to race them.")
+    assert lines[1].endswith("; omit -w and -iter to race them.")
 
 
 def test_a_wrong_output_is_never_taken_however_fast():
@@ -119,7 +121,7 @@ def test_a_wrong_output_is_never_taken_however_fast():
         "iree:llvm-cpu", status="wrong_output", phase="verify_first_run", reason="output 0: off."
     )
     lines = said(wrong, SLOW)
-    assert lines[0].startswith("Take openvino:latency (onnx)")
+    assert lines[0].startswith("Use openvino:latency (onnx)")
     assert "the only competitor with a correct output" in lines[0]
     assert "iree:llvm-cpu (onnx): wrong_output in verify_first_run: output 0: off." in lines
     crashed = record("openvino:latency", status="crashed", phase="compile", reason="signal 11")
@@ -129,7 +131,7 @@ def test_a_wrong_output_is_never_taken_however_fast():
 def test_what_is_agreed_is_not_called_right():
     agreed = record("tflite:native", metrics=times(1.0, 1.01, 1.02, without_float64="no kernels"))
     (first, *_) = said(agreed, agreed | {"definition": SLOW["definition"]})
-    assert "with an output that agrees with a plain run (no float64 proof exists)" in first
+    assert "with an output that agrees with a plain run (no float64 run exists)" in first
     assert "right" not in first
 
 
@@ -156,11 +158,11 @@ def test_a_result_without_a_rank_is_not_recommended():
     why = "its own package, judge, computed the truth"
     own = record("judge:half", metrics=times(0.1, 0.1, 0.1, not_ranked=why))
     lines = said(own, SLOW)
-    assert lines[0].startswith("Take openvino:latency (onnx)")
+    assert lines[0].startswith("Use openvino:latency (onnx)")
     remarks = mixture_remarks(cases_of(completed({"benchmarks": [own, SLOW]})))
     assert f"Not ranked: judge:half (onnx) ({why})." in remarks
     lines = said(own, record("judge:other", metrics=times(0.2, 0.2, 0.2, not_ranked=why)))
-    assert lines[0] == "No competitor that can be ranked has a correct output."
+    assert lines[0] == "No ranked competitor has a correct output."
     cases = cases_of(completed({"benchmarks": [own, SLOW]}))
     table = results_table(cases, baseline="openvino:latency").table
     verdicts = next(c for c in table.columns if str(c.header) == "verdict")
@@ -174,13 +176,13 @@ def test_fewer_bits_are_not_ranked():
         definition={"data_type": "fp32", "precision": "int8"},
     )
     lines = said(FAST, int8)
-    assert lines[0].startswith("Take onnxruntime:default")
-    assert "Not ranked, since in fewer bits: openvino:latency (onnx)." in lines
+    assert lines[0].startswith("Use onnxruntime:default")
+    assert "Not ranked (lower precision): openvino:latency (onnx)." in lines
 
 
 def test_a_framework_beside_exported_programs_is_said():
     eager = record("pt_inductor:eager", "framework_level", metrics=times(2.0, 2.01, 2.02))
-    assert any("have a framework around it" in line for line in said(FAST, eager))
+    assert any("include framework overhead" in line for line in said(FAST, eager))
 
 
 def test_what_is_not_installed_is_what_to_try():
@@ -191,9 +193,9 @@ def test_what_is_not_installed_is_what_to_try():
         reason="iree.compiler not installed; run ./setup_venv.sh, or pip install -e '.[iree]'",
     )
     lines = said(FAST, lacking, absent="not installed: tflite (pip install x)")
-    assert "To try more: not installed: iree (pip install -e '.[iree]')." in lines
-    assert "To try more: not installed: tflite (pip install x)." in lines
-    assert lines[0].startswith("Take onnxruntime:default")
+    assert "More backends are not installed: iree (pip install -e '.[iree]')." in lines
+    assert "More backends are not installed: tflite (pip install x)." in lines
+    assert lines[0].startswith("Use onnxruntime:default")
 
 
 @pytest.mark.parametrize(

@@ -127,10 +127,10 @@ def test_a_file_that_is_not_valid_is_refused_in_one_line(content, tmp_path):
     ("arguments", "words"),
     [
         ({"backends": "none"}, "'none'"),
-        ({"device": "toaster"}, "no device 'toaster'"),
+        ({"device": "toaster"}, "unknown device 'toaster'"),
         ({"iterations": 0}, "less than 1"),
         ({"colour": "red"}, "unrecognized arguments: --colour"),
-        ({"precision": 2}, "not a number between 0 and 1"),
+        ({"precision": 2}, "expected a number between 0 and 1"),
     ],
 )
 def test_what_cannot_be_is_an_exception_and_no_exit(arguments, words, tmp_path):

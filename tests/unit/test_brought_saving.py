@@ -153,7 +153,7 @@ def test_the_command_line_lists_the_folder_in_place_of_the_suite(project, capsys
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("models/NET_FP32_PT/")
     assert cli.main(["run", "-name", "models/.+", "--save-as", "x"]) == 1
-    assert "--save-as is for a model of your own" in capsys.readouterr().err
+    assert "--save-as requires a MODEL" in capsys.readouterr().err
 
 
 def test_a_failure_is_repeated_by_the_folder(project):

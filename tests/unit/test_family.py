@@ -95,7 +95,7 @@ def test_table_sentence_page_and_api_agree(seed, capsys):
         [line] = [line for line in shown if f" {name} " in line]
         assert item.verdict.value in line
     first, *rest = answers(cases)
-    [best] = [case.competitor for case in cases if first.startswith(f"Take {case.competitor} ")]
+    [best] = [case.competitor for case in cases if first.startswith(f"Use {case.competitor} ")]
     certain = next((line for line in rest if line.startswith("It is clearly faster")), "")
     if best != EAGER:
         assert (EAGER in certain) == (verdicts[best].verdict is Verdict.FASTER)

@@ -335,7 +335,7 @@ def test_what_cannot_be_is_told_in_a_sentence(selected, arguments, told):
         (("-o", "."), "-o . cannot be written: it is a directory"),
         (("-o", "r.json", "--plot", "/dev/null/p.svg"), "--plot /dev/null/p.svg cannot be written"),
         (("-o", "r.json", "--plot", "p.txt"), "the name ends in none of .svg"),
-        (("-o", "r.json", "--budget", "0"), "'0' is not a number of seconds above 0"),
+        (("-o", "r.json", "--budget", "0"), "expected a positive number of seconds, got '0'"),
         (("-o", "r.json", "--backend", "jax_xla:xla+int8w"), "did you mean int8wo?"),
         (("-o", "r.json", "--backend", "jax_xl"), "no backend 'jax_xl'"),
     ],

@@ -29,7 +29,7 @@ def record(environment, **versions):
         ),
         (
             [record("base", jax="1"), record("head", jax="1")],
-            ["base, head: the same versions of all packages that were imported"],
+            ["base, head: same versions of all imported packages"],
         ),
     ],
 )

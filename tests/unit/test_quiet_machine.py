@@ -43,9 +43,9 @@ def test_a_busy_machine_is_told_where_nobody_is_asked():
     machine.wait()
     [line] = machine.said
     assert line.startswith(
-        "other processes use 47% of the time of our CPUs: cc1plus (pid 42) 98% of a CPU;"
+        "other processes use 47% of the CPU time: cc1plus (pid 42) 98% of a CPU;"
     )
-    assert line.endswith("a race may then have no verdicts (`cbs doctor`)")
+    assert line.endswith("the race may have no verdicts (see `cbs doctor`)")
 
 
 @pytest.mark.parametrize("answer", ["", "y\n", "Yes\n"])

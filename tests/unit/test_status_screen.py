@@ -42,7 +42,7 @@ def test_without_a_terminal_there_is_a_line_every_30_s_and_none_sooner(pipe, clo
         screen.beat("jax_xla:xla, process 2 of 3", "compile")
     lines = said()
     assert lines == [
-        f"jax_xla:xla, process 2 of 3  compile {seconds}  {seconds} in total"
+        f"jax_xla:xla, process 2 of 3  compile {seconds}  {seconds} elapsed"
         for seconds in ("30 s", "60 s", "2 min")
     ]
 
@@ -54,7 +54,7 @@ def test_a_phase_has_its_own_time(pipe, clock):
     screen.beat("jax_xla:xla, process 1 of 3", "execute")
     clock.now = 640.0
     screen.beat("jax_xla:xla, process 1 of 3", "execute")
-    assert said()[-1] == "jax_xla:xla, process 1 of 3  execute 40 s  11 min in total"
+    assert said()[-1] == "jax_xla:xla, process 1 of 3  execute 40 s  11 min elapsed"
 
 
 def test_a_command_that_speaks_needs_no_status_beside(pipe, clock):
@@ -74,7 +74,7 @@ def test_what_is_left_follows_from_what_was_done(pipe, clock):
     clock.now = 400.0
     screen.at("T5, 2 competitors", 3, 12)
     # 3 in 300 s, so 9 in 900 s.
-    assert said() == ["[4/12] T5, 2 competitors  7 min in total  about 15 min left"]
+    assert said() == ["[4/12] T5, 2 competitors  7 min elapsed  about 15 min left"]
     clock.now = 500.0
     screen.at("", 12, 12)
     assert "left" not in said()[-1]
@@ -129,7 +129,7 @@ def test_on_a_terminal_the_line_is_drawn_over_and_taken_away():
     os.close(ours)
     assert process.returncode == 0, text
     drawn = text.decode().split("\r\x1b[2K")
-    assert drawn[0] == "[3/12] BERT  0 s in total"
+    assert drawn[0] == "[3/12] BERT  0 s elapsed"
     # The line is cut at the width of the terminal.
     assert drawn[1] == "[3/12] BERT  jax_xla:xla, process 2 of 3  compile 0 s  0 s…"
     assert drawn[2].startswith("[ 3/12] ok\r\n[3/12] BERT  xxx")

@@ -22,7 +22,7 @@ def test_frameworks_have_synonyms(name):
 
 def test_several_frameworks_and_unknown_ones():
     assert frameworks("tf, jax") == "tensorflow_v2,jax"
-    with pytest.raises(argparse.ArgumentTypeError, match="no framework pascal; choices are"):
+    with pytest.raises(argparse.ArgumentTypeError, match="unknown framework pascal; choices are"):
         frameworks("pascal")
 
 
