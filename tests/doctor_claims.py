@@ -28,7 +28,7 @@ def no_turbo_of(out):
 
 def smt_of(out):
     active, *cores = out.splitlines()
-    return ["off"] if active == "0" else [f"on: 2 CPUs of the mask on {len(cores)} cores"]
+    return ["off"] if active == "0" else [f"on: 2 usable CPUs on {len(cores)} cores"]
 
 
 def quota_of(out):
@@ -42,14 +42,14 @@ def quota_of(out):
             period = next(x for x in out.splitlines() if "cpu.cfs_period_us:" in x)
             quotas.append(int(text) / int(period.rpartition(":")[2]))
     throttles = sum(map(int, re.findall(r"nr_throttled (\d+)", out)))
-    stopped = f"stopped {throttles} times" if throttles else ""
+    stopped = f"throttled {throttles} times" if throttles else ""
     return [f"quota of {min(quotas):.3g} CPUs" if quotas else "no quota", stopped]
 
 
 def heat_of(out):
     first, *_, last = [*out.splitlines(), ""]
-    degrees = f"{int(last or first) / 1e3:.0f} degrees C at most"
-    return [f"add up to {first}", degrees] if last else [f"add up to {first}"]
+    degrees = f"maximum {int(last or first) / 1e3:.0f} degrees C"
+    return [f"total {first}", degrees] if last else [f"total {first}"]
 
 
 def text_of(out):

@@ -17,16 +17,14 @@ def virtualisation(system: System) -> Finding:
     marks = [path for path in ("/.dockerenv", "/run/.containerenv") if system.exists(path)]
     groups = system.read("/proc/1/cgroup") or ""
     marks += [word for word in ("docker", "kubepods", "lxc", "containerd") if word in groups]
-    container = f"container ({', '.join(marks)})" if marks else "no sign of a container"
+    container = f"container ({', '.join(marks)})" if marks else "no container detected"
     return Finding(
         name="virtualisation",
         status="unknown" if not flags else "warning" if "hypervisor" in flags else "ok",
         value=f"{machine}{f' ({named})' if named else ''}; {container}",
-        cost="the host's clock, hyper-threads and neighbours are out of sight: rely on interleaved "
-        "rounds and steal, not on absolute times",
-        fix="measure on the bare machine where absolute times matter"
-        if "hypervisor" in flags
-        else "",
+        cost="the host's clock, hyper-threads and other guests are not visible: rely on "
+        "interleaved rounds and steal, not on absolute times",
+        fix="if absolute times matter, measure on bare metal" if "hypervisor" in flags else "",
         verify="grep -o -m 1 -w hypervisor /proc/cpuinfo | head -n 1; "
         f"cat {' '.join(board)} /proc/1/cgroup 2>/dev/null; "
         "ls -d /.dockerenv /run/.containerenv 2>/dev/null || true",
@@ -40,8 +38,8 @@ def governor(system: System) -> Finding:
     return Finding(
         name="governor",
         status="unknown" if not found else "ok" if found == {"performance"} else "warning",
-        value=", ".join(sorted(found)) or "not told (no cpufreq: usual in a virtual machine)",
-        cost="any other governor than `performance` raises the clock only after work has begun: "
+        value=", ".join(sorted(found)) or "unavailable (no cpufreq, as in most virtual machines)",
+        cost="all governors except `performance` raise the clock only after work has started: "
         "short runs are slower than long ones",
         fix="" if found <= {"performance"} else "sudo cpupower frequency-set -g performance",
         verify=f"sort -u {system.shell_of_cpus(name)}",
@@ -58,8 +56,8 @@ def turbo(system: System) -> Finding:
     return Finding(
         name="turbo",
         status="unknown" if on is None else "warning" if on else "ok",
-        value={None: "not told", True: "on", False: "off"}[on],
-        cost="with turbo the clock depends on heat and on how many cores are busy, so that the "
+        value={None: "unavailable", True: "on", False: "off"}[on],
+        cost="with turbo, the clock depends on temperature and on the number of busy cores: the "
         "first minutes are faster than the rest",
         fix=f"echo {int(path == intel)} | sudo tee {path}" if on else "",
         verify=f"cat {intel} {boost}" if on is None else known,
@@ -75,18 +73,18 @@ def smt(system: System) -> Finding:
         siblings = system.read(f"{CPU_DIRECTORY}/cpu{cpu}/{name}") or str(cpu)
         cores.setdefault(siblings, cpu)
     shared = active == "1" and len(cores) < len(system.cpus)
-    value = {None: "not told", "0": "off"}.get(active, "on")
+    value = {None: "unavailable", "0": "off"}.get(active, "on")
     if active == "1":
-        value += f": {len(system.cpus)} CPUs of the mask on {len(cores)} cores"
+        value += f": {len(system.cpus)} usable CPUs on {len(cores)} cores"
     elif active and "hypervisor" in (system.read("/proc/cpuinfo") or "").split():
-        value += " (of the virtual CPUs; the host's are out of sight)"
+        value += " (for the virtual CPUs; the host's setting is not visible)"
     one_each = ",".join(map(str, sorted(cores.values())))
     return Finding(
         name="SMT",
         status="unknown" if active is None else "warning" if shared else "ok",
         value=value,
-        cost="two threads on one core share its units: each is slower by an amount that depends on "
-        "the other (a hypervisor may do so unseen)",
+        cost="two threads on one core share its execution units: how much each slows down depends "
+        "on the other (a hypervisor may share cores without showing it)",
         fix=f"taskset -c {one_each} cbs run ..." if shared else "",
         # Each core is a line, however many of its threads are ours.
         verify=f"cat {CPU_DIRECTORY}/smt/active; sort -u {system.shell_of_cpus(name)}",
@@ -107,9 +105,9 @@ def cpu_quota(system: System) -> Finding:
     smallest = min(quotas, default=None)
     short = smallest is not None and smallest < cpus
     value = "no quota" if smallest is None else f"quota of {smallest:.3g} CPUs"
-    value += f"; {cpus} CPUs in the mask"
+    value += f"; {cpus} usable CPUs"
     if snapshot.cgroup_throttles:
-        value += f"; stopped {snapshot.cgroup_throttles} times so far"
+        value += f"; throttled {snapshot.cgroup_throttles} times so far"
     # The root group of version 2 has no files of its own: nothing limits it.
     known = bool(seen) or system.read("/proc/self/cgroup") is not None
     files = " ".join(map(shlex.quote, seen))
@@ -117,9 +115,9 @@ def cpu_quota(system: System) -> Finding:
     return Finding(
         name="CPU quota",
         status="unknown" if not known else "problem" if short else "ok",
-        value=value if known else "not told",
-        cost="a quota below the number of CPUs stops all threads for the rest of each period "
-        "(100 ms by default): latencies have two modes",
+        value=value if known else "unavailable",
+        cost="if the quota is below the number of CPUs, all threads stop for the rest of each "
+        "period (100 ms by default): latencies become bimodal",
         fix=f"cbs run --threads {max(int(smallest or 1), 1)} ..., or raise the container's limit"
         if short
         else "",
@@ -148,8 +146,8 @@ def heat(system: System) -> Finding:
     count = sum(int(text) for text in counters if text.isdigit())
     degrees = [int(text) / 1e3 for text in temperatures if text.lstrip("-").isdigit()]
     # A package counts once for each of its CPUs: more or fewer matters, not how many.
-    parts = [f"throttle counters add up to {count} since the start"] if counters else []
-    parts += [f"{max(degrees):.0f} degrees C at most"] if degrees else []
+    parts = [f"throttle counters total {count} since boot"] if counters else []
+    parts += [f"maximum {max(degrees):.0f} degrees C"] if degrees else []
     verify = []
     if counters or not degrees:
         verify.append(f"cat {system.shell_of_cpus(name)} | awk '{{n += $1}} END {{print n}}'")
@@ -158,9 +156,9 @@ def heat(system: System) -> Finding:
     return Finding(
         name="heat",
         status="unknown" if not parts else "warning" if count else "ok",
-        value="; ".join(parts) or "not told (no throttle counters, no thermal zones)",
+        value="; ".join(parts) or "unavailable (no throttle counters or thermal zones)",
         cost="a hot CPU lowers its clock: later measurements are slower than earlier ones",
-        fix="let it cool, or turn turbo off, and see whether the counters still grow"
+        fix="let the CPU cool or turn off turbo, then check whether the counters still increase"
         if count
         else "",
         verify="; ".join(verify),

@@ -30,9 +30,9 @@ def clock_source(system: System) -> Finding:
     return Finding(
         name="clock source",
         status="unknown" if name is None else "problem" if slow else "ok",
-        value=name or "not told",
-        cost="clocks other than the CPU's own counter need a system call or an access to a device "
-        "for each reading",
+        value=name or "unavailable",
+        cost="clocks other than the CPU's own counter need a system call or a device access for "
+        "each reading",
         fix=fix if slow else "",
         verify=f"cat {path}",
     )
@@ -46,12 +46,12 @@ def timer() -> Finding:
     return Finding(
         name="timer",
         status="problem" if bad else "ok",
-        value=f"step {resolution_ns} ns, {cost_ns:.0f} ns for each reading",
-        cost="each sample holds one reading of the clock and is rounded to its step",
-        fix="see the clock source" if bad else "",
+        value=f"step {resolution_ns} ns, {cost_ns:.0f} ns per reading",
+        cost="each sample includes one reading of the clock and is rounded to its step",
+        fix="see `clock source`" if bad else "",
         verify=f"{python} -c 'import time; c = time.perf_counter_ns; "
         't = [c() for _ in range(20000)]; print("step", min(b - a for a, b in zip(t, t[1:]) '
-        'if b > a), "ns,", round((t[-1] - t[0]) / 19999), "ns for each reading")\'',
+        'if b > a), "ns,", round((t[-1] - t[0]) / 19999), "ns per reading")\'',
     )
 
 
@@ -73,9 +73,9 @@ def aslr(system: System) -> Finding:
     return Finding(
         name="ASLR",
         status="unknown" if level not in names else "ok" if level == "2" else "warning",
-        value=f"{names[level]} ({level})" if level in names else "not told",
-        cost="without it every process has the same layout, and a lucky one looks like a faster "
-        "program (Mytkowicz et al. 2009); replicates average over layouts only when they differ",
+        value=f"{names[level]} ({level})" if level in names else "unavailable",
+        cost="without it all processes have the same memory layout, and a lucky layout looks like "
+        "a faster program (Mytkowicz et al. 2009); replicates average only over different layouts",
         fix="sudo sysctl kernel.randomize_va_space=2" if level in ("0", "1") else "",
         verify=f"cat {path}",
     )
@@ -87,17 +87,16 @@ def huge_pages(system: System) -> Finding:
     text = system.read(path) or ""
     chosen = text.partition("[")[2].partition("]")[0]
     costs = {
-        "always": "the kernel merges pages in the background, at moments of its own choosing",
+        "always": "the kernel merges pages in the background, at unpredictable times",
         "never": "large weights miss the TLB more often than on most machines",
     }
     return Finding(
         name="huge pages",
         status="unknown" if not chosen else "ok" if chosen == "madvise" else "warning",
-        value=chosen or "not told",
+        value=chosen or "unavailable",
         cost=costs.get(
             chosen,
-            "`always` and `never` change memory speed, the first at moments of "
-            "the kernel's choosing",
+            "`always` and `never` change memory speed, `always` at unpredictable times",
         ),
         fix=f"echo madvise | sudo tee {path}" if chosen in costs else "",
         verify=f"grep -o '\\[.*\\]' {path}",
@@ -111,7 +110,7 @@ def memory(system: System) -> Finding:
     room = int(limit) - int(used) if limit and limit.isdigit() and used else None
     available = min((size for size in (free, room) if size is not None), default=None)
     low = available is not None and available < _MEMORY_LOW_BYTES
-    value = "not told" if available is None else f"{available / _GIB:.1f} GiB available"
+    value = "unavailable" if available is None else f"{available / _GIB:.1f} GiB available"
     verify = _gib_of("MemAvailable")
     if room is not None:
         value += " (the container's limit)" if available == room else ""
@@ -120,8 +119,8 @@ def memory(system: System) -> Finding:
         name="memory",
         status="unknown" if available is None else "warning" if low else "ok",
         value=value,
-        cost="workers that do not fit run one after the other, not interleaved, or are killed",
-        fix="stop other processes, or take smaller workloads" if low else "",
+        cost="workers that do not fit run one after another, not interleaved, or are killed",
+        fix="stop other processes, or choose smaller workloads" if low else "",
         verify=verify,
     )
 
@@ -134,10 +133,10 @@ def swap(system: System) -> Finding:
     return Finding(
         name="swap",
         status="unknown" if used is None else "warning" if used else "ok",
-        value="not told"
+        value="unavailable"
         if used is None
         else f"{used / _GIB:.1f} GiB of {(total or 0) / _GIB:.1f} GiB in use",
-        cost="a page that comes back from the disk stops a thread in the middle of an iteration",
+        cost="reading a page back from disk stops a thread in the middle of an iteration",
         fix="sudo swapoff -a && sudo swapon -a" if used else "",
         verify="awk '/^SwapTotal/ {all = $2} /^SwapFree/ "
         '{printf "%.1f GiB of %.1f GiB\\n", (all - $2) / 2^20, all / 2^20}\' /proc/meminfo',
@@ -155,7 +154,7 @@ def disk(system: System) -> Finding:
         name="disk",
         status="problem" if free < _DISK_OUT_BYTES else "warning" if low else "ok",
         value=f"{free / _GIB:.0f} GiB free at {path}",
-        cost="checkpoints, artifacts and compile caches go there; a full disk ends the run",
+        cost="checkpoints, artifacts and compile caches are stored there; a full disk ends the run",
         fix="export CBS_ROOT_DIR=...  # on a larger disk" if low else "",
         # `df -h` would round up.
         verify=f"df -Pk {shlex.quote(str(path))} | "

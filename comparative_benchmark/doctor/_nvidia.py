@@ -37,11 +37,11 @@ def nvidia(system: System) -> Iterator[Finding]:
         yield Finding(
             name="GPU",
             status="unknown" if devices else "ok",
-            value="device files of an NVIDIA GPU, but nvidia-smi gives no answer"
+            value="NVIDIA device files exist, but nvidia-smi does not respond"
             if devices
             else "no NVIDIA GPU found",
-            cost="without nvidia-smi clocks, heat and other users of a GPU are out of sight",
-            fix="install nvidia-smi of the driver's version" if devices else "",
+            cost="without nvidia-smi, clocks, heat and other users of a GPU are not visible",
+            fix="install the nvidia-smi of the driver's version" if devices else "",
             verify="nvidia-smi -L; ls /dev | grep -c nvidia || true",
         )
         return
@@ -56,22 +56,22 @@ def _gpu_findings(row: Mapping[str, str | None], verify: str) -> Iterator[Findin
     yield Finding(
         name=f"{name} persistence",
         status={"Enabled": "ok", "Disabled": "warning"}.get(persistence or "", "unknown"),  # type: ignore[arg-type]
-        value=f"{row['name']}: {persistence or 'not told'}",
-        cost="without it the driver unloads between processes: the first run of each pays for it",
+        value=f"{row['name']}: {persistence or 'unknown'}",
+        cost="without it the driver unloads between processes, which slows the first run of each",
         fix="sudo nvidia-smi -pm 1" if persistence == "Disabled" else "",
         verify=verify,
     )
     reasons = throttle_reasons(row["reasons"])
     harmful = bool(reasons and reasons[0] & _HARMFUL_REASONS)
-    names = "not told" if reasons is None else ", ".join(reasons[1]) or "none"
+    names = "unknown" if reasons is None else ", ".join(reasons[1]) or "none"
     yield Finding(
         name=f"{name} clocks",
         status="unknown" if reasons is None else "problem" if harmful else "ok",
         value=f"{row['clocks.sm'] or '?'} of {row['clocks.max.sm'] or '?'} MHz, "
         f"{row['temperature.gpu'] or '?'} degrees C, {row['utilization.gpu'] or '?'} % busy; "
         f"held back by: {names}",
-        cost="clocks follow power and heat: the same kernel is slower once the limit is reached",
-        fix=f"sudo nvidia-smi -i {row['index']} -lgc MHZ,MHZ  # a clock that it can hold"
+        cost="clocks depend on power and heat: the same kernel is slower once a limit is reached",
+        fix=f"sudo nvidia-smi -i {row['index']} -lgc MHZ,MHZ  # a clock that the GPU can sustain"
         if harmful
         else "",
         verify=verify,
@@ -81,9 +81,9 @@ def _gpu_findings(row: Mapping[str, str | None], verify: str) -> Iterator[Findin
     yield Finding(
         name=f"{name} MIG",
         status="warning" if mode == "Enabled" else "ok",
-        value=f"{mode or 'not supported'}; driver {row['driver_version'] or 'not told'}",
-        cost="parts of a divided GPU share its power and clocks, and CUDA sees one part alone",
-        fix=f"sudo nvidia-smi -i {row['index']} -mig 0  # nobody may be using it"
+        value=f"{mode or 'not supported'}; driver {row['driver_version'] or 'unknown'}",
+        cost="MIG instances share the GPU's power and clocks, and CUDA sees only one instance",
+        fix=f"sudo nvidia-smi -i {row['index']} -mig 0  # only if nothing uses the GPU"
         if mode == "Enabled"
         else "",
         verify=verify,
@@ -99,9 +99,11 @@ def _memory(name: str, row: Mapping[str, str | None], verify: str) -> Finding:
         name=f"{name} memory",
         status="unknown" if not known else "warning" if held else "ok",
         value=f"{used or '?'} of {total or '?'} MiB used",
-        cost="who holds memory may compute, too; and competitors that do not fit together are "
-        "measured in turns",
-        fix="end what holds it, or choose another GPU with CUDA_VISIBLE_DEVICES" if held else "",
+        cost="the process that holds memory may also compute; competitors that do not fit together "
+        "are not interleaved",
+        fix="stop the process that holds it, or choose another GPU with CUDA_VISIBLE_DEVICES"
+        if held
+        else "",
         verify=verify,
     )
 
@@ -118,11 +120,11 @@ def _gpu_processes(system: System) -> Finding:
     return Finding(
         name="GPU processes",
         status="unknown" if rows is None else "problem" if rows else "ok",
-        value="not told"
+        value="unavailable"
         if rows is None
-        else "; ".join(names) or "none seen (a container hides those outside)",
-        cost="another process shares the GPU's time and memory: latencies grow and spread",
-        fix="wait for them, or choose another GPU with CUDA_VISIBLE_DEVICES" if rows else "",
+        else "; ".join(names) or "none visible (a container hides processes outside it)",
+        cost="another process shares the GPU's time and memory: latencies increase and vary more",
+        fix="wait until they end, or choose another GPU with CUDA_VISIBLE_DEVICES" if rows else "",
         verify=shlex.join(command),
     )
 

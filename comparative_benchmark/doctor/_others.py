@@ -20,11 +20,11 @@ def load(system: System) -> Finding:
     return Finding(
         name="load",
         status="unknown" if one is None else "warning" if high else "ok",
-        value="not told"
+        value="unavailable"
         if one is None
         else f"{one:.2f} in the last minute, {len(system.cpus)} CPUs",
-        cost="runnable tasks compete for CPUs, caches and memory bandwidth: latencies spread",
-        fix="wait a minute; if it stays, see `other processes`" if high else "",
+        cost="runnable tasks compete for CPUs, caches and memory bandwidth: latencies vary more",
+        fix="wait a minute; if the load stays high, see `other processes`" if high else "",
         verify="cat /proc/loadavg",
     )
 
@@ -34,9 +34,9 @@ def foreign_processes(observed: Observed) -> Finding:
     share = observed.conditions.foreign_cpu_share
     rows = observed.rows
     taken = (
-        "not told"
+        "unavailable"
         if share is None
-        else f"others took {share:.0%} of our CPUs' time during {OBSERVED_S:.0f} s"
+        else f"other processes used {share:.0%} of our CPUs' time during {OBSERVED_S:.0f} s"
     )
     status: Status = "unknown" if share is None else "ok"
     if observed.conditions.contended:
@@ -51,7 +51,7 @@ def foreign_processes(observed: Observed) -> Finding:
         name="other processes",
         status=status,
         value="; ".join([taken, *rows]),
-        cost="a busy process on one of our CPUs made sequential A/A ratios spread by 11-13 % "
+        cost="with a busy process on one of our CPUs, sequential A/A ratios varied by 11-13 % "
         "instead of 2 %",
         fix=f"kill -STOP {pids}; cbs run ...; kill -CONT {pids}  # if they are yours"
         if pids
@@ -67,9 +67,9 @@ def steal(observed: Observed) -> Finding:
     return Finding(
         name="steal",
         status="unknown" if share is None else "problem" if bad else "ok",
-        value="not told" if share is None else f"{share:.1%} during {OBSERVED_S:.0f} s",
+        value="unavailable" if share is None else f"{share:.1%} during {OBSERVED_S:.0f} s",
         cost="stolen time stops a thread in the middle of an iteration; no process list shows it",
-        fix="move to a dedicated or less crowded host" if bad else "",
+        fix="move to a dedicated or less busy host" if bad else "",
         verify=_steal_command(observed.cpus),
     )
 

@@ -23,8 +23,8 @@ EXIT_OK, EXIT_FAILED, EXIT_UNFIT, EXIT_MISSING = 0, 1, 2, 3
 _STYLES = {"ok": "green", "warning": "yellow", "problem": "red", "unknown": "dim"}
 _UNFIT = ("warning", "problem")
 _NOTHING_UNCHANGED = (
-    "--noise-floor: no program was measured twice unchanged; it takes two runs on one machine with "
-    "the same packages, of a competitor whose compiled program has a digest (not eager)"
+    "--noise-floor: no unchanged program was measured twice. Measure a competitor whose compiled "
+    "program has a digest (not eager) in two runs, on one machine with the same packages"
 )
 
 
@@ -39,12 +39,16 @@ def run(options: argparse.Namespace) -> int:
     threads = default_threads().number if options.threads is None else options.threads
     if not 1 <= threads <= usable_cpus():
         print(
-            f"cbs: --threads {threads} cannot be measured on {usable_cpus()} CPUs", file=sys.stderr
+            f"cbs: --threads {threads} is not from 1 to {usable_cpus()} (usable CPUs)",
+            file=sys.stderr,
         )
         return EXIT_FAILED
     if roofs.accelerator_of(options.device) is None:
         known = ", ".join(roofs.DEVICES)
-        print(f"cbs: no ceilings of -device {options.device!r}; choices: {known}", file=sys.stderr)
+        print(
+            f"cbs: no ceilings exist for -device {options.device!r}; choices: {known}",
+            file=sys.stderr,
+        )
         return EXIT_FAILED
     findings = examine(System(artifact_root=root_dir()))
     if not options.json:
@@ -120,7 +124,7 @@ def findings_table(findings: Sequence[Finding]) -> Table:
     table = Table()
     table.add_column("check", no_wrap=True)
     table.add_column("status", no_wrap=True)
-    table.add_column("read from this machine", overflow="fold")
+    table.add_column("value", overflow="fold")
     for finding in findings:
         status = Text(finding.status, style=_STYLES[finding.status])
         table.add_row(finding.name, status, Text(finding.value))
@@ -133,9 +137,9 @@ def ceilings_table(measured: roofs.Ceilings) -> Table:
         f"{measured.gpu or f'{measured.cpu_model}, {measured.threads} threads'}, {measured.date}"
     )
     if measured.contended:
-        title += " (others were busy: the truth is higher)"
+        title += " (other processes were busy: the true values are higher)"
     table = Table(title=title, title_justify="left")
-    for heading in ("what", "through", "size"):
+    for heading in ("operation", "library", "size"):
         table.add_column(heading)
     table.add_column("best", justify="right")
     if measured.gpu:
@@ -172,7 +176,7 @@ def _digits(value: float) -> str:
 
 def _clock(rate: roofs.Gemm | roofs.Copy) -> str:
     """Returns the clock of a GPU and what held it back."""
-    clock = "not told" if rate.sm_mhz is None else f"{rate.sm_mhz} MHz"
+    clock = "unknown clock" if rate.sm_mhz is None else f"{rate.sm_mhz} MHz"
     return f"{clock}, held back by {', '.join(rate.held_back_by)}" if rate.held_back_by else clock
 
 
@@ -180,7 +184,7 @@ def noise_table(floor: noise.NoiseFloor) -> Table:
     """Returns a table of how far runs of unchanged programs lie apart, in percent."""
     table = Table(title=f"noise floor, {floor.machine}", title_justify="left")
     table.add_column("competitor", no_wrap=True)
-    for heading in ("programs", "pairs of runs", "median %", "95 %", "at most %"):
+    for heading in ("programs", "pairs of runs", "median %", "95 %", "max %"):
         table.add_column(heading, justify="right")
     rows = list(floor.competitors.items())
     if floor.pooled and len(rows) > 1:
@@ -204,10 +208,10 @@ def _print_findings(findings: Sequence[Finding]) -> None:
     for finding in findings:
         if finding.status in _UNFIT:
             out.print(Text(f"\n{finding.name}: {finding.value}", style=_STYLES[finding.status]))
-            out.print(Text(f"    costs: {finding.cost}"), soft_wrap=True)
+            out.print(Text(f"    effect: {finding.cost}"), soft_wrap=True)
             if finding.fix:
-                out.print(Text(f"    do:    {finding.fix}"), soft_wrap=True)
-    out.print("\nto check each line:")
+                out.print(Text(f"    fix:    {finding.fix}"), soft_wrap=True)
+    out.print("\ncommands that check each value:")
     for finding in findings:
         out.print(Text(f"    {finding.name + ':':<17} {finding.verify}"), soft_wrap=True)
 

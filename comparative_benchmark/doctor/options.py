@@ -12,8 +12,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ceilings",
         action="store_true",
-        help="also measure and save the rates of the fastest matrix product and memory copy, in "
-        "one or two minutes",
+        help="also measure and save the rates of the fastest matrix product and memory copy "
+        "(one to two minutes)",
     )
     add_options(
         parser,
@@ -38,10 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--budget",
         type=seconds,
         metavar="S",
-        help="seconds for all ceilings; rates that do not fit are left out (default: no limit)",
+        help="seconds for all ceilings; rates that do not fit are skipped (default: no limit)",
     )
     parser.add_argument(
-        "--strict", action="store_true", help="exit with 2 on a warning or a problem"
+        "--strict", action="store_true", help="exit with code 2 on a warning or a problem"
     )
     add_options(parser, "json")
     add_options(parser, "root_dir", help=f"directory of artifacts (default: ${ROOT_DIR_VARIABLE})")

@@ -72,18 +72,18 @@ def test_a_missing_file_is_unknown(machine, check):
         (checks.turbo, {f"{CPU}/cpufreq/boost": "1\n"}, "warning", "on"),
         (checks.turbo, {f"{CPU}/cpufreq/boost": "0\n"}, "ok", "off"),
         (checks.smt, {f"{CPU}/smt/active": "0\n"}, "ok", "off"),
-        (checks.smt, {f"{CPU}/smt/active": "1\n"}, "ok", "on: 2 CPUs of the mask on 2 cores"),
+        (checks.smt, {f"{CPU}/smt/active": "1\n"}, "ok", "on: 2 usable CPUs on 2 cores"),
         (checks.smt, {f"{CPU}/smt/active": "1\n",
                       f"{CPU}/cpu0/topology/thread_siblings_list": "0-1\n",
                       f"{CPU}/cpu1/topology/thread_siblings_list": "0-1\n"},
-         "warning", "on: 2 CPUs of the mask on 1 cores"),
+         "warning", "on: 2 usable CPUs on 1 cores"),
         (checks.load, {"proc/loadavg": "0.10 0.2 0.3 1/91 5\n"}, "ok", "0.10 in the last minute"),
         (checks.load, {"proc/loadavg": "3.10 0.2 0.3 1/91 5\n"}, "warning", "3.10"),
         (checks.heat, {f"{CPU}/cpu0/thermal_throttle/core_throttle_count": "0\n"},
-         "ok", "add up to 0"),
+         "ok", "total 0"),
         (checks.heat, {f"{CPU}/cpu0/thermal_throttle/core_throttle_count": "9\n",
                        "sys/class/thermal/thermal_zone0/temp": "91000\n"},
-         "warning", "add up to 9 since the start; 91 degrees"),
+         "warning", "total 9 since boot; maximum 91 degrees"),
         (checks.clock_source,
          {"sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet\n"},
          "problem", "hpet"),
@@ -108,14 +108,14 @@ def test_a_missing_file_is_unknown(machine, check):
          "warning", "virtual machine (QEMU); container (/.dockerenv)"),
         (checks.cpu_quota, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.stat": "",
                             "sys/fs/cgroup/cpu.max": "150000 100000\n"},
-         "problem", "quota of 1.5 CPUs; 2 CPUs"),
+         "problem", "quota of 1.5 CPUs; 2 usable CPUs"),
         (checks.cpu_quota, {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.stat": "",
                             "sys/fs/cgroup/cpu.max": "max 100000\n"}, "ok", "no quota"),
         (checks.cpu_quota, {"proc/self/cgroup": "1:cpu:/\n",
                             "sys/fs/cgroup/cpu/cpu.stat": "nr_throttled 7\nthrottled_time 1\n",
                             "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "400000\n",
                             "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n"},
-         "ok", "quota of 4 CPUs; 2 CPUs in the mask; stopped 7 times"),
+         "ok", "quota of 4 CPUs; 2 usable CPUs; throttled 7 times"),
     ],
 )  # fmt: skip
 def test_recorded_files(machine, check, files, status, value):
@@ -158,7 +158,8 @@ def test_busy_processes_are_named():
     found = checks.foreign_processes(observed(0.5, busiest=((42, "cc1plus", 0.98),)))
     assert found.status == "problem"
     assert (
-        found.value == "others took 50% of our CPUs' time during 1 s; cc1plus (pid 42) 98% of a CPU"
+        found.value
+        == "other processes used 50% of our CPUs' time during 1 s; cc1plus (pid 42) 98% of a CPU"
     )
     assert "kill -STOP 42;" in found.fix
     elsewhere = checks.foreign_processes(observed(0.01, busiest=((42, "cc1plus", 0.98),)))

@@ -292,7 +292,7 @@ def test_the_doctor_gives_the_floor_as_json(doctor, capsys):
 
 def test_the_doctor_says_where_nothing_is_unchanged(doctor, capsys):
     assert doctor(run(0, exact(1.0))) == 3
-    assert "no program was measured twice unchanged" in capsys.readouterr().err
+    assert "no unchanged program was measured twice" in capsys.readouterr().err
     assert not list(module.root_dir().glob("noise-floor*"))
 
 
