@@ -30,14 +30,14 @@ def largest(try_out: Callable[[int], int]) -> tuple[int | None, str]:
             elements = try_out(size)
         except SessionEnded as ended:
             if found is None:
-                return None, f"its own batch size: {ended.reason}"
+                return None, f"unchanged: {ended.reason}"
             if ended.status not in _TOO_MUCH:
-                return found, f"{found}; with {size}: {ended.status.value}: {ended.reason}"
-            return found, f"{found}, as {size} ends in {ended.status.value}"
+                return found, f"{found}; {size} ended with {ended.status.value}: {ended.reason}"
+            return found, f"{found}; {size} ended with {ended.status.value}"
         if found is not None and elements == held:
-            return None, "its own batch size: its inputs do not grow with another"
+            return None, "unchanged: the inputs do not grow with the batch size"
         found, held, size = size, elements, size * 2
-    return found, f"{found}, the largest that is tried"
+    return found, f"{found}, the largest size that is tested"
 
 
 def of_folder(

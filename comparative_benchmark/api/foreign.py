@@ -36,8 +36,8 @@ def complete(options: argparse.Namespace, *, chosen: bool) -> None:
     """
     if not chosen and not any(getattr(options, name, None) for name in (*_CHOOSING, "backend")):
         raise UsageError(
-            "what is to be run? Give -name REGEX (`cbs list` shows the names), --tag TAG, "
-            "or a model of your own"
+            "nothing is selected; give -name REGEX (`cbs list` shows the names), --tag TAG, "
+            "or your own model"
         )
     usual = _FOLDERS if getattr(options, "torchbench", None) else _CASES
     for name, value in usual.items():
@@ -56,12 +56,12 @@ def selected(options: argparse.Namespace) -> Selection | None:
         given = [name for name in _FOR_FOLDERS if getattr(options, name, None)]
         if given:
             spelt = " and ".join(f"--{name.replace('_', '-')}" for name in given)
-            raise UsageError(f"{spelt}: for folders alone, give --torchbench PATH")
+            raise UsageError(f"{spelt}: only for TorchBench folders; add --torchbench PATH")
         return None
     if options.batch_size and options.auto_batch:
-        raise UsageError("--auto-batch finds the batch size that --batch-size gives: leave one out")
+        raise UsageError("--auto-batch chooses the batch size; omit --batch-size")
     if options.inputs is not None:
-        raise UsageError("--inputs does not go with --torchbench: a folder has its own inputs")
+        raise UsageError("--torchbench folders define their own inputs; omit --inputs")
     try:
         found = cases.named(folders.find(paths))
         on_cpu = find_device(options.device).accelerator_type == "cpu"
@@ -95,7 +95,7 @@ def _sizes(
     for folder in wanted:
         if folder.problem or folder.path in installed.failures:
             continue
-        print(f"looking for the largest batch of {folder.name}", file=sys.stderr)
+        print(f"searching for the largest batch size of {folder.name}", file=sys.stderr)
         packages = installed.packages.get(folder.path)
         size, why = auto_batch.of_folder(folder, options.test, packages, options)
         installed.said.append(f"{folder.name}: batch size {why}")
@@ -111,4 +111,4 @@ def _listed(wanted: Sequence[Folder], test: str, *, on_cpu: bool) -> list[str]:
     if not names:
         return []
     shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-    return [f"metadata.yaml lists {test} on {device} as not implemented, tried as it is: {shown}"]
+    return [f"running although metadata.yaml lists {test} on {device} as not implemented: {shown}"]

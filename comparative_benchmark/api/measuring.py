@@ -124,9 +124,9 @@ def plan_run(
     if absent:
         report(absent)
     for competitor in plan.idle:
-        report(f"{competitor} takes none of the selected cases")
+        report(f"{competitor} supports none of the selected cases")
     if not plan.trials:
-        raise UsageError("nothing to run: no selected backend takes a selected case")
+        raise UsageError("nothing to run: no selected backend supports a selected case")
     if settings.in_process:
         _check_one_process(plan.trials)
     return PlannedRun(
@@ -200,8 +200,8 @@ def _outlook(trials: Sequence[Trial], settings: RunSettings) -> str:
     competitors = len({str(trial.competitor) for trial in trials})
     duration = f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
     return (
-        f"workloads: {workloads}, competitors: {competitors}, processes: {processes} or more; at "
-        f"least {duration} (--dry-run lists the trials, --quick runs each once)"
+        f"workloads: {workloads}, competitors: {competitors}, processes: {processes} or more; "
+        f"takes at least {duration} (--dry-run lists the trials, --quick runs each once)"
     )
 
 
@@ -237,13 +237,13 @@ def _saving(definitions: Definitions | None) -> Callable[[Sequence[Result]], lis
         if definitions is None:
             return []
         if all(result.status is not Status.OK for result in results):
-            return [f"not saved as {definitions.file}: nothing ran with a right output"]
+            return [f"not saved as {definitions.file}: no competitor had a correct output"]
         try:
             definitions.write()
         except (OSError, BroughtError) as error:  # what was measured stays
             return [f"not saved as {definitions.file}: {error}"]
         folder = shlex.quote(os.path.relpath(definitions.file.parent))
-        saved = f"saved: {definitions.file} (again: cbs run --suite-dir {folder})"
+        saved = f"saved: {definitions.file} (rerun: cbs run --suite-dir {folder})"
         return [saved, *filter(None, [definitions.remark])]
 
     return save
@@ -283,8 +283,8 @@ def _check_one_process(trials: Sequence[Trial]) -> None:
     if len(models) > 1:
         names = ", ".join(sorted(models.values()))
         raise UsageError(
-            f"these models must not share a process: {names}; name one of them, or leave "
-            "--run-in-process out"
+            f"these models cannot share a process: {names}; select one of them, or omit "
+            "--run-in-process"
         )
 
 
@@ -294,7 +294,7 @@ def _competitors(options: argparse.Namespace, device: DeviceSpec) -> list[Compet
         return competitors_of(get_backend(options.backend), options.compiler or [], accelerator)
     environments = parse_environments(options.env) if options.env is not None else []
     if environments and options.run_in_process:
-        raise UsageError("--env needs worker processes: leave --run-in-process out")
+        raise UsageError("--env needs worker processes; omit --run-in-process")
     return in_environments(parse_competitors(options.backend, accelerator), environments)
 
 
@@ -335,11 +335,11 @@ def _cpus(options: argparse.Namespace) -> tuple[int, ...]:
     usable = os.sched_getaffinity(0)
     if lacking := [cpu for cpu in asked if cpu not in usable]:
         raise UsageError(
-            f"--cpus: this process may not use CPU {', '.join(map(str, lacking))}; "
-            f"it may use {', '.join(map(str, sorted(usable)))}"
+            f"--cpus: CPU {', '.join(map(str, lacking))} is not available to this process; "
+            f"choose from {', '.join(map(str, sorted(usable)))}"
         )
     if asked and options.run_in_process:
-        raise UsageError("--cpus pins worker processes: leave --run-in-process out")
+        raise UsageError("--cpus pins worker processes; omit --run-in-process")
     return asked
 
 
@@ -352,11 +352,15 @@ def sampling(options: argparse.Namespace) -> CompileOnly | FixedCounts | Samplin
     counts = (options.warmup_iterations, options.iterations)
     if getattr(options, "quick", False):
         if counts != (None, None) or options.compile_only or options.processes:
-            raise UsageError("--quick excludes -w, -iter, --processes and --compile-only")
+            raise UsageError(
+                "--quick cannot be combined with -w, -iter, --processes or --compile-only"
+            )
         counts = _QUICK_COUNTS
     if options.compile_only:
         if counts != (None, None) or options.run_in_process or options.profile:
-            raise UsageError("--compile-only excludes -w, -iter, --profile and --run-in-process")
+            raise UsageError(
+                "--compile-only cannot be combined with -w, -iter, --profile or --run-in-process"
+            )
         return CompileOnly(pairs=options.processes or DECISIVE_PROCESSES, seed=options.seed)
     if counts != (None, None) or hasattr(options, "compiler"):
         warmup, iterations = (

@@ -54,7 +54,7 @@ def find(
     """
     latest = {found.result.key: found for found in cases_of(document)}
     if not latest:
-        raise UsageError("the results file holds no result")
+        raise UsageError("the results file contains no results")
     name = _case_name([found.result.definition for found in latest.values()], case)
     keys = [key for key in latest if key[0] == name]
     for what, position, asked, option in (
@@ -65,10 +65,10 @@ def find(
         chosen = _chosen(choices, asked)
         if len(chosen) != 1:
             told = [f"{key[position]} ({latest[key].status.value})" for key in keys]
-            problem = f"{option} {asked!r} names" if asked else "there is"
+            problem = f"{option} {asked!r} matches" if asked else "there is"
             many = "more than one" if chosen else "no"
             raise UsageError(
-                f"{name}: {problem} {many} {what}; choose by {option} of {', '.join(told)}"
+                f"{name}: {problem} {many} {what}; choose with {option} from {', '.join(told)}"
             )
         keys = [key for key in keys if key[position] == chosen[0]]
     return latest[keys[0]]
@@ -98,7 +98,7 @@ def trial_of(
     definition = recorded.result.definition
     device = find_device(definition.device)
     if exports and device.accelerator_type != "cpu":
-        raise UsageError(f"reproducers are made for CPUs, and this was measured on {device.name}")
+        raise UsageError(f"reproducers support only CPUs, but this was measured on {device.name}")
     competitor = _competitor(
         definition,
         device.accelerator_type,
@@ -110,14 +110,14 @@ def trial_of(
     if workload.digest != definition.workload.digest:
         revision = f" (revision {recorded.revision})" if recorded.revision else ""
         raise UsageError(
-            f"{case.name} is not any more what was measured: its workload was "
-            f"{definition.workload.id}, it is {workload.id} now; check out the suite that "
-            f"measured{revision}"
+            f"{case.name} has changed since it was measured: its workload was "
+            f"{definition.workload.id}, now it is {workload.id}; check out the version of the "
+            f"suite that measured it{revision}"
         )
     framework = case.model.model_impl.framework_type
     if missing := competitor.missing_modules(framework):
         raise UsageError(
-            f"{', '.join(missing)} not installed, by which the model is made; run "
+            f"the model needs {', '.join(missing)}, which is not installed; run "
             f"{competitor.backend.install}"
         )
     return Trial(case=case, workload=workload, competitor=competitor, device=device)
@@ -131,17 +131,17 @@ def _case_name(definitions: Sequence[Definition], asked: str) -> str:
             pattern = Expression(asked)
             found = [name for name in names if pattern.search(name)]
         except re.error as error:
-            raise UsageError(f"{asked!r} is not a regular expression: {error}") from error
+            raise UsageError(f"{asked!r} is not a valid regular expression: {error}") from error
     found = list(dict.fromkeys(found))
     if len(found) == 1:
         return found[0]
     if found:
         told = "\n".join(f"  {name}" for name in found[:_MOST_SHOWN])
         more = f"\n  and {len(found) - _MOST_SHOWN} more" if len(found) > _MOST_SHOWN else ""
-        raise UsageError(f"{asked!r} is in the names of {len(found)} cases:\n{told}{more}")
+        raise UsageError(f"{asked!r} matches {len(found)} cases; choose one:\n{told}{more}")
     nearest = difflib.get_close_matches(asked, names, n=3, cutoff=0.3) or names[:3]
     told = "\n".join(f"  {name}" for name in nearest)
-    raise UsageError(f"no case of the results file is {asked!r}; nearest are:\n{told}")
+    raise UsageError(f"the results file has no case {asked!r}; the closest names are:\n{told}")
 
 
 def _chosen(choices: Sequence[str], asked: str | None) -> list[str]:
@@ -160,7 +160,7 @@ def _competitor(
         if exports and backend.reproducer is None:
             known = ", ".join(name for name, info in backends().items() if info.reproducer)
             raise UsageError(
-                f"programs of {backend.name} cannot be exported; those of these backends can: "
+                f"{backend.name} cannot export programs; choose a result of one of these backends: "
                 f"{known}"
             )
         [found] = competitors_of(backend, [definition.compiler], accelerator)
@@ -168,15 +168,15 @@ def _competitor(
             return found
         if not run_recorded_python:
             raise UsageError(
-                f"it was measured in the environment {environment.name!r} by the interpreter "
-                f"{environment.python!r}, which the file may name as it likes: if you trust the "
-                "file, let it run by --recorded-python"
+                f"it was measured in the environment {environment.name!r} with the interpreter "
+                f"{environment.python!r}; if you trust the file, add --recorded-python to run that "
+                "interpreter"
             )
         [where] = parse_environments(f"{environment.name}={environment.python}")
     except UnknownBackendError as error:
         raise UsageError(str(error)) from error
     except UnusableEnvironmentError as error:
-        raise UsageError(f"it was measured in an environment that is gone: {error}") from error
+        raise UsageError(f"the environment of the measurement cannot be used: {error}") from error
     return attrs.evolve(found, environment=where)
 
 
@@ -185,7 +185,7 @@ def _case(definition: Definition, suites: Sequence[str], *, exports: bool) -> Be
     name, model = definition.benchmark_name, definition.model
     training = training_cases.named(model)
     if training and exports:
-        raise UsageError(f"{model} takes training steps, which no exported program does")
+        raise UsageError(f"{model} runs training steps, which an exported program cannot do")
     single = training or operator_cases.named(model)
     known = [single] if single else _brought(definition) or catalog.all_benchmarks(suites)
     for case in known:
@@ -194,7 +194,8 @@ def _case(definition: Definition, suites: Sequence[str], *, exports: bool) -> Be
     of_model = [case for case in known if case.model.name == model]
     if not of_model:
         raise UsageError(
-            f"the suite has no model {model}; name its module by --suite, its folder by --suite-dir"
+            f"the suite has no model {model}; give its module with --suite or its folder with "
+            "--suite-dir"
         )
     source = definition.input_source
     if source is None or not definition.input_data.startswith(user_inputs.PREFIX):
@@ -203,7 +204,7 @@ def _case(definition: Definition, suites: Sequence[str], *, exports: bool) -> Be
         inputs = user_inputs.read(Path(source))
         [case] = user_inputs.cases_with(of_model[:1], inputs)
     except user_inputs.UserInputError as error:
-        raise UsageError(f"the inputs that it was measured on: {error}") from error
+        raise UsageError(f"cannot read the inputs of the measurement: {error}") from error
     return case
 
 
@@ -222,4 +223,4 @@ def _brought(definition: Definition) -> list[BenchmarkCase]:
     try:
         return list(brought.found(*again).cases) if again else []
     except brought.BroughtError as error:
-        raise UsageError(f"the model that was measured: {error}") from error
+        raise UsageError(f"cannot load the measured model: {error}") from error

@@ -223,7 +223,7 @@ def test_models_of_two_folders_share_no_process(tmp_path, environment, two_folde
     assert len(alone) == 2
     assert truths(tmp_path / "root") == alone
     refused = run(tmp_path, environment, *everything, "--run-in-process")
-    assert "must not share a process" in refused.err
+    assert "cannot share a process" in refused.err
 
 
 MEMO = """

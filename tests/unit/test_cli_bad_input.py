@@ -110,7 +110,7 @@ def test_an_unknown_device_backend_compiler_or_option_gets_the_choices(
 def test_a_backend_that_takes_no_selected_case_is_named(cbs_run):
     code, said = cbs_run(backend="pt_inductor")
     assert code == 1
-    assert "pt_inductor:inductor takes none of the selected cases" in said
+    assert "pt_inductor:inductor supports none of the selected cases" in said
     assert "nothing to run" in said
 
 

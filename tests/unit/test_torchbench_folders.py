@@ -248,9 +248,9 @@ def ended(status, reason="why"):
     ("answers", "size", "words"),
     [
         # What each size does in turn, from 1: how many numbers its inputs hold, or how it ends.
-        ([4, 8, 16, ended(Status.OUT_OF_MEMORY)], 4, "8 ends in out_of_memory"),
-        ([4, 8, ended(Status.TIMEOUT)], 2, "4 ends in timeout"),
-        ([4, ended(Status.FAILED, "even ones only")], 1, "with 2: failed: even ones only"),
+        ([4, 8, 16, ended(Status.OUT_OF_MEMORY)], 4, "8 ended with out_of_memory"),
+        ([4, 8, ended(Status.TIMEOUT)], 2, "4 ended with timeout"),
+        ([4, ended(Status.FAILED, "even ones only")], 1, "2 ended with failed: even ones only"),
         ([ended(Status.UNSUPPORTED, "the batch size must be 5")], None, "must be 5"),
         ([4, 4], None, "do not grow"),
     ],
