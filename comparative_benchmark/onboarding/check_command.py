@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     if options.torchbench:
         return folder_check.run(options)
     if options.name is None:
-        raise UsageError("give a model's name, or --torchbench PATH")
+        raise UsageError("give a model name or --torchbench PATH")
     name = options.name
     asked = _frameworks(name, options.framework)
     every = catalog.all_benchmarks(options.suite)
@@ -74,7 +74,7 @@ def _frameworks(name: str, text: str | None) -> list[str]:
         known = sorted({path.parent.name for path in written})
         nearest = difflib.get_close_matches(name, known, n=3) or known
         raise UsageError(
-            f"no model {name!r} under {_MODELS}/<framework>/; nearest are {', '.join(nearest)}"
+            f"no model {name!r} in {_MODELS}/<framework>/; choices include {', '.join(nearest)}"
         )
     if text is None:
         return there
@@ -82,7 +82,8 @@ def _frameworks(name: str, text: str | None) -> list[str]:
     asked = list(dict.fromkeys(map(synonyms.framework_folder, typed)))
     if lacking := [item for item in asked if item not in there]:
         raise UsageError(
-            f"--framework: {name} is not written in {', '.join(lacking)}, but in {', '.join(there)}"
+            f"--framework: {name} has no implementation in {', '.join(lacking)}; "
+            f"choices are {', '.join(there)}"
         )
     return asked
 
@@ -142,7 +143,7 @@ def _run_model(
 ) -> tuple[list[Finding], list[judging.Array] | None]:
     """Returns what running the model shows, and its float64 outputs."""
     if not cases:
-        return _none_run(framework, "there is no case to run"), None
+        return _none_run(framework, "no case to run"), None
     backend = _backend(cases[0])
     if isinstance(backend, str):
         return _none_run(framework, backend), None
@@ -185,14 +186,14 @@ def _agreement(
         ]
 
     if len(asked) < 2:
-        return all_of(asked, "not_applicable", "there is no second implementation to compare with")
+        return all_of(asked, "not_applicable", "no second implementation to compare with")
     lacking = [framework for framework in asked if framework not in truths]
     found = all_of(lacking, "not_run", "the model did not run")
     if len(truths) < 2:
         return [*found, *all_of(list(truths), "not_run", "no other implementation ran")]
     workloads = {workload_of(chosen[framework][0]).digest for framework in truths}
     if len(workloads) > 1:
-        fix = f"give {name} the same architecture, configuration and parameters in each framework"
+        fix = f"give {name} the same architecture, configuration and parameters in all frameworks"
         return [
             *found,
             *(

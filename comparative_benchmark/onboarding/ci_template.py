@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     content = workflow(model, is_suite=is_suite, backends=options.backend, suite=suite)
     _write(path, content)
     print(path)
-    print("\nCommit it: each pull request then gets the table of what it changes against its base.")
+    print("\nCommit it: each pull request then gets a table that compares it with its base.")
     return EXIT_OK
 
 
@@ -49,7 +49,10 @@ def workflow(model: str, *, is_suite: bool, backends: str, suite: str) -> str:
     for text in (model, backends, suite):
         # An expression is evaluated in any quotes.
         if "${{" in text or not text.isprintable():
-            raise UsageError(f"{text!r} cannot be in a workflow: GitHub would evaluate it")
+            raise UsageError(
+                f"{text!r} cannot be used in a workflow: it contains '${{{{' or "
+                "an unprintable character"
+            )
     # What JSON quotes, YAML reads as it is; a shell gets it as the value of a variable.
     fields = {
         "WHAT": "the cases of a folder" if is_suite else "a model",
@@ -73,8 +76,8 @@ def _requirement() -> str:
     found = extras.requirement("pt-inductor,onnxruntime")
     if found is None or "@ git+" not in found:
         raise UsageError(
-            "the suite is not at a package index yet, and this copy has no public Git origin: name "
-            f"a revision, --install '{extras.PACKAGE}[pt-inductor,onnxruntime] @ "
+            "the suite is not on a package index yet, and this copy has no public Git origin; name "
+            f"a revision with --install '{extras.PACKAGE}[pt-inductor,onnxruntime] @ "
             "git+https://HOST/OWNER/REPOSITORY@COMMIT'"
         )
     return found
@@ -92,22 +95,24 @@ def _model(given: str | None, root: Path) -> tuple[str, bool]:
         if len(found) != 1:
             names = ", ".join(path.name for path in found) or "none"
             raise UsageError(
-                f"which model? Folders that `cbs run MODEL --save-as` has written here: {names}; "
-                "say cbs ci-template MODEL"
+                "MODEL may be omitted only if `cbs run MODEL --save-as` wrote exactly one folder "
+                f"here; found: {names}"
             )
         return _inside(found[0], root), True
     folder = here / given
     if folder.is_dir() and any(folder.glob(_DEFINITIONS)):
         return _inside(folder, root), True
     if given.startswith("hub:"):
-        raise UsageError(f"{given} is not in {root}: no pull request can change it")
+        raise UsageError(f"{given} is not in {root}, so no pull request can change it")
     try:
         place = place_of(given, here)
     except BroughtError as error:
         raise UsageError(str(error)) from error
     if isinstance(place, OwnModule) and place.module:
         if place.root != root:
-            raise UsageError(f"{given} is not found from {root}: name the file, PATH.py:CALLABLE")
+            raise UsageError(
+                f"{given} cannot be imported from {root}; name the file as PATH.py:CALLABLE"
+            )
         return given, False
     if isinstance(place, OwnModule):
         name = _inside(place.file, root)
@@ -118,7 +123,7 @@ def _model(given: str | None, root: Path) -> tuple[str, bool]:
 def _inside(path: Path, root: Path) -> str:
     path = path.parent.resolve() / path.name
     if not path.is_relative_to(root.resolve()):
-        raise UsageError(f"{path} is not in {root}: a workflow has what is in the checkout")
+        raise UsageError(f"{path} is outside {root}: a workflow can use only files of the checkout")
     return os.path.relpath(path, root.resolve())
 
 
@@ -134,6 +139,6 @@ def _write(path: Path, content: str) -> None:
         with new_file(path, overwrite=False) as temporary:
             temporary.write_text(content, encoding="utf-8")
     except FileExistsError as error:
-        raise UsageError(f"{path} is there already and says something else; remove it") from error
+        raise UsageError(f"{path} already exists with other content; remove it") from error
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error

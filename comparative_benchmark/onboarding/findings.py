@@ -10,17 +10,17 @@ State = Literal["ok", "failed", "not_applicable", "not_run"]
 # In the order in which they are shown, with what each asks.
 CHECKS = MappingProxyType(
     {
-        "definitions": "do cases of the catalogue use it?",
-        "docstrings": "does everything public say what it is?",
-        "requirements": "is requirements.txt there, and satisfied by what is installed?",
-        "install": "can requirements.txt be installed into a fresh environment?",
-        "runs elsewhere": "does it run as a module, from another directory?",
-        "types": "do inputs and outputs have the declared shapes and types?",
-        "repeatable": "does the same seed give the same output in another process?",
-        "seed": "does another seed give another output?",
-        "signal": "do the outputs carry signal?",
-        "memory": "is its memory free again when it is dropped?",
-        "agreement": "do its implementations agree in float64?",
+        "definitions": "cases of the catalogue use it",
+        "docstrings": "everything public has a docstring",
+        "requirements": "requirements.txt exists, and the installed packages satisfy it",
+        "install": "requirements.txt can be installed into a fresh environment",
+        "runs elsewhere": "it runs as a module from another directory",
+        "types": "inputs and outputs have the declared shapes and types",
+        "repeatable": "the same seed gives the same output in another process",
+        "seed": "another seed gives another output",
+        "signal": "outputs are finite and not constant",
+        "memory": "its memory is freed when it is dropped",
+        "agreement": "its implementations agree in float64",
     }
 )
 

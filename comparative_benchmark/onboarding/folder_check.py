@@ -23,26 +23,26 @@ _TESTS = ("eval", "train")
 _CHECK = "comparative_benchmark.torchbench.checks:check"
 CHECKS = MappingProxyType(
     {
-        "runs": "does it load and run from another directory?",
-        "repeatable": "does the same seed give the same output, in another process too?",
-        "inputs": "does a run leave its inputs as they were?",
-        "signal": "do its outputs carry signal?",
-        "jit": "does the scripted module give the same as eager?",
-        "memory": "is its memory free again when it is dropped?",
-        "folder": "does a run leave the folder as it was?",
+        "runs": "it loads and runs from another directory",
+        "repeatable": "the same seed gives the same output, also in another process",
+        "inputs": "a run does not modify its inputs",
+        "signal": "outputs are finite and not constant",
+        "jit": "the scripted module gives the same output as eager",
+        "memory": "its memory is freed when it is dropped",
+        "folder": "a run does not modify the folder",
     }
 )
 _FIXES = MappingProxyType(
     {
-        "runs": "open files beside __file__ (pathlib.Path(__file__).parent), and import the "
+        "runs": "open files next to __file__ (pathlib.Path(__file__).parent), and import the "
         "folder's own modules relatively (from . import utils)",
-        "repeatable": "set the seeds of torch, random and numpy where the module is imported, and "
-        "draw nothing outside the constructor",
-        "inputs": "clone what a step writes to, or keep it apart from the example inputs",
-        "signal": "give the example inputs that vary, and weights that do not vanish",
-        "jit": "script the module with weights and mode of the eager one (.eval() before)",
+        "repeatable": "set the seeds of torch, random and numpy when the module is imported, and "
+        "draw random numbers only in the constructor",
+        "inputs": "clone tensors that a step modifies, or separate them from the example inputs",
+        "signal": "use example inputs that vary, and weights that do not vanish",
+        "jit": "script the module with the weights and mode of the eager one (call .eval() first)",
         "memory": "keep no tensor or module in globals, caches or hooks",
-        "folder": "write to a temporary directory; data belongs to install.py",
+        "folder": "write to a temporary directory; create data in install.py",
     }
 )
 
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(str(error)) from error
     if options.name is not None:
         if options.name not in found:
-            raise UsageError(f"no folder {options.name!r}; there are {', '.join(found)}")
+            raise UsageError(f"no folder {options.name!r}; choices are {', '.join(found)}")
         found = {options.name: found[options.name]}
     installed = installing.packages_of(list(found.values()), install=options.install)
     console, code = Screen(stderr=True, soft_wrap=True), EXIT_OK
@@ -97,7 +97,7 @@ def _of_folder(folder: Folder, options: argparse.Namespace, packages: Path | Non
             continue
         states = dict(first["states"])
         if states["repeatable"][0] == "ok" and first["outputs"] != second["outputs"]:
-            states["repeatable"] = ("failed", "another process gives another output")
+            states["repeatable"] = ("failed", "another process gives a different output")
         found += [_finding(check, test, *states[check]) for check in CHECKS]
     return found
 

@@ -33,15 +33,19 @@ def agreement(truths: Mapping[str, Sequence[Array]], hint: str) -> list[Finding]
         error = _largest(values, expected)
         ok = error is not None and error <= AGREEMENT
         detail = (
-            f"outputs of other shapes than in {first}"
+            f"output shapes differ from {first}"
             if error is None
-            else f"{error:.1e} of the scale from {first}"
+            else f"differs from {first} by {error:.1e} of the scale"
         )
-        fix = None if ok else f"find the layer: {hint}"
+        fix = None if ok else f"find the layer that differs: {hint}"
         found.append(_agrees(framework, ok=ok, detail=detail, fix=fix))
     bad = [finding.framework for finding in found if finding.state == "failed"]
-    detail = f"differs from {', '.join(bad)}" if bad else f"with {', '.join(f for f, _ in others)}"
-    fix = f"find the layer: {hint}" if bad else None
+    detail = (
+        f"differs from {', '.join(bad)}"
+        if bad
+        else f"agrees with {', '.join(f for f, _ in others)}"
+    )
+    fix = f"find the layer that differs: {hint}" if bad else None
     return [_agrees(first, ok=not bad, detail=detail, fix=fix), *found]
 
 
@@ -83,7 +87,7 @@ def other_than_declared(
         due_type = DATA_TYPES.get(str(case.data_type))
         floats = [spec for spec in outputs if spec.dtype.startswith(("f", "bf"))]
         return [
-            f"{name} gives {spec} where {due_type} is due"
+            f"{name} returns {spec}, expected {due_type}"
             for spec in floats
             if due_type not in (None, spec.dtype)
         ]
@@ -91,10 +95,10 @@ def other_than_declared(
     parameters = architecture.complete(case.model.model_parameters)
     pairs: list[tuple[str, Callable[..., Sequence[TensorSpec]], Sequence[TensorSpec]]] = [
         ("takes", architecture.input_specs, inputs),
-        ("gives", architecture.output_specs, outputs),
+        ("returns", architecture.output_specs, outputs),
     ]
     return [
-        f"{name} {verb} {_listed(got)} where {_listed(declared)} is declared"
+        f"{name} {verb} {_listed(got)}, declared: {_listed(declared)}"
         for verb, due, got in pairs
         for declared in [list(due(parameters))]
         if list(got) != declared

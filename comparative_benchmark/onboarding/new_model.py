@@ -86,10 +86,13 @@ def run(options: argparse.Namespace) -> int:
     for path in files:
         print(root / path)
     upper = options.name.upper()
-    print(f"\nIts cases: cbs list -name 'models/{upper}_.+'")
-    print(f"Put your model in the place of the example, then: cbs check-model {options.name}")
+    print(f"\nList its cases: cbs list -name 'models/{upper}_.+'")
+    print(f"Replace the example with your model, then run: cbs check-model {options.name}")
     if Path(str(openxla.benchmark.__file__)).parents[3] != root:
-        print(f"This `cbs` is not of {root}: run `pip install -e .` there first.", file=sys.stderr)
+        print(
+            f"This `cbs` is not installed from {root}: run `pip install -e .` there first.",
+            file=sys.stderr,
+        )
     return EXIT_OK
 
 
@@ -97,13 +100,13 @@ def _write_folder(name: str, root: Path) -> int:
     """Writes a model folder of TorchBench and says what to do next."""
     _check_name(name)
     if (root / name).exists():
-        raise UsageError(f"{root / name} is there already; nothing was written")
+        raise UsageError(f"{root / name} already exists; nothing was written")
     files = new_folder.new_files(name)
     _write(root, files)
     for path in files:
         print(root / path)
-    print(f"\nIt runs: cbs run --torchbench {root / name} -o results.json")
-    print(f"Put your model in net.py, then: cbs check-model --torchbench {root / name}")
+    print(f"\nRun it: cbs run --torchbench {root / name} -o results.json")
+    print(f"Put your model in net.py, then run: cbs check-model --torchbench {root / name}")
     return EXIT_OK
 
 
@@ -117,7 +120,7 @@ def parse_frameworks(text: str) -> list[Framework]:
     names = list(dict.fromkeys(map(synonyms.framework_folder, typed)))
     unknown = [name for name in names if name not in FRAMEWORKS]
     if unknown or not names:
-        what = f"no framework {', '.join(unknown)}" if unknown else "no framework is named"
+        what = f"unknown framework {', '.join(unknown)}" if unknown else "no framework given"
         raise UsageError(f"--framework: {what}; choices are {', '.join(FRAMEWORKS)}")
     return [FRAMEWORKS[name] for name in names]
 
@@ -165,11 +168,11 @@ def new_files(name: str, frameworks: Sequence[Framework], root: Path) -> dict[Pa
 def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name) or keyword.iskeyword(name) or keyword.issoftkeyword(name):
         raise UsageError(
-            f"{name!r} cannot name a model: it must be a Python name of small letters, digits "
-            "and single underscores, such as my_mlp"
+            f"{name!r} is not a valid model name; use lowercase letters, digits and single "
+            "underscores, but no Python keyword, e.g. my_mlp"
         )
     if len(name) > _LONGEST_NAME:
-        raise UsageError(f"{name!r} is longer than {_LONGEST_NAME} letters")
+        raise UsageError(f"model name {name!r} is longer than {_LONGEST_NAME} characters")
 
 
 def _check_free(name: str, files: Mapping[Path, str], root: Path) -> None:
@@ -179,8 +182,7 @@ def _check_free(name: str, files: Mapping[Path, str], root: Path) -> None:
     taken = [path for path in (*folders, *(root / path for path in files)) if path.exists()]
     if taken:
         raise UsageError(
-            f"there is something named {name!r} already: {taken[0].relative_to(root)}; "
-            "nothing was written"
+            f"{name!r} already exists: {taken[0].relative_to(root)}; nothing was written"
         )
 
 
@@ -222,7 +224,7 @@ def _checkout(given: Path | None) -> Path:
     for candidate in candidates:
         if (candidate / _SUITE).is_dir() and (candidate / "pyproject.toml").is_file():
             return candidate
-    raise UsageError(f"{candidates[0]} is in no checkout of the suite: name one by --into")
+    raise UsageError(f"{candidates[0]} is not in a checkout of the suite; name one with --into")
 
 
 def _filled(template: str, fields: Mapping[str, str], **more: str) -> str:

@@ -72,4 +72,6 @@ def add_check_model_arguments(parser: argparse.ArgumentParser) -> None:
         "index). With --torchbench: first run each folder's install.py in a separate environment",
     )
     add_options(parser, "suite", "root_dir")
-    add_options(parser, "timeout", default=600.0, help="seconds for a worker (default: 600)")
+    add_options(
+        parser, "timeout", default=600.0, help="time limit of a worker in seconds (default: 600)"
+    )

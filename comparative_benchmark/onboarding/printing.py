@@ -42,5 +42,5 @@ def print_findings(
                 out.print(Text(f"    fix: {item.fix}"), soft_wrap=True)
     bad = sum(item.state in ("failed", "not_run") for item in found)
     out.print(
-        Text(f"{len(found)} checks, {bad} of them not ok" if bad else f"{len(found)} checks ok")
+        Text(f"{len(found)} checks, {bad} failed or not run" if bad else f"{len(found)} checks ok")
     )

@@ -26,8 +26,8 @@ def definitions(framework: str, module_path: str, cases: Sequence[BenchmarkCase]
             framework=framework,
             state="failed",
             detail=f"no case of the catalogue uses {module_path}",
-            fix="define a ModelImplementation with that module_path, and its cases, as "
-            "docs/guides/extend/add-a-model.md shows",
+            fix="define a ModelImplementation with that module_path, and its cases; see "
+            "docs/guides/extend/add-a-model.md",
         )
     return Finding(
         check="definitions", framework=framework, state="ok", detail=f"{len(cases)} cases use it"
@@ -43,9 +43,9 @@ def docstrings(framework: str, folder: Path) -> Finding:
             framework=framework,
             state="failed",
             detail=f"no docstring: {_some(bare)}",
-            fix="say what each takes and gives, with shapes",
+            fix="describe what each takes and returns, with shapes",
         )
-    return Finding(check="docstrings", framework=framework, state="ok", detail="all there")
+    return Finding(check="docstrings", framework=framework, state="ok", detail="all present")
 
 
 def requirements(framework: str, folder: Path) -> Finding:
@@ -61,13 +61,15 @@ def requirements(framework: str, folder: Path) -> Finding:
         )
 
     if not path.is_file():
-        return failed(f"{path} is missing", "list in it what the model imports, with versions")
+        return failed(
+            f"{path} is missing", "list the packages that the model imports, with versions"
+        )
     try:
         wanted = list(_requirements(path))
     except (InvalidRequirement, OSError) as error:
-        return failed(f"{path}: {error}", "write one requirement a line, such as jax==0.10.2")
+        return failed(f"{path}: {error}", "write one requirement per line, such as jax==0.10.2")
     if not wanted:
-        return failed(f"{path} names no package", "list in it what the model imports")
+        return failed(f"{path} lists no package", "list the packages that the model imports")
     lacking = [problem for item in wanted if (problem := _unsatisfied(item))]
     if lacking:
         return failed("; ".join(lacking), f"run {sys.executable} -m pip install -r {path}")
@@ -75,7 +77,7 @@ def requirements(framework: str, folder: Path) -> Finding:
         check="requirements",
         framework=framework,
         state="ok",
-        detail=f"{', '.join(map(str, wanted))}: satisfied by what is installed",
+        detail=f"{', '.join(map(str, wanted))}: satisfied by the installed packages",
     )
 
 
@@ -99,7 +101,7 @@ def install(framework: str, folder: Path) -> Finding:
                 )
                 words = done.stderr if done.returncode else None
             except subprocess.TimeoutExpired:
-                words = f"not done after {_INSTALL_TIMEOUT_S} s"
+                words = f"not finished after {_INSTALL_TIMEOUT_S} s"
             if words is not None:
                 errors = [line for line in words.splitlines() if "ERROR" in line]
                 last = (errors or words.strip().splitlines() or ["no message"])[-1]
@@ -148,7 +150,7 @@ def _unsatisfied(requirement: Requirement) -> str | None:
         return f"{requirement.name} is not installed"
     # A CPU build's version has a local part, `2.13.0+cpu`, which `==2.13.0` takes as equal.
     if not requirement.specifier.contains(installed, prereleases=True):
-        return f"{requirement} is wanted, {installed} is installed"
+        return f"{requirement} is required, {installed} is installed"
     return None
 
 

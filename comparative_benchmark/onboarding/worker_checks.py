@@ -87,8 +87,8 @@ class WorkerChecks:
         command = [sys.executable, "-P", "-m", str(module_path)]
         environment = self._settings.environment(self._backend, directory, directory)
         fix = (
-            f"make `cd /tmp && python -m {module_path}` work: import from openxla.benchmark alone, "
-            "open files beside __file__, end the module with shared_model.run_once"
+            f"make `cd /tmp && python -m {module_path}` work: import only from openxla.benchmark, "
+            "open files next to __file__, and end the module with shared_model.run_once"
         )
         try:
             done = subprocess.run(
@@ -101,13 +101,18 @@ class WorkerChecks:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return self._finding("runs elsewhere", "failed", "it did not come to its end", fix)
+            return self._finding(
+                "runs elsewhere",
+                "failed",
+                f"not finished after {self._settings.limits.deadline_s:g} s",
+                fix,
+            )
         if done.returncode:
             last = (done.stderr.strip().splitlines() or ["no message"])[-1]
             detail = f"exit code {done.returncode}: {last}"
             return self._finding("runs elsewhere", "failed", detail, fix)
         if "output_0" not in done.stdout:
-            return self._finding("runs elsewhere", "failed", "it tells of no output", fix)
+            return self._finding("runs elsewhere", "failed", "it printed no output_0", fix)
         return self._finding("runs elsewhere", "ok", done.stdout.splitlines()[0])
 
     def _types(
@@ -120,15 +125,15 @@ class WorkerChecks:
             outputs = judging.specs(folder / "reference", "output")
             problems += judging.other_than_declared(item, inputs, outputs)
         if problems:
-            fix = "compute in the model's own type throughout, and declare what it gives"
+            fix = "compute in the model's own data type throughout, and declare what it returns"
             return self._finding("types", "failed", "; ".join(problems), fix)
         names = ", ".join(str(item.data_type) for item in self._cases)
         return self._finding("types", "ok", f"as declared, in {names}")
 
     def _signal(self, truth: Sequence[Array]) -> Finding:
         fix = (
-            "scale the seeded tensors (TensorInit.stddev) so that activations stay of order one to "
-            "the last layer"
+            "scale the seeded tensors (TensorInit.stddev) so that activations stay of order one "
+            "up to the last layer"
         )
         for index, values in enumerate(truth):
             wide = np.asarray(values, np.float64)
@@ -136,7 +141,7 @@ class WorkerChecks:
                 return self._finding("signal", "failed", f"output {index} is not finite", fix)
             scale, spread = float(np.sqrt(np.mean(wide * wide))), float(wide.std())
             if scale == 0 or spread <= MIN_RELATIVE_SPREAD * scale:
-                detail = f"output {index} is constant, so that any answer would pass"
+                detail = f"output {index} is constant, so any answer would pass"
                 return self._finding("signal", "failed", detail, fix)
         spreads = ", ".join(f"{float(np.asarray(v, np.float64).std()):.3g}" for v in truth)
         return self._finding("signal", "ok", f"standard deviation {spreads}")
@@ -145,7 +150,7 @@ class WorkerChecks:
         self, session: Session | InProcessSession, case: BenchmarkCase, first: Path
     ) -> Finding:
         if case.model.model_impl.architecture is None:
-            detail = "it has no architecture, and so no seeded checkpoint"
+            detail = "it has no architecture, so it has no seeded checkpoint"
             return self._finding("seed", "not_applicable", detail)
         seed = case.model.model_parameters.get("seed", 0)
         other = self._prepare(session, case, seed=(seed if isinstance(seed, int) else 0) + 1)
@@ -158,8 +163,8 @@ class WorkerChecks:
             )
         )
         if change <= _LEAST_CHANGE:
-            fix = "load every weight from the checkpoint, and pass `seed` on to it"
-            detail = f"another seed changes the outputs by {change:.1e} of their scale"
+            fix = "load every weight from the checkpoint, and pass `seed` to the checkpoint"
+            detail = f"another seed changes the outputs by only {change:.1e} of their scale"
             return self._finding("seed", "failed", detail, fix)
         return self._finding("seed", "ok", f"changes the outputs by {change:.2g} of their scale")
 
@@ -172,7 +177,7 @@ class WorkerChecks:
             )
             for ours, theirs in pairs:
                 if ours.read_bytes() != theirs.read_bytes():
-                    fix = "take no random number, time or order of a set that the seed does not fix"
+                    fix = "use no random numbers, times or set orders that the seed does not fix"
                     detail = f"{kind}/{ours.name} differs in a second process"
                     return self._finding("repeatable", "failed", detail, fix)
         return self._finding("repeatable", "ok", "the same bytes in a second process")
@@ -193,11 +198,16 @@ class WorkerChecks:
         growth, model_bytes = held[-1] - held[0], told["model_bytes"]
         fix = "keep no model, weight or output in a module, a cache or a hook"
         if told["alive"]:
-            return self._finding("memory", "failed", "the model outlives its last reference", fix)
+            return self._finding(
+                "memory",
+                "failed",
+                "the model is still alive after its last reference was dropped",
+                fix,
+            )
         if growth > model_bytes * (len(held) - 1) / 2:
-            detail = f"{growth} bytes more are held after {len(held) - 1} further models"
+            detail = f"{len(held) - 1} more models leave {growth} more bytes allocated"
             return self._finding("memory", "failed", detail, fix)
-        return self._finding("memory", "ok", f"{model_bytes} bytes, free again")
+        return self._finding("memory", "ok", f"{model_bytes} bytes, freed")
 
     def _prepare(
         self, session: Session | InProcessSession, case: BenchmarkCase, **changes: int

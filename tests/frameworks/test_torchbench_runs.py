@@ -365,7 +365,7 @@ def _cbs(environment, *arguments, cwd):
 def test_a_new_folder_keeps_the_guides_promises_and_a_careless_one_does_not(environment, tmp_path):
     assert _cbs(environment, "new-model", "--torchbench", "my_net", cwd=tmp_path).returncode == 0
     again = _cbs(environment, "new-model", "--torchbench", "my_net", cwd=tmp_path)
-    assert "there already" in again.stderr
+    assert "already exists" in again.stderr
     place = tmp_path / "careless"
     place.mkdir()
     write(

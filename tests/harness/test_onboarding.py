@@ -105,21 +105,24 @@ def test_what_is_written_has_our_style(cbs, checkout, name):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["bert"], "already: common_benchmark_suite/openxla/benchmark/models/pt/bert"),
+        (["bert"], "already exists: common_benchmark_suite/openxla/benchmark/models/pt/bert"),
         (["example"], "models/pt/example"),
         (["base"], "architectures/base.py"),
         (["jax"], "comparative_suite/jax"),
-        (["My_Mlp"], "'My_Mlp' cannot name a model"),
-        (["my__mlp"], "cannot name"),
-        (["1mlp"], "cannot name"),
-        (["my-mlp"], "cannot name"),
-        (["../mlp"], "cannot name"),
-        (["class"], "cannot name"),
-        (["match"], "cannot name"),
+        (["My_Mlp"], "'My_Mlp' is not a valid model name"),
+        (["my__mlp"], "is not a valid model name"),
+        (["1mlp"], "is not a valid model name"),
+        (["my-mlp"], "is not a valid model name"),
+        (["../mlp"], "is not a valid model name"),
+        (["class"], "is not a valid model name"),
+        (["match"], "is not a valid model name"),
         (["a" * 25], "longer than 24"),
-        (["my_mlp", "--framework", "pt,mxnet"], "no framework mxnet; choices are pytorch, jax"),
-        (["my_mlp", "--framework", ","], "no framework is named"),
-        (["my_mlp", "--into", "/"], "in no checkout"),
+        (
+            ["my_mlp", "--framework", "pt,mxnet"],
+            "unknown framework mxnet; choices are pytorch, jax",
+        ),
+        (["my_mlp", "--framework", ","], "no framework given"),
+        (["my_mlp", "--into", "/"], "not in a checkout"),
     ],
 )
 def test_a_name_that_can_not_be_is_refused_and_nothing_is_written(cbs, checkout, arguments, words):
@@ -155,9 +158,9 @@ def test_what_was_written_goes_when_the_rest_can_not_be_written(cbs, checkout):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["berd"], "nearest are bert"),
+        (["berd"], "choices include bert"),
         (["../pt"], "no model"),
-        (["bert", "--framework", "ggml"], "bert is not written in ggml"),
+        (["bert", "--framework", "ggml"], "bert has no implementation in ggml"),
     ],
 )
 def test_a_model_that_is_not_there_can_not_be_checked(cbs, arguments, words):
@@ -170,10 +173,10 @@ def test_a_model_that_is_not_there_can_not_be_checked(cbs, arguments, words):
     ("text", "state", "words"),
     [
         ("numpy>=1\n# a comment\n\n", "ok", "numpy>=1"),
-        ("numpy>=999\n", "failed", "numpy>=999 is wanted"),
+        ("numpy>=999\n", "failed", "numpy>=999 is required"),
         ("no-such-package-at-all==1\n", "failed", "no-such-package-at-all is not installed"),
         ("numpy>=999; python_version < '3'\nattrs\n", "ok", "attrs"),
-        ("", "failed", "names no package"),
+        ("", "failed", "lists no package"),
         ("numpy==\n", "failed", "requirements.txt"),
         ("-r shared.txt\nattrs\n", "ok", "numpy>=1, attrs"),
         ("-r missing.txt\n", "failed", "missing.txt"),
@@ -236,5 +239,5 @@ def test_implementations_are_held_to_1e_9_of_the_scale():
     assert states == {"pt": "failed", "jax": "ok", "tf": "failed"}
     other = judging.agreement({"pt": truth, "jax": [truth[0][:5]]}, "hint")
     assert [finding.state for finding in other] == ["failed", "failed"]
-    assert "other shapes" in other[1].detail
+    assert "shapes differ" in other[1].detail
     assert all("hint" in (finding.fix or "") for finding in other)

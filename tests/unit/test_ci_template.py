@@ -69,7 +69,7 @@ def test_the_workflow_installs_this_revision_and_no_unregistered_name(project):
 def test_a_copy_without_a_public_origin_needs_a_requirement(project, monkeypatch, capsys, origin):
     monkeypatch.setattr(extras, "requirement", lambda _: origin)
     assert main(["ci-template", "net.py"]) == 1
-    assert "name a revision, --install 'common-benchmark-suite[" in capsys.readouterr().err
+    assert "name a revision with --install 'common-benchmark-suite[" in capsys.readouterr().err
     assert not (project / ".github").exists()
     assert main(["ci-template", "net.py", "--install", "suite @ git+https://x@1"]) == 0
 
@@ -87,12 +87,12 @@ def test_a_folder_of_definitions_is_found_and_raced_by_its_name(project):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "which model? Folders that `cbs run MODEL --save-as` has written here: none"),
+        ([], "`cbs run MODEL --save-as` wrote exactly one folder here; found: none"),
         (["nett.py"], "no such file"),
-        (["../outside.py"], "a workflow has what is in the checkout"),
-        (["json:dumps"], "name the file, PATH.py:CALLABLE"),
-        (["${{ secrets.KEY }}.py"], "GitHub would evaluate it"),
-        (["net.py", "--backend", "a\nb"], "GitHub would evaluate it"),
+        (["../outside.py"], "a workflow can use only files of the checkout"),
+        (["json:dumps"], "name the file as PATH.py:CALLABLE"),
+        (["${{ secrets.KEY }}.py"], "it contains '${{' or an unprintable character"),
+        (["net.py", "--backend", "a\nb"], "it contains '${{' or an unprintable character"),
     ],
 )
 def test_what_cannot_be_raced_is_told_and_nothing_is_written(project, capsys, words, message):
@@ -110,7 +110,7 @@ def test_another_file_is_not_replaced(project, capsys):
     path.parent.mkdir(parents=True)
     path.write_text("mine")
     assert main(["ci-template", "net.py"]) == 1
-    assert "says something else; remove it" in capsys.readouterr().err
+    assert "already exists with other content; remove it" in capsys.readouterr().err
     assert path.read_text() == "mine"
 
 
