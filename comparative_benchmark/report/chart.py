@@ -29,10 +29,10 @@ def save(summary: Summary, path: Path, *, title: str) -> None:
     """
     canvas = _CANVASES.get(path.suffix.lower())
     if canvas is None:
-        raise ReportError(f"--chart {path}: the name should end in .png or .svg")
+        raise ReportError(f"--chart {path}: the file name must end in .png or .svg")
     shown = [contest for contest in summary.contests if contest.ranked]
     if not shown:
-        raise ReportError("no chart: no two competitors could be compared")
+        raise ReportError("cannot draw the chart: no two competitors could be compared")
     heights = [len(contest.standings) * _ROW_INCHES + _FRAME_INCHES for contest in shown]
     figure = Figure(figsize=(9, sum(heights) + 0.4), layout="constrained")
     figure.suptitle(_escaped(title))

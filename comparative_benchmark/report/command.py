@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
         if error.name not in _EXTRAS:
             raise
         raise UsageError(
-            f"{error.name} is not installed: {install_command(_EXTRAS[error.name])}"
+            f"{error.name} is not installed; run {install_command(_EXTRAS[error.name])}"
         ) from error
     return EXIT_FAILED if found.refused else EXIT_OK
 

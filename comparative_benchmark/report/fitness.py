@@ -15,10 +15,10 @@ _LOAD = 0.5
 _BAD_SHARE = 0.1
 # From the worst.
 _HEADLINES = {
-    "bad": "Not fit",
+    "bad": "Unsuitable",
     "doubtful": "Doubtful",
-    "unknown": "Not fully known",
-    "good": "Fit",
+    "unknown": "Partly unknown",
+    "good": "Suitable",
 }
 
 
@@ -75,7 +75,7 @@ def judge_machine(inputs: Inputs, drift: str | None = None) -> Fitness:
 
 def _contention(cases: Sequence[Case]) -> Iterator[Finding]:
     if not cases:
-        yield Finding("unknown", "no result holds samples")
+        yield Finding("unknown", "no result contains samples")
         return
     found = [case.metrics.contention or Contention() for case in cases]
     disturbed = [item for item in found if item.contended]
@@ -84,33 +84,31 @@ def _contention(cases: Sequence[Case]) -> Iterator[Finding]:
     if disturbed:
         level = "bad" if len(disturbed) > _BAD_SHARE * count else "doubtful"
         worst = max(disturbed, key=lambda item: item.foreign_cpu_share or 0.0)
-        why = next(iter(worst.reasons), "no reason told")
-        yield Finding(
-            level, f"others disturbed {len(disturbed)} of {count} trials, the worst: {why}"
-        )
+        why = next(iter(worst.reasons), "no reason recorded")
+        yield Finding(level, f"{len(disturbed)} of {count} trials were disturbed; the worst: {why}")
     if unknown:
-        yield Finding("unknown", f"not known whether others disturbed {unknown} of {count} trials")
+        yield Finding("unknown", f"unknown whether {unknown} of {count} trials were disturbed")
     if not disturbed and unknown < count:
-        yield Finding("good", f"nobody disturbed the {count - unknown} trials that can tell")
+        yield Finding("good", f"{count - unknown} trials were not disturbed")
 
 
 def _sampling(cases: Sequence[Case], measured: Sequence[Case]) -> Iterator[Finding]:
     unsteady = sum(case.status is Status.UNSTEADY for case in cases)
     if unsteady:
-        yield Finding("doubtful", f"{unsteady} of {len(cases)} trials did not become steady")
+        yield Finding("doubtful", f"{unsteady} of {len(cases)} trials did not reach a steady speed")
     fixed = sum(case.metrics.stop_reason == FIXED for case in measured)
     if fixed:
         yield Finding(
             "doubtful",
-            f"{fixed} of {len(measured)} trials had a fixed number of iterations: whether they "
-            "were steady was not tested",
+            f"{fixed} of {len(measured)} trials ran a fixed number of iterations, so their "
+            "steadiness was not tested",
         )
     few = sum(len(case.metrics.processes or ()) < _FEWEST_PROCESSES for case in measured)
     if few:
         yield Finding(
             "doubtful",
-            f"{few} of {len(measured)} trials had fewer than {_FEWEST_PROCESSES} processes: how "
-            "processes differ is not known, so there is no verdict",
+            f"{few} of {len(measured)} trials had fewer than {_FEWEST_PROCESSES} processes: the "
+            "variation between processes is unknown, so no verdict is possible",
         )
 
 
@@ -121,7 +119,7 @@ def _hosts(cases: Sequence[Case]) -> Iterator[Finding]:
     for governor, count in governors.items():
         where = f" in {count} of {len(hosts)} runs" if len(governors) > 1 else ""
         if not governor:
-            yield Finding("unknown", f"the system does not tell the CPU governor{where}")
+            yield Finding("unknown", f"the system does not report the CPU governor{where}")
         elif governor != "performance":
             yield Finding("doubtful", f"CPU governor {governor}{where}: clocks may vary")
         else:
@@ -130,10 +128,12 @@ def _hosts(cases: Sequence[Case]) -> Iterator[Finding]:
         busiest = max(host.load_average[0] for host in hosts)
         yield Finding(
             "doubtful" if busiest > _LOAD else "good",
-            f"load of {busiest:.1f} CPUs before {'a' if len(hosts) > 1 else 'the'} run began",
+            f"{'highest ' * (len(hosts) > 1)}load average before a run: {busiest:.1f}",
         )
     machines = sorted({case.machine for case in cases})
     if len(machines) > 1:
-        yield Finding("good", f"{len(machines)} machines, never compared: {', '.join(machines)}")
+        yield Finding(
+            "good", f"{len(machines)} machines, not compared with each other: {', '.join(machines)}"
+        )
     if any((case.revision or "").endswith("-dirty") for case in runs):
-        yield Finding("doubtful", "the harness had changes that no revision holds (-dirty)")
+        yield Finding("doubtful", "the harness had uncommitted changes (-dirty)")

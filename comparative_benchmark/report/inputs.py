@@ -103,7 +103,7 @@ def merge(documents: Sequence[Document], refused: Sequence[str] = ()) -> Inputs:
         for case in cases_of(document)
     ]
     if not found:
-        raise ReportError("; ".join(refused) or "the files hold no results")
+        raise ReportError("; ".join(refused) or "the files contain no results")
     by_id: defaultdict[str, list[ReportCase]] = defaultdict(list)
     for case in sorted(found, key=lambda case: case.started or _LONG_AGO):
         # A copy of a result in another file is not a second measurement.

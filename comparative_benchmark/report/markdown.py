@@ -30,7 +30,7 @@ def as_markdown(summary: Summary, *, title: str) -> str:
     if len(text) <= MOST_CHARACTERS:
         return text
     cut = text[:MOST_CHARACTERS].rpartition("\n")[0]
-    return f"{cut}\n\n... cut here, a comment has no more room; the page has the rest.\n"
+    return f"{cut}\n\n... truncated to fit a comment; the HTML page has the rest.\n"
 
 
 def _headline(summary: Summary) -> str:
@@ -39,7 +39,7 @@ def _headline(summary: Summary) -> str:
         return "No two competitors could be compared"
     winner = contest.winner
     if winner and winner.is_baseline:
-        return f"{_code(summary.baseline)}, the baseline: nobody is faster"
+        return f"{_code(summary.baseline)}, the baseline: no competitor is faster"
     shown = winner or contest.ranked[0]
     mean = shown.mean
     assert mean is not None
@@ -48,13 +48,13 @@ def _headline(summary: Summary) -> str:
     interval = f"98 % interval {wording.limits(mean)}, {over}"
     if winner is None:
         return (
-            f"No winner: nobody is clearly faster than {_code(summary.baseline)} (highest mean: "
-            f"{name}, {wording.speedup(mean)}, {interval}; {mean.doubt})"
+            f"No winner: no competitor is clearly faster than {_code(summary.baseline)} "
+            f"(highest mean: {name}, {wording.speedup(mean)}, {interval}; {mean.doubt})"
         )
     doubt = "" if winner.is_decided else "; no single case has a clear verdict"
     if contest.rivals:
         names = wording.listed([standing.name for standing in contest.rivals])
-        doubt += f"; the interval overlaps that of {escaped(names)}"
+        doubt += f"; the interval overlaps with the interval of {escaped(names)}"
     faster = f"{name} is {wording.speedup(mean)} as fast as {_code(summary.baseline)}"
     return f"{faster} ({interval}{doubt})"
 
@@ -121,7 +121,7 @@ def _broken_line(case: ReportCase) -> str:
 def _changes(summary: Summary) -> list[str]:
     changes = summary.changes
     if changes is None:
-        return ["**Changed:** not asked, no baseline results were given"]
+        return ["**Changed:** not compared; no baseline results were given"]
     passed, cases = changes.summary.passed, changes.summary.cases
     counted = ("slower", "faster", "wrong", "missing")
     counts = ", ".join(f"{len(getattr(changes, name))} {name}" for name in counted)

@@ -41,7 +41,7 @@ class Profiles:
         if taken:
             wanted = [(name, f"{taken.directory}/{name}") for name in taken.files]
         if timeline:
-            wanted.append(("time line of the race", timeline))
+            wanted.append(("race timeline", timeline))
         return {
             "folder": taken.directory if taken else "",
             "files": [[name, self._link(path, result.run_id)] for name, path in wanted],

@@ -162,8 +162,8 @@ def geomean(comparisons: Sequence[Comparison], *, competitors: int = 2) -> Mean 
     """Returns the geometric mean of inverted ratios, see `mean_ratio`; None for none.
 
     The baselines of different cases are separate processes, so their errors are independent. A
-    mean decides no winner if it may be chance among all pairs of competitors (Bonferroni), or if a
-    tenth of its cases were disturbed.
+    mean decides no winner if it is not significant among all pairs of competitors (Bonferroni), or
+    if a tenth of its cases were disturbed.
 
     Args:
       comparisons: of the cases, each with a ratio.
@@ -196,9 +196,9 @@ def _doubt(comparisons: Sequence[Comparison], mean: Interval, among_all: Interva
     """Returns why a mean decides no winner; empty if it decides one."""
     disturbed = sum(item.disturbed for item in comparisons)
     if disturbed >= _MOST_DISTURBED * len(comparisons):
-        return f"others disturbed {disturbed} of {len(comparisons)} cases"
+        return f"{disturbed} of {len(comparisons)} cases were disturbed"
     if mean.low <= 1 <= mean.high:
-        return "its interval holds 1"
+        return "its interval contains 1"
     if len(comparisons) == 1:
         # One family of tests for the table of a case and for its winner.
         [item] = comparisons
@@ -207,7 +207,7 @@ def _doubt(comparisons: Sequence[Comparison], mean: Interval, among_all: Interva
     if outcome not in (Verdict.FASTER, Verdict.SLOWER):
         return reason
     certain = not among_all.low <= 1 <= among_all.high
-    return "" if certain else "it may be chance among all pairs of competitors"
+    return "" if certain else "it is not significant among all pairs of competitors"
 
 
 def _contest(key: tuple[str, str, str], group: Sequence[Judged]) -> Contest:

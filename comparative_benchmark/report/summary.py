@@ -79,7 +79,7 @@ def summarize(
     baseline = against or choose_baseline(cases)
     known = sorted({case.competitor for case in cases})
     if baseline not in known:
-        raise ReportError(f"no result is of {baseline}; there are {', '.join(known)}")
+        raise ReportError(f"no results of {baseline}; choices are {', '.join(known)}")
     judged = judge(cases, baseline, threshold=threshold)
     changes = None
     if baseline_file:
@@ -107,7 +107,7 @@ def _remarks(found: Sequence[Contest], cases: Sequence[Case]) -> list[str]:
     levels = {standing.level for contest in found for standing in contest.standings}
     if len(levels) > 1:
         remarks.append(
-            "Compiler-level competitors run an exported program without its framework; they stand "
-            "beside framework-level ones, which have its overhead."
+            "Compiler-level competitors run an exported program without its framework. The latency "
+            "of framework-level competitors includes framework overhead."
         )
     return remarks + mixture_remarks(cases)

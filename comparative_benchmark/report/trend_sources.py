@@ -67,7 +67,7 @@ class FileTrends:
             found = msgspec.convert(document, _TrendFile)
         except msgspec.ValidationError as error:
             raise ReportError(
-                f"{where} is neither a results file nor one of trends: {error}"
+                f"{where} is neither a results file nor a trends file: {error}"
             ) from error
         for series in found.trends:
             key = (series.case, series.competitor, series.device, series.machine)

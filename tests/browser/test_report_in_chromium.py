@@ -59,7 +59,7 @@ def open_case(browser, selector=CELLS):
 
 def test_the_first_screen_answers_before_anything_is_clicked(browser):
     assert "as fast as pt_inductor:eager" in find(browser, ".wins .headline").text
-    headings = ["Who wins", "What is broken", "What changed", "Was the machine fit"]
+    headings = ["Who wins", "What is broken", "What changed", "Machine suitability"]
     assert texts(browser, ".answers h2") == headings
     assert re.search(r"\d+ slower", find(browser, "#h-changed + .headline").text)
     assert count(browser) == (199, 199, 20)
@@ -108,7 +108,7 @@ def test_standings_follow_the_filter_and_agree_with_those_of_the_file(browser):
     choose(browser, "dtype", "fp32")
     part = texts(browser, ".standings tbody tr")
     assert part != whole
-    assert "Only what the filters let through" in find(browser, "#standings").text
+    assert "Only results that match the filters" in find(browser, "#standings").text
     # Every tag, in one filter that lets everything through: the script counts as the file does.
     choose(browser, "dtype", "")
     find(browser, "#q").send_keys("-")

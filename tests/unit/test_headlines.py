@@ -64,7 +64,7 @@ def test_the_report_names_no_winner(name):
     summary = summarize(read(pair(*UNDECIDED[name])))
     headline = markdown.as_markdown(summary, title="T").splitlines()[2]
     for text in (headline, page_headline(summary)):
-        assert "No winner: nobody is clearly faster than" in text
+        assert "No winner: no competitor is clearly faster than" in text
         assert "as fast as" not in text
     (contest,) = summary.contests
     assert contest.winner is None
@@ -121,13 +121,15 @@ def test_who_is_clearly_faster_wins_though_another_has_a_higher_mean():
     assert contest.standings[0].competitor == IREE
     assert contest.winner.competitor == XLA
     assert [standing.competitor for standing in contest.rivals] == [IREE]
-    assert "overlaps that of iree:llvm-cpu (jax)" in page_headline(summary)
-    assert "overlaps that of iree:llvm-cpu (jax)" in markdown.as_markdown(summary, title="T")
+    assert "overlaps with the interval of iree:llvm-cpu (jax)" in page_headline(summary)
+    assert "overlaps with the interval of iree:llvm-cpu (jax)" in markdown.as_markdown(
+        summary, title="T"
+    )
 
 
 def test_the_baseline_wins_only_if_all_are_clearly_slower():
     slower = summarize(read(pair(1.5, 4)))
-    assert "the baseline: nobody is faster" in page_headline(slower)
+    assert "the baseline: no competitor is faster" in page_headline(slower)
     doubtful = summarize(read(pair(1.5, 1)))
     assert "No winner" in page_headline(doubtful)
     assert doubtful.contests[0].winner is None

@@ -198,7 +198,7 @@ def test_trends_of_another_machine_are_not_taken(tmp_path):
     ("text", "message"),
     [
         ("{", "is not JSON"),
-        ("[]", "neither a results file nor one of trends"),
+        ("[]", "neither a results file nor a trends file"),
         ('{"trends": [{"case": "a"}]}', r"`competitor` - at `\$\.trends\[0\]`"),
         (
             '{"trends": [{"case": "a", "competitor": "b", "points": [["2026-01-01", 1]]}]}',
@@ -227,7 +227,9 @@ def test_nobody_wins_where_the_interval_holds_1():
         read(document(record("w1", "pt_inductor:eager"), record("w1", "jax_xla:xla", scale=0.9995)))
     )
     headline = markdown.as_markdown(even, title="T").splitlines()[2]
-    assert headline.startswith("**No winner: nobody is clearly faster than `pt_inductor:eager`")
+    assert headline.startswith(
+        "**No winner: no competitor is clearly faster than `pt_inductor:eager`"
+    )
     won = markdown.as_markdown(summarize(read(usual())), title="T").splitlines()[2]
     assert won.startswith("**`jax_xla:xla` (jax) is ")
 
@@ -253,7 +255,7 @@ def test_markdown_of_many_failures_fits_into_a_comment(monkeypatch):
     monkeypatch.setattr(markdown, "MOST_CHARACTERS", 2000)
     cut = markdown.as_markdown(summarize(read(document(*records))), title="T")
     assert len(cut) < 2200
-    assert "cut here" in cut
+    assert "truncated to fit a comment" in cut
 
 
 @pytest.fixture
@@ -298,8 +300,8 @@ def test_the_chart_is_png_or_svg(cbs, tmp_path):
     ("arguments", "message"),
     [
         ((), "nothing to write"),
-        (("-o", "r.html", "--against", "no:such"), "no result is of no:such"),
-        (("-o", "r.html", "--baseline", "no:such"), "no result is of no:such"),
+        (("-o", "r.html", "--against", "no:such"), "no results of no:such"),
+        (("-o", "r.html", "--baseline", "no:such"), "no results of no:such"),
         (("-o", "r.html", "--since", "none.json"), "none.json does not exist"),
         (("-o", "r.html", "--baseline", "none.json"), "none.json does not exist"),
         (("-o", "r.html", "--history", "none.json"), "none.json does not exist"),

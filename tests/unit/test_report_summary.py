@@ -120,7 +120,7 @@ def test_a_mean_must_be_clear_among_all_pairs_of_competitors():
     assert standings.geomean(found, competitors=2).side == "ahead"
     many = standings.geomean(found, competitors=90)
     assert many.side == "even"
-    assert many.doubt == "it may be chance among all pairs of competitors"
+    assert many.doubt == "it is not significant among all pairs of competitors"
     assert many.limits[0] < many.low < many.high < many.limits[1]
 
 
@@ -134,7 +134,7 @@ def test_disturbed_cases_make_no_winner(disturbed, side):
     found = [comparison(0.5)] * 9 + [comparison(0.5, disturbed=True)] * disturbed
     mean = standings.geomean(found)
     assert mean.side == side
-    assert mean.doubt == ("others disturbed 1 of 10 cases" if disturbed else "")
+    assert mean.doubt == ("1 of 10 cases were disturbed" if disturbed else "")
 
 
 def test_ratios_are_those_of_the_tables():
@@ -233,19 +233,19 @@ def levels(document_):
 def test_a_fit_machine_is_fit():
     found, seen = levels(document(record("w1", EAGER), record("w1")))
     assert seen == {"good"}
-    assert found.headline == "Fit"
+    assert found.headline == "Suitable"
 
 
 @pytest.mark.parametrize(
     ("changes", "host", "level", "text"),
     [
         ({"contention": {"contended": True, "reasons": ["a build"]}}, {}, "bad", "a build"),
-        ({"contention": {"contended": None}}, {}, "unknown", "not known whether"),
+        ({"contention": {"contended": None}}, {}, "unknown", "unknown whether"),
         ({"stop_reason": "fixed"}, {}, "doubtful", "fixed number"),
         ({"processes": metrics(processes=2)["processes"]}, {}, "doubtful", "fewer than 3"),
         ({}, {"governor": "powersave"}, "doubtful", "powersave"),
-        ({}, {"governor": None}, "unknown", "does not tell"),
-        ({}, {"load_average": [3.2, 1, 1]}, "doubtful", "load of 3.2"),
+        ({}, {"governor": None}, "unknown", "does not report"),
+        ({}, {"load_average": [3.2, 1, 1]}, "doubtful", "load average before a run: 3.2"),
     ],
 )
 def test_each_condition_is_told(changes, host, level, text):

@@ -86,8 +86,8 @@ function standingsTable(contest) {
 }
 
 function commonText(contest) {
-  if (!contest.common) return `${contest.cases} workloads; the competitors have none in common, so each is judged by its own`;
-  return `over the ${contest.common} of ${contest.cases} workloads that all ranked competitors have`;
+  if (!contest.common) return `${contest.cases} workloads; the competitors have none in common, so each mean covers different workloads`;
+  return `over the ${contest.common} of ${contest.cases} workloads that all ranked competitors ran`;
 }
 
 function standingRow(runner, place) {
@@ -132,7 +132,7 @@ function showStandings(state, cases) {
   // A speed-up needs its baseline, but not that the filter lets it through.
   const found = contests(cases);
   STANDINGS.replaceChildren(
-    h("p", { class: "note" }, `Only what the filters let through: ${cases.length.toLocaleString("en-US")} of ${CASES.length.toLocaleString("en-US")} results. `,
+    h("p", { class: "note" }, `Only results that match the filters: ${cases.length.toLocaleString("en-US")} of ${CASES.length.toLocaleString("en-US")} results. `,
       h("button", { type: "button", onclick: clearFilters }, "Show all")),
     ...found.map(standingsTable));
 }

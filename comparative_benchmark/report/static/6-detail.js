@@ -33,25 +33,25 @@ function verdictPart(item) {
   }
   if (item.units) return ratePart(item);
   const agreed = item.status === "agreed"
-    ? h("p", { class: "quiet" }, "Agreed: judged by a plain run in the program's own type, which is no proof as a float64 run is.")
+    ? h("p", { class: "quiet" }, "Agreed: compared with a plain run in the program's own type, which proves less than a float64 run.")
     : null;
-  if (isBaseline(item)) return part("Verdict", agreed, h("p", { class: "verdict" }, "This is the baseline: speed-ups are against it."));
+  if (isBaseline(item)) return part("Verdict", agreed, h("p", { class: "verdict" }, "This is the baseline for speed-ups."));
   if (!item.speedup) return part("Verdict", agreed, h("p", { class: "verdict" }, h("b", {}, words(item.verdict)), why ? `: ${why}` : ""));
   return part("Verdict",
     agreed,
     h("p", { class: `verdict v-${item.verdict}` },
       h("b", {}, `${GLYPHS[item.verdict]} ${item.verdict}`), ` ${times(item.speedup)} as fast as ${DATA.baseline}, 98 % interval ${limits(item.speedup, item.replicates)}`),
-    h("p", { class: "quiet" }, `Because ${why || ""}${value(item.index, "paired") ? "; from paired rounds of one race." : "; from samples taken at different times."}`));
+    h("p", { class: "quiet" }, `Reason: ${why || ""}; ${value(item.index, "paired") ? "measured in paired rounds of one race." : "measured at different times."}`));
 }
 
 /** What a script told of its own speed: it is compared with its own past alone. */
 function ratePart(item) {
   const losses = value(item.index, "losses");
-  return part("Rate, as the script told it",
-    h("p", { class: "verdict" }, h("b", {}, `${withInterval(item.rate)} ${item.units}`), item.rate[1] === null ? ", of one replicate" : ", 95 % interval over replicates"),
+  return part("Rate reported by the script",
+    h("p", { class: "verdict" }, h("b", {}, `${withInterval(item.rate)} ${item.units}`), item.rate[1] === null ? ", one replicate" : ", 95 % interval over replicates"),
     facts([
       ["loss, first and last", losses && losses.map((loss) => digits(loss)).join(" and ")],
-      ...value(item.index, "jobs").map(([tag, replicate, told, warmup, cpus]) => [`${text(tag)}, replicate ${replicate + 1}`, `${told} rates, ${warmup} of warm-up${cpus ? `, on ${cpus} CPU${cpus === 1 ? "" : "s"} of its own` : ""}`]),
+      ...value(item.index, "jobs").map(([tag, replicate, told, warmup, cpus]) => [`${text(tag)}, replicate ${replicate + 1}`, `${told} rates, ${warmup} of them warm-up${cpus ? `, on ${cpus} dedicated CPU${cpus === 1 ? "" : "s"}` : ""}`]),
     ]));
 }
 
@@ -63,7 +63,7 @@ function samplesPart(item, width) {
   const [low, high] = value(item.index, "range");
   const [count, dots] = [value(item.index, "samples"), value(item.index, "shown")];
   const thinned = dots < count
-    ? `${dots} of ${count.toLocaleString("en-US")} samples are drawn, chosen at random by a fixed seed, with the fastest and slowest of each process; the figures are of all samples. `
+    ? `${dots} of ${count.toLocaleString("en-US")} samples are drawn, chosen at random with a fixed seed, including the fastest and slowest of each process; the numbers use all samples. `
     : `All ${count} samples. `;
   return part("Samples",
     figure(samplePlot(width, items, unit), [
@@ -76,8 +76,8 @@ function samplesPart(item, width) {
       ["median", value(item.index, "median") && `${digits(value(item.index, "median"))} ms, median absolute deviation ${digits(value(item.index, "mad"), 2)} ms`],
       ["range", `${digits(low)} to ${digits(high)} ms`],
       ...["p90", "p95", "p99"].map((name) => [name, value(item.index, name) && `${digits(value(item.index, name))} ms`]),
-      ["stopped since", words(textOf(item.index, "stop"))],
-      ["disturbed by others", { 1: `yes: ${textOf(item.index, "contention")}`, 0: "no" }[value(item.index, "contended")] ?? `not known${textOf(item.index, "contention") ? `: ${textOf(item.index, "contention")}` : ""}`],
+      ["stop reason", words(textOf(item.index, "stop"))],
+      ["disturbed", { 1: `yes: ${textOf(item.index, "contention")}`, 0: "no" }[value(item.index, "contended")] ?? `unknown${textOf(item.index, "contention") ? `: ${textOf(item.index, "contention")}` : ""}`],
     ]));
 }
 
@@ -95,7 +95,7 @@ function compilePart(item) {
   const longest = Math.max(1e-9, ...(phases || []).filter((ms) => typeof ms === "number"));
   return part("Compile time and phases",
     facts([
-      ["cold, empty caches", manyTimes(value(item.index, "cold")) || (eager ? "none, it does not compile" : "not measured")],
+      ["cold, empty caches", manyTimes(value(item.index, "cold")) || (eager ? "none: it does not compile" : "not measured")],
       ["warm, same caches", manyTimes(value(item.index, "warm")) || (eager ? null : "not measured")],
     ]),
     phases ? h("table", { class: "phases" }, h("caption", {}, "Phases of the first process"),
@@ -125,12 +125,12 @@ function errorPart(item, width) {
     { name: "allowed", number: allowed, kind: "limit" },
   ];
   return part("Error against the float64 truth",
-    marks.filter((mark) => mark.number > 0).length > 1 ? figure(errorPlot(width, marks), "What is left of the line passes.") : null,
+    marks.filter((mark) => mark.number > 0).length > 1 ? figure(errorPlot(width, marks), "Errors left of the line pass.") : null,
     facts([
       ["relative RMSE", shown(own)], ["of the reference", shown(reference)],
       ["allowed", allowed === null ? null : `${shown(allowed)}${own !== null && allowed > 0 ? `, ${digits((100 * own) / allowed, 2)} % of it used` : ""}`],
       ["largest absolute error", shown(value(item.index, "max_error"))],
-      ["compared", value(item.index, "judged") && "integers alone, which prove no precision"],
+      ["compared", value(item.index, "judged") && "integers only, which do not test precision"],
       ["SQNR", value(item.index, "sqnr") === null ? null : `${digits(value(item.index, "sqnr"))} dB`],
     ]));
 }
@@ -144,11 +144,11 @@ function rooflinePart(item, width) {
   const marks = [item, base !== item ? base : null].filter((other) => other?.ms).map((other) => ({ name: other.runnerName, ms: other.ms[0] }));
   const share = value(item.index, "share");
   return part("Roofline",
-    peak && ceilings.bandwidth && cost[0] && cost[1] ? figure(rooflinePlot(width, cost, ceilings, peak, marks), `Ceilings measured ${when(ceilings.date)} ${ceilings.gpu ? `on ${ceilings.gpu}` : `with ${ceilings.threads} threads`}${ceilings.contended ? ", while others disturbed" : ""}.`) : null,
+    peak && ceilings.bandwidth && cost[0] && cost[1] ? figure(rooflinePlot(width, cost, ceilings, peak, marks), `Ceilings measured ${when(ceilings.date)} ${ceilings.gpu ? `on ${ceilings.gpu}` : `with ${ceilings.threads} threads`}${ceilings.contended ? ", while other processes used the machine" : ""}.`) : null,
     facts([
       ["an iteration", `${large(cost[0])}flop, ${bytes(cost[1])}; counted from ${text(cost[2])}`],
       ["reached", `${digits(cost[0] / item.ms[0] / 1e6)} GFLOP/s, ${digits(cost[1] / item.ms[0] / 1e6)} GB/s`],
-      ["share of the roof", share === null ? (ceilings ? "no ceiling for this data type" : "not known: `cbs doctor --ceilings` measures the machine once") : `${digits(100 * share, 2)} %`],
+      ["share of the roof", share === null ? (ceilings ? "no ceiling for this data type" : "unknown: run `cbs doctor --ceilings` once to measure the machine") : `${digits(100 * share, 2)} %`],
     ]));
 }
 
@@ -170,7 +170,7 @@ function explainedPart(item) {
   const roof = (share) => (share === null ? "" : `${digits(100 * share, 2)} %`);
   const cell = (content, hint) => h("td", { class: "number", title: hint || null }, content);
   return part(`Why slower than ${competitors[1]}`,
-    h("p", {}, `${ms(lost)} ms an iteration, by what the operators do; profiles cover ${covers.map((cover) => (cover === null ? "no times" : `${digits(100 * cover, 2)} %`)).join(" and ")} of the latencies.`),
+    h("p", {}, `${ms(lost)} ms per iteration, by kind of operator; profiles cover ${covers.map((cover) => (cover === null ? "no times" : `${digits(100 * cover, 2)} %`)).join(" and ")} of the latencies.`),
     h("div", { class: "scroller" }, h("table", { class: "explained" },
       h("thead", {}, h("tr", {}, ["kind", "lost ms", competitors[0], "of roof", competitors[1], "of roof"].map((name) => h("th", { scope: "col" }, name)))),
       h("tbody", {}, rows.map(([kind, more, slow, slowRoof, slowest, fast, fastRoof, fastest]) => h("tr", {},
@@ -185,7 +185,7 @@ function profilePart(item) {
   const { folder, files, error } = DATA.profiles[profile];
   return part("Profile",
     error ? h("p", { class: "reason" }, `No profile: ${error}`) : null,
-    facts(files.map(([name, link]) => [name, link ? h("a", { href: link, class: "profile" }, "open") : "not found beside this page"])),
+    facts(files.map(([name, link]) => [name, link ? h("a", { href: link, class: "profile" }, "open") : "not found next to this page"])),
     folder ? h("p", { class: "quiet" }, `In ${folder}; traces open at https://ui.perfetto.dev.`) : null);
 }
 
@@ -212,7 +212,7 @@ function ranPart(item) {
       ["packages", Object.entries(versions || {}).map(([name, version]) => `${name} ${version}`).join(", ")],
       ["run", `${when(run.time)}, ${run.id}`], ["harness", run.revision],
     ]),
-    h("p", {}, "To run it again:"), h("pre", { class: "command" }, again),
+    h("p", {}, "To repeat it:"), h("pre", { class: "command" }, again),
     Object.keys(run.host).length ? h("details", {}, h("summary", {}, "Machine"), facts(Object.entries(run.host).map(([name, content]) => [words(name), content]))) : null);
 }
 
@@ -229,7 +229,7 @@ function showDetail(state) {
   if (DIALOG.dataset.shown === state.case) return;
   DIALOG.dataset.shown = state.case;
   document.getElementById("detail-title").textContent = item ? [item.workload.label, inputName(item.workload)].filter(Boolean).join(", ") : "No such case";
-  document.getElementById("detail-runner").textContent = item ? `${item.runnerName} on ${item.workload.device}, ${item.workload.machine}` : `This report holds no case ${state.case}.`;
+  document.getElementById("detail-runner").textContent = item ? `${item.runnerName} on ${item.workload.device}, ${item.workload.machine}` : `This report does not contain case ${state.case}.`;
   const width = Math.max(260, Math.min(820, DETAIL.clientWidth || 600));
   DETAIL.replaceChildren(...(item ? [
     verdictPart(item), changePart(item), samplesPart(item, width), trendPart(item, width), compilePart(item), memoryPart(item),
@@ -260,7 +260,7 @@ document.getElementById("copy").addEventListener("click", async () => {
     // Without leave for the clipboard the address can be copied by hand.
     field.hidden = false;
     field.select();
-    button.textContent = "Copy it from here:";
+    button.textContent = "Copy the address below:";
   }
   setTimeout(() => { button.textContent = "Copy link"; }, 3000);
 });
