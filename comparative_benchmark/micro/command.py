@@ -41,6 +41,6 @@ def _list(options: argparse.Namespace) -> int:
 
 def _described(name: str) -> str:
     if name == shapes.CUSTOM:
-        return "MxKxN as written, e.g. 64x128x256"
+        return "MxKxN, e.g. 64x128x256"
     found = shapes.named(name)
     return f"{len(found)}: {found[0]} to {found[-1]}"

@@ -119,7 +119,7 @@ def data_type_of(name: str) -> str:
       UsageError: layers are not offered in it.
     """
     if name not in _TYPES:
-        raise UsageError(f"no type {name!r}; {choices(name, list(_TYPES))}")
+        raise UsageError(f"unknown data type {name!r}; {choices(name, list(_TYPES))}")
     return _TYPES[name]
 
 
@@ -135,7 +135,7 @@ class _Reader:
             raise UsageError(f"{self._path}: 'model_params' is missing")
         entries = self._items(fields["model_params"])
         if not entries:
-            self._fail(fields["model_params"], "no model is there")
+            self._fail(fields["model_params"], "'model_params' lists no model")
         names = fields.get("quantization_config_recipe_names")
         quantizations = self._recipes(names) if names else [BASELINE]
         sparse = fields.get("sparsity_config_recipe_names")
@@ -157,15 +157,15 @@ class _Reader:
 
     def _mapping(self, node: yaml.Node, known: Sequence[str], what: str) -> dict[str, yaml.Node]:
         if not isinstance(node, yaml.MappingNode):
-            self._fail(node, f"{what} is to be a mapping of {', '.join(known)}")
+            self._fail(node, f"{what} must be a mapping with the keys {', '.join(known)}")
         found: dict[str, yaml.Node] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                self._fail(key, "a key is a name")
+                self._fail(key, "a key must be a string")
             if key.value not in known:
                 self._fail(key, f"unknown key {key.value!r}; {choices(key.value, known)}")
             if key.value in found:
-                self._fail(key, f"{key.value!r} is there twice")
+                self._fail(key, f"duplicate key {key.value!r}")
             found[key.value] = value
         return found
 
@@ -180,7 +180,9 @@ class _Reader:
         case = self._whole_model(fields, kind)
         layers = [n for n, item in operators.operators().items() if isinstance(item, Layer)]
         if case is None and kind not in layers:
-            self._fail(fields["model_type"], f"no model type {kind!r}; {choices(kind, layers)}")
+            self._fail(
+                fields["model_type"], f"unknown model type {kind!r}; {choices(kind, layers)}"
+            )
         if case is None and "matrix_shapes" not in fields:
             self._fail(node, "'matrix_shapes' is missing")
         compiles = self._flag(fields.get("use_torch_compile"), default=True)
@@ -204,7 +206,7 @@ class _Reader:
             case=case,
         )
         if not found.shapes:
-            self._fail(fields["matrix_shapes"], "no shape is left")
+            self._fail(fields["matrix_shapes"], "no shape to measure")
         return found, "use_torch_compile" in fields
 
     def _whole_model(self, fields: dict[str, yaml.Node], kind: str) -> BenchmarkCase | None:
@@ -229,7 +231,10 @@ class _Reader:
 
     def _refuse_shapes(self, fields: dict[str, yaml.Node]) -> None:
         if "matrix_shapes" in fields:
-            self._fail(fields["matrix_shapes"], "a whole model has shapes of its own")
+            self._fail(
+                fields["matrix_shapes"],
+                "a whole model defines its own shapes; remove 'matrix_shapes'",
+            )
 
     def _case(self, fields: dict[str, yaml.Node], name: str) -> BenchmarkCase:
         """Returns the PyTorch case of a whole model, which has its own shapes and its own type."""
@@ -245,7 +250,10 @@ class _Reader:
             self._fail(fields["model_type"], str(error))
         if len(found) > 1:
             names = ", ".join(case.name for case in found[:3])
-            self._fail(fields["model_type"], f"{name!r} is {len(found)} cases: {names} ...")
+            self._fail(
+                fields["model_type"],
+                f"{name!r} matches {len(found)} cases, expected one: {names} ...",
+            )
         return found[0]
 
     def _data_type(self, fields: dict[str, yaml.Node], case: BenchmarkCase | None) -> str:
@@ -254,7 +262,7 @@ class _Reader:
         if case is None:
             return found
         if given is not None and found != case.data_type:
-            self._fail(given, f"the model is in {case.data_type}")
+            self._fail(given, f"the data type of the model is {case.data_type}")
         return str(case.data_type)
 
     def _shapes(self, node: yaml.Node) -> list[tuple[str, Shape]]:
@@ -282,12 +290,12 @@ class _Reader:
 
     def _row(self, node: yaml.Node) -> list[yaml.Node]:
         if not isinstance(node, yaml.SequenceNode):
-            self._fail(node, "a shape is a list of three numbers, [m, k, n]")
+            self._fail(node, "a shape must be a list of three numbers, [m, k, n]")
         return list(node.value)
 
     def _recipes(self, node: yaml.Node) -> list[str]:
         if not isinstance(node, yaml.SequenceNode):
-            self._fail(node, "a list of recipes is due")
+            self._fail(node, "expected a list of recipes")
         found = []
         for item in node.value:
             name = self._text(item, BASELINE)
@@ -304,13 +312,13 @@ class _Reader:
         if node is None:
             return default
         if not isinstance(node, yaml.ScalarNode):
-            self._fail(node, "a text is due")
+            self._fail(node, "expected a string")
         return str(node.value)
 
     def _choice(self, node: yaml.Node | None, known: Iterable[str], default: str) -> str:
         value, names = self._text(node, default), list(known)
         if value not in names:
-            self._fail(node, f"{value!r} is none of them; {choices(value, names)}")
+            self._fail(node, f"unknown value {value!r}; {choices(value, names)}")
         return value
 
     def _flag(self, node: yaml.Node | None, *, default: bool) -> bool:
@@ -324,5 +332,5 @@ class _Reader:
             return None
         text = self._text(node, "")
         if not text.lstrip("-").isdecimal():
-            self._fail(node, f"{text!r} is no whole number")
+            self._fail(node, f"expected a whole number, got {text!r}")
         return int(text)

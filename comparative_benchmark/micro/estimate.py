@@ -53,7 +53,7 @@ class Estimate:
         minutes = math.ceil(self.seconds / 60)
         long = f"{minutes} min" if minutes < 120 else f"{minutes / 60:.0f} h"
         text = (
-            f"{self.trials} trials: about {long}, and {self.bytes / 2**30:.1f} GiB for the largest"
+            f"{self.trials} trials: about {long}, {self.bytes / 2**30:.1f} GiB for the largest one"
         )
         if self.budget_s is None or self.fitting == self.trials:
             return text
@@ -134,8 +134,8 @@ def why_too_large(trial: Trial, settings: RunSettings) -> str | None:
     if needed <= limit:
         return None
     return (
-        f"it needs some {needed / 2**30:.1f} GiB of memory with its float64 truth, of "
-        f"{limit / 2**30:.1f} GiB: --max-power bounds a sweep"
+        f"it needs about {needed / 2**30:.1f} GiB of memory with its float64 truth, but the "
+        f"limit is {limit / 2**30:.1f} GiB; limit the sweep with --max-power"
     )
 
 

@@ -53,14 +53,14 @@ def products_of(name: str, suites: Sequence[str] = ()) -> Products:
     chosen = catalog.select(every, name=name)
     digests = {workload_of(case).digest for case in chosen}
     if len(digests) != 1:
-        raise UsageError(f"--from-model {name!r} is {len(digests)} workloads; name one")
+        raise UsageError(f"--from-model {name!r} matches {len(digests)} workloads; expected one")
     cases = tuple(case for case in every if workload_of(case).digest in digests)
     pytorch = [c for c in cases if c.model.model_impl.framework_type is ModelFrameworkType.PYTORCH]
     if not pytorch:
-        raise UsageError(f"--from-model {name!r} has no case in PyTorch, of which shapes are read")
+        raise UsageError(f"--from-model {name!r} has no PyTorch case to read shapes from")
     shapes = {Shape(m, k, n): count for m, k, n, count in _counted(pytorch[0])}
     if not shapes:
-        raise UsageError(f"--from-model {name!r} runs no product of two matrices")
+        raise UsageError(f"--from-model {name!r} runs no matrix product")
     return Products(cases=cases, counts=shapes)
 
 
@@ -70,12 +70,12 @@ def _counted(case: BenchmarkCase) -> list[list[int]]:
         "parameters": dict(case.model.model_parameters),
     }
     try:
-        found: list[list[int]] = call_once(
-            RunSettings(device=devices.HOST_CPU), _PRODUCTS, arguments
-        )
+        settings = RunSettings(device=devices.HOST_CPU)
+        return call_once(settings, _PRODUCTS, arguments, list[list[int]])
     except SessionEnded as ended:
-        raise UsageError(f"the products of {case.model.name}: {ended.reason}") from ended
-    return found
+        raise UsageError(
+            f"cannot count the products of {case.model.name}: {ended.reason}"
+        ) from ended
 
 
 def explained(found: Products, operator: str, results: Sequence[Result]) -> Iterator[str]:

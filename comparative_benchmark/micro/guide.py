@@ -98,7 +98,7 @@ def rows(config: Config, model: ModelEntry) -> list[Row]:
 
 def _refusal(quantization: str, sparsity: str) -> str:
     if quantization in _PAIRS.get(sparsity, ()):
-        return f"{quantization} with {sparsity} runs on kernels of NVIDIA GPUs only"
+        return f"{quantization} with {sparsity} has kernels for NVIDIA GPUs only"
     return f"torchao does not combine {quantization} with {sparsity}"
 
 
@@ -214,7 +214,7 @@ def _ending(
         return {"status": ended.status.value, "reason": ended.reason or ""}
     wanted = found if row.model.compiler else found[:2]
     if not all(wanted):
-        return {"status": "left_out", "reason": "the budget was too short: --resume goes on"}
+        return {"status": "left_out", "reason": "the budget was too short; continue with --resume"}
     return {"status": "ok", "reason": ""}
 
 

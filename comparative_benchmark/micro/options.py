@@ -49,19 +49,19 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     add(
         "--shapes",
         default="small_sweep",
-        help="shapes or names of sets of shapes, e.g. llama,64x128x256 (default: small_sweep)",
+        help="shapes or names of shape sets, e.g. llama,64x128x256 (default: small_sweep)",
     )
     add(
         *spellings("--min-power"),
         type=count(0),
         metavar="P",
-        help="smallest power of two of sweeps",
+        help="smallest power of two in sweeps",
     )
     add(
         *spellings("--max-power"),
         type=count(0),
         metavar="P",
-        help="largest power of two of sweeps; larger shapes of other sets are left out",
+        help="largest power of two in sweeps; larger shapes of other sets are skipped",
     )
     add(
         "--dtype",

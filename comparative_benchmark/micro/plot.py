@@ -23,7 +23,7 @@ _DECIDED = (Verdict.FASTER, Verdict.SLOWER)
 def check(path: Path) -> None:
     """Raises UsageError where no picture of that name can be drawn."""
     if path.suffix not in SUFFIXES:
-        raise UsageError(f"--plot {path}: the name ends in none of {', '.join(SUFFIXES)}")
+        raise UsageError(f"--plot {path}: the name must end in one of {', '.join(SUFFIXES)}")
     try:
         import matplotlib  # noqa: F401  # told before hours are measured
     except ImportError as error:
@@ -53,7 +53,7 @@ def draw(results: Sequence[Result], baseline: str, path: Path) -> str:
     """
     by_shape, by_signal = panels(results, baseline)
     if not by_shape and not by_signal:
-        return f"no plot: no shape was measured by {baseline} and another"
+        return f"no plot: {baseline} and a second competitor measured no shape in common"
     from matplotlib.figure import Figure
 
     count = len(by_shape) + len(by_signal)
@@ -66,9 +66,9 @@ def draw(results: Sequence[Result], baseline: str, path: Path) -> str:
     for bits in by_signal:
         axis = next(axes)
         _over_signal(axis, bits)
-        label = "speed-up over the same stack without it"
+        label = "speed-up over the same stack without the recipe"
         over = f", means over {bits.means[0].shapes} shapes" if bits.means else ""
-        axis.set(title=f"{bits.name}{over}", xlabel="signal to noise, dB", ylabel=label)
+        axis.set(title=f"{bits.name}{over}", xlabel="signal-to-noise ratio, dB", ylabel=label)
     try:
         figure.savefig(path)
     except OSError as error:

@@ -112,13 +112,14 @@ def named(name: str, *, lowest: int | None = None, highest: int | None = None) -
         first = usual if lowest is None else lowest
         if not 0 <= first <= last <= MOST_POWER:
             raise UsageError(
-                f"{name}: powers from {first} to {last}; they go up, from 0 to {MOST_POWER} at most"
+                f"{name}: powers from {first} to {last}; expected an ascending range in "
+                f"0 to {MOST_POWER}"
             )
         return powers.shapes(first, last)
     if name in LAYERS:
         most = 2 ** (MOST_POWER if highest is None else highest)
         return [shape for shape in LAYERS[name] if max(shape.m, shape.k, shape.n) <= most]
-    raise UsageError(f"no shapes are called {name!r}; {choices(name, NAMES)}")
+    raise UsageError(f"unknown shape set {name!r}; {choices(name, NAMES)}")
 
 
 def written(text: str) -> Shape:
@@ -128,7 +129,7 @@ def written(text: str) -> Shape:
       UsageError: it is none.
     """
     if not (match := re.fullmatch(r"(\d+)x(\d+)x(\d+)", text.strip().lower(), re.ASCII)):
-        raise UsageError(f"shape {text!r} is not three numbers as in 64x128x256 (m, k, n)")
+        raise UsageError(f"shape {text!r} is not three numbers (m, k, n), e.g. 64x128x256")
     return of(*map(int, match.groups()))
 
 
@@ -139,11 +140,11 @@ def of(*sizes: object) -> Shape:
       UsageError: they are not three, or not whole numbers from 1 to 2**16.
     """
     if len(sizes) != len("mkn"):
-        raise UsageError(f"a shape has three numbers, m, k and n, not {len(sizes)}")
+        raise UsageError(f"a shape has three numbers, m, k and n; got {len(sizes)}")
     for letter, size in zip("mkn", sizes):
         whole = isinstance(size, int) and not isinstance(size, bool)
         if not whole or not 1 <= size <= 2**MOST_POWER:  # type: ignore[operator]  # it is whole
-            raise UsageError(f"{letter} of a shape is {size!r}, not from 1 to {2**MOST_POWER}")
+            raise UsageError(f"{letter} of a shape is {size!r}; expected 1 to {2**MOST_POWER}")
     return Shape(*sizes)  # type: ignore[arg-type]  # looked at above
 
 

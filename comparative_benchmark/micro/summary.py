@@ -36,8 +36,8 @@ def by_competitor(results: Sequence[Result], baseline: str | None) -> Iterator[s
             f"{len(lost)} of {len(comparisons)} shapes"
         )
         extremes = [
-            f"{_told(max(lost, key=_estimate))} at worst" if lost else "",
-            f"{_told(min(won, key=_estimate))} at best" if won else "",
+            f"worst {_told(max(lost, key=_estimate))}" if lost else "",
+            f"best {_told(min(won, key=_estimate))}" if won else "",
         ]
         yield "; ".join(filter(None, (text, *extremes)))
 

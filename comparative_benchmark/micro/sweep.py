@@ -61,7 +61,7 @@ def _shapes(options: argparse.Namespace) -> Sequence[shapes.Shape]:
         else:
             found += shapes.named(text, lowest=options.min_power, highest=options.max_power)
     if not found:
-        raise UsageError(f"--shapes {options.shapes} with these powers has no shape")
+        raise UsageError(f"--shapes {options.shapes} has no shape within these powers")
     return shapes.distinct(found)
 
 
@@ -77,21 +77,25 @@ def run(options: argparse.Namespace) -> int:
         plot.check(options.plot)
     if options.config is not None:
         if options.backward:
-            raise UsageError("--backward is for --op; a file says `benchmark_mode: training`")
+            raise UsageError(
+                "--backward requires --op; in a --config file, set `benchmark_mode: training`"
+            )
         if options.from_model is not None:
-            raise UsageError("--config and --from-model exclude each other")
+            raise UsageError("--config and --from-model cannot be combined")
         return _run_guide(options)
     if options.op is None:
         if options.from_model is None:
-            raise UsageError("say what to run: --op NAMES, --from-model REGEX or --config FILE")
+            raise UsageError("specify what to run: --op NAMES, --from-model REGEX or --config FILE")
         options.op = "matmul"
     options.device = options.device or devices.HOST_CPU.name
     if options.from_model is None:
         return _race(options, selected(options))[0]
     if options.op not in ("matmul", "linear"):
-        raise UsageError("--from-model has products of matrices: --op matmul or --op linear")
+        raise UsageError("--from-model races matrix products; use --op matmul or --op linear")
     if options.backward:
-        raise UsageError("--from-model has the products of a model that runs forward")
+        raise UsageError(
+            "--from-model cannot be combined with --backward; its model runs forward only"
+        )
     found = products_of(options.from_model)
     chosen = [*cases([options.op], found.counts, [found.data_type]), *found.cases]
     return _race(options, chosen, lambda results: explained(found, options.op, results))[0]
@@ -148,7 +152,7 @@ def _run_guide(options: argparse.Namespace) -> int:
     lines = [line for table in tables for line in table.lines()]
     write_atomically(csv_file, guide.csv_text(config, lines))
     write_atomically(json_file, guide.json_text(lines, arch=platform.processor() or "cpu"))
-    print(f"tables of the guide: {csv_file}, {json_file}")
+    print(f"guide tables: {csv_file}, {json_file}")
     # What torchao cannot do here is a row with its reason, as the guide's users know it.
     worst_first = (EXIT_WRONG, EXIT_FAILED, EXIT_UNFINISHED)
     return next((code for code in worst_first if code in codes), EXIT_OK)

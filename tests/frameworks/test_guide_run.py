@@ -184,4 +184,4 @@ def test_a_sweep_is_drawn_by_shape_and_its_recipes_by_signal(tmp_path, recipes_e
     drawn = (tmp_path / "p.svg").read_text()
     for title in ("linear, fp32", "linear, fp32, means over 2 shapes"):
         assert f"<!-- {title} -->" in drawn
-    assert "<!-- signal to noise, dB -->" in drawn
+    assert "<!-- signal-to-noise ratio, dB -->" in drawn

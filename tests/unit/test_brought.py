@@ -438,8 +438,8 @@ def test_the_guides_yaml_names_what_lies_beside_it(folder, bert):
     assert (model.case.model.name, model.data_type) == ("MY_BERT_FP32_PT", "fp32")
     for kind, words in (
         ("'net.py:smal'", "c.yml:1:53: .*no 'smal'; did you mean small?"),
-        ("my-bert, matrix_shapes: []", "a whole model has shapes of its own"),
-        ("nowhere", "no model type 'nowhere'"),
+        ("my-bert, matrix_shapes: []", "a whole model defines its own shapes"),
+        ("nowhere", "unknown model type 'nowhere'"),
     ):
         (folder / "c.yml").write_text(f"{head}{kind}}}")
         with pytest.raises(UsageError, match=words):

@@ -71,12 +71,12 @@ def test_powers_bound_the_shapes():
     [
         (lambda: shapes.named("small_swep"), "did you mean small_sweep?"),
         (lambda: shapes.named("sweep", lowest=9, highest=8), "powers from 9 to 8"),
-        (lambda: shapes.named("pow2", highest=17), "to 16 at most"),
+        (lambda: shapes.named("pow2", highest=17), "in 0 to 16"),
         (lambda: shapes.written("64x128"), "not three numbers"),
         (lambda: shapes.written("64x-1x2"), "not three numbers"),
         (lambda: shapes.of(0, 1, 1), "m of a shape is 0"),
         (lambda: shapes.of(1, 1, True), "n of a shape is True"),
-        (lambda: shapes.of(1, 1), "has three numbers, m, k and n, not 2"),
+        (lambda: shapes.of(1, 1), "has three numbers, m, k and n; got 2"),
         (lambda: shapes.of(1, "2", 1), "k of a shape is '2'"),
     ],
 )
@@ -256,8 +256,9 @@ def test_what_does_not_fit_is_refused_before_anything_is_allocated():
     # Input, matrix and output, each in bf16 twice and in float64.
     assert needed_bytes(large) == 3 * 2**32 * 12
     assert why_too_large(small, settings) is None
-    assert "needs some 144.0 GiB of memory with its float64 truth, of 8.0 GiB" in why_too_large(
-        large, settings
+    assert (
+        "needs about 144.0 GiB of memory with its float64 truth, but the limit is 8.0 GiB"
+        in why_too_large(large, settings)
     )
     refused = [attrs.evolve(large, refused="too large"), small]
     assert "1 trials: " in str(estimate(refused, settings))
@@ -310,10 +311,13 @@ def test_a_sweep_shares_workers_unless_told_otherwise(selected):
     [
         (("--op", "matmull"), "did you mean matmul?"),
         (("--op", "quantize", "--backward"), "quantize has no gradients"),
-        (("--op", "linear", "--backward", "--from-model", "x"), "a model that runs forward"),
+        (("--op", "linear", "--backward", "--from-model", "x"), "its model runs forward only"),
         (("--config", "x.yml", "--backward"), "`benchmark_mode: training`"),
-        (("--config", "x.yml", "--from-model", "x"), "--config and --from-model exclude each"),
-        (("--dtype", "bf16"), "say what to run: --op NAMES, --from-model REGEX or --config FILE"),
+        (("--config", "x.yml", "--from-model", "x"), "--config and --from-model cannot be"),
+        (
+            ("--dtype", "bf16"),
+            "specify what to run: --op NAMES, --from-model REGEX or --config FILE",
+        ),
         (("--op", "matmul", "--shapes", "lama"), "did you mean llama?"),
         (("--op", "matmul", "--shapes", "0x1x1"), "m of a shape is 0"),
         (("--op", "matmul", "--dtype", "fp64"), "--dtype 'fp64' is not one of fp32, bf16, fp16"),
@@ -334,7 +338,7 @@ def test_what_cannot_be_is_told_in_a_sentence(selected, arguments, told):
         (("-o", "/dev/null/r.json"), "-o /dev/null/r.json cannot be written: "),
         (("-o", "."), "-o . cannot be written: it is a directory"),
         (("-o", "r.json", "--plot", "/dev/null/p.svg"), "--plot /dev/null/p.svg cannot be written"),
-        (("-o", "r.json", "--plot", "p.txt"), "the name ends in none of .svg"),
+        (("-o", "r.json", "--plot", "p.txt"), "the name must end in one of .svg"),
         (("-o", "r.json", "--budget", "0"), "expected a positive number of seconds, got '0'"),
         (("-o", "r.json", "--backend", "jax_xla:xla+int8w"), "did you mean int8wo?"),
         (("-o", "r.json", "--backend", "jax_xl"), "no backend 'jax_xl'"),
@@ -424,7 +428,7 @@ def test_a_sweep_says_who_loses_where(monkeypatch):
     iree, xla = summary.by_competitor([], "pt_inductor:eager")
     assert iree == (
         "iree:llvm-cpu (jax) against pt_inductor:eager: faster on 1, slower on 2 of 4 shapes; "
-        "4.00 x (3.90-4.10) at a at worst; 0.50 x (0.40-0.60) at d at best"
+        "worst 4.00 x (3.90-4.10) at a; best 0.50 x (0.40-0.60) at d"
     )
     assert xla == (
         "jax_xla:xla (jax) against pt_inductor:eager: faster on 0, slower on 0 of 1 shapes"

@@ -84,7 +84,7 @@ def test_a_later_file_pairs_sparsities_with_what_torchao_pairs_them_with(config)
     by_name = {row.dtype: row for row in rows}
     assert by_name["baseline-block-64"].recipe == "block-64"
     assert by_name["baseline"].recipe is None
-    assert "kernels of NVIDIA GPUs" in by_name["int8dq-semi-sparse"].refused
+    assert "kernels for NVIDIA GPUs" in by_name["int8dq-semi-sparse"].refused
     assert "does not combine int8wo with block-64" in by_name["int8wo-block-64"].refused
 
 
@@ -105,28 +105,31 @@ def _replaced(old, new):
             ":1:17: whole models are measured forward only",
         ),
         (_replaced("int8wo,", "int8w,"), ":3:46: no recipe 'int8w'; did you mean int8wo?"),
-        (_replaced("device: cpu", "device: gpu"), ":12:13: 'gpu' is none of them; "),
-        (_replaced("ln_linear", "linar"), ":13:17: no model type 'linar'; did you mean linear?"),
-        (_replaced("bfloat16", "bfloat17"), "'torch.bfloat17' is none of them; did you mean"),
-        (_replaced("[64, 128, 64]", "[64, 128]"), "a shape has three numbers, m, k and n, not 2"),
+        (_replaced("device: cpu", "device: gpu"), ":12:13: unknown value 'gpu'; "),
+        (
+            _replaced("ln_linear", "linar"),
+            ":13:17: unknown model type 'linar'; did you mean linear?",
+        ),
+        (_replaced("bfloat16", "bfloat17"), "unknown value 'torch.bfloat17'; did you mean"),
+        (_replaced("[64, 128, 64]", "[64, 128]"), "a shape has three numbers, m, k and n; got 2"),
         (_replaced("[64, 128, 64]", "[0, 128, 64]"), "m of a shape is 0"),
-        (_replaced("[64, 128, 64]", "[a, 128, 64]"), ":9:19: 'a' is no whole number"),
+        (_replaced("[64, 128, 64]", "[a, 128, 64]"), ":9:19: expected a whole number, got 'a'"),
         (_replaced("[64, 128, 64]", "!!python/name:os.system x"), "is not supported"),
         (_replaced("name: custom", "name: custm"), "did you mean custom?"),
         (_replaced("shapes: [[64, 128, 64], [32, 64, 32]]", "min_power: 3"), "'shapes' is missing"),
-        (_replaced("name: small", "name: small\n    name: x"), "'name' is there twice"),
+        (_replaced("name: small", "name: small\n    name: x"), "duplicate key 'name'"),
         ("a: &x [1]\nb: [*x, *x]\n", ":1:4: anchors and aliases are not supported"),
         ("model_params: {matrix_shapes: {name: sweep, min_power: 9, max_power: 8}}", "from 9 to 8"),
         ("model_params: [", "invalid YAML"),
         ("[" * 10_000, ":1:21: more than 20 nested levels"),
         ("#" * (2**20 + 1), "is larger than 1048576 bytes"),
-        ("model_params: []", ":1:15: no model is there"),
-        ("? [a]\n: b", ":1:3: a key is a name"),
+        ("model_params: []", ":1:15: 'model_params' lists no model"),
+        ("? [a]\n: b", ":1:3: a key must be a string"),
         ("a: b\n---\nc: d", "found another document"),
-        (_replaced("[64, 128, 64]", "[1.5, 128, 64]"), "'1.5' is no whole number"),
+        (_replaced("[64, 128, 64]", "[1.5, 128, 64]"), "expected a whole number, got '1.5'"),
         (_replaced("int8wo,", "intx-4,"), "intx is written intx-<bits>-<group>"),
         ("", "is empty"),
-        ("- 1", "is to be a mapping"),
+        ("- 1", "must be a mapping with the keys"),
         ("benchmark_mode: inference", "'model_params' is missing"),
     ],
 )
@@ -352,8 +355,11 @@ def test_a_whole_model_is_named_as_a_case(config):
         (("BATCH4", "BATCH5"), ":5:15: no case is named"),
         (("BATCH4/.+_DEFAULT", "BATCH[14]/.+"), ":5:15: 'models/BERT_TINY_BF16_PT_32XI32_BATCH"),
         (("BATCH4", "BATCH("), ":5:15: missing )"),
-        (("device: cpu", "matrix_shapes: []"), ":6:18: a whole model has shapes of its own"),
-        (("device: cpu", "high_precision_dtype: float"), ":6:25: the model is in bf16"),
+        (("device: cpu", "matrix_shapes: []"), ":6:18: a whole model defines its own shapes"),
+        (
+            ("device: cpu", "high_precision_dtype: float"),
+            ":6:25: the data type of the model is bf16",
+        ),
     ],
 )
 def test_what_a_whole_model_cannot_be_is_told(config, changed, told):
