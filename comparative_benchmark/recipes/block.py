@@ -6,7 +6,7 @@ from comparative_benchmark.recipes.registry import Parameter, Recipe
 
 RECIPE = Recipe(
     name="block",
-    description="weights as blocks of that size, of which those that hold only zeros are left out",
+    description="weights in square blocks of the given size; all-zero blocks are skipped",
     parameters=(Parameter(name="size"),),
     min_sqnr_db=lambda _: 5.0,
     by_backend={"pt_inductor": f"{__name__}:with_torchao"},
@@ -22,7 +22,7 @@ def with_torchao(size: int) -> tuple[Any, str]:
     import torch
 
     if not torch.cuda.is_available():
-        raise NotImplementedError("block-sparse products are Triton kernels, for GPUs")
+        raise NotImplementedError("block-sparse products need Triton kernels for GPUs")
     from torchao.sparsity.sparse_api import BlockSparseWeightConfig
 
     return BlockSparseWeightConfig(blocksize=size), "BlockSparseTensor"

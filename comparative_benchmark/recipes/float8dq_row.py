@@ -7,7 +7,7 @@ from comparative_benchmark.recipes.rounding import Grid, Rounding
 
 RECIPE = Recipe(
     name="float8dq-row",
-    description="weights and, as they come, activations in float8 (e4m3), a scale for each row",
+    description="float8 (e4m3) weights and dynamic float8 activations, one scale per row",
     min_sqnr_db=lambda _: 18.0,
     rounding=lambda _: Rounding(weights=Grid("fp8"), activations=Grid("fp8")),
     by_backend={

@@ -7,7 +7,7 @@ from comparative_benchmark.recipes.rounding import Grid, Rounding
 
 RECIPE = Recipe(
     name="float8dq-tensor",
-    description="weights and, as they come, activations in float8 (e4m3), a scale for each tensor",
+    description="float8 (e4m3) weights and dynamic float8 activations, one scale per tensor",
     min_sqnr_db=lambda _: 15.0,
     rounding=lambda _: Rounding(weights=Grid("fp8", "tensor"), activations=Grid("fp8", "tensor")),
     by_backend={"pt_inductor": f"{__name__}:with_torchao"},

@@ -7,7 +7,7 @@ from comparative_benchmark.recipes.rounding import Grid, Rounding
 
 RECIPE = Recipe(
     name="float8wo",
-    description="weights in float8 (e4m3), a scale for each output; products in the model's type",
+    description="float8 (e4m3) weights, one scale per output; products in the model's own type",
     min_sqnr_db=lambda _: 20.0,
     rounding=lambda _: Rounding(weights=Grid("fp8")),
     by_backend={

@@ -8,7 +8,7 @@ from comparative_benchmark.recipes.rounding import Grid, Rounding
 
 RECIPE = Recipe(
     name="int4wo",
-    description="weights in 4 bits, packed, a scale for each group of inputs; products as before",
+    description="packed 4-bit weights, one scale per group of inputs; products unchanged",
     parameters=(Parameter(name="group", choices=(32, 64, 128, 256)),),
     min_sqnr_db=lambda _: 10.0,
     rounding=lambda values: Rounding(weights=Grid("int4", values["group"])),

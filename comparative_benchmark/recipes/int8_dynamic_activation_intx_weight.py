@@ -8,7 +8,7 @@ from comparative_benchmark.recipes.rounding import Grid, Rounding
 
 RECIPE = Recipe(
     name="int8_dynamic_activation_intx_weight",
-    description="weights in so many bits, a scale for each group; activations in int8 as they come",
+    description="<bits>-bit weights, one scale per group; dynamic int8 activations",
     parameters=(Parameter(name="bits", choices=tuple(range(1, 9))), Parameter(name="group")),
     min_sqnr_db=lambda values: min(least_db(values), 25.0),
     rounding=lambda values: Rounding(weights=integers(values), activations=Grid("int8")),

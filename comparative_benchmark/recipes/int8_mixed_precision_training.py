@@ -7,8 +7,8 @@ from comparative_benchmark.recipes.rounding import Grid, Rounding
 
 RECIPE = Recipe(
     name="int8_mixed_precision_training",
-    description="weights in their own type; factors of products forward and backward in int8 as "
-    "they come, a scale for each row of both",
+    description="weights in their own type; factors of forward and backward products converted to "
+    "int8, one scale per row of both",
     min_sqnr_db=lambda _: 20.0,
     rounding=lambda _: Rounding(weights=Grid("int8"), activations=Grid("int8")),
     by_backend={"pt_inductor": f"{__name__}:with_torchao"},

@@ -7,8 +7,8 @@ from comparative_benchmark.recipes.rounding import Grid, Rounding
 
 RECIPE = Recipe(
     name="int8_weight_only_quantized_training",
-    description="weights in int8, a scale for each output, also while training; products in the "
-    "model's own type",
+    description="int8 weights, one scale per output, also during training; products in the model's "
+    "own type",
     min_sqnr_db=lambda _: 28.0,
     rounding=lambda _: Rounding(weights=Grid("int8")),
     by_backend={"pt_inductor": f"{__name__}:with_torchao"},

@@ -7,7 +7,7 @@ from comparative_benchmark.recipes.rounding import Grid, Rounding
 
 RECIPE = Recipe(
     name="int8dq",
-    description="weights and, as they come, activations in int8; a scale for each row of both",
+    description="int8 weights and dynamic int8 activations, one scale per row of both",
     min_sqnr_db=lambda _: 25.0,
     rounding=lambda _: Rounding(weights=Grid("int8"), activations=Grid("int8")),
     by_backend={

@@ -8,8 +8,8 @@ from comparative_benchmark.recipes.rounding import Grid, Rounding
 
 RECIPE = Recipe(
     name="int8dq-tensor",
-    description="weights in int8, a scale for each output; activations in 8 bits as they come, one "
-    "scale for a tensor; products in integers",
+    description="int8 weights, one scale per output; dynamic 8-bit activations, one scale per "
+    "tensor; integer products",
     min_sqnr_db=lambda _: 20.0,
     rounding=lambda _: Rounding(weights=Grid("int8"), activations=Grid("int8", "tensor")),
     by_backend={"onnxruntime": f"{__name__}:with_onnxruntime"},

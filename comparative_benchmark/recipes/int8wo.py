@@ -7,7 +7,7 @@ from comparative_benchmark.recipes.rounding import Grid, Rounding
 
 RECIPE = Recipe(
     name="int8wo",
-    description="weights in int8, a scale for each output; products in the model's own type",
+    description="int8 weights, one scale per output; products in the model's own type",
     min_sqnr_db=lambda _: 30.0,
     rounding=lambda _: Rounding(weights=Grid("int8")),
     by_nncf_in=("openvino",),

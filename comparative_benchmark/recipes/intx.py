@@ -20,7 +20,7 @@ def integers(values: Mapping[str, int]) -> Grid | None:
 
 RECIPE = Recipe(
     name="intx",
-    description="weights in so many bits, a scale for each group of inputs; products as before",
+    description="<bits>-bit weights, one scale per group of inputs; products unchanged",
     parameters=(Parameter(name="bits", choices=tuple(range(1, 9))), Parameter(name="group")),
     min_sqnr_db=least_db,
     rounding=lambda values: Rounding(weights=integers(values)),
@@ -52,9 +52,9 @@ def with_onnxruntime(bits: int, group: int) -> tuple[Callable[[str, str], None],
       NotImplementedError: it packs no such weights.
     """
     if bits not in (4, 8):
-        raise NotImplementedError("it packs weights in 4 and in 8 bits")
+        raise NotImplementedError("it packs only 4-bit and 8-bit weights")
     if group < 16 or group & (group - 1):
-        raise NotImplementedError("its groups are powers of two from 16 on")
+        raise NotImplementedError("its group sizes are powers of two, 16 or more")
     return functools.partial(_pack, bits, group), "MatMulNBits"
 
 
@@ -76,7 +76,7 @@ def with_qwix(bits: int, group: int) -> dict[str, Any]:
       NotImplementedError: it has no such integers.
     """
     if bits == 1:
-        raise NotImplementedError("it has integers from 2 bits on")
+        raise NotImplementedError("its integers have at least 2 bits")
     return {"weight_qtype": f"int{bits}", "tile_size": group}
 
 
@@ -87,7 +87,7 @@ def with_nncf(bits: int, group: int) -> tuple[dict[str, Any], str, dict[str, Any
       NotImplementedError: the plug-in has no such weights.
     """
     if bits != 4:
-        raise NotImplementedError("it has weights with a scale for each group in 4 bits alone")
+        raise NotImplementedError("it has one scale per group only for 4-bit weights")
     from nncf import CompressWeightsMode
 
     settings = {"mode": CompressWeightsMode.INT4_SYM, "group_size": group}

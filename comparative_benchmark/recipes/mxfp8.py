@@ -7,7 +7,7 @@ from comparative_benchmark.recipes.rounding import Grid, Rounding
 
 RECIPE = Recipe(
     name="mxfp8",
-    description="weights and activations in float8 (e4m3), a power of two for each 32 (OCP MX 1.0)",
+    description="float8 (e4m3) weights and activations, a power-of-two scale per 32 (OCP MX 1.0)",
     min_sqnr_db=lambda _: 16.0,
     rounding=lambda _: Rounding(
         weights=Grid("fp8", 32, "power of two"), activations=Grid("fp8", 32, "power of two")

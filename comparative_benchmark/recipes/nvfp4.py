@@ -7,7 +7,7 @@ from comparative_benchmark.recipes.rounding import Grid, Rounding
 
 RECIPE = Recipe(
     name="nvfp4",
-    description="weights in float4 (e2m1), a float8 scale for each 16 of them; products as before",
+    description="float4 (e2m1) weights, a float8 scale per 16 weights; products unchanged",
     min_sqnr_db=lambda _: 8.0,
     rounding=lambda _: Rounding(weights=Grid("fp4", 16, "fp8")),
     by_backend={

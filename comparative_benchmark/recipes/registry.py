@@ -113,7 +113,7 @@ class Chosen:
           RecipeError: nobody does; the message says why.
         """
         if backend not in self.recipe.by_backend:
-            why = self.recipe.lacking.get(backend, f"{backend} has no way to apply it")
+            why = self.recipe.lacking.get(backend, f"{backend} cannot apply it")
             raise RecipeError(f"{self.label}: {why}")
         return self.recipe.by_backend[backend]
 
@@ -140,7 +140,7 @@ def parse(text: str) -> Chosen:
         given.insert(0, last)
     recipe = recipes()[name]
     if len(given) != len(recipe.parameters):
-        raise RecipeError(f"{text!r}: {name} is written {recipe.usage}")
+        raise RecipeError(f"{text!r}: expected {recipe.usage}")
     values = {
         parameter.name: _number(text, parameter, value)
         for parameter, value in zip(recipe.parameters, given, strict=True)
@@ -157,7 +157,7 @@ def chosen_among(options: Iterable[str]) -> Chosen | None:
     found = [parse(option) for option in options if is_one(option)]
     if len(found) > 1:
         both = " and ".join(item.label for item in found)
-        raise RecipeError(f"one recipe at a time: {both} cannot be applied together")
+        raise RecipeError(f"{both} cannot be applied together; choose one recipe")
     return found[0] if found else None
 
 
@@ -173,11 +173,12 @@ def is_one(text: str) -> bool:
 def _number(text: str, parameter: Parameter, value: str) -> int:
     number = int(value) if value.isascii() and value.isdecimal() else 0
     if number < 1 or (parameter.choices and number not in parameter.choices):
-        known = ", ".join(map(str, parameter.choices)) or "any number above 0"
-        raise RecipeError(f"{text!r}: {parameter.name} is {value!r}; choices are {known}")
+        choices_are = f"choices are {', '.join(map(str, parameter.choices))}"
+        expected = choices_are if parameter.choices else "expected a number above 0"
+        raise RecipeError(f"{text!r}: {parameter.name} is {value!r}; {expected}")
     return number
 
 
 def _unknown(text: str) -> str:
     known = [recipe.usage for recipe in recipes().values()]
-    return f"no recipe {text!r}; {choices(text, known, cutoff=0.5)}"
+    return f"unknown recipe {text!r}; {choices(text, known, cutoff=0.5)}"

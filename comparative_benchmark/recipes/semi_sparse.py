@@ -7,14 +7,14 @@ from comparative_benchmark.recipes.rounding import Grid, Rounding
 
 RECIPE = Recipe(
     name="semi-sparse",
-    description="of each four weights in a row the two smallest are 0, and left out (2:4)",
+    description="the two smallest of every four weights in a row are set to 0 and skipped (2:4)",
     min_sqnr_db=lambda _: 5.0,
     rounding=lambda _: Rounding(weights=Grid("2:4")),
     by_backend={"pt_inductor": f"{__name__}:with_torchao"},
 )
 ALSO = Recipe(
     name="2:4",
-    description="another name of semi-sparse",
+    description="another name for semi-sparse",
     min_sqnr_db=lambda _: 5.0,
     rounding=lambda _: Rounding(weights=Grid("2:4")),
     by_backend={"pt_inductor": f"{__name__}:with_torchao"},
@@ -30,7 +30,7 @@ def with_torchao() -> tuple[Any, str]:
     import torch
 
     if not torch.cuda.is_available():
-        raise NotImplementedError("2:4 sparse products are kernels of NVIDIA GPUs")
+        raise NotImplementedError("2:4 sparse products need kernels of NVIDIA GPUs")
     from torchao.sparsity.sparse_api import SemiSparseWeightConfig
 
     return SemiSparseWeightConfig(), "SparseSemiStructuredTensorCUTLASS"

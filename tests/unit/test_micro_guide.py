@@ -104,7 +104,7 @@ def _replaced(old, new):
             f"benchmark_mode: training\nmodel_params: {{model_type: {TINY_BERT}}}",
             ":1:17: whole models are measured forward only",
         ),
-        (_replaced("int8wo,", "int8w,"), ":3:46: no recipe 'int8w'; did you mean int8wo?"),
+        (_replaced("int8wo,", "int8w,"), ":3:46: unknown recipe 'int8w'; did you mean int8wo?"),
         (_replaced("device: cpu", "device: gpu"), ":12:13: unknown value 'gpu'; "),
         (
             _replaced("ln_linear", "linar"),
@@ -127,7 +127,7 @@ def _replaced(old, new):
         ("? [a]\n: b", ":1:3: a key must be a string"),
         ("a: b\n---\nc: d", "found another document"),
         (_replaced("[64, 128, 64]", "[1.5, 128, 64]"), "expected a whole number, got '1.5'"),
-        (_replaced("int8wo,", "intx-4,"), "intx is written intx-<bits>-<group>"),
+        (_replaced("int8wo,", "intx-4,"), "expected intx-<bits>-<group>"),
         ("", "is empty"),
         ("- 1", "must be a mapping with the keys"),
         ("benchmark_mode: inference", "'model_params' is missing"),
