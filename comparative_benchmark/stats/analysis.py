@@ -212,7 +212,7 @@ def paired_ratio(paired: Sequence[Rounds]) -> LogRatio:
       SampleError: no rounds, a single one, or a time that is not a positive finite number.
     """
     if any(len(pair) != 2 for rounds in paired for pair in rounds):
-        raise SampleError("a round without both sides")
+        raise SampleError("a round lacks one of the two sides")
     sides = [checked([[pair[side] for pair in rounds] for rounds in paired]) for side in (0, 1)]
     logs = [np.log(a) - np.log(b) for a, b in zip(*sides, strict=True)]
     return LogRatio(estimate=_mean_of_medians(logs), shared=_terms(logs), processes=len(logs))
@@ -280,32 +280,32 @@ def verdict(
       processes: of the side that has fewer; those of the interval unless given.
     """
     if not (math.isfinite(threshold) and threshold >= 0):
-        raise ValueError(f"a threshold is a finite number from 0 on, not {threshold}")
+        raise ValueError(f"expected a finite threshold of at least 0, got {threshold}")
     if interval is None:
         return Verdict.INCOMPARABLE, "no samples"
     limits = (interval.low, interval.estimate, interval.high)
     if not all(math.isfinite(value) and value > 0 for value in limits):
         return Verdict.INCOMPARABLE, "the ratio is not a positive finite number"
     if not interval.low <= interval.estimate <= interval.high:
-        return Verdict.INCOMPARABLE, "the ratio lies outside its own interval"
+        return Verdict.INCOMPARABLE, "the ratio lies outside its interval"
     processes = interval.processes if processes is None else processes
     counted = f"{processes} process{'es' if processes != 1 else ''}"
     if processes < MIN_PROCESSES:
         within = f" (the interval is {WITHIN_ONE_PROCESS})" if processes == 1 else ""
-        return Verdict.UNCLEAR, f"{counted}{within}, a verdict needs at least {MIN_PROCESSES}"
+        return Verdict.UNCLEAR, f"{counted}{within}; a verdict needs at least {MIN_PROCESSES}"
     if interval.level < VERDICT_LEVEL:
-        return Verdict.UNCLEAR, f"a {interval.level:.0%} interval, a verdict needs 98 %"
+        return Verdict.UNCLEAR, f"a {interval.level:.0%} interval; a verdict needs 98 %"
     distance = max(interval.estimate, 1 / interval.estimate)
     beyond = distance > 1 + threshold
     if interval.low > 1 / (1 + threshold) and interval.high < 1 + threshold:
         return Verdict.SAME, f"the whole interval is within {threshold:.2g} of 1"
     if interval.low <= 1 <= interval.high:
-        return Verdict.UNCLEAR, "the interval holds 1 and more than the threshold"
+        return Verdict.UNCLEAR, "the interval contains 1 and exceeds the threshold"
     if not beyond:
-        return Verdict.UNCLEAR, f"there is a difference, but not beyond {threshold:.2g}"
+        return Verdict.UNCLEAR, f"the difference does not exceed {threshold:.2g}"
     if processes < CLOSE_VERDICT_PROCESSES and distance <= CLOSE:
         return Verdict.UNCLEAR, (
-            f"needs more processes: {counted}, and programs within {CLOSE:g}x need "
+            f"needs more processes: {counted}, but programs within {CLOSE:g}x of each other need "
             f"{CLOSE_VERDICT_PROCESSES}"
         )
     if interval.high < 1:
@@ -363,10 +363,10 @@ def checked(processes: Processes) -> list[Array]:
         if (values <= 0).any():
             raise SampleError("a sample is zero or negative")
         if values.min() < 10**-_MOST_DIGITS or values.max() > 10**_MOST_DIGITS:
-            raise SampleError(f"a sample is beyond 1e{_MOST_DIGITS} ms, or its inverse")
+            raise SampleError(f"a sample is not between 1e-{_MOST_DIGITS} and 1e{_MOST_DIGITS} ms")
         arrays.append(values)
     if len(arrays) == 1 and arrays[0].size < 2:
-        raise SampleError("a single sample")
+        raise SampleError("only one sample")
     return arrays
 
 

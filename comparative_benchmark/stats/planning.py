@@ -40,7 +40,7 @@ def replicate_variances(paired: Sequence[Rounds]) -> tuple[Array, Array]:
       SampleError: fewer than two replicates, or fewer than two rounds in one.
     """
     if len(paired) < 2 or any(len(rounds) < 2 for rounds in paired):
-        raise SampleError("a pilot needs two replicates of two rounds")
+        raise SampleError("a pilot needs at least two replicates with at least two rounds")
     logs = [np.log([a / b for a, b in rounds]) for rounds in paired]
     medians = np.array([np.median(values) for values in logs])
     variances = [variance_of_median(values) for values in logs]
@@ -136,12 +136,13 @@ class Outlook:
         return self.decidable <= self.effect
 
     def __str__(self) -> str:
-        found = f"a race of {self.processes} processes finds {_percent(self.decidable)} or more"
+        least = _percent(self.decidable)
+        found = f"a race of {self.processes} processes finds differences of {least} or more"
         wanted = _percent(self.effect)
         if self.can_decide:
             return f"on this machine {found}"
         return (
-            f"on this machine {found}; {wanted} cannot be decided, that would take "
+            f"on this machine {found}; {wanted} would take "
             f"{self.needed} processes of each competitor"
         )
 

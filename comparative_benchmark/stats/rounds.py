@@ -111,10 +111,10 @@ def why_not_steady(
     if own is None:
         return None
     last, off = f"the last {1 - own.split:.0%} of the rounds", math.expm1(own.log_ratio)
-    said = f"{last} are {off:+.1%} off those before"
+    said = f"{last} differ by {off:+.1%} from the earlier ones"
     if relative is None:
         return said
-    return f"{said}, and {math.expm1(relative.log_ratio):+.1%} against its rivals"
+    return f"{said}, and by {math.expm1(relative.log_ratio):+.1%} relative to its rivals"
 
 
 def _found(

@@ -62,7 +62,7 @@ def steadiness(samples_ms: Sequence[float]) -> Steadiness:
     """
     values = np.asarray(samples_ms, dtype=np.float64)
     if values.size < FEWEST_SAMPLES:
-        return _unsteady(f"{values.size} samples, the test needs at least {FEWEST_SAMPLES}")
+        return _unsteady(f"{values.size} samples; the test needs at least {FEWEST_SAMPLES}")
     if not (np.isfinite(values).all() and (values > 0).all()):
         return _unsteady("a sample is not a positive finite number")
     first, second = _half(values[: values.size // 2]), _half(values[values.size // 2 :])
@@ -70,10 +70,10 @@ def steadiness(samples_ms: Sequence[float]) -> Steadiness:
     fence = float(high + 1.5 * (high - low))
     reasons = _differences(first, second)
     if values[0] > max(fence, float(high) * (1 + _QUARTILES)):
-        reasons.insert(0, f"the first sample, {values[0]:.4g} ms, is an outlier of the rest")
+        reasons.insert(0, f"the first sample, {values[0]:.4g} ms, is an outlier")
     return Steadiness(
         steady=not reasons,
-        reason="; ".join(reasons) or "the second half looks like the first",
+        reason="; ".join(reasons) or "the halves do not differ",
         first_half=first,
         second_half=second,
     )
@@ -165,17 +165,18 @@ def _differences(first: Half, second: Half) -> list[str]:
     chance = math.hypot(first.stddev_ms, second.stddev_ms) / math.sqrt(first.samples)
     chance *= _STANDARD_ERRORS / second.mean_ms
     if not -max(_FASTER_FIRST_MEAN, chance) <= change <= max(_SLOWER_FIRST_MEAN, chance):
-        found.append(f"the first mean is {change:+.0%} off the second")
+        found.append(f"the first half's mean differs by {change:+.0%} from the second's")
     for name in ("lower_quartile", "upper_quartile"):
         before, after = getattr(first, f"{name}_ms"), getattr(second, f"{name}_ms")
         allowed = max(_QUARTILES * after, _STANDARD_ERRORS * _QUARTILE_ERROR * error)
         if abs(before - after) > allowed:
-            found.append(f"the first {name.replace('_', ' ')} is {before / after - 1:+.0%} off")
+            quartile = name.replace("_", " ")
+            found.append(f"the first half's {quartile} differs by {before / after - 1:+.0%}")
     spreads = sorted((first.mad_ms, second.mad_ms))
     chance = math.exp(_STANDARD_ERRORS * _MAD_ERROR * math.sqrt(2 / first.samples))
     # Spreads below 1 % of the latency may differ as they like.
     if spreads[1] > max(_MAD_FACTOR, chance) * max(spreads[0], 0.01 * second.mean_ms):
-        found.append(f"the spread went from {first.mad_ms:.2g} to {second.mad_ms:.2g} ms")
+        found.append(f"the spread changed from {first.mad_ms:.2g} to {second.mad_ms:.2g} ms")
     return found
 
 

@@ -173,8 +173,8 @@ def test_a_program_that_becomes_slower_while_it_is_measured_is_unsteady(cbs_run)
     steady, tired = run.document["benchmarks"]
     assert steady["status"] == "ok", steady["reason"]
     assert (tired["status"], tired["phase"]) == ("unsteady", "measure")
-    assert "of the rounds are +" in tired["reason"]
-    assert "against its rivals" in tired["reason"]
+    assert "of the rounds differ by +" in tired["reason"]
+    assert "relative to its rivals" in tired["reason"]
     assert tired["metrics"]["framework_level"].get("median_latency_ms") is None
 
 

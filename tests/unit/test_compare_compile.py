@@ -72,7 +72,7 @@ def test_a_larger_threshold_of_the_user_holds_for_compile_times_too():
 def test_a_verdict_needs_three_processes():
     found = one(document(compiling(count=2)), document(compiling(1, scale=2.0, count=2)))
     assert found.verdict is Verdict.UNCLEAR
-    assert "2 processes, a verdict needs at least 3" in found.reason
+    assert "2 processes; a verdict needs at least 3" in found.reason
 
 
 def test_an_unchanged_program_can_well_compile_slower():

@@ -210,7 +210,7 @@ def test_a_damaged_record_is_named_by_its_place_and_the_file_refused(tmp_path, d
 UNUSABLE = {
     "a run of another file": ({"run_id": "q"}, "run q is not in the file"),
     "a zero byte": ({"benchmark_name": "a\0b"}, "`$.benchmark`"),
-    "a single sample": ({"samples": [1.0]}, "a single sample"),
+    "a single sample": ({"samples": [1.0]}, "only one sample"),
     "zero": ({"samples": [0.0, 1.0]}, "zero or negative"),
 }
 

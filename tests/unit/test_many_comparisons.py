@@ -91,7 +91,7 @@ def test_a_mean_with_a_single_process_says_so():
     assert lone.p_value is None
     outcome, reason = verdict(lone.interval())
     assert outcome is Verdict.UNCLEAR
-    assert reason == "1 process (the interval is within one process), a verdict needs at least 3"
+    assert reason == "1 process (the interval is within one process); a verdict needs at least 3"
 
 
 def test_up_to_four_comparisons_change_nothing():

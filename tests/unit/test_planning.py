@@ -78,7 +78,7 @@ def test_a_quiet_machine_decides_the_effect():
     found = outlook(0.01, RULE)
     assert found.can_decide
     assert found.processes == RULE.max_processes
-    assert str(found) == "on this machine a race of 10 processes finds 1.5 % or more"
+    assert str(found) == "on this machine a race of 10 processes finds differences of 1.5 % or more"
     assert outlook(0.0, RULE).needed == CLOSE_PROCESSES
 
 
@@ -87,8 +87,8 @@ def test_a_noisy_machine_says_what_it_cannot_decide():
     assert not found.can_decide
     assert processes_needed(0.04) == found.needed > 10
     assert str(found) == (
-        "on this machine a race of 10 processes finds 6.2 % or more; 3.0 % cannot be decided, "
-        f"that would take {found.needed} processes of each competitor"
+        "on this machine a race of 10 processes finds differences of 6.2 % or more; 3.0 % would take "
+        f"{found.needed} processes of each competitor"
     )
 
 

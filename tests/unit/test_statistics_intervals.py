@@ -217,14 +217,14 @@ def test_no_samples_is_a_reason(processes):
 
 
 def test_a_single_sample_is_a_reason():
-    with pytest.raises(SampleError, match="single sample"):
+    with pytest.raises(SampleError, match="only one sample"):
         latency_interval([[1.0]])
-    with pytest.raises(SampleError, match="single sample"):
+    with pytest.raises(SampleError, match="only one sample"):
         paired_ratio([[(1.0, 1.0)]])
 
 
 def test_a_round_without_both_sides_is_a_reason():
-    with pytest.raises(SampleError, match="without both sides"):
+    with pytest.raises(SampleError, match="lacks one of the two sides"):
         paired_ratio([[(1.0,), (1.0, 2.0)]])
 
 

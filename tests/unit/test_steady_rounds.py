@@ -25,10 +25,10 @@ def series(seed, *, processes=3, rounds=10, noise=0.01, step=0.0, shared=None):
 def test_a_step_is_found_and_told():
     assert why_not_steady(series(1)) is None
     told = why_not_steady(series(1, step=math.log(1.05)))
-    assert told.startswith("the last 50% of the rounds are +")
+    assert told.startswith("the last 50% of the rounds differ by +")
     assert 3.5 < float(told.partition("+")[2].partition("%")[0]) < 6.5
     # A clock that rises is as bad.
-    assert "are -" in why_not_steady(series(1, step=math.log(0.95)))
+    assert "differ by -" in why_not_steady(series(1, step=math.log(0.95)))
 
 
 def test_a_trend_is_found():
@@ -100,4 +100,4 @@ def test_a_race_ends_who_did_not_keep_its_speed():
     assert found == {"tires": Status.UNSTEADY, "steady": Status.OK, "failed": Status.FAILED}
     ended = outcomes["case", "tires", "cpu"].ended_by
     assert ended.phase == "measure"
-    assert "against its rivals" in ended.reason
+    assert "relative to its rivals" in ended.reason
