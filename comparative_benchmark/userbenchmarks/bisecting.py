@@ -53,7 +53,7 @@ def run(options: argparse.Namespace, benchmark: Userbenchmark) -> int:
     """
     check(options)
     if options.runs < 3:
-        raise UsageError("--runs is 3 or more: fewer runs of a side have no interval")
+        raise UsageError("--runs must be at least 3: fewer runs give no confidence interval")
     outcome = bisect(options, _subject(options, benchmark), say=_say)
     if options.json:
         print(json.dumps(as_json(outcome), indent=2))
@@ -67,7 +67,9 @@ def _subject(options: argparse.Namespace, benchmark: Userbenchmark) -> Subject:
     try:
         pattern = re.compile(options.metric)
     except re.error as error:
-        raise UsageError(f"--metric {options.metric!r} is not an expression: {error}") from error
+        raise UsageError(
+            f"--metric {options.metric!r} is not a regular expression: {error}"
+        ) from error
 
     def oracle(pool: EnvironmentPool, recipes: Recipes, folder: Path) -> UserbenchmarkOracle:
         return UserbenchmarkOracle(
@@ -109,7 +111,9 @@ def _requirements(options: argparse.Namespace) -> str:
         try:
             lines.append(options.requirements.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"--requirements {options.requirements}: {error}") from error
+            raise UsageError(
+                f"--requirements {options.requirements} cannot be read: {error}"
+            ) from error
     return "\n".join(lines)
 
 
@@ -195,7 +199,7 @@ def _judge(
 ) -> CaseAnswer:
     old, new = ([metrics.get(name, "missing") for metrics in side] for side in (good, candidate))
     if texts := [value for value in old if isinstance(value, str)]:
-        return CaseAnswer(case=name, answer=Answer.SKIPPED, reason=f"the good one: {texts[0]}")
+        return CaseAnswer(case=name, answer=Answer.SKIPPED, reason=f"good side: {texts[0]}")
     if texts := [value for value in new if isinstance(value, str)]:
         return CaseAnswer(case=name, answer=Answer.BAD, reason=texts[0])
     sides = [[[float(value)] for value in values] for values in (new, old)]

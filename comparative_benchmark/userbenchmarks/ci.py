@@ -39,10 +39,10 @@ def read_ci(path: Path) -> Ci | None:
         return None
     document = _document(path)
     if not isinstance(document, dict):
-        raise CiError(f"{path}: no mapping of 'platform' and 'schedule'")
+        raise CiError(f"{path}: expected a mapping with 'platform' and 'schedule'")
     unknown = sorted(str(key) for key in set(document) - {"platform", "schedule"})
     if unknown:
-        raise CiError(f"{path}: unknown key {unknown[0]!r}; there are 'platform' and 'schedule'")
+        raise CiError(f"{path}: unknown key {unknown[0]!r}; expected 'platform' or 'schedule'")
     platforms = (*PLATFORMS, *(device.name for device in devices.ALL_DEVICES))
     return Ci(
         platform=_choice(path, document, "platform", platforms),
@@ -55,7 +55,7 @@ def _choice(path: Path, document: dict[Any, Any], key: str, choices: tuple[str, 
     if value is None:
         raise CiError(f"{path}: {key!r} is missing; choices are {', '.join(choices)}")
     if value not in choices:
-        raise CiError(f"{path}: {key} {value!r} is none of {', '.join(choices)}")
+        raise CiError(f"{path}: {key} {value!r} is not one of {', '.join(choices)}")
     return str(value)
 
 
@@ -63,11 +63,11 @@ def _document(path: Path) -> Any:
     try:
         import yaml
     except ModuleNotFoundError as error:
-        raise CiError(f"{path}: reading it needs PyYAML: pip install pyyaml") from error
+        raise CiError(f"{path}: reading it requires PyYAML: pip install pyyaml") from error
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise CiError(f"{path}:{line}: no YAML ({error.problem})") from error
+        raise CiError(f"{path}:{line}: invalid YAML: {error.problem}") from error
     except (yaml.YAMLError, UnicodeDecodeError, OSError, RecursionError) as error:
-        raise CiError(f"{path}: no YAML that can be read ({error})") from error
+        raise CiError(f"{path} cannot be read as YAML: {error}") from error

@@ -110,7 +110,7 @@ def _two_documents(options: argparse.Namespace) -> tuple[Document, Document]:
     elif len(options.files) == 1:
         paths = _last_two(options.files[0], options)
     else:
-        raise UserbenchmarkError("compare takes two metrics files, or one NAME")
+        raise UserbenchmarkError("compare requires two metrics files, or one NAME")
     control, treatment = (read_metrics(path) for path in paths)
     return control, treatment
 
@@ -122,8 +122,8 @@ def _last_two(name: str, options: argparse.Namespace) -> list[Path]:
     paths = metrics_files(output)[-2:]
     if len(paths) < 2:
         raise UserbenchmarkError(
-            f"{output} has {len(paths)} metrics files, and two are compared: "
-            f"cbs userbenchmark run {name}"
+            f"compare requires two metrics files, but {output} has {len(paths)}; "
+            f"run cbs userbenchmark run {name}"
         )
     print(f"control: {paths[0]}\ntreatment: {paths[1]}", file=sys.stderr)
     return paths
@@ -137,7 +137,7 @@ def _benchmark_of(name: str, options: argparse.Namespace) -> Userbenchmark | Non
         if options.directory is not None:
             raise
         print(
-            f"cbs: no userbenchmark {name!r} here: its metrics are compared by a 7 % threshold",
+            f"cbs: no userbenchmark {name!r} here; comparing its metrics with a 7 % threshold",
             file=sys.stderr,
         )
         return None

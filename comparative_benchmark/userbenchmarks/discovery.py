@@ -67,7 +67,7 @@ def find_folder(given: Path | None) -> Path:
         if folder.is_dir():
             return folder.absolute()
     raise UserbenchmarkError(
-        f"no directory {FOLDER}/ here; go to the checkout, or say --directory DIR"
+        f"no directory {FOLDER}/ here; change to the checkout, or use --directory DIR"
     )
 
 
@@ -93,7 +93,7 @@ def find(name: str, folder: Path) -> Userbenchmark:
         raise UserbenchmarkError(f"{folder / name} has no __init__.py with run(args)")
     meant = did_you_mean(name, found)
     raise UserbenchmarkError(
-        f"no userbenchmark {name!r} in {folder}{meant} (cbs userbenchmark list)"
+        f"no userbenchmark {name!r} in {folder}{meant} (see cbs userbenchmark list)"
     )
 
 

@@ -51,5 +51,5 @@ def read_metrics(path: Path, name: str | None = None) -> Document:
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
             raise MetricsError(f"{path}: not a metrics file: {metric!r} is {ascii(value)[:60]}")
     if name is not None and document["name"] != name:
-        raise MetricsError(f"{path}: of the userbenchmark {document['name']!r}, not {name!r}")
+        raise MetricsError(f"{path} belongs to userbenchmark {document['name']!r}, not {name!r}")
     return document

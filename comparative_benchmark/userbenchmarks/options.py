@@ -17,7 +17,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     run = actions.add_parser("run", help="run a userbenchmark in a separate process")
     _add_name_and_arguments(run)
-    add_options(run, "timeout", default=None, help="seconds for the run (default: no limit)")
+    add_options(
+        run, "timeout", default=None, help="time limit of the run in seconds (default: no limit)"
+    )
     _add_output(run)
     _add_compare(actions.add_parser("compare", help="compare two metrics files"))
     _add_bisect(
@@ -58,7 +60,7 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
         "files",
         nargs="+",
         metavar="FILE",
-        help="two metrics files, control and treatment; or one NAME, for its last two",
+        help="two metrics files, control and treatment; or one NAME, to compare its last two",
     )
     parser.add_argument("--yaml", type=Path, metavar="FILE", help="write the regression file")
     parser.add_argument(
@@ -86,10 +88,15 @@ def _add_bisect(parser: argparse.ArgumentParser) -> None:
         "--requirements",
         type=Path,
         metavar="FILE",
-        help="further requirements of the environments, in addition to the package and the suite's "
-        "own",
+        help="requirements file for the environments, in addition to the package and the suite's "
+        "own requirements",
     )
-    add("--runs", type=int, default=3, metavar="N", help="runs of each side (default: 3)")
-    add_options(parser, "timeout", default=None, help="seconds for a run (default: no limit)")
+    add("--runs", type=int, default=3, metavar="N", help="runs for each side (default: 3)")
+    add_options(
+        parser,
+        "timeout",
+        default=None,
+        help="time limit of each run in seconds (default: no limit)",
+    )
     add_options(parser, "json")
     _add_output(parser)

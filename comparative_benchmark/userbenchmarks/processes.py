@@ -75,7 +75,7 @@ def run_benchmark(
     written = [
         path for path in metrics_files(folder) if before.get(path) != path.stat().st_mtime_ns
     ]
-    kept = f"; it left {', '.join(map(str, written))}" if written else ""
+    kept = f"; it wrote {', '.join(map(str, written))}" if written else ""
     if code == child.NO_RUN:
         raise UserbenchmarkError(
             f"userbenchmark {benchmark.name!r} has no run(args) in {benchmark.folder}/__init__.py"
@@ -88,7 +88,7 @@ def run_benchmark(
         raise UserbenchmarkError(f"userbenchmark {benchmark.name!r} failed: {_ending(code)}{kept}")
     if not written:
         raise UserbenchmarkError(
-            f"userbenchmark {benchmark.name!r} ended with exit code {code}, and left no "
+            f"userbenchmark {benchmark.name!r} ended with exit code {code} but wrote no "
             f"metrics-*.json in {folder}"
         )
     for path in written:
@@ -117,12 +117,14 @@ def detect(benchmark: Userbenchmark, control: Document, treatment: Document) -> 
         if code == child.NO_DETECTOR:
             raise UserbenchmarkError(f"{where} has no run(control, treatment)")
         if code is None or code:
-            ending = "took too long" if code is None else _ending(code)
+            ending = f"took longer than {_DETECTOR_S:g} s" if code is None else _ending(code)
             raise UserbenchmarkError(f"the detector {where} failed: {ending}")
         try:
             return json.loads(answer.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise UserbenchmarkError(f"the detector {where} gave no result: {error}") from error
+            raise UserbenchmarkError(
+                f"the detector {where} returned no valid result: {error}"
+            ) from error
 
 
 def _command(action: str, benchmark: Userbenchmark) -> list[str]:

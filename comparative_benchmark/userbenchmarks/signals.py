@@ -117,7 +117,8 @@ def compare(benchmark: Userbenchmark | None, control: Document, treatment: Docum
     """
     if control["name"] != treatment["name"]:
         raise MetricsError(
-            f"metrics of two userbenchmarks: {control['name']!r} and {treatment['name']!r}"
+            f"the metrics belong to different userbenchmarks: {control['name']!r} and "
+            f"{treatment['name']!r}"
         )
     shared = [name for name in control["metrics"] if name in treatment["metrics"]]
     old, new = (
@@ -170,7 +171,7 @@ def as_yaml(signals: Signals) -> str:
     try:
         import yaml
     except ModuleNotFoundError as error:
-        raise UserbenchmarkError("writing YAML needs PyYAML: pip install pyyaml") from error
+        raise UserbenchmarkError("writing YAML requires PyYAML: pip install pyyaml") from error
     text: str = yaml.safe_dump(signals.as_document(), sort_keys=False, allow_unicode=True)
     return text
 

@@ -40,7 +40,7 @@ def run(name: str, arguments: Sequence[str], *fixed: str) -> int:
     # `cbs run` knows how folders are usually run, and takes all that there are.
     backend = chosen.backend or ("" if folders else ",".join(_installed()))
     if not (backend or folders):
-        print("no backend is installed here (cbs backends)", file=sys.stderr)
+        print("no backend is installed (see cbs backends)", file=sys.stderr)
         return EXIT_FAILED
     cases = chosen.name or (None if folders else DEFAULT_CASES)
     selected = [
@@ -81,7 +81,7 @@ def _measured(
         return EXIT_FAILED
     found = results_files.read(results)
     for sentence in found.refused:
-        print(f"left out: {sentence}", file=sys.stderr)
+        print(f"skipped: {sentence}", file=sys.stderr)
     write_output(metrics, document_of(found.results, name))
     return code
 
@@ -90,14 +90,16 @@ def _options(name: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"cbs userbenchmark run {name}",
         allow_abbrev=False,
-        epilog="all other arguments are those of `cbs run`",
+        epilog="all other arguments are passed to `cbs run`",
     )
-    parser.add_argument("-name", help=f"cases (default: {DEFAULT_CASES}), or folders")
+    parser.add_argument("-name", help=f"cases (default: {DEFAULT_CASES}) or folders to run")
     parser.add_argument(
-        "--torchbench", action="append", help="model folders of TorchBench in place of cases"
+        "--torchbench", action="append", help="TorchBench model folders to run instead of cases"
     )
-    parser.add_argument("--backend", help="default: all that are installed")
-    parser.add_argument("-device", default=devices.HOST_CPU.name, help="default: %(default)s")
+    parser.add_argument("--backend", help="backends to run (default: all installed)")
+    parser.add_argument(
+        "-device", default=devices.HOST_CPU.name, help="device to run on (default: %(default)s)"
+    )
     return parser
 
 

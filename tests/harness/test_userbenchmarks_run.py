@@ -124,7 +124,7 @@ def test_a_benchmark_of_torchbench_runs_as_it_is(folder, make, cbs, tmp_path):
     [
         ("", "userbenchmark 'mine' has no run(args)"),
         ("run = 3", "has no run(args)"),
-        ("def run(args): pass", "ended with exit code 0, and left no metrics-*.json"),
+        ("def run(args): pass", "ended with exit code 0 but wrote no metrics-*.json"),
         ("import a_module_that_nobody_has", "failed: exit code 1"),
         ("def run(args): raise ValueError('a reason')", "failed: exit code 1"),
         ("def run(args): return 7", "failed: exit code 7"),
@@ -308,9 +308,9 @@ def test_bisect_of_what_did_not_change_says_so(make, tmp_path, monkeypatch, caps
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--package", "a", "--runs", "2"], "--runs is 3 or more"),
+        (["--package", "a", "--runs", "2"], "--runs must be at least 3"),
         ([], "specify what to bisect"),
-        (["--package", "a", "--metric", "("], "--metric '(' is not an expression"),
+        (["--package", "a", "--metric", "("], "--metric '(' is not a regular expression"),
         (["--git", "."], "--git and --build must be given together"),
     ],
 )

@@ -78,7 +78,7 @@ def test_list_names_an_invalid_ci_file_and_lists_the_others(folder, capsys):
     (folder / "second-one" / "ci.yaml").write_text("platform: gcp_a100\nschedule: weekly\n")
     assert cli.main(["userbenchmark", "list", "--directory", str(folder)]) == 3
     said = capsys.readouterr()
-    assert "schedule 'hourly' is none of nightly, weekly" in said.err
+    assert "schedule 'hourly' is not one of nightly, weekly" in said.err
     assert said.out.startswith("second-one  weekly on gcp_a100; 7 % threshold; What second-one")
     arguments = ["userbenchmark", "list", "--schedule", "nightly", "--directory", str(folder)]
     cli.main(arguments)
@@ -89,13 +89,13 @@ def test_list_names_an_invalid_ci_file_and_lists_the_others(folder, capsys):
     ("text", "words"),
     [
         ("platform: gcp_a100\nschedule: nightly\nfoo: 1\n", "unknown key 'foo'"),
-        ("platform: a_toaster\nschedule: nightly\n", "platform 'a_toaster' is none of gcp_a100"),
-        ("platform: [gcp_a100]\nschedule: nightly\n", "is none of"),
+        ("platform: a_toaster\nschedule: nightly\n", "platform 'a_toaster' is not one of gcp_a100"),
+        ("platform: [gcp_a100]\nschedule: nightly\n", "is not one of"),
         ("schedule: nightly\n", "'platform' is missing"),
-        ("- a\n", "no mapping of 'platform' and 'schedule'"),
-        ("", "no mapping"),
+        ("- a\n", "expected a mapping with 'platform' and 'schedule'"),
+        ("", "expected a mapping"),
         ("platform: 'gcp\nschedule: :\n", "ci.yaml:"),
-        ("!!python/object/apply:os.system [id]\n", "no YAML"),
+        ("!!python/object/apply:os.system [id]\n", "invalid YAML"),
     ],
 )
 def test_an_invalid_ci_file_is_refused_by_name(tmp_path, text, words):
@@ -112,7 +112,7 @@ def test_a_file_in_bytes_that_are_no_text_is_refused(tmp_path):
     pytest.importorskip("yaml")
     path = tmp_path / "ci.yaml"
     path.write_bytes(b"platform: \xff\n")
-    with pytest.raises(CiError, match="no YAML that can be read"):
+    with pytest.raises(CiError, match="cannot be read as YAML"):
         read_ci(path)
 
 
@@ -129,7 +129,7 @@ def test_no_ci_file_is_no_ci(tmp_path):
         ('{"name": "x", "environ": {}, "metrics": {"a": null}}', "'a' is None"),
         ('{"name": "x", "environ": {}, "metrics": {"a": NaN}}', "'a' is None"),
         ('{"name": "x", "environ": {}, "metrics": {"a": true}}', "'a' is True"),
-        ('{"name": "y", "environ": {}, "metrics": {}}', "of the userbenchmark 'y', not 'x'"),
+        ('{"name": "y", "environ": {}, "metrics": {}}', "belongs to userbenchmark 'y', not 'x'"),
     ],
 )
 def test_damaged_metrics_are_refused_by_name(tmp_path, text, words):
