@@ -8,8 +8,8 @@ from comparative_benchmark.recipes.rounding import Grid, Rounding
 
 RECIPE = Recipe(
     name="float8_tensorwise_training",
-    description="weights in their own type; factors of products converted to float8 (e4m3, for "
-    "gradients e5m2), one scale per tensor",
+    description="weights in their own type; factors of products converted to float8 (e4m3; e5m2 "
+    "for gradients), one scale per tensor",
     min_sqnr_db=lambda _: 14.0,
     rounding=lambda _: Rounding(weights=Grid("fp8", "tensor"), activations=Grid("fp8", "tensor")),
     by_backend={"pt_inductor": f"{__name__}:with_torchao"},
