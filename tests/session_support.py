@@ -6,6 +6,7 @@ from typing import Any
 import attrs
 
 from comparative_benchmark.backends.api import BackendInfo
+from comparative_benchmark.runs.messages import Compiled, Loaded, Prepared, paths_of
 from openxla.benchmark.def_types import BenchmarkCase
 from openxla.benchmark.devices import ALL_DEVICES
 
@@ -29,10 +30,10 @@ def bring_up(
     }
     artifacts, work_dir = directory / "artifacts", directory / "work"
     work_dir.mkdir(parents=True, exist_ok=True)
-    prepared = session.call("prepare", reference=reference, directory=str(artifacts), **common)
+    prepared = session.call(Prepared, reference=reference, directory=str(artifacts), **common)
     [device] = [device for device in ALL_DEVICES if device.name == "host-cpu"]
     session.call(
-        "load",
+        Loaded,
         implementation=implementation or backend.implementation,
         context={
             "compiler": compiler,
@@ -41,7 +42,7 @@ def bring_up(
             "threads": threads,
             "work_dir": str(work_dir),
         },
-        inputs=[str(artifacts / "inputs" / file["file"]) for file in prepared["files"]["inputs"]],
+        inputs=list(map(str, paths_of(prepared.files.inputs, artifacts / "inputs"))),
         **common,
     )
-    session.call("compile")
+    session.call(Compiled)

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.one_call import call_once
@@ -47,7 +48,7 @@ def of_folder(
 
     A size fits if the run in float64 that it is judged by fits, too.
     """
-    arguments = {
+    arguments: dict[str, Any] = {
         "folder": str(folder.path),
         "test": test,
         "packages": str(packages) if packages else None,
@@ -56,7 +57,7 @@ def of_folder(
     settings = settings_of(options, find_device(options.device))
 
     def try_out(size: int) -> int:
-        answer = call_once(settings, _PROBE, {**arguments, "batch_size": size})
-        return int(answer["elements"])
+        arguments["batch_size"] = size
+        return call_once(settings, _PROBE, arguments, dict[str, int])["elements"]
 
     return largest(try_out)

@@ -104,8 +104,7 @@ def _of_folder(folder: Folder, options: argparse.Namespace, packages: Path | Non
 
 def _in_worker(options: argparse.Namespace, arguments: dict[str, Any]) -> dict[str, Any]:
     settings = RunSettings(device=devices.HOST_CPU, limits=Limits(deadline_s=options.timeout))
-    value: dict[str, Any] = call_once(settings, _CHECK, arguments)
-    return value
+    return call_once(settings, _CHECK, arguments, dict[str, Any])
 
 
 def _not_run(ended: SessionEnded, test: str) -> list[Finding]:

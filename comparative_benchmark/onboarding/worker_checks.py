@@ -15,6 +15,8 @@ from comparative_benchmark.onboarding import judging
 from comparative_benchmark.onboarding.findings import Finding, State
 from comparative_benchmark.onboarding.judging import Array
 from comparative_benchmark.runs.in_process import InProcessSession
+from comparative_benchmark.runs.messages import Prepared
+from comparative_benchmark.runs.one_call import call_function
 from comparative_benchmark.runs.session import Session, SessionEnded
 from comparative_benchmark.runs.settings import RunSettings
 from openxla.benchmark.artifacts import arrays
@@ -32,6 +34,15 @@ class ElsewhereSettings(RunSettings):
     def environment(self, backend: BackendInfo, work_dir: Path, cache_dir: Path) -> dict[str, str]:
         """See `RunSettings.environment`."""
         return {**super().environment(backend, work_dir, cache_dir), "PYTHONSAFEPATH": "1"}
+
+
+@attrs.frozen
+class _MemoryProbe:
+    """See `probes.memory`."""
+
+    model_bytes: int
+    held_bytes: list[int]
+    alive: bool
 
 
 class WorkerChecks:
@@ -185,19 +196,17 @@ class WorkerChecks:
     def _memory(
         self, session: Session | InProcessSession, case: BenchmarkCase, first: Path
     ) -> Finding:
-        told = session.call(
-            "call",
-            function="comparative_benchmark.onboarding.probes:memory",
-            arguments={
-                "module_path": case.model.model_impl.module_path,
-                "parameters": dict(case.model.model_parameters),
-                "inputs": [str(path) for path in arrays.numbered(first / "inputs", "input")],
-            },
-        )["value"]
-        held = told["held_bytes"]
-        growth, model_bytes = held[-1] - held[0], told["model_bytes"]
+        arguments = {
+            "module_path": case.model.model_impl.module_path,
+            "parameters": dict(case.model.model_parameters),
+            "inputs": [str(path) for path in arrays.numbered(first / "inputs", "input")],
+        }
+        probe = "comparative_benchmark.onboarding.probes:memory"
+        seen = call_function(session, probe, arguments, _MemoryProbe)
+        held, model_bytes = seen.held_bytes, seen.model_bytes
+        growth = held[-1] - held[0]
         fix = "keep no model, weight or output in a module, a cache or a hook"
-        if told["alive"]:
+        if seen.alive:
             return self._finding(
                 "memory",
                 "failed",
@@ -216,7 +225,7 @@ class WorkerChecks:
         self._files += 1
         directory = self._folder / f"prepared-{self._files}"
         session.call(
-            "prepare",
+            Prepared,
             module_path=case.model.model_impl.module_path,
             parameters={**case.model.model_parameters, **changes},
             reference=case.model.model_impl.reference or self._backend.reference,

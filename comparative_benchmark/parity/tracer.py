@@ -9,6 +9,7 @@ from comparative_benchmark.backends.api import judges_of
 from comparative_benchmark.backends.intermediates import RECORDERS
 from comparative_benchmark.parity.drift import Drift, Trace, compare
 from comparative_benchmark.parity.grid import Row
+from comparative_benchmark.runs.one_call import call_function
 from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.runs.session_pool import SessionPool
 from comparative_benchmark.runs.settings import RunSettings
@@ -16,6 +17,13 @@ from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.artifacts.workload_store import WorkloadArtifacts
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType
 from openxla.benchmark.temporary import temporary_folder
+
+
+@attrs.frozen
+class _Layers:
+    """See `intermediates.save`."""
+
+    layers: list[str]
 
 
 class Tracer:
@@ -87,20 +95,20 @@ class Tracer:
         directory.mkdir(parents=True)
         name = f"drift-{backend.name}{case.model.own_process_suffix}"
         try:
-            answer = self._pool.get(name, self._settings, backend).call(
-                "call",
-                function="comparative_benchmark.backends.intermediates:save",
-                arguments={
+            names = call_function(
+                self._pool.get(name, self._settings, backend),
+                "comparative_benchmark.backends.intermediates:save",
+                {
                     "framework": framework.value,
                     "module_path": implementation.module_path,
                     "parameters": dict(case.model.model_parameters),
                     "inputs": [str(path) for path in artifacts.inputs],
                     "directory": str(directory),
                 },
-            )
+                _Layers,
+            ).layers
         except SessionEnded as ended:
             return f"{framework.value}: {ended.status.value} in {ended.phase}: {ended.reason}"
-        names = answer["value"]["layers"]
         return Trace(
             layers=dict(zip(names, arrays.numbered(directory, "layer"), strict=True)),
             outputs=arrays.numbered(directory, "output"),

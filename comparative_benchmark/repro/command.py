@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import msgspec
 
 from comparative_benchmark.api import recorded_trials
 from comparative_benchmark.backends.api import ModelDefinition
@@ -23,6 +22,7 @@ from comparative_benchmark.repro.writing import Outcome
 from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.codec import ResultsFileError, read_document
 from comparative_benchmark.results.record import Status
+from comparative_benchmark.runs.one_call import call_function
 from comparative_benchmark.runs.preparation import Preparation
 from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.runs.settings import RunSettings
@@ -38,6 +38,14 @@ _EXPORT = "comparative_benchmark.repro.exporting:export"
 _CHECK_LINES = 20
 # Variables of a worker that are places on this machine, or of no meaning outside of a run.
 _PLACES = ("{work_dir}", "{cache_dir}")
+
+
+@attrs.frozen
+class _Made:
+    """See `exporting.export`."""
+
+    exported: Exported
+    versions: dict[str, str]
 
 
 def run(options: argparse.Namespace) -> int:
@@ -164,16 +172,13 @@ def _export(directory: Path, trial: Trial, settings: RunSettings, scratch: Path)
             cache_dir=work_dir,
             log_file=settings.log_dir / "export.log",
         ) as worker:
-            value = worker.call(
-                "call",
-                function=_EXPORT,
-                arguments={
-                    **task,
-                    "context": context,
-                    "inputs": inputs,
-                    "directory": str(directory),
-                },
-            )["value"]
+            arguments = {
+                **task,
+                "context": context,
+                "inputs": inputs,
+                "directory": str(directory),
+            }
+            value = call_function(worker, _EXPORT, arguments, _Made)
     except SessionEnded as ended:
         phase = "export" if ended.phase == "call" else ended.phase
         told_as = SessionEnded(ended.status, phase, ended.reason, ended.report)
@@ -181,8 +186,8 @@ def _export(directory: Path, trial: Trial, settings: RunSettings, scratch: Path)
             exported=None, versions={}, ended=told_as, task={**task, "environment": told}
         )
     return Outcome(
-        exported=msgspec.convert(value["exported"], Exported),
-        versions=value["versions"],
+        exported=value.exported,
+        versions=value.versions,
         ended=None,
         task={**task, "environment": told},
     )

@@ -91,7 +91,7 @@ def write_scripts(directory: Path, recorded: Case, outcome: Outcome) -> None:
     (directory / "requirements.txt").write_text("".join(packages), encoding="utf-8")
     if exported is None:
         if outcome.ended is not None:
-            text = outcome.ended.report.get("traceback") or outcome.ended.reason
+            text = outcome.ended.traceback or outcome.ended.reason
             (directory / "traceback.txt").write_text(f"{text.rstrip()}\n", encoding="utf-8")
         return
     for name in ("check.py", *exported.modules):

@@ -5,13 +5,11 @@ import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import attrs
-
 from comparative_benchmark.judge.verification import Verification
-from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.outcome import GenerationTimes
-from comparative_benchmark.results.record import Phase, Status
-from comparative_benchmark.runs.profiling import Callee
+from comparative_benchmark.results.record import Status
+from comparative_benchmark.runs.messages import Generation, paths_of
+from comparative_benchmark.runs.one_call import Callee
 from comparative_benchmark.runs.session import SessionEnded
 
 # About as long as this is each of the two measured, in a fresh process of a trial.
@@ -53,20 +51,21 @@ def take(
     """
     try:
         answer = session.call(
-            "generation", directory=str(directory), iterations=iterations_for(latencies_ms)
+            Generation, directory=str(directory), iterations=iterations_for(latencies_ms)
         )
     except SessionEnded as ended:
         return GenerationTimes(reason=_reason(ended)), ended
-    verdict = judge([directory / file["file"] for file in answer["files"]])
+    verdict = judge(paths_of(answer.files, directory))
     if not verdict.passed:
         reason = f"prefill and decode apart give a wrong output: {verdict.reason}"
         return GenerationTimes(reason=reason, verification=verdict), None
-    times = answer["times"]
     found = GenerationTimes(
-        prefill_ms=times["prefill_ms"], decode_ms=times["decode_ms"], verification=verdict
+        prefill_ms=answer.times.prefill_ms,
+        decode_ms=answer.times.decode_ms,
+        verification=verdict,
+        phases=answer.phases or {},
     )
-    phases = converted(answer["phases"], dict[str, Phase])
-    return attrs.evolve(found, phases=phases), None
+    return found, None
 
 
 def _reason(ended: SessionEnded) -> str:

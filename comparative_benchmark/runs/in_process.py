@@ -4,12 +4,15 @@ import os
 import time
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from comparative_benchmark.results.record import Status
+from comparative_benchmark.runs import messages
+from comparative_benchmark.runs.messages import Failure, Report
 from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.worker.executor import Executor
-from comparative_benchmark.worker.protocol import Message
+
+A = TypeVar("A", bound=Report)
 
 
 class InProcessSession:
@@ -36,17 +39,22 @@ class InProcessSession:
     ) -> None:
         del self._executor
 
-    def call(self, command: str, **arguments: Any) -> Message:
-        """Runs a command and returns the answer.
+    def call(self, kind: type[A], **arguments: Any) -> A:
+        """Runs the command that a class of answers belongs to, and returns the answer.
 
         Raises:
-          SessionEnded: the command failed.
+          SessionEnded: the command failed, or the answer is malformed.
         """
-        answer = self._executor.handle({"command": command, "arguments": arguments})
-        if answer["type"] == "error":
-            raise SessionEnded(
-                Status(answer["kind"]), answer["phase"], answer["message"], report=answer
-            )
+        command = messages.command_of(kind)
+        plain = self._executor.handle({"command": command, "id": 0, "arguments": arguments})
+        try:
+            answer = messages.decode(plain)
+        except messages.MessageError as error:
+            reason = f"the worker sent a malformed message: {error}"
+            raise SessionEnded(Status.FAILED, command, reason) from error
+        if isinstance(answer, Failure):
+            raise SessionEnded.by(answer)
+        assert isinstance(answer, kind)
         return answer
 
     def cpu_ms(self) -> float | None:

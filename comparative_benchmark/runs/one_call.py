@@ -1,24 +1,62 @@
-"""One question to a worker that ends with its answer: of a folder or model that is looked at."""
+"""Calls of functions in workers."""
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from comparative_benchmark.backends.api import get_backend
+from comparative_benchmark.results.record import Status
+from comparative_benchmark.runs import messages
+from comparative_benchmark.runs.messages import Called, Report
+from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.runs.settings import RunSettings
 from openxla.benchmark.temporary import temporary_folder
 
+A = TypeVar("A", bound=Report)
+T = TypeVar("T")
 
-def call_once(settings: RunSettings, function: str, arguments: Mapping[str, Any]) -> Any:
-    """Returns what a function returns in a worker of PyTorch, as JSON carries it.
+
+class Callee(Protocol):
+    """A session, as far as commands need one."""
+
+    def call(self, kind: type[A], **arguments: Any) -> A:
+        """Sends the command of a class of answers, and returns the worker's answer."""
+
+
+def call_function(session: Callee, function: str, arguments: Mapping[str, Any], kind: type[T]) -> T:
+    """Returns what a function returns in a worker, as an object of a class.
+
+    Args:
+      session: of the worker.
+      function: as `module:function`.
+      arguments: of the function, by name; JSON values.
+      kind: of the returned JSON value.
+
+    Raises:
+      SessionEnded: the function failed, or returned something else.
+    """
+    answer = session.call(Called, function=function, arguments=dict(arguments))
+    try:
+        value: T = messages.converted(answer.value, kind)
+    except messages.MessageError as error:
+        reason = f"{function} returned a malformed value: {error}"
+        raise SessionEnded(Status.FAILED, "call", reason) from error
+    return value
+
+
+def call_once(
+    settings: RunSettings, function: str, arguments: Mapping[str, Any], kind: type[T]
+) -> T:
+    """Returns what a function returns in a new worker of PyTorch.
 
     Args:
       settings: of the worker.
       function: as `module:function`.
-      arguments: of the function, by name; what JSON can carry.
+      arguments: of the function, by name; JSON values.
+      kind: of the returned JSON value.
 
     Raises:
-      SessionEnded: the worker did not answer; says why.
+      SessionEnded: see `call_function`.
     """
     with temporary_folder("call") as scratch:
         place = Path(scratch)
@@ -30,4 +68,4 @@ def call_once(settings: RunSettings, function: str, arguments: Mapping[str, Any]
             log_file=place / "log",
         )
         with session:
-            return session.call("call", function=function, arguments=dict(arguments))["value"]
+            return call_function(session, function, arguments, kind)

@@ -8,33 +8,42 @@ import os
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import attrs
-from msgspec import ValidationError
 
 from comparative_benchmark.backends.api import recorded_packages
 from comparative_benchmark.judge import accuracy, plausibility
 from comparative_benchmark.judge.verification import Verification, open_array
-from comparative_benchmark.machine.effective import EffectiveSettings
-from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.contention import sound_and_void
 from comparative_benchmark.results.outcome import ProcessRecord
 from comparative_benchmark.results.record import (
     Block,
-    Phase,
     ProfileRecord,
-    Program,
     Status,
 )
 from comparative_benchmark.runs import generation_times, profiling, step_times
 from comparative_benchmark.runs.hidden import Hidden
 from comparative_benchmark.runs.in_process import InProcessSession
 from comparative_benchmark.runs.judging import Judge, RunWith
+from comparative_benchmark.runs.messages import (
+    Compiled,
+    CompiledShares,
+    FreshRuns,
+    Loaded,
+    Measured,
+    Outputs,
+    RanOn,
+    RanWith,
+    Report,
+    Updated,
+    paths_of,
+)
 from comparative_benchmark.runs.session import Session, SessionEnded
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trace import ProcessTrack
@@ -51,9 +60,10 @@ from openxla.benchmark.artifacts.workload_store import Due, WorkloadArtifacts
 from openxla.benchmark.models import architectures, trained
 from openxla.benchmark.models.architectures.base import DATA_TYPES
 
-T = TypeVar("T")
 # A float64 run that holds parts in float32 may itself be so far off, relative to its size.
 _ERROR_OF_INEXACT_TRUTHS = 1e-3
+
+_LONGEST_REASON = 4000
 
 _WARM_UP: Mapping[str, bool] = MappingProxyType({"warm_up": True})
 
@@ -171,20 +181,18 @@ class Participant:
     def load(self) -> None:
         """Starts the worker and loads; it is stopped until it compiles."""
         self.loaded = True
-        try:
+        with self._ending("start"):
             session = self._open_session(self._settings, self.trial.competitor, self.plan)
             self._stack.push(session)
             self._session = session
             self.record.truth_not_isolated = session.truth_not_isolated
             if self._interrupted:
                 raise SessionEnded(Status.FAILED, "start", "it was interrupted")
-            loaded = session.call("load", **self._load_arguments())
-            self.record.versions = loaded["versions"]
-            self.record.timer_ns = loaded["timer_ns"]
-            self.record.variables = self._without_paths(loaded["variables"])
+            loaded = session.call(Loaded, **self._load_arguments())
+            self.record.versions = loaded.versions
+            self.record.timer_ns = loaded.timer_ns
+            self.record.variables = self._without_paths(loaded.variables)
             _note_report(self.record, loaded)
-        except SessionEnded as ended:
-            self._end(ended)
         self.pause()
 
     def compile(self) -> None:
@@ -192,14 +200,12 @@ class Participant:
         if self._session is None:
             return
         self.resume()
-        try:
-            compiled = self._session.call("compile")
-            self.exports = compiled["exports"]
+        with self._ending("compile"):
+            compiled = self._session.call(Compiled)
+            self.exports = compiled.exports
             _note_report(self.record, compiled)
             self.record.verification = self._verify(self._session, "first_run")
             self._refuse_warm_caches()
-        except SessionEnded as ended:
-            self._end(ended)
 
     def interrupt(self) -> None:
         """Ends the worker from another thread than the one that loads it."""
@@ -285,7 +291,7 @@ class Participant:
             reason = f"{len(void)} of {len(self._blocks)} blocks are void: {void[-1].void}"
             self._end(SessionEnded(Status.UNSTEADY, "measure", reason))
             return
-        try:
+        with self._ending("verify"):
             self.resume()
             self._check_times()
             self.record.final_verification = self._verify(self._session, "last_run")
@@ -295,8 +301,6 @@ class Participant:
             self.verify_update()
             self._measure_parts()
             self._require_compiled()
-        except SessionEnded as ended:
-            self._end(ended)
         self.pause()
 
     def verify_rest(self) -> None:
@@ -323,9 +327,9 @@ class Participant:
             *given, tokens = inputs
             fed = shutil.copy(tokens, self.plan.work_dir / f"{name}.npy")
             paths = [*map(str, given), str(fed)]
-            answer = session.call("run_with", inputs=paths, directory=str(directory))
-            self.record.phases = phases_of(answer)
-            return [directory / file["file"] for file in answer["files"]]
+            answer = session.call(RanWith, inputs=paths, directory=str(directory))
+            self.record.phases = answer.phases or self.record.phases
+            return paths_of(answer.files, directory)
 
         return run_with
 
@@ -348,11 +352,11 @@ class Participant:
             place = directory / str(index)
             arrays.save_all(place, "input", batch)
             inputs = [str(path) for path in arrays.numbered(place, "input")]
-            answer = session.call("run_on", inputs=inputs, directory=str(place))
+            answer = session.call(RanOn, inputs=inputs, directory=str(place))
             _note_report(self.record, answer)
-            if answer["files"] is None:
+            if answer.files is None:
                 return
-            outputs.append(arrays.load(place / answer["files"][0]["file"]))
+            outputs.append(arrays.load(paths_of(answer.files, place)[0]))
             shutil.rmtree(place)
         self.record.accuracy = accuracy.judge(task, outputs)
 
@@ -391,16 +395,15 @@ class Participant:
         if session is None or not self._judge.trains:
             return
         try:
-            answer = session.call("updated", directory=str(directory))
+            answer = session.call(Updated, directory=str(directory))
         except SessionEnded as ended:
             if ended.status is Status.UNSUPPORTED:
                 self.record.without_update_check = ended.reason
             else:
                 self._end(ended)
             return
-        names = told(answer["names"], tuple[str, ...], "updated")
-        paths = [directory / file["file"] for file in answer["files"]]
-        found = dict(zip(names, map(open_array, paths), strict=True))
+        paths = paths_of(answer.files, directory)
+        found = dict(zip(answer.names, map(open_array, paths), strict=True))
         error, reason = self._judge.update_problem(found)
         self.record.update_error = error
         if reason is not None:
@@ -416,21 +419,18 @@ class Participant:
             return
         median_ms = statistics.median(self.record.latencies_ms)
         answer = session.call(
-            "fresh_runs",
+            FreshRuns,
             inputs=[str(path) for path in second.inputs],
             enough_ms=plausibility.enough_ms(median_ms),
             restored=[str(path) for path in self._artifacts.inputs],
         )
         # Its peak memory is not noted: rotated copies of the inputs are no part of the program.
-        runs_ms = told(answer["runs_ms"], tuple[float, ...], "fresh_runs")
-        self.record.without_fresh_runs = answer["without"]
-        if plausibility.is_machine_slow(
-            runs_ms, told(answer["seen_ms"], tuple[float, ...], "seen")
-        ):
+        self.record.without_fresh_runs = answer.without
+        if plausibility.is_machine_slow(answer.runs_ms, answer.seen_ms):
             self.record.without_fresh_runs = (
                 "the machine was too busy: runs on inputs that it had seen took as long"
             )
-        elif problem := plausibility.fresh_run_problem(median_ms, runs_ms):
+        elif problem := plausibility.fresh_run_problem(median_ms, answer.runs_ms):
             raise SessionEnded(Status.FAILED, "fresh_runs", problem)
 
     def _check_times(self) -> None:
@@ -470,11 +470,11 @@ class Participant:
           The verdict; None if the backend cannot replace its inputs.
         """
         directory, paths = self.plan.work_dir / name, [str(path) for path in judge.due.inputs]
-        answer = session.call("run_on", inputs=paths, directory=str(directory))
+        answer = session.call(RanOn, inputs=paths, directory=str(directory))
         _note_report(self.record, answer)
-        if answer["files"] is None:
+        if answer.files is None:
             return None
-        outputs = [directory / file["file"] for file in answer["files"]]
+        outputs = paths_of(answer.files, directory)
         verdict = judge.verify_rest(outputs, judge.verify(outputs), self._run_with(session))
         self._end_unless_right(verdict, f"verify_{name}")
         return verdict
@@ -528,28 +528,26 @@ class Participant:
         if self._session is None:
             return None
         self.plan.track.note(**note)
-        try:
+        block = None
+        with self._ending("measure"):
             cpu_ms, started = self._session.cpu_ms(), time.monotonic()
-            answer = self._session.call("measure", iterations=iterations, **wanted)
+            answer = self._session.call(Measured, iterations=iterations, **wanted)
             seen_ms, cpu_after_ms = (time.monotonic() - started) * 1e3, self._session.cpu_ms()
-            block = _block(answer["block"])
-        except SessionEnded as ended:
-            self._end(ended)
-            return None
-        self._timed.append(
-            plausibility.TimedBlock(
-                samples_ms=sum(block.latencies_ms),
-                iterations=len(block.latencies_ms),
-                extra=len(block.device_ms) + bool(wanted.get("refresh")),
-                wall_ms=block.wall_ms or 0.0,
-                cpu_ms=block.cpu_ms or 0.0,
-                seen_ms=seen_ms,
-                seen_cpu_ms=None
-                if cpu_ms is None or cpu_after_ms is None
-                else cpu_after_ms - cpu_ms,
+            block = _block(answer.block, iterations)
+            self._timed.append(
+                plausibility.TimedBlock(
+                    samples_ms=sum(block.latencies_ms),
+                    iterations=len(block.latencies_ms),
+                    extra=len(block.device_ms) + bool(wanted.get("refresh")),
+                    wall_ms=block.wall_ms or 0.0,
+                    cpu_ms=block.cpu_ms or 0.0,
+                    seen_ms=seen_ms,
+                    seen_cpu_ms=None
+                    if cpu_ms is None or cpu_after_ms is None
+                    else cpu_after_ms - cpu_ms,
+                )
             )
-        )
-        return block
+        return block if self.alive else None
 
     def _without_paths(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Returns variables without what is another in each process: folders of its own."""
@@ -588,11 +586,11 @@ class Participant:
     def _verify(self, session: Session | InProcessSession, which: str) -> Verification:
         """Judges the outputs of the last execution; a wrong one ends the participation."""
         directory = self.plan.work_dir / which
-        answer = session.call("outputs", directory=str(directory))
+        answer = session.call(Outputs, directory=str(directory))
         _note_report(self.record, answer)
-        self.record.program = told(answer["facts"], Program, "facts")
-        self.record.effective = told(answer["effective"], EffectiveSettings, "effective")
-        self._outputs = [directory / file["file"] for file in answer["files"]]
+        self.record.program = answer.facts
+        self.record.effective = answer.effective
+        self._outputs = paths_of(answer.files, directory)
         verification = self._judge.verify(self._outputs)
         self._end_unless_right(verification, f"verify_{which}")
         return verification
@@ -631,7 +629,7 @@ class Participant:
         program = self.record.program
         if self._session is None or program is None:
             return
-        shares = self._session.call("compiled_shares")["shares"]
+        shares = self._session.call(CompiledShares).shares
         self.record.program = attrs.evolve(program, notes={**program.notes, **shares})
 
     def _measure_parts(self) -> None:
@@ -664,6 +662,22 @@ class Participant:
         if ended is not None and ended.status in (Status.CRASHED, Status.TIMEOUT):
             self.close()
 
+    @contextmanager
+    def _ending(self, phase: str) -> Iterator[None]:
+        """Ends the participation if the worker fails, or if its files cannot be read.
+
+        Files of a worker may hold anything, so an exception that reading them raises is the
+        worker's failure and costs no other trial.
+        """
+        try:
+            yield
+        except SessionEnded as ended:
+            self._end(ended)
+        except Exception as error:
+            reason = f"the worker's outputs cannot be used: {type(error).__name__}: {error}"
+            self._end(SessionEnded(Status.FAILED, phase, reason[:_LONGEST_REASON]))
+            self.record.traceback = "".join(traceback.format_exception(error))[-20000:]
+
     def _end(self, ended: SessionEnded) -> None:
         note_end(self.record, ended)
         self.close()
@@ -683,41 +697,24 @@ def unjudged(check: TruthCheck, reason: str) -> tuple[Status, str]:
 def note_end(record: ProcessRecord, ended: SessionEnded) -> None:
     """Writes down how a session ended early."""
     record.status, record.phase, record.reason = ended.status, ended.phase, ended.reason
-    record.traceback = ended.report.get("traceback")
-    _note_report(record, ended.report)
+    record.traceback = ended.traceback
+    if ended.report is not None:
+        _note_report(record, ended.report)
 
 
-def told(value: Any, kind: type[T], phase: str) -> T:
-    """Returns what a worker told as an object of a class.
-
-    Raises:
-      SessionEnded: it is not valid; a plug-in can tell anything.
-    """
-    try:
-        return converted(value, kind)
-    except ValidationError as error:
-        reason = f"the worker's answer is not valid: {error}"
-        raise SessionEnded(Status.FAILED, phase, reason) from error
-
-
-def phases_of(answer: Mapping[str, Any]) -> dict[str, Phase]:
-    """Returns the phases that a worker told of."""
-    return told(answer["phases"], dict[str, Phase], "phases")
-
-
-def _block(value: Any) -> Block:
-    block = told(value, Block, "measure")
+def _block(block: Block, iterations: int) -> Block:
+    if len(block.latencies_ms) != iterations:
+        reason = f"the worker reported {len(block.latencies_ms)} latencies, expected {iterations}"
+        raise SessionEnded(Status.FAILED, "measure", reason)
     ratio = block.cpu_ms / block.wall_ms if block.cpu_ms is not None and block.wall_ms else None
     judged = block.conditions.contended if block.conditions else None
     return attrs.evolve(block, cpu_wall_ratio=ratio, contended=judged)
 
 
-def _note_report(record: ProcessRecord, report: Mapping[str, Any]) -> None:
-    if "phases" in report:
-        record.phases = phases_of(report)
-    peak = report.get("host_memory_peak_bytes")
+def _note_report(record: ProcessRecord, report: Report) -> None:
+    record.phases = report.phases or record.phases
+    peak, base = report.host_memory_peak_bytes, report.host_memory_base_bytes
     record.host_memory_peak_bytes = peak or record.host_memory_peak_bytes
-    base = report.get("host_memory_base_bytes")
     record.host_memory_base_bytes = base or record.host_memory_base_bytes
 
 

@@ -8,17 +8,23 @@ one. It is made on the CPU, whatever is measured.
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import attrs
+import msgspec
 
 from comparative_benchmark.backends.api import recorded_packages
 from comparative_benchmark.recipes.rounding import Rounding
-from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.fetching import Fetching
 from comparative_benchmark.runs.in_process import InProcessSession
 from comparative_benchmark.runs.judging import Judge
+from comparative_benchmark.runs.messages import (
+    FurtherPrepared,
+    Prepared,
+    QuantisedRun,
+    SavedArray,
+    paths_of,
+)
 from comparative_benchmark.runs.recipe_noise import RecipeNoise
 from comparative_benchmark.runs.second_truth import changes
 from comparative_benchmark.runs.session import SessionEnded
@@ -26,11 +32,8 @@ from comparative_benchmark.runs.session_pool import SessionPool, SharedSession
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trial import Trial
 from comparative_benchmark.runs.truth import Truth, is_foreign, may_judge, truth_of, why_plugin
-from comparative_benchmark.worker.protocol import Message
 from openxla.benchmark.artifacts import user_inputs, workload_store
-from openxla.benchmark.artifacts.truth_check import TruthCheck
 from openxla.benchmark.artifacts.user_inputs import UserInputError
-from openxla.benchmark.artifacts.workload_cost import WorkloadCost
 from openxla.benchmark.artifacts.workload_store import FURTHER, ArtifactError, WorkloadArtifacts
 from openxla.benchmark.def_types import BenchmarkCase, ModelFrameworkType, TensorSpec
 from openxla.benchmark.models import architectures
@@ -139,7 +142,7 @@ class Preparation:
         truth, model = truth_of(trial), trial.case.model
         directory = Path(tempfile.mkdtemp(prefix="quantised-", dir=self._pool.folder))
         answer = self._session(trial, truth).call(
-            "quantised_run",
+            QuantisedRun,
             module_path=model.model_impl.module_path,
             parameters=dict(model.model_parameters),
             reference=truth.reference,
@@ -147,8 +150,7 @@ class Preparation:
             inputs=[str(path) for path in inputs],
             directory=str(directory),
         )
-        files = answer["files"]
-        return None if files is None else [directory / file["file"] for file in files]
+        return None if answer.files is None else paths_of(answer.files, directory)
 
     def _prepare(self, trial: Trial) -> None:
         case, workload = trial.case, trial.workload
@@ -165,6 +167,10 @@ class Preparation:
             self.failures[case.name] = ended
         except (ArtifactError, UserInputError, OSError) as error:
             self.failures[case.name] = SessionEnded(Status.FAILED, "artifacts", str(error))
+        except Exception as error:  # files of a worker may hold anything
+            self._pool.empty()
+            reason = f"the worker's outputs cannot be used: {type(error).__name__}: {error}"
+            self.failures[case.name] = SessionEnded(Status.FAILED, "artifacts", reason[:4000])
 
     def _found(self, trial: Trial) -> WorkloadArtifacts | None:
         """Returns what is here, or what is locked: that has precedence over what was made here."""
@@ -231,41 +237,42 @@ class Preparation:
                 self._pool.empty()
                 workload_store.remove_second(directory)
                 answer = self._call(trial, truth, directory, second=False)
-                answer["without_second"] = f"{ended.status.value}: {ended.reason}"
-            _check_outputs(case, answer["files"]["reference"])
-            if answer["remark"]:
-                self._announce(f"{workload.label}: its truth is not exact: {answer['remark']}")
-            if answer["without_neighbours"]:
+                reason = f"{ended.status.value}: {ended.reason}"
+                answer = msgspec.structs.replace(answer, without_second=reason)
+            _check_outputs(case, answer.files.reference)
+            if answer.remark:
+                self._announce(f"{workload.label}: its truth is not exact: {answer.remark}")
+            if answer.without_neighbours:
                 self._announce(
                     f"{workload.label}: integers and single numbers are compared without runs on "
-                    f"slightly different weights: {answer['without_neighbours']}"
+                    f"slightly different weights: {answer.without_neighbours}"
                 )
-            if (peak := answer["host_memory_peak_bytes"] or 0) >= _MEMORY_WORTH_TELLING:
+            if (peak := answer.host_memory_peak_bytes or 0) >= _MEMORY_WORTH_TELLING:
                 self._announce(f"{workload.label} took {peak / 2**30:.1f} GiB of memory at most")
-            without_second = answer["without_second"] or _why_not_judged_by(directory, trial)
+            without_second = answer.without_second or _why_not_judged_by(directory, trial)
             not_ranked = None
             if training_of(case) is None:
-                rules = FURTHER_RULES if answer["takes_further"] else ()
+                rules = FURTHER_RULES if answer.takes_further else ()
                 without_second, not_ranked = self._try_further(
                     trial, truth, directory, without_second, attempts=len(rules)
                 )
             without_float64 = (
                 why_plugin(truth.source),
-                answer["without_float64"],
-                answer["remark"] and f"its truth is not exact: {answer['remark']}",
+                answer.without_float64,
+                answer.remark and f"its truth is not exact: {answer.remark}",
             )
             return workload_store.publish(
                 directory,
                 workload=workload,
                 case=case,
-                versions=answer["versions"],
-                cost=WorkloadCost(**answer["cost"]),
+                versions=answer.versions,
+                cost=answer.cost,
                 without_second=without_second,
                 without_float64="; ".join(filter(None, without_float64)) or None,
                 truth_source=truth.source,
                 not_ranked=not_ranked,
-                truth_check=_check_of(answer["truth_check"]),
-                truth_remark=answer["remark"],
+                truth_check=answer.truth_check,
+                truth_remark=answer.remark,
             )
 
     def _try_further(
@@ -314,7 +321,7 @@ class Preparation:
     def _call_further(self, trial: Trial, truth: Truth, directory: Path, attempt: int) -> None:
         case = trial.case
         self._session(trial, truth).call(
-            "prepare_further",
+            FurtherPrepared,
             module_path=case.model.model_impl.module_path,
             parameters=dict(case.model.model_parameters),
             reference=truth.reference,
@@ -323,11 +330,11 @@ class Preparation:
             generates=generated_tokens(case) is not None,
         )
 
-    def _call(self, trial: Trial, truth: Truth, directory: Path, *, second: bool) -> Message:
+    def _call(self, trial: Trial, truth: Truth, directory: Path, *, second: bool) -> Prepared:
         """Has a worker make the artifacts of a trial's workload in a directory."""
         case = trial.case
         return self._session(trial, truth).call(
-            "prepare",
+            Prepared,
             module_path=case.model.model_impl.module_path,
             parameters=dict(case.model.model_parameters),
             reference=truth.reference,
@@ -345,11 +352,6 @@ class Preparation:
         name = f"prepare-{backend.name}{f'-{environment.name}' if environment else ''}"
         name += trial.case.model.own_process_suffix
         return self._pool.get(name, self._settings.for_truth(), backend, environment)
-
-
-def _check_of(value: Any) -> TruthCheck | None:
-    """Returns what a worker's answer holds on how a truth was checked."""
-    return None if value is None else converted(value, TruthCheck)
 
 
 def _why_not_judged_by(directory: Path, trial: Trial) -> str | None:
@@ -399,14 +401,14 @@ def _input_files(case: BenchmarkCase) -> list[str]:
     return [str(path) for path in user_inputs.files_of(directory)]
 
 
-def _check_outputs(case: BenchmarkCase, files: Sequence[dict[str, object]]) -> None:
+def _check_outputs(case: BenchmarkCase, files: Sequence[SavedArray]) -> None:
     """Raises when a model's outputs are not what its architecture declares."""
     implementation = case.model.model_impl
     if implementation.architecture is None:
         return
     architecture = architectures.get(implementation.architecture)
     due = list(architecture.output_specs(case.model.model_parameters))
-    got = [TensorSpec(shape=file["shape"], dtype=str(file["dtype"])) for file in files]
+    got = [TensorSpec(shape=file.shape, dtype=file.dtype) for file in files]
     if got != due:
         raise SessionEnded(
             Status.WRONG_OUTPUT,

@@ -3,21 +3,14 @@
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
 
 from comparative_benchmark.results.record import ProfileRecord
+from comparative_benchmark.runs.messages import Profiled
+from comparative_benchmark.runs.one_call import Callee
 from comparative_benchmark.runs.session import SessionEnded
-from comparative_benchmark.worker.protocol import Message
 
 _PROFILED_MS = 1000.0
 _MIN_ITERATIONS, _MAX_ITERATIONS = 3, 50
-
-
-class Callee(Protocol):
-    """A session, as far as profiles need one."""
-
-    def call(self, command: str, **arguments: Any) -> Message:
-        """Sends a command and returns the worker's answer."""
 
 
 def iterations_for(latencies_ms: Sequence[float]) -> int:
@@ -42,9 +35,7 @@ def take(session: Callee, directory: Path, latencies_ms: Sequence[float]) -> Pro
     iterations = iterations_for(latencies_ms)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        answer = session.call("profile", directory=str(directory), iterations=iterations)
+        answer = session.call(Profiled, directory=str(directory), iterations=iterations)
     except (SessionEnded, OSError) as error:
         return ProfileRecord(directory=str(directory), iterations=iterations, error=str(error))
-    return ProfileRecord(
-        directory=str(directory), files=tuple(answer["files"]), iterations=iterations
-    )
+    return ProfileRecord(directory=str(directory), files=answer.files, iterations=iterations)

@@ -10,6 +10,7 @@ import contextlib
 import os
 import select
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -17,16 +18,20 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import attrs
 
 from comparative_benchmark.machine import memory
 from comparative_benchmark.machine.gpu_users import SESSION_VARIABLE
 from comparative_benchmark.results.record import Status
-from comparative_benchmark.runs import pulse
+from comparative_benchmark.runs import messages, pulse
+from comparative_benchmark.runs.messages import Failure, Hello, Message, PhaseEntered, Report
 from comparative_benchmark.runs.trace import ProcessTrack, Timeline
-from comparative_benchmark.worker.protocol import Decoder, Message, ProtocolError, encode
+from comparative_benchmark.worker.protocol import Decoder, ProtocolError, encode
+
+A = TypeVar("A", bound=Report)
+M = TypeVar("M", bound=Hello | Report)
 
 # CPUs that a worker pins itself to before it imports anything: libraries count them at import.
 CPUS_VARIABLE = "CBS_CPUS"
@@ -40,13 +45,23 @@ class SessionEnded(Exception):  # noqa: N818  # an end is not always an error
     """The worker failed or is gone."""
 
     def __init__(
-        self, status: Status, phase: str, reason: str, report: Mapping[str, Any] | None = None
+        self, status: Status, phase: str, reason: str, report: Report | None = None
     ) -> None:
         super().__init__(reason)
         self.status = status
         self.phase = phase
         self.reason = reason
-        self.report = dict(report or {})
+        self.report = report
+
+    @classmethod
+    def by(cls, failure: Failure) -> Self:
+        """Returns the end that a worker reports itself."""
+        return cls(failure.status, failure.phase, failure.message, failure)
+
+    @property
+    def traceback(self) -> str | None:
+        """The worker's traceback, if it sent one."""
+        return self.report.traceback if isinstance(self.report, Failure) else None
 
 
 @attrs.frozen(kw_only=True)
@@ -89,46 +104,44 @@ class Session:
         self._limits = limits
         # Without a time line that anyone asked for, what it records goes nowhere.
         self._track = track or Timeline().process(log_file.stem)
-        self._log_file = log_file
         self._decoder = Decoder()
+        self._calls = 0
         self._id = uuid.uuid4().hex
         self._phase = "start"
         self._paused_at: float | None = None
         self._started = self._phase_started = time.monotonic()
         self._oom_kills = memory.oom_kill_count()
-        log_file.parent.mkdir(parents=True, exist_ok=True)
-        self._log_began = log_file.stat().st_size if log_file.exists() else 0
+        # Held open: the model may remove or replace the file.
+        self._log = _opened_log(log_file)
+        self._log_began = os.fstat(self._log).st_size
         commands_read, self._commands = os.pipe()
         self._answers, answers_write = os.pipe()
         self._pipes_open = True
         self._track.command("start")
         try:
-            with log_file.open("ab") as log:
-                self._process = subprocess.Popen(
-                    [
-                        # Without the current directory on the path: in a checkout, folders of
-                        # backends are called like the packages that they import.
-                        *(python, "-P", "-m", "comparative_benchmark.worker"),
-                        *(str(commands_read), str(answers_write)),
-                    ],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    pass_fds=(commands_read, answers_write),
-                    process_group=0,  # Ctrl-C reaches the parent alone, which then ends us
-                    env={
-                        **(os.environ if inherited is None else inherited),
-                        **environment,
-                        SESSION_VARIABLE: self._id,
-                    },
-                )
+            self._process = subprocess.Popen(
+                [
+                    # Without the current directory on the path: in a checkout, folders of
+                    # backends are called like the packages that they import.
+                    *(python, "-P", "-m", "comparative_benchmark.worker"),
+                    *(str(commands_read), str(answers_write)),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                pass_fds=(commands_read, answers_write),
+                process_group=0,  # Ctrl-C reaches the parent alone, which then ends us
+                env={
+                    **(os.environ if inherited is None else inherited),
+                    **environment,
+                    SESSION_VARIABLE: self._id,
+                },
+            )
         finally:
             os.close(commands_read)
             os.close(answers_write)
         try:
-            hello = self._receive("hello")
-            self.truth_not_isolated: str | None = hello["truth_not_isolated"]
-            self._track.answered()
+            self.truth_not_isolated = self._receive(Hello).truth_not_isolated
         except BaseException:
             self.kill()
             raise
@@ -145,37 +158,34 @@ class Session:
         self.resume()
         if kind is None and self._process.poll() is None:
             with contextlib.suppress(OSError):
-                os.write(self._commands, encode({"command": "exit", "arguments": {}}))
+                os.write(self._commands, encode({"command": "exit", "id": 0, "arguments": {}}))
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout=5)
         self.kill()
 
-    def call(self, command: str, **arguments: Any) -> Message:
-        """Sends a command and returns the worker's answer.
+    def call(self, kind: type[A], **arguments: Any) -> A:
+        """Sends the command that a class of answers belongs to, and returns the worker's answer.
 
         Raises:
-          SessionEnded: the command failed, or the worker died, hung, or took too much memory.
+          SessionEnded: the command failed, the answer is malformed, or the worker died, hung, or
+            took too much memory.
         """
+        command = messages.command_of(kind)
         self._phase, self._phase_started = command, time.monotonic()
         self._track.command(command, **_shown(arguments))
-        data = encode({"command": command, "arguments": arguments})
+        self._calls += 1
+        data = encode({"command": command, "id": self._calls, "arguments": arguments})
         try:
             while data:
                 data = data[os.write(self._commands, data) :]
         except BrokenPipeError:
             raise self._ended_by_itself() from None
-        answer = self._receive("answer", "error")
-        self._track.answered()
-        if answer["type"] == "error":
-            raise SessionEnded(
-                Status(answer["kind"]), answer["phase"], answer["message"], report=answer
-            )
-        return answer
+        return self._receive(kind)
 
     def renew(self) -> None:
         """Counts time and what is printed anew, for a session that serves several workloads."""
         self._started = time.monotonic()
-        self._log_began = self._log_file.stat().st_size
+        self._log_began = os.fstat(self._log).st_size
 
     def follow(self, track: ProcessTrack) -> None:
         """Shows on another time line what comes now."""
@@ -239,19 +249,32 @@ class Session:
             self._pipes_open = False
             os.close(self._commands)
             os.close(self._answers)
+            os.close(self._log)
 
-    def _receive(self, *types: str) -> Message:
-        """Waits for a message of one of the types, watching deadlines and memory meanwhile."""
+    def _receive(self, kind: type[M]) -> M:
+        """Waits for a message of a class, and watches deadlines and memory.
+
+        Raises:
+          SessionEnded: the worker sent another message, or none.
+        """
         while True:
             patience_s = _MEASURING_POLL_S if self._phase == "execute" else _POLL_S
             readable, _, _ = select.select([self._answers], [], [], patience_s)
             data = os.read(self._answers, 1 << 20) if readable else b""
             if data:
                 for message in self._decode(data):
-                    if message["type"] == "phase":
-                        self._enter_phase(message["phase"])
-                    elif message["type"] in types:
+                    if isinstance(message, PhaseEntered):
+                        self._enter_phase(message.phase)
+                    elif isinstance(message, Report) and message.id != self._calls:
+                        raise self._malformed("an answer without a command")
+                    elif isinstance(message, Failure):
+                        self._track.answered()
+                        raise SessionEnded.by(message)
+                    elif isinstance(message, kind):
+                        self._track.answered()
                         return message
+                    else:
+                        raise self._malformed(f"{type(message).__name__}, not {kind.__name__}")
             elif readable or self._process.poll() is not None:
                 raise self._ended_by_itself()
             else:
@@ -260,12 +283,14 @@ class Session:
 
     def _decode(self, data: bytes) -> list[Message]:
         try:
-            return self._decoder.feed(data)
-        except ProtocolError as error:
-            self.kill()
-            raise SessionEnded(
-                Status.FAILED, self._phase, f"the worker's answer is garbled: {error}"
-            ) from error
+            return [messages.decode(plain) for plain in self._decoder.feed(data)]
+        except (ProtocolError, messages.MessageError) as error:
+            raise self._malformed(str(error)) from error
+
+    def _malformed(self, reason: str) -> SessionEnded:
+        self.kill()
+        reason = f"the worker sent a malformed message: {reason}"
+        return SessionEnded(Status.FAILED, self._phase, reason)
 
     def _enter_phase(self, phase: str) -> None:
         self._phase, self._phase_started = phase, time.monotonic()
@@ -290,12 +315,13 @@ class Session:
                 f"the worker used {used / 2**30:.1f} GiB, more than the limit of "
                 f"{limits.memory_bytes / 2**30:.1f} GiB (--memory-limit)"
             )
-            report = {"host_memory_peak_bytes": used}
+            report = Report(host_memory_peak_bytes=used)
             raise SessionEnded(Status.OUT_OF_MEMORY, self._phase, reason, report)
-        if self._log_file.stat().st_size - self._log_began > limits.log_bytes:
+        if os.fstat(self._log).st_size - self._log_began > limits.log_bytes:
             # A full disk would cost the results of all others.
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._log, self._log_began + _KEPT_OF_A_FLOOD)
             self.kill()
-            os.truncate(self._log_file, self._log_began + _KEPT_OF_A_FLOOD)
             reason = f"the worker printed more than {limits.log_bytes / 2**20:.0f} MiB"
             raise SessionEnded(Status.FAILED, self._phase, reason)
 
@@ -317,11 +343,23 @@ class Session:
         return SessionEnded(Status.CRASHED, self._phase, f"the worker ended unasked, {how}{last}")
 
     def _log_tail(self) -> str:
-        with self._log_file.open("rb") as log:
-            log.seek(max(0, self._log_file.stat().st_size - 2000))
-            lines = log.read().decode(errors="replace").strip().splitlines()
+        end = os.fstat(self._log).st_size
+        tail = os.pread(self._log, 2000, max(0, end - 2000))
+        lines = tail.decode(errors="replace").strip().splitlines()
         # The interpreter's stack dump is in the log; its first line says most.
         return next((line for line in lines if "Fatal" in line), lines[-1] if lines else "")[:300]
+
+
+def _opened_log(path: Path) -> int:
+    """Returns the descriptor of a log file; of a new one if the file cannot be a log any more."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
+    descriptor = os.open(path, flags, 0o644)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    path.unlink()
+    return os.open(path, flags, 0o644)
 
 
 def _shown(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ caller, who may run again in a fresh worker what failed in one that had served o
 import shutil
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import attrs
 
@@ -18,11 +18,12 @@ from comparative_benchmark.results.record import Status
 from comparative_benchmark.runs.environments import Environment
 from comparative_benchmark.runs.hidden import Hidden
 from comparative_benchmark.runs.in_process import InProcessSession
+from comparative_benchmark.runs.messages import Released, Report
 from comparative_benchmark.runs.session import Session, SessionEnded
 from comparative_benchmark.runs.settings import RunSettings
 from comparative_benchmark.runs.trace import ProcessTrack
-from comparative_benchmark.worker.protocol import Message
 
+A = TypeVar("A", bound=Report)
 # A worker that has grown by so much since its first model gives way to a fresh one.
 _MAX_GROWTH_BYTES = 2**30
 
@@ -37,10 +38,10 @@ class SharedSession(Session):
         self._first_bytes: int | None = None
         super().__init__(**arguments)
 
-    def call(self, command: str, **arguments: Any) -> Message:
+    def call(self, kind: type[A], **arguments: Any) -> A:
         """See `Session.call`; after any failure but `unsupported` the worker is not used again."""
         try:
-            return super().call(command, **arguments)
+            return super().call(kind, **arguments)
         except SessionEnded as ended:
             self.usable &= ended.status is Status.UNSUPPORTED
             raise
@@ -64,7 +65,7 @@ class SharedSession(Session):
             self.usable = False
         if self.usable:
             try:
-                super().call("release")
+                super().call(Released)
             except SessionEnded:
                 self.usable = False
         if not self.usable:

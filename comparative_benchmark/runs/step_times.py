@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from comparative_benchmark.results.codec import converted
 from comparative_benchmark.results.record import Status, StepTimes
 from comparative_benchmark.runs.generation_times import iterations_for
-from comparative_benchmark.runs.profiling import Callee
+from comparative_benchmark.runs.messages import StepParts
+from comparative_benchmark.runs.one_call import Callee
 from comparative_benchmark.runs.session import SessionEnded
 
 
@@ -24,8 +24,8 @@ def take(
       Times, or the reason why there are none; and how the command ended if it did not succeed.
     """
     try:
-        answer = session.call("step_parts", iterations=iterations_for(latencies_ms))
-        return converted(answer["times"], StepTimes), None
+        answer = session.call(StepParts, iterations=iterations_for(latencies_ms))
+        return answer.times, None
     except SessionEnded as ended:
         reason = ended.reason.removeprefix("UnsupportedError: ")
         known = ended.status is Status.UNSUPPORTED  # nothing has failed

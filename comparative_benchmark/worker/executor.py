@@ -78,8 +78,8 @@ class Executor:
         try:
             answer = getattr(self, f"_{name}")(**command["arguments"])
         except Exception as error:
-            return self._error(name, error)
-        return {"type": "answer", "command": name, **answer}
+            return {**self._error(name, error), "id": command["id"]}
+        return {**answer, "type": name, "id": command["id"]}
 
     def _prepare(
         self, *, packages: Mapping[str, str] = MappingProxyType({}), **told: Any
@@ -396,7 +396,6 @@ class Executor:
         self._phases.abandon()
         return {
             "type": "error",
-            "command": command,
             "kind": _kind_of(error),
             "phase": phase,
             "message": _told(error),

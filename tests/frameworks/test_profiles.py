@@ -10,6 +10,7 @@ from session_support import bring_up
 
 from comparative_benchmark.backends.api import get_backend
 from comparative_benchmark.runs import profiling
+from comparative_benchmark.runs.messages import Outputs
 from comparative_benchmark.runs.session import Limits, Session
 from comparative_benchmark.runs.settings import RunSettings
 from openxla.benchmark.comparative_suite import catalog
@@ -51,7 +52,7 @@ def profile_of(tmp_path, environment):
             )
             taken = profiling.take(session, tmp_path / "profiles", LATENCIES_MS)
             # The worker is as good as before.
-            session.call("outputs", directory=str(tmp_path / "outputs"))
+            session.call(Outputs, directory=str(tmp_path / "outputs"))
         assert taken.error is None, taken.error
         assert taken.iterations == 5
         return {file: tmp_path / "profiles" / file for file in taken.files}

@@ -14,6 +14,7 @@ from session_support import bring_up
 
 from comparative_benchmark.backends.api import get_backend
 from comparative_benchmark.runs import profiling
+from comparative_benchmark.runs.messages import Outputs
 from comparative_benchmark.runs.session import Limits, Session
 from comparative_benchmark.runs.settings import RunSettings
 from openxla.benchmark.comparative_suite import catalog
@@ -310,7 +311,7 @@ def test_the_profiler_tells_kernels_and_the_threads_are_those_asked_for(tmp_path
         threads = [path.read_text().strip() for path in tasks]
         taken = profiling.take(session, tmp_path / "profiles", [200.0])
         # The worker is as good as before.
-        session.call("outputs", directory=str(tmp_path / "outputs"))
+        session.call(Outputs, directory=str(tmp_path / "outputs"))
     assert threads.count("tf_Compute") == threads.count("tf_XLAEigen") == 1
     assert taken.error is None, taken.error
     assert set(taken.files) == {"trace.json.gz", "tensorflow.xplane.pb", "operators.json"}

@@ -13,6 +13,7 @@ from session_support import bring_up
 from comparative_benchmark.backends.api import Backend
 from comparative_benchmark.runs import profiling
 from comparative_benchmark.runs.in_process import InProcessSession
+from comparative_benchmark.runs.messages import Measured
 from comparative_benchmark.runs.session import Limits, Session
 from openxla.benchmark.root import ROOT_DIR_VARIABLE
 
@@ -113,7 +114,7 @@ def test_a_directory_that_can_not_be_made_costs_only_the_profile(session, tmp_pa
     profile = profiling.take(session, tmp_path / "taken", [1.0])
     assert profile.files == ()
     assert "taken" in profile.error
-    assert session.call("measure", iterations=2)["block"]["latencies_ms"]
+    assert session.call(Measured, iterations=2).block.latencies_ms
 
 
 @pytest.mark.parametrize(

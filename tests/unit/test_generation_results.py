@@ -15,8 +15,9 @@ from comparative_benchmark.results.case import Case
 from comparative_benchmark.results.codec import SCHEMA_FILE
 from comparative_benchmark.results.outcome import GenerationTimes, ProcessRecord, TrialOutcome
 from comparative_benchmark.results.record import Block, Phase, Status
-from comparative_benchmark.runs import generation_times
+from comparative_benchmark.runs import generation_times, messages
 from comparative_benchmark.runs.generation_metrics import generation_metrics
+from comparative_benchmark.runs.messages import Generation
 from comparative_benchmark.runs.recording import to_result
 from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.terminal.generation_table import generation_remarks, generation_table
@@ -151,17 +152,24 @@ class Worker:
         self._answer = answer
 
     def call(self, command, **arguments):
-        assert command == "generation"
+        assert command is Generation
         if isinstance(self._answer, Exception):
             raise self._answer
         return self._answer
 
 
-ANSWER = {
-    "files": [{"file": "output_0.npy"}, {"file": "output_1.npy"}],
-    "times": {"prefill_ms": [1.0], "decode_ms": [0.5, 0.5]},
-    "phases": {"generation": {"ms": 2.0, "host_memory_peak_bytes": None}},
-}
+ANSWER = messages.converted(
+    {
+        "type": "generation",
+        "files": [
+            {"file": "output_0.npy", "shape": [1], "dtype": "i32"},
+            {"file": "output_1.npy", "shape": [1], "dtype": "f32"},
+        ],
+        "times": {"prefill_ms": [1.0], "decode_ms": [0.5, 0.5]},
+        "phases": {"generation": {"ms": 2.0, "host_memory_peak_bytes": None}},
+    },
+    Generation,
+)
 
 
 def test_times_are_taken_from_a_worker_whose_output_is_right(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from cbs_test_plugin import BACKEND
 
 from comparative_benchmark.runs.hidden import Hidden
+from comparative_benchmark.runs.messages import Called
 from comparative_benchmark.runs.published_program import Program
 from comparative_benchmark.runs.session_pool import SessionPool
 from comparative_benchmark.runs.settings import RunSettings
@@ -104,12 +105,12 @@ def test_a_measured_worker_sees_no_truth_and_says_so(root, tmp_path, monkeypatch
         with SessionPool(folder=tmp_path / "pool", log_dir=tmp_path, hidden=of) as pool:
             session = pool.get("a", settings, BACKEND)
             assert session.truth_not_isolated is None
-            seen = session.call("call", function="os:listdir", arguments={"path": str(root)})
+            seen = session.call(Called, function="os:listdir", arguments={"path": str(root)})
             inside = session.call(
-                "call", function="os:listdir", arguments={"path": str(root / "a")}
+                Called, function="os:listdir", arguments={"path": str(root / "a")}
             )
-        assert sorted(seen["value"]) == visible
-        assert inside["value"] == ["inputs"]
+        assert sorted(seen.value) == visible
+        assert inside.value == ["inputs"]
 
 
 def test_a_published_program_stays_visible_beside_hidden_truths(tmp_path, monkeypatch):

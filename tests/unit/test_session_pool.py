@@ -6,6 +6,7 @@ import psutil
 import pytest
 from cbs_test_plugin import BACKEND
 
+from comparative_benchmark.runs.messages import Called
 from comparative_benchmark.runs.session import SessionEnded
 from comparative_benchmark.runs.session_pool import SessionPool
 from comparative_benchmark.runs.settings import RunSettings
@@ -21,12 +22,12 @@ def pool(tmp_path):
 
 
 def pid_of(session):
-    return session.call("call", function="os:getpid", arguments={})["value"]
+    return session.call(Called, function="os:getpid", arguments={}).value
 
 
 def fails(session):
     with pytest.raises(SessionEnded, match="TypeError"):
-        session.call("call", function="os:getpid", arguments={"unknown": 1})
+        session.call(Called, function="os:getpid", arguments={"unknown": 1})
 
 
 def test_a_worker_is_kept_for_its_name_and_ends_for_another(pool, tmp_path):

@@ -4,6 +4,7 @@ import pytest
 
 from comparative_benchmark.backends.api import get_backend
 from comparative_benchmark.machine.variables import for_worker, telling
+from comparative_benchmark.runs.messages import Called
 from comparative_benchmark.runs.settings import RunSettings
 from openxla.benchmark.devices import HOST_CPU
 
@@ -56,7 +57,7 @@ def test_a_worker_sees_no_secret_unless_it_is_to_inherit_all(tmp_path, monkeypat
         log_file=tmp_path / "log",
     ) as session:
         found = [
-            session.call("call", function="os:getenv", arguments={"key": name})["value"]
+            session.call(Called, function="os:getenv", arguments={"key": name}).value
             for name in ("GITHUB_TOKEN", "OMP_SCHEDULE", "CBS_ROOT_DIR")
         ]
     assert found[:2] == [seen, "static"]

@@ -19,6 +19,7 @@ from comparative_benchmark.artifacts.exporters.outcomes import Ending, MadeFile,
 from comparative_benchmark.backends.api import ModelDefinition, get_backend
 from comparative_benchmark.judge.verification import Verification
 from comparative_benchmark.results.record import Status
+from comparative_benchmark.runs.one_call import call_function
 from comparative_benchmark.runs.session import SessionEnded
 from openxla.benchmark import devices
 from openxla.benchmark.artifacts.workload_store import MANIFEST_FILE, Due
@@ -98,7 +99,7 @@ def make(
         ending = Ending.UNSUPPORTED if is_unsupported else Ending.FAILED
         how = "" if is_unsupported else f" ({ended.status.value})"
         reason = f"in {phase}{how}: {_without_paths(ended.reason, directory)}"
-        traceback = ended.report.get("traceback")
+        traceback = ended.traceback
     return Outcome(
         **facts,
         ending=ending,
@@ -201,9 +202,7 @@ def _call(
         ) as session,
         settings.running.holding(session),
     ):
-        answer = session.call("call", function=function, arguments=dict(arguments))
-    value: dict[str, Any] = answer["value"]
-    return value
+        return call_function(session, function, arguments, dict[str, Any])
 
 
 def _files(kind: Kind, directory: Path) -> tuple[MadeFile, ...]:
