@@ -147,7 +147,7 @@ def verify_same_run(
     own, due = [[open_array(path) for path in paths] for paths in (outputs, repeated)]
     if problem := _form_problem(own, due, due):
         return problem
-    verdict = _judge(own, due, found.doubled(), is_fed=True, whose="its own run along its tokens")
+    verdict = _judge(own, due, found.doubled(), is_fed=True, whose="a run fed with its tokens")
     return attrs.evolve(verdict, tokens_fed="own")
 
 
@@ -161,7 +161,7 @@ def _verify(
     is_fed: bool,
 ) -> Verification:
     if len(outputs) != 2:
-        return failed(f"{len(outputs)} outputs where tokens and logits are due")
+        return failed(f"expected tokens and logits, got {len(outputs)} outputs")
     own, due, same_type = [
         [open_array(path) for path in paths] for paths in (outputs, truth, reference)
     ]
@@ -186,7 +186,9 @@ def _form_problem(
     if outside.any():
         sequence, step = (int(index[0]) for index in np.nonzero(outside))
         token = int(tokens[sequence, step])
-        return failed(f"{_place(sequence, step)}: token {token} of a vocabulary of {vocabulary}")
+        return failed(
+            f"{_place(sequence, step)}: token {token} is outside the vocabulary of {vocabulary}"
+        )
     return None
 
 
@@ -212,12 +214,12 @@ def limits_of(
     scale = float(np.sqrt(mean_square))
     spread = float(np.sqrt(max(mean_square - mean * mean, 0.0)))
     if scale == 0 or spread <= MIN_RELATIVE_SPREAD * scale:
-        return "logits are due to be constant, which carries no signal to be judged by"
+        return "the expected logits are constant, so nothing can be judged"
     rmse = float(np.sqrt(squared.sum() / truth.size))
     if rmse > MAX_REFERENCE_ERROR * spread:
         return (
-            f"logits: the reference run in this type is itself off by {rmse / spread:.2g} of the "
-            "spread, so nothing can be judged"
+            f"logits: the reference run in this type is itself off by {rmse / spread:.2g} "
+            "times the spread, so nothing can be judged"
         )
     if (least := parameters.get(MIN_SQNR)) is not None:
         noise = scale * 10 ** (-least / 20)
@@ -290,7 +292,7 @@ def _judge(
         return judged.verdict(f"logits: relative error {off:.2g} exceeds {allowed:.2g}")
     if judged.count == due[LOGITS].size and abs(judged.bias) > limits.bias:
         return judged.verdict(
-            f"all logits are off by {judged.bias:.2g} on average, more than {limits.bias:.2g}"
+            f"logits are off by {judged.bias:.2g} on average; the limit is {limits.bias:.2g}"
         )
     return judged.verdict(None)
 
@@ -338,12 +340,12 @@ class _Judged:
                 f"{allowed / limits.scale:.2g}"
             )
         if largest > limits.element:
-            return f"a logit is off by {largest:.2g}, more than {limits.element:.2g}"
+            return f"a logit is off by {largest:.2g}; the limit is {limits.element:.2g}"
         if limits.absolute is None and limits.relative is None:
             return None
         absolute, relative = limits.absolute or 0.0, limits.relative or 0.0
         if np.any(error > absolute + relative * np.abs(expected)):
-            return f"beyond absolute tolerance {absolute:g}, relative tolerance {relative:g}"
+            return f"exceeds absolute tolerance {absolute:g} and relative tolerance {relative:g}"
         return None
 
     def verdict(self, reason: str | None) -> Verification:
@@ -367,8 +369,8 @@ def _token_problem(found: Divergence, whose: str, problem: str | None) -> str | 
     if found.margin <= found.tolerance:
         return problem
     text = (
-        f"token {found.token} where {whose} has {found.due_token}, which it prefers by "
-        f"{found.margin:.2g}; up to {found.tolerance:.2g} would be a near-tie"
+        f"token {found.token}, but {whose} has {found.due_token} by a margin of "
+        f"{found.margin:.2g}; only margins up to {found.tolerance:.2g} are near-ties"
     )
     return f"{text}; {problem}" if problem else text
 

@@ -117,7 +117,7 @@ def group_problem(groups: Sequence[Group]) -> str | None:
     worst = max(groups, key=lambda group: group.share, default=None)
     if worst is None or worst.share <= 1:
         return None
-    return f"{worst.name} are off by {worst.error:.2g}, more than {worst.limit:.2g}"
+    return f"{worst.name} are off by {worst.error:.2g}; the limit is {worst.limit:.2g}"
 
 
 def groups_of(
@@ -167,11 +167,11 @@ def groups_of(
     for index, group in rule.groups(magnitudes, _regime_scales(magnitudes), counted):
         least = 2.0 ** (index * _OCTAVES + _LEAST_EXPONENT - 1)
         about = float(np.sqrt(magnitudes.square[index] / group.size))
-        name = f"its {group.size} elements of about {about:.1g}"
+        name = f"{group.size} elements of about {about:.1g}"
         found.append(attrs.evolve(group, name=name, least=least, below=least * 2**_OCTAVES))
     for axis, sums in slices.items():
         for index, group in rule.groups(sums, sums.means(sums.square), sums.are_dense()):
-            name = f"those at {index} of the axis of {shape[axis]}"
+            name = f"elements at index {index} of the axis of size {shape[axis]}"
             found.append(attrs.evolve(group, name=name, axis=axis, index=index))
     return found
 

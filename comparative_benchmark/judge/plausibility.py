@@ -60,20 +60,20 @@ def clock_problem(blocks: Sequence[TimedBlock], cpus: int) -> str | None:
     samples, wall = (sum(getattr(b, name) for b in blocks) for name in ("samples_ms", "wall_ms"))
     cpu, seen = (sum(getattr(b, name) for b in blocks) for name in ("cpu_ms", "seen_ms"))
     if samples > 1.01 * wall + _CLOCK_SLACK_MS:
-        return f"its samples add up to {samples:.3g} ms in blocks of {wall:.3g} ms"
+        return f"its samples add up to {samples:.3g} ms, but its blocks took {wall:.3g} ms"
     if cpu > 1.1 * cpus * wall + _CLOCK_SLACK_MS:
         return (
             f"it reports {cpu:.3g} ms of CPU time in {wall:.3g} ms, more than {cpus} CPUs can "
-            "give: its clock is wrong"
+            "provide: its clock is wrong"
         )
     if wall > seen + _CLOCK_SLACK_MS * len(blocks):
-        return f"it reports blocks of {wall:.3g} ms, which took {seen:.3g} ms: its clock is wrong"
+        return f"it reports {wall:.3g} ms for blocks that took {seen:.3g} ms: its clock is wrong"
     # The least of all: a busy machine may hold up the worker in one block, but not in each.
     left = min(b.seen_ms - (1 + b.extra / b.iterations) * b.wall_ms - b.wall_ms for b in blocks)
     if len(blocks) > 2 and left > _OVERHEAD_MS:
         return (
-            f"it reports blocks of {wall / len(blocks):.3g} ms, and each took at least "
-            f"{left:.3g} ms more: its clock is wrong"
+            f"it reports {wall / len(blocks):.3g} ms per block, but each took at least "
+            f"{left:.3g} ms longer: its clock is wrong"
         )
     if all(block.seen_cpu_ms is not None for block in blocks):
         hidden = sum(
@@ -110,15 +110,15 @@ def latency_problem(
     median_ms = statistics.median(latencies_ms)
     rate = _FLOPS_PER_CYCLE.get(element_type, _MOST_FLOPS_PER_CYCLE)
     for amount, per_cycle, unit, what in (
-        (flops, rate, "FLOP", "arithmetic"),
-        (weight_bytes, _BYTES_PER_CYCLE, "bytes", "weights"),
+        (flops, rate, "FLOP", "do the arithmetic of"),
+        (weight_bytes, _BYTES_PER_CYCLE, "bytes", "read the weights of"),
     ):
         least_ms = (amount or 0) / (per_cycle * cpus * _CYCLES_PER_S) * 1e3
         if median_ms < least_ms:
             return (
-                f"{median_ms:.2g} ms is not enough for the {what} of an iteration "
-                f"({amount:.3g} {unit}): {cpus} CPUs need {least_ms:.2g} ms at least. It does not "
-                "wait for its outputs, or it keeps them"
+                f"{median_ms:.2g} ms is too short to {what} an iteration ({amount:.3g} {unit}): "
+                f"{cpus} CPUs need at least {least_ms:.2g} ms. It does not wait for its outputs, "
+                "or it returns cached ones"
             )
     return None
 
@@ -149,6 +149,6 @@ def fresh_run_problem(median_ms: float, runs_ms: Sequence[float]) -> str | None:
         return None
     return (
         f"its timed iterations took {median_ms:.3g} ms, but a run on new inputs takes "
-        f"{min(runs_ms):.3g} ms at least ({len(runs_ms)} runs): it does not wait for its outputs, "
-        "or it keeps them"
+        f"at least {min(runs_ms):.3g} ms ({len(runs_ms)} runs): it does not wait for its outputs, "
+        "or it returns cached ones"
     )

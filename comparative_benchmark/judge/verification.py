@@ -135,7 +135,7 @@ def verify(
       least_db: smallest allowed ratio of each output, where it exceeds `min_sqnr_db`; may be empty.
     """
     if len(outputs) != len(truth):
-        return failed(f"{len(outputs)} outputs where {len(truth)} are due")
+        return failed(f"expected {len(truth)} outputs, got {len(outputs)}")
     verdicts = []
     for index, paths in enumerate(zip(outputs, truth, reference, strict=True)):
         output, due, same_type = map(open_array, paths)
@@ -154,7 +154,7 @@ def verify(
             return found[0]
     numbers = [verdict for verdict in verdicts if verdict.relative_rmse is not None]
     if not numbers:
-        return undecided("no output holds a finite number that could be judged")
+        return undecided("no output contains a finite number to judge")
     worst = max(numbers, key=lambda verdict: (verdict.judged is None, verdict.relative_rmse or 0.0))
     parts = [v.worst_part for v in numbers if v.worst_part is not None]
     return attrs.evolve(
@@ -209,10 +209,10 @@ def form_problem(
 ) -> str | None:
     """Returns what is wrong with the shape or the type of an output; None if nothing is."""
     if output.shape != truth.shape:
-        return f"{name} has the shape {output.shape} where {truth.shape} is due"
+        return f"{name} has shape {output.shape}, expected {truth.shape}"
     if output.dtype != reference.dtype:
         due, got = element_type_of(reference.dtype), element_type_of(output.dtype)
-        return f"{name} has the type {got} where {due} is due"
+        return f"{name} has type {got}, expected {due}"
     return None
 
 
@@ -221,10 +221,10 @@ def finite_problem(
 ) -> Verification | None:
     """Returns the verdict on an output in which everything must be finite and is not, or None."""
     if not _all_finite(truth):
-        return undecided(f"{name}: the truth itself holds NaN or infinity")
+        return undecided(f"{name}: the truth contains NaN or infinity")
     if not _all_finite(reference):
-        return undecided(f"{name}: the reference run in this type gave NaN or infinity")
-    return None if _all_finite(output) else failed(f"{name} holds NaN or infinity")
+        return undecided(f"{name}: the reference run in this type produced NaN or infinity")
+    return None if _all_finite(output) else failed(f"{name} contains NaN or infinity")
 
 
 @attrs.define(kw_only=True)
@@ -279,16 +279,15 @@ class _Output:
         special = ~finite & _same_kind(due, self.reference)
         largest = float(ml_dtypes.finfo(self.output.dtype).max)
         if wrong := int(np.count_nonzero(special & ~_is_kind(self.output, due, largest))):
-            return failed(
-                f"{self.name}: {wrong} elements are due to be NaN or infinity, and differ"
-            )
+            return failed(f"{self.name}: {wrong} elements differ from the expected NaN or infinity")
         regular = finite & np.isfinite(self.reference)
         if wrong := int(np.count_nonzero(regular & ~np.isfinite(self.output))):
-            return failed(f"{self.name} holds NaN or infinity in {wrong} elements due to be finite")
+            where = f"{wrong} elements that should be finite"
+            return failed(f"{self.name} contains NaN or infinity in {where}")
         undue = due.size - int(np.count_nonzero(special | regular))
         if undue > _MOST_UNDUE * due.size:
             return undecided(
-                f"{self.name}: the reference run in this type gave NaN or infinity in {undue} "
+                f"{self.name}: the reference run in this type produced NaN or infinity in {undue} "
                 f"elements that are finite in float64"
             )
         self.output, self.truth = self.output[regular], self.truth[regular]
@@ -324,7 +323,9 @@ class _Output:
         elif errors.max_abs > limits.element and (stray := _stray_element(output, truth, limits)):
             reason = stray
         elif abs(errors.bias) > limits.bias:
-            reason = f"all are off by {errors.bias:.2g} on average, more than {limits.bias:.2g}"
+            reason = (
+                f"elements are off by {errors.bias:.2g} on average; the limit is {limits.bias:.2g}"
+            )
         else:
             reason = _beyond_tolerance(output, truth, parameters)
             if reason is None and least is None and not _is_constant(errors):
@@ -339,8 +340,8 @@ class _Output:
                 passed=False,
                 undecided=True,
                 reason=f"{self.name}: the reference run in this type is itself off by "
-                f"{reference_errors.rmse / errors.spread:.2g} of the spread, and this one by "
-                f"{errors.rmse / errors.spread:.2g}: that proves nothing",
+                f"{reference_errors.rmse / errors.spread:.2g} times the spread, and this run by "
+                f"{errors.rmse / errors.spread:.2g}, so the comparison proves nothing",
                 **figures,
             )
         return Verification(passed=True, **figures)
@@ -377,7 +378,7 @@ def _limits(
     if not constant and errors.rmse > MAX_REFERENCE_ERROR * errors.spread:
         return (
             f"the reference run in this type is itself off by {errors.rmse / errors.spread:.2g} "
-            "of the spread, so nothing can be judged"
+            "times the spread, so nothing can be judged"
         )
     if (least := parameters.get(MIN_SQNR)) is not None:
         allowed = errors.scale * 10 ** (-least / 20)
@@ -443,7 +444,7 @@ def _stray_element(
         worst = int(np.argmax(errors / bounds))
         if errors[worst] / bounds[worst] > off / allowed:
             off, allowed = float(errors[worst]), float(bounds[worst])
-    return f"an element is off by {off:.2g}, more than {allowed:.2g}" if off > allowed else None
+    return f"an element is off by {off:.2g}; the limit is {allowed:.2g}" if off > allowed else None
 
 
 def _beyond_tolerance(
@@ -455,7 +456,7 @@ def _beyond_tolerance(
     relative = parameters.get("relative_tolerance", 0.0)
     for candidate, expected in _chunks(output, truth):
         if np.any(np.abs(candidate - expected) > absolute + relative * np.abs(expected)):
-            return f"beyond absolute tolerance {absolute:g}, relative tolerance {relative:g}"
+            return f"exceeds absolute tolerance {absolute:g} and relative tolerance {relative:g}"
     return None
 
 

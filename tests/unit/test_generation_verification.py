@@ -109,7 +109,7 @@ def test_the_second_best_token_fails_with_both_tokens_and_the_margin(workload, d
     assert wrong.margin == logits[wrong.due_token] - logits[wrong.token] > wrong.tolerance
     for text in (
         f"sequence {wrong.sequence}, step {wrong.step}:",
-        f"token {wrong.token} where the truth has {wrong.due_token}",
+        f"token {wrong.token}, but the truth has {wrong.due_token}",
         f"{wrong.margin:.2g}",
         f"{wrong.tolerance:.2g}",
     ):
@@ -178,7 +178,7 @@ def test_a_third_token_beside_a_near_tie_is_wrong(workload):
     tokens[found.sequence, found.step] = np.argsort(-logits[found.sequence, found.step])[4]
     verdict = work.free((tokens, logits))
     assert not verdict.passed
-    assert "would be a near-tie" in verdict.reason
+    assert "are near-ties" in verdict.reason
 
 
 def test_steps_before_a_divergence_must_have_right_logits(workload):
@@ -210,7 +210,7 @@ def test_parameters_replace_or_add_limits(workload):
     for tolerance in ("absolute_tolerance", "relative_tolerance"):
         verdict = work.free(noisy, rmse_floor=2e-4, **{tolerance: 1e-7})
         assert not verdict.passed
-        assert "beyond absolute tolerance" in verdict.reason
+        assert "exceeds absolute tolerance" in verdict.reason
     assert work.free(noisy, rmse_floor=2e-4, absolute_tolerance=1.0).passed
 
 
@@ -232,13 +232,13 @@ def test_a_quantised_text_is_judged_by_its_noise(workload):
         assert part in verdict.reason
     wrong = work.free(work.run("second-best"), min_sqnr_db=50.0)
     assert not wrong.passed
-    assert "would be a near-tie" in wrong.reason
+    assert "are near-ties" in wrong.reason
     assert not work.free(with_noise(1e-3), min_sqnr_db=50.0, absolute_tolerance=1e-9).passed
 
 
 FORMS = {
-    "no logits": (lambda tokens, logits: [tokens], "1 outputs where tokens and logits are due"),
-    "a step less": (lambda tokens, logits: [tokens[:, 1:], logits[:, 1:]], "tokens has the shape"),
+    "no logits": (lambda tokens, logits: [tokens], "expected tokens and logits, got 1 outputs"),
+    "a step less": (lambda tokens, logits: [tokens[:, 1:], logits[:, 1:]], "tokens has shape"),
     "int64 tokens": (lambda tokens, logits: [tokens.astype(np.int64), logits], "type i64"),
     "float64 logits": (lambda tokens, logits: [tokens, logits.astype(np.float64)], "type f64"),
     "NaN at the end": (
@@ -247,7 +247,7 @@ FORMS = {
     ),
     "a token beyond the vocabulary": (
         lambda tokens, logits: [tokens + np.int32(VOCABULARY), logits],
-        f"of a vocabulary of {VOCABULARY}",
+        f"is outside the vocabulary of {VOCABULARY}",
     ),
     "a negative token": (lambda tokens, logits: [tokens - np.int32(99), logits], "token -"),
     "zeros": (lambda tokens, logits: [tokens, np.zeros_like(logits)], "relative error"),

@@ -124,10 +124,10 @@ FAULTS = {
     "columns permuted": (lambda run: run.reference[:, ::-1], "relative error"),
     "negated": (lambda run: -run.reference, "relative error"),
     "doubled": (lambda run: run.reference + run.reference, "relative error"),
-    "last row missing": (lambda run: run.reference[:-1], r"shape \(47, 64\) where \(48, 64\)"),
-    "transposed": (lambda run: run.reference.T, r"shape \(64, 48\) where \(48, 64\)"),
-    "flattened": (lambda run: run.reference.reshape(-1), r"shape \(3072,\) where"),
-    "one axis more": (lambda run: run.reference[None], r"shape \(1, 48, 64\) where"),
+    "last row missing": (lambda run: run.reference[:-1], r"shape \(47, 64\), expected \(48, 64\)"),
+    "transposed": (lambda run: run.reference.T, r"shape \(64, 48\), expected \(48, 64\)"),
+    "flattened": (lambda run: run.reference.reshape(-1), r"shape \(3072,\), expected"),
+    "one axis more": (lambda run: run.reference[None], r"shape \(1, 48, 64\), expected"),
     "half of it never written": (
         lambda run: np.where(np.arange(48)[:, None] < 24, run.reference, back(np.zeros(1), run)),
         "relative error",
@@ -187,7 +187,7 @@ def test_a_wrong_type_fails_and_is_named(kind, given_type, judge):
     verdict = judge([run.truth.astype(dtype)], [run.truth], [run.reference])
     assert verdict.passed is (given_type == kind)
     if not verdict.passed:
-        assert f"type {given_type} where {kind} is due" in verdict.reason
+        assert f"type {given_type}, expected {kind}" in verdict.reason
 
 
 def test_missing_and_extra_outputs_fail_with_their_count(kind, judge):
@@ -196,7 +196,7 @@ def test_missing_and_extra_outputs_fail_with_their_count(kind, judge):
     for count in (0, 1, 3):
         verdict = judge([run.reference] * count, *due)
         assert not verdict.passed
-        assert verdict.reason == f"{count} outputs where 2 are due"
+        assert verdict.reason == f"expected 2 outputs, got {count}"
     assert judge([run.reference] * 2, *due).passed
 
 

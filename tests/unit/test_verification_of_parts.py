@@ -107,7 +107,7 @@ def test_nan_and_infinity_are_compared_by_position(judge, value):
             assert not judge(np.where(np.isfinite(truth), truth, other), truth).passed
     moved = truth.copy()
     moved[0, 1] = value
-    assert "holds NaN or infinity" in judge(moved, truth).reason
+    assert "contains NaN or infinity" in judge(moved, truth).reason
     assert not judge(np.where(np.isfinite(truth), 0, truth), truth).passed
 
 
