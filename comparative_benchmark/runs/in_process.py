@@ -49,12 +49,13 @@ class InProcessSession:
         plain = self._executor.handle({"command": command, "id": 0, "arguments": arguments})
         try:
             answer = messages.decode(plain)
+            if isinstance(answer, Failure) and answer.id == 0:
+                raise SessionEnded.by(answer)
+            if not isinstance(answer, kind) or answer.id != 0:
+                raise messages.MessageError(f"{type(answer).__name__}, not {kind.__name__}")
         except messages.MessageError as error:
             reason = f"the worker sent a malformed message: {error}"
             raise SessionEnded(Status.FAILED, command, reason) from error
-        if isinstance(answer, Failure):
-            raise SessionEnded.by(answer)
-        assert isinstance(answer, kind)
         return answer
 
     def cpu_ms(self) -> float | None:
