@@ -262,7 +262,7 @@ def _judge(
         _over(taken_ms, FOREIGN_CPU_LIMIT, totals, "other processes"),
         _over(steal_ms, STEAL_CPU_LIMIT, totals, "other virtual machines (steal)"),
         (bool(totals.throttled_ms), f"the CPU quota stopped CPUs for {totals.throttled_ms} ms"),
-        (bool(totals.thermal_throttles), f"heat slowed CPUs {totals.thermal_throttles} times"),
+        (bool(totals.thermal_throttles), f"heat slowed down CPUs {totals.thermal_throttles} times"),
         *gpu,
     ]
     answers = [answer for answer, _ in findings]
@@ -286,16 +286,16 @@ def _over(
 ) -> tuple[bool | None, str]:
     """Returns whether more was taken than the limit, None where the error spans it; and says so."""
     if taken_ms is None or totals.window_ms <= 0:
-        return None, f"not known what {who} took: /proc/stat does not tell"
+        return None, f"CPU use of {who} is unknown: /proc/stat does not report it"
     error_ms, limit_ms = _ERRORS * totals.error_ms, limit * totals.window_ms
     amount = f"{max(taken_ms, 0) / totals.window_ms:.2f} of a CPU (limit {limit})"
     if taken_ms - error_ms > limit_ms:
-        return True, f"{who} took {amount}"
+        return True, f"{who} used {amount}"
     if taken_ms + error_ms <= limit_ms:
         return False, ""
     return None, (
-        f"not known what {who} took: {amount} in {totals.window_ms:.0f} ms, "
-        f"which ticks tell to {error_ms:.0f} ms"
+        f"CPU use of {who} is unknown: {amount} in {totals.window_ms:.0f} ms, "
+        f"with an error of {error_ms:.0f} ms"
     )
 
 
@@ -377,7 +377,7 @@ def _print_cost() -> None:
         take()
         costs_us.append((time.perf_counter_ns() - started) / 1e3)
     costs_us.sort()
-    print(f"a snapshot costs {costs_us[100]:.0f} us (median), {costs_us[-1]:.0f} us at most")
+    print(f"a snapshot takes {costs_us[100]:.0f} us (median), {costs_us[-1]:.0f} us at most")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from comparative_benchmark.machine.gpu_clocks import GpuClocks, used
 
 # As for CPUs: what touches few of the blocks, a median survives.
 BLOCKS_LIMIT = 0.05
-NOT_KNOWN = "not known whether others use the GPU"
+NOT_KNOWN = "unknown whether other processes use the GPU"
 # A clock under load wanders by its steps of 15 MHz, which is less than 1 % of it.
 CLOCK_FALL_LIMIT = 0.05
 # What no program brings about that runs as it always does; a power cap is the normal state of a
@@ -38,13 +38,13 @@ def of_block(ends: Ends) -> list[Finding]:
             True if pids else False if known else None,
             f"{_processes(pids)} the GPU"
             if pids
-            else f"{NOT_KNOWN}: the driver does not tell its processes",
+            else f"{NOT_KNOWN}: the driver does not report them",
         ),
         (
             None if slow is None else bool(slow),
             f"the GPU's clocks were held back: {', '.join(slow)}"
             if slow
-            else "not known what holds the GPU's clocks back: the driver does not tell",
+            else "unknown what holds the GPU's clocks back: the driver does not report it",
         ),
     ]
 
@@ -60,12 +60,12 @@ def of_blocks(blocks: Iterable[Ends]) -> list[Finding]:
         _often(
             [bool(pids) if pids or known else None for pids, known in map(_foreign, every)],
             lambda often: f"{_processes(pids)} the GPU in {often}",
-            "others use the GPU: the driver does not tell its processes",
+            "other processes use the GPU: the driver does not report them",
         ),
         _often(
             [None if found is None else bool(found) for found in map(_held_back, every)],
             lambda often: f"the GPU's clocks were held back in {often}: {', '.join(reasons)}",
-            "the GPU's clocks are held back: the driver does not tell",
+            "the GPU's clocks are held back: the driver does not report it",
         ),
         _clock_fell(every),
     ]
@@ -86,7 +86,7 @@ def why_void(blocks: Iterable[Ends]) -> list[str | None]:
         if throttled:
             reasons.append(f"the GPU was throttled: {', '.join(throttled)}")
         elif _fell(mhz, highest):
-            reasons.append(f"the GPU's clock was at {mhz} MHz, of {highest} MHz in other blocks")
+            reasons.append(f"the GPU's clock was {mhz} MHz, but {highest} MHz in other blocks")
         else:
             reasons.append(None)
     return reasons
@@ -100,7 +100,7 @@ def _clock_fell(every: Sequence[Ends]) -> Finding:
     return _often(
         [_fell(mhz, highest) for mhz in clocks],
         lambda often: f"the GPU's clock fell from {highest} to {slowest} MHz in {often}",
-        "the GPU's clock fell: the driver does not tell it",
+        "the GPU's clock fell: the driver does not report it",
     )
 
 
@@ -123,7 +123,7 @@ def _often(answers: Sequence[bool | None], says: Callable[[str], str], not_known
     limit = BLOCKS_LIMIT * len(answers)
     if yes > limit:
         return True, says(f"{yes} of {len(answers)} blocks")
-    return (None, f"not known whether {not_known}") if yes + unknown > limit else (False, "")
+    return (None, f"unknown whether {not_known}") if yes + unknown > limit else (False, "")
 
 
 def _foreign(ends: Ends) -> tuple[tuple[int, ...], bool]:

@@ -77,7 +77,7 @@ def ask(module: str, arguments: Sequence[str], budget: Budget) -> Answer:
     values, lines = _last(done.stdout), done.stderr.strip().splitlines()
     if done.returncode == 0 and values is not None:
         return Answer(values=values)
-    reason = lines[-1].strip() if lines else f"ended with {done.returncode} and printed nothing"
+    reason = lines[-1].strip() if lines else f"exit code {done.returncode}, without output"
     return Answer(values=values, problem=reason)
 
 

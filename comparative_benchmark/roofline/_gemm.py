@@ -44,7 +44,7 @@ def limit_threads(threads: int) -> None:
     """Leaves this process so many CPUs and threads; must come before any library."""
     cpus = sorted(os.sched_getaffinity(0))
     if threads > len(cpus):
-        raise SystemExit(f"{threads} threads, but only {len(cpus)} CPUs")
+        raise SystemExit(f"{threads} threads need as many CPUs, but only {len(cpus)} are available")
     os.sched_setaffinity(0, cpus[:threads])
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = str(threads)
@@ -63,7 +63,7 @@ def fastest(call: Callable[[], Any]) -> float:
 
 def _numpy(numpy: Any, data_type: str, size: int) -> Callable[[], Any]:
     if data_type != "fp32":
-        raise SystemExit(f"numpy has no {data_type} product through BLAS")
+        raise SystemExit(f"numpy cannot compute {data_type} products with BLAS")
     left, right = (numpy.full((size, size), 0.5, numpy.float32) for _ in range(2))
     result = numpy.empty((size, size), numpy.float32)
     return lambda: numpy.matmul(left, right, out=result)
@@ -90,7 +90,7 @@ def _jax(jax: Any, data_type: str, size: int) -> Callable[[], Any]:
 def _onnxruntime(onnxruntime: Any, _: str, size: int) -> Callable[[], Any]:
     """Returns a `MatMulInteger` of unsigned and signed numbers, the second one held packed."""
     if not importlib.util.find_spec("onnx"):
-        raise SystemExit("onnx is not installed, which writes the program")
+        raise SystemExit("onnx, which writes the program, is not installed")
     import numpy as np
     from onnx import TensorProto, helper
 

@@ -57,7 +57,7 @@ def measure(
         _measure_one(library, what, found, say, budget, child_options)
     reasons = [f"{library}: {reason}" for library, reason in found.absent.items()] + found.skipped
     if not found.gemms and not found.copies:
-        raise CeilingsError("no GPU library could measure", reasons)
+        raise CeilingsError("no library could measure the GPU", reasons)
     return Ceilings(
         cpu_model=cpu_model,
         threads=None,

@@ -47,7 +47,7 @@ class Jax:
     def product(self, data_type: str, size: int) -> Product:
         """A compiled `jax.numpy.matmul`."""
         if data_type in ("fp8", "int8"):
-            raise UnmeasurableError(f"{data_type} is measured through torch alone")
+            raise UnmeasurableError(f"{data_type} is measured with torch only")
         if self._on_gpu:
             capability = getattr(self._device, "compute_capability", "")  # not on all platforms
             check_capability(_version(str(capability)), data_type)

@@ -76,7 +76,9 @@ def check_capability(found: tuple[int, ...], data_type: str) -> None:
     needed = _CAPABILITIES.get(data_type)
     if needed and found and tuple(found) < needed:
         have, need = (".".join(map(str, version)) for version in (found, needed))
-        raise UnmeasurableError(f"compute capability {have} has no {data_type} ({need} has)")
+        raise UnmeasurableError(
+            f"compute capability {have} does not support {data_type} (needs {need})"
+        )
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -141,9 +141,8 @@ def measure_copy(library: Library, buffer_bytes: int = _COPY_BYTES) -> None:
             continue
         _print(library, timing, buffer_bytes=size, gb_per_s=2 * size / timing.seconds / 1e9)
         return
-    raise UnmeasurableError(
-        f"{library.free_bytes() / 2**20:.0f} MiB are free: what fits twice would stay in the cache"
-    )
+    free = f"only {library.free_bytes() / 2**20:.0f} MiB free"
+    raise UnmeasurableError(f"{free}: buffers that fit would stay in the cache")
 
 
 def _time_product(library: Library, data_type: str, size: int) -> Timing:
@@ -175,11 +174,11 @@ def _check_precision(library: Library, data_type: str, size: int) -> None:
     error = relative_error(library, library.product(data_type, size))
     if data_type == "fp32" and error > _TF32_ERROR:
         raise UnmeasurableError(
-            f"the error of a product is {error:.0e}: TF32 is on (NVIDIA_TF32_OVERRIDE?)"
+            f"products have an error of {error:.0e}: TF32 is on; check NVIDIA_TF32_OVERRIDE"
         )
     if data_type == "tf32" and error <= _TF32_ERROR and library.device_name != "cpu":
         raise UnmeasurableError(
-            f"the error of a product is {error:.0e}: TF32 is off (NVIDIA_TF32_OVERRIDE?)"
+            f"products have an error of {error:.0e}: TF32 is off; check NVIDIA_TF32_OVERRIDE"
         )
 
 

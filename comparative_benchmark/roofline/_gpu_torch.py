@@ -22,7 +22,7 @@ class Torch:
         self._torch = torch
         self._on_gpu = device == "gpu"
         if self._on_gpu and not torch.cuda.is_available():
-            raise NoDeviceError(f"torch {torch.__version__} sees no CUDA device")
+            raise NoDeviceError(f"torch {torch.__version__} finds no CUDA device")
         self._device = torch.device("cuda", 0) if self._on_gpu else torch.device("cpu")
         self.version = str(torch.__version__)
         self.device_name = torch.cuda.get_device_name(self._device) if self._on_gpu else "cpu"
@@ -80,7 +80,7 @@ class Torch:
     def _scaled_product(self, size: int) -> Product:
         torch = self._torch
         if not (hasattr(torch, "float8_e4m3fn") and hasattr(torch, "_scaled_mm")):
-            raise UnmeasurableError(f"torch {self.version} has no fp8 product")
+            raise UnmeasurableError(f"torch {self.version} does not support fp8 products")
         left, transposed = (
             self._random((size, size), torch.bfloat16).to(torch.float8_e4m3fn) for _ in range(2)
         )
@@ -103,7 +103,7 @@ class Torch:
     def _integer_product(self, size: int) -> Product:
         torch = self._torch
         if not hasattr(torch, "_int_mm"):
-            raise UnmeasurableError(f"torch {self.version} has no int8 product")
+            raise UnmeasurableError(f"torch {self.version} does not support int8 products")
         left, transposed = (
             torch.randint(-128, 128, (size, size), dtype=torch.int8, device=self._device)
             for _ in range(2)

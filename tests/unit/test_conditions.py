@@ -95,7 +95,7 @@ def test_a_system_that_tells_nothing_gives_nothing(tmp_path):
     assert (before.load1, before.mhz, before.thermal_throttles) == (None, (), None)
     found = between(after, before=before, own_cpu_ms=1.0, wall_ms=2.0)
     assert (found.foreign_cpu_share, found.steal_share, found.contended) == (None, None, None)
-    assert "/proc/stat does not tell" in found.reasons[0]
+    assert "/proc/stat does not report it" in found.reasons[0]
     assert (found.start_mhz, found.end_mhz, found.gpus_at_end) == (None, None, ())
     assert found.cpu_wall_ratio == 0.5
     assert conditions.together([found, found]).contended is None
@@ -147,7 +147,7 @@ def test_what_others_take_from_us_is_contention():
     found = between(snapshot(1000, cpu_ms=1400, busy=(100, 100)))
     assert found.contended is True
     assert found.foreign_cpu_share == pytest.approx(0.3)
-    assert found.reasons == ("other processes took 0.60 of a CPU (limit 0.05)",)
+    assert found.reasons == ("other processes used 0.60 of a CPU (limit 0.05)",)
 
 
 def test_others_may_have_the_cpus_that_we_do_not_use():
@@ -160,14 +160,14 @@ def test_stolen_time_is_contention():
     found = between(snapshot(1000, cpu_ms=1800, busy=(90, 90), steal=(10, 10)))
     assert found.contended is True
     assert found.steal_share == pytest.approx(0.1)
-    assert found.reasons == ("other virtual machines (steal) took 0.20 of a CPU (limit 0.05)",)
+    assert found.reasons == ("other virtual machines (steal) used 0.20 of a CPU (limit 0.05)",)
 
 
 def test_a_short_block_is_not_judged_unless_it_is_plain():
     # One tick of 10 ms, or the error of one: nobody can know.
     found = between(snapshot(20, cpu_ms=10, busy=(1, 1)))
     assert found.contended is None
-    assert "which ticks tell to" in found.reasons[0]
+    assert "with an error of" in found.reasons[0]
     # 3 foreign ticks in 20 ms of 2 CPUs are beyond any error.
     assert between(snapshot(20, cpu_ms=10, busy=(2, 2))).contended is True
 
@@ -195,7 +195,7 @@ def test_a_quota_and_heat_are_reasons_of_their_own():
     assert (found.start_mhz, found.end_mhz, found.mean_mhz) == (2000.0, 3000.0, 2500.0)
     assert found.reasons == (
         "the CPU quota stopped CPUs for 40.0 ms",
-        "heat slowed CPUs 2 times",
+        "heat slowed down CPUs 2 times",
     )
 
 
@@ -234,4 +234,4 @@ def test_the_module_imports_nothing_heavy():
 def test_the_module_prints_what_a_snapshot_costs():
     command = [sys.executable, "-m", "comparative_benchmark.machine.conditions"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "a snapshot costs" in done.stdout
+    assert "a snapshot takes" in done.stdout

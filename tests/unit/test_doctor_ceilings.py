@@ -152,7 +152,7 @@ def test_a_spent_budget_starts_no_process(monkeypatch, device):
 
 
 def test_a_child_that_fails_says_why():
-    assert "numpy has no bf16 product" in ask("_gemm", "numpy", "bf16", "1").problem
+    assert "numpy cannot compute bf16 products" in ask("_gemm", "numpy", "bf16", "1").problem
     assert "only" in ask("_gemm", "numpy", "fp32", "100000").problem
     assert ask("_gemm", "numpy", "fp32", "100000").values is None
 
@@ -175,8 +175,8 @@ def test_a_child_that_ends_badly_keeps_what_it_measured(monkeypatch):
     assert ends(lines + '{"size"', "", None) == Answer(
         values={"size": 2}, problem="no answer within 120 s"
     )
-    assert ends("", "", -9) == Answer(problem="ended with -9 and printed nothing")
-    assert ends("3\n", "", 0) == Answer(problem="ended with 0 and printed nothing")
+    assert ends("", "", -9) == Answer(problem="exit code -9, without output")
+    assert ends("3\n", "", 0) == Answer(problem="exit code 0, without output")
 
 
 def test_a_process_has_what_is_left_of_the_budget(monkeypatch):

@@ -320,19 +320,35 @@ def test_pytorch_tells_of_its_gpu():
 
 
 def test_pytorch_without_a_gpu_says_so():
-    with pytest.raises(NoDeviceError, match=r"torch 2.11.0 sees no CUDA device"):
+    with pytest.raises(NoDeviceError, match=r"torch 2.11.0 finds no CUDA device"):
         Torch(torch_double(available=False), "gpu")
 
 
 @pytest.mark.parametrize(
     ("data_type", "torch", "complaint"),
     [
-        ("fp8", torch_double(capability=(8, 6)), r"compute capability 8.6 has no fp8 \(8.9 has\)"),
-        ("tf32", torch_double(capability=(7, 5)), r"capability 7.5 has no tf32 \(8.0 has\)"),
-        ("fp8", torch_double(fp8=False), r"torch 2.11.0 has no fp8 product"),
-        ("fp8", torch_double(), r"torch 2.11.0 has no fp8 product"),  # the type, but no product
-        ("int8", torch_double(capability=(7, 0)), r"capability 7.0 has no int8 \(7.5 has\)"),
-        ("int8", torch_double(), r"torch 2.11.0 has no int8 product"),
+        (
+            "fp8",
+            torch_double(capability=(8, 6)),
+            r"compute capability 8.6 does not support fp8 \(needs 8.9\)",
+        ),
+        (
+            "tf32",
+            torch_double(capability=(7, 5)),
+            r"capability 7.5 does not support tf32 \(needs 8.0\)",
+        ),
+        ("fp8", torch_double(fp8=False), r"torch 2.11.0 does not support fp8 products"),
+        (
+            "fp8",
+            torch_double(),
+            r"torch 2.11.0 does not support fp8 products",
+        ),  # the type, but no product
+        (
+            "int8",
+            torch_double(capability=(7, 0)),
+            r"capability 7.0 does not support int8 \(needs 7.5\)",
+        ),
+        ("int8", torch_double(), r"torch 2.11.0 does not support int8 products"),
     ],
 )
 def test_a_type_that_the_gpu_or_the_library_lacks_is_refused(data_type, torch, complaint):
@@ -383,7 +399,7 @@ def jax_double(capability="9.0", statistics=None):
 def test_jax_tells_of_its_gpu():
     library = Jax(jax_double(statistics={"bytes_limit": 100, "bytes_in_use": 30}), "gpu")
     assert (library.device_name, library.free_bytes()) == (H100, 70)
-    with pytest.raises(UnmeasurableError, match=r"7.5 has no tf32"):
+    with pytest.raises(UnmeasurableError, match=r"7.5 does not support tf32"):
         Jax(jax_double("7.5"), "gpu").product("tf32", 16)
     with pytest.raises(NoDeviceError, match=r"JAX 0.11.2 has no gpu device: Unknown .* requested$"):
         Jax(jax_double(None), "gpu")
@@ -519,7 +535,7 @@ def test_no_library_that_sees_a_gpu_is_a_failure_with_reasons(monkeypatch, capsy
     Children(monkeypatch, {("torch", "copy"): NO_DEVICE}, installed=["torch"])
     with pytest.raises(ceilings.CeilingsError) as failure:
         measured()
-    assert failure.value.summary == "no GPU library could measure"
+    assert failure.value.summary == "no library could measure the GPU"
     assert failure.value.reasons == ("torch: sees none", "jax: not installed")
 
 
@@ -528,7 +544,7 @@ def test_doctor_lists_why_no_library_could_measure(monkeypatch, capsys):
     monkeypatch.setattr(command, "examine", lambda _: [])
     assert run_doctor("--ceilings", "-device", "host-gpu") == 1
     assert capsys.readouterr().err.endswith(
-        "cbs: no GPU library could measure\n    torch: sees none\n    jax: not installed\n"
+        "cbs: no library could measure the GPU\n    torch: sees none\n    jax: not installed\n"
     )
 
 

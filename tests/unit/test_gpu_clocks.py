@@ -158,7 +158,7 @@ def test_a_gpu_without_the_library_is_one_that_nothing_is_known_of(monkeypatch):
     assert found.gpus_at_end == (gpu_clocks.UNKNOWN,)
     assert found.contended is not False
     assert any(
-        reason.startswith("not known whether others use the GPU") for reason in found.reasons
+        reason.startswith("unknown whether other processes use the GPU") for reason in found.reasons
     )
 
 

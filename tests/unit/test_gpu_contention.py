@@ -109,7 +109,7 @@ def test_a_block_with_a_slow_clock_is_void_wherever_it_is(slow):
     series = [ends(end={"sm_mhz": 1200 if index == slow else 1980}) for index in range(10)]
     reasons = why_void(series)
     assert [index for index, why in enumerate(reasons) if why] == [slow]
-    assert reasons[slow] == "the GPU's clock was at 1200 MHz, of 1980 MHz in other blocks"
+    assert reasons[slow] == "the GPU's clock was 1200 MHz, but 1980 MHz in other blocks"
 
 
 def test_what_voids_a_block_and_what_does_not():
@@ -176,7 +176,7 @@ def test_void_blocks_are_set_apart_with_their_reason():
     sound, void = sound_and_void([*blocks, Block(latencies_ms=(1.0,))])
     assert (len(sound), [found.void for found in sound]) == (3, [None] * 3)
     assert [found.void for found in void] == [
-        "the GPU's clock was at 1000 MHz, of 1980 MHz in other blocks"
+        "the GPU's clock was 1000 MHz, but 1980 MHz in other blocks"
     ]
 
 
