@@ -26,7 +26,7 @@ def choose(
       UsageError: there are no such two; the message gives the choices.
     """
     if len(asked) > 2:
-        raise UsageError(f"two competitors are set against each other, not {len(asked)}")
+        raise UsageError(f"expected at most two competitors, got {len(asked)}")
     cases = _of_workload(document, case, device)
     measured = [found for found in cases if found.metrics.median_ms is not None]
     chosen = [_named(name, cases) for name in asked]
@@ -38,13 +38,13 @@ def choose(
     if len(chosen) < 2 or chosen[0] is chosen[1]:
         told = ", ".join(_label(found) for found in cases)
         raise UsageError(
-            f"{cases[0].label}: it takes two competitors with a latency, and there are {told}"
+            f"{cases[0].label}: two competitors with a latency are required; the file has {told}"
         )
     first, second = sorted(chosen, key=lambda found: -(found.metrics.median_ms or 0.0))
     if first.machine != second.machine:
         raise UsageError(
             f"{_label(first)} was measured on {first.machine}, {_label(second)} on "
-            f"{second.machine}: two machines are never set against each other"
+            f"{second.machine}: results of different machines are not compared"
         )
     return first, second
 
@@ -53,7 +53,7 @@ def _of_workload(document: Document, case: str | None, device: str | None) -> li
     """Returns the latest results of the workload and device that are meant."""
     latest = list({found.result.key: found for found in cases_of(document)}.values())
     if not latest:
-        raise UsageError("the results file holds no result")
+        raise UsageError("the results file contains no results")
     if case is not None:
         try:
             pattern = re.compile(case)
@@ -62,7 +62,7 @@ def _of_workload(document: Document, case: str | None, device: str | None) -> li
         latest = [found for found in latest if any(map(pattern.search, _names(found)))]
         if not latest:
             names = [name for found in cases_of(document) for name in _names(found)]
-            raise UsageError(f"no case of the file is {case!r}{did_you_mean(case, names)}")
+            raise UsageError(f"no case in the file matches {case!r}{did_you_mean(case, names)}")
     for what, option, choices in (
         ("device", "-device", list(dict.fromkeys(found.device for found in latest))),
         ("workload", "--case", list(dict.fromkeys(found.label for found in latest))),
@@ -70,11 +70,13 @@ def _of_workload(document: Document, case: str | None, device: str | None) -> li
         if what == "device" and device is not None:
             latest = [found for found in latest if found.device == device]
             if not latest:
-                raise UsageError(f"no result is of {device}; there are {', '.join(choices)}")
+                raise UsageError(
+                    f"no results for device {device}; choices are {', '.join(choices)}"
+                )
         elif len(choices) > 1:
             told = "\n".join(f"  {choice}" for choice in choices[:_MOST_SHOWN])
             raise UsageError(
-                f"the file holds {len(choices)} {what}s; choose one by {option}:\n{told}"
+                f"the file contains {len(choices)} {what}s; choose one with {option}:\n{told}"
             )
     return latest
 
@@ -93,7 +95,7 @@ def _named(asked: str, cases: Sequence[Case]) -> Case:
     if len(chosen) != 1:
         what = "more than one competitor" if chosen else "no competitor"
         told = ", ".join(map(_label, chosen or cases))
-        raise UsageError(f"{asked!r} names {what} of {cases[0].label}; choices are {told}")
+        raise UsageError(f"{asked!r} matches {what} of {cases[0].label}; choices are {told}")
     [one] = chosen
     if one.metrics.median_ms is None:
         status = one.why if one.status is not Status.OK else "it was only compiled"

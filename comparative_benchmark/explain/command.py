@@ -22,7 +22,7 @@ def run(options: argparse.Namespace) -> int:
       DefinitionError: see `catalog`.
     """
     if options.again and options.no_profiling:
-        raise UsageError("--again takes profiles, which --no-profiling forbids")
+        raise UsageError("--again and --no-profiling cannot be combined; use one of them")
     try:
         document = read_document(options.results)
     except ResultsFileError as error:
@@ -51,6 +51,6 @@ def run(options: argparse.Namespace) -> int:
     for line in table.lines_of(found):
         screen.print(line)
     if ceilings is None:
-        screen.print("no share of the roof: `cbs doctor --ceilings` measures this machine once")
+        screen.print("no share of the roof: run `cbs doctor --ceilings` once on this machine")
     console.say(f"profiles: {options.results.with_suffix('.profiles')}")
     return EXIT_OK

@@ -9,7 +9,7 @@ from comparative_benchmark.terminal.options import add_options, spellings
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `cbs explain`."""
     add = parser.add_argument
-    add("results", type=Path, metavar="RESULTS", help="a results file")
+    add("results", type=Path, metavar="RESULTS", help="results file")
     add(
         "competitors",
         nargs="*",
@@ -37,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         *spellings("--recorded-python"),
         action="store_true",
-        help="run the interpreter that the results file names, for a result of `cbs run --env`. "
-        "Use this only for a file that you trust",
+        help="run the interpreter recorded in the results file, for results of `cbs run --env`. "
+        "Use this only for files that you trust",
     )
     add_options(parser, "json", help="print JSON")
     add_options(parser, "suite", "root_dir")

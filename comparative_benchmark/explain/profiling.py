@@ -53,12 +53,12 @@ def profile_of(case: Case, options: argparse.Namespace, console: Console) -> Ope
                 return kept_profiles.read(path)
             except (OSError, ValueError) as error:
                 raise NoProfileError(
-                    f"{path} is not a profile ({error}); take another by --again"
+                    f"{path} is not a profile ({error}); profile again with --again"
                 ) from error
     if options.no_profiling:
         raise NoProfileError(
-            f"no profile of {case.competitor} is kept beside {options.results}; leave "
-            "--no-profiling out to take one"
+            f"no profile of {case.competitor} is stored next to {options.results}; omit "
+            "--no-profiling to take one"
         )
     trial = recorded_trials.trial_of(
         case, options.suite, run_recorded_python=options.recorded_python, exports=False
@@ -75,7 +75,7 @@ def _take(
     preparation.run([trial])
     if failure := preparation.failures.get(trial.case.name):
         raise NoProfileError(
-            f"{trial.case.name}: inputs cannot be made ({failure.status.value} in "
+            f"{trial.case.name}: inputs cannot be created ({failure.status.value} in "
             f"{failure.phase}: {failure.reason})"
         )
     console.say(f"profiling  {trial}")
@@ -106,7 +106,9 @@ def _take(
             taken = participant.take_profile(folder, case.metrics.latencies_ms or ())
             seen.append(watch.seen(settings.threads))
             if taken is None or taken.error or FILE not in taken.files:
-                reason = taken.error if taken and taken.error else "its backend tells no operators"
+                reason = (
+                    taken.error if taken and taken.error else "its backend reports no operators"
+                )
                 raise NoProfileError(f"{trial}: {reason}")
             found.append(kept_profiles.read(folder / FILE))
     profile = combined(found, _disturbance(seen))
@@ -141,7 +143,9 @@ def _disturbance(seen: Sequence[conditions.Conditions | None]) -> str:
     if not contended:
         return ""
     reason = contended[0].reasons[0]
-    return f"others used the CPUs during {len(contended)} of {len(seen)} profiles ({reason})"
+    return (
+        f"other processes used the CPUs during {len(contended)} of {len(seen)} profiles ({reason})"
+    )
 
 
 def _settings(trial: Trial, case: Case, options: argparse.Namespace) -> RunSettings:
@@ -150,8 +154,8 @@ def _settings(trial: Trial, case: Case, options: argparse.Namespace) -> RunSetti
     cpus = pinned if set(pinned) <= os.sched_getaffinity(0) else ()
     if case.host and case.host.cpu_model != _this_cpu():
         raise UsageError(
-            f"it was measured on {case.machine}, and this is {_this_cpu()}: a profile would be of "
-            "another machine"
+            f"the result was measured on {case.machine}, but this machine is {_this_cpu()}; "
+            "profile it on a machine of the same kind"
         )
     return settings_of(
         options,

@@ -33,8 +33,8 @@ def table_of(explanation: Explanation, *, narrow: bool = False, most_operators: 
     with_roof = any(part.of_roof is not None for part in parts)
     shown = _Columns(calls=not narrow, roof=with_roof)
     table = ruled_table()
-    table.add_column("where the time goes", no_wrap=not narrow)
-    for heading in ("lost ms", *(() if narrow else ("of it",))):
+    table.add_column("operators", no_wrap=not narrow)
+    for heading in ("lost ms", *(() if narrow else ("share",))):
         table.add_column(heading, justify="right", no_wrap=True)
     for side in (slow, fast):
         for heading in shown.of(f"{side.competitor} ms", "calls", "of roof"):
@@ -51,7 +51,7 @@ def table_of(explanation: Explanation, *, narrow: bool = False, most_operators: 
     latencies = [shown.of(digits(side.latency_ms), "", "") for side in (slow, fast)]
     empty = () if narrow else ("",)
     table.add_row(
-        "latency, as measured",
+        "measured latency",
         _signed(explanation.lost_ms),
         *(*empty, *latencies[0], *latencies[1]),
     )
@@ -102,27 +102,25 @@ def _verdict(explanation: Explanation) -> Text:
     worst = worst[:2]
     if worst and explanation.lost_ms > 0:
         most = " and ".join(f"{row.kind} ({_signed(row.lost_ms)} ms)" for row in worst)
-        text.append(f"; most of it: {most}")
+        text.append(f"; most of the difference: {most}")
     return text
 
 
 def _of_side(side: Side) -> Iterator[Text]:
     profile = side.profile
     if profile.disturbed:
-        yield Text(f"{side.competitor}: {profile.disturbed}: take another by --again", "yellow")
+        yield Text(f"{side.competitor}: {profile.disturbed}: profile again with --again", "yellow")
     if side.cover is None:
-        told = f"{len(profile.operators)} operators, whose times are not told"
+        told = f"{len(profile.operators)} operators without times"
     else:
         told = (
-            f"{digits(side.told_ms or 0.0)} ms in operators while profiled, "
+            f"{digits(side.told_ms or 0.0)} ms in operators during profiling, "
             f"{side.cover:.0%} of the latency"
         )
         if profile.repeats:
-            told += (
-                f" (the median of {1 + len(profile.repeats)} profiles; the table has their range)"
-            )
+            told += f" (median of {1 + len(profile.repeats)} profiles; the table shows their range)"
         if side.cover > 1:
-            told += ": the profiler itself takes time, so less lies between operators than it seems"
+            told += ": the profiler adds time, so `between operators` is too low"
     yield Text(f"{side.competitor} by {profile.stack}: {told}", style="bold")
     for what, lines in (
         ("graph break", profile.breaks),
@@ -133,7 +131,7 @@ def _of_side(side: Side) -> Iterator[Text]:
         for line in lines[:_MOST_LINES]:
             yield Text(f"  {what}: {line}")
         if len(lines) > _MOST_LINES:
-            yield Text(f"  {what}: and {len(lines) - _MOST_LINES} more (--json has all)")
+            yield Text(f"  {what}: and {len(lines) - _MOST_LINES} more (use --json for all)")
 
 
 def _part(part: Part | None, *, spread: bool) -> _Cells:

@@ -98,15 +98,18 @@ def test_the_spread_of_profiles_and_what_disturbed_them_is_told(file, capsys):
     repeats = (slowed(SLOW, 1.2), slowed(SLOW, 0.9))
     write(
         attrs.evolve(
-            SLOW, repeats=repeats, disturbed="others used the CPUs during 1 of 3 profiles"
+            SLOW, repeats=repeats, disturbed="other processes used the CPUs during 1 of 3 profiles"
         ),
         kept_profiles.folder_for(file, two().benchmarks[0]),
     )
     assert cli.main(["explain", str(file), "--no-profiling"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "0.9 (0.81 to 1.08)" in told
-    assert "(the median of 3 profiles; the table has their range)" in told
-    assert f"{EAGER}: others used the CPUs during 1 of 3 profiles: take another by --again" in told
+    assert "(median of 3 profiles; the table shows their range)" in told
+    assert (
+        f"{EAGER}: other processes used the CPUs during 1 of 3 profiles: profile again with --again"
+        in told
+    )
 
 
 def test_what_is_lost_adds_up_to_the_difference():
@@ -172,7 +175,7 @@ def test_a_profile_that_is_broken_or_not_kept_is_said(file, capsys):
     assert "--again" in said
     path.unlink()
     assert cli.main(["explain", str(file), "--no-profiling"]) == 1
-    assert f"no profile of {EAGER} is kept" in capsys.readouterr().err
+    assert f"no profile of {EAGER} is stored" in capsys.readouterr().err
     assert cli.main(["explain", str(file), "--no-profiling", "--again"]) == 1
     assert cli.main(["explain", str(file.parent / "none.json")]) == 1
     assert "Traceback" not in capsys.readouterr().err
@@ -202,13 +205,13 @@ def test_a_result_names_no_folder_outside():
 @pytest.mark.parametrize(
     ("asked", "options", "reason"),
     [
-        (["a", "b", "c"], {}, "two competitors are set against each other, not 3"),
-        (["openvino"], {}, "'openvino' names no competitor of label-w"),
+        (["a", "b", "c"], {}, "expected at most two competitors, got 3"),
+        (["openvino"], {}, "'openvino' matches no competitor of label-w"),
         (["iree"], {}, "'iree:llvm-cpu' has no latency|iree:llvm-cpu/jax has no latency"),
         ([], {"case": "("}, "is not a regular expression"),
-        ([], {"case": "resnet"}, "no case of the file is 'resnet'"),
-        ([], {"device": "host-gpu"}, "no result is of host-gpu"),
-        ([XLA, XLA], {}, "it takes two competitors with a latency"),
+        ([], {"case": "resnet"}, "no case in the file matches 'resnet'"),
+        ([], {"device": "host-gpu"}, "no results for device host-gpu"),
+        ([XLA, XLA], {}, "two competitors with a latency are required"),
     ],
 )
 def test_what_cannot_be_chosen_is_said(asked, options, reason):
@@ -231,7 +234,7 @@ def test_the_slowest_and_the_fastest_unless_others_are_asked_for():
 
 def test_one_workload_at_a_time():
     several = two(record("v", XLA), record("v", EAGER))
-    with pytest.raises(UsageError, match="2 workloads; choose one by --case"):
+    with pytest.raises(UsageError, match="2 workloads; choose one with --case"):
         choosing.choose(several, [])
     first, second = choosing.choose(several, [], case="label-v")
     assert first.label == second.label == "label-v"
