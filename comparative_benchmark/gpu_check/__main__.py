@@ -70,7 +70,7 @@ def _check(options: argparse.Namespace, scratch: Path) -> int:
     try:
         driver.run(chosen)
     except KeyboardInterrupt:
-        _say("interrupted; what was finished is kept")
+        _say("interrupted; finished results are kept")
         code = EXIT_INTERRUPTED
     _page(output)
     keep()
@@ -84,8 +84,8 @@ def _check(options: argparse.Namespace, scratch: Path) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gpu_check.sh",
-        description="Checks the suite on a GPU: right outputs, honest times, and faults that "
-        "affect only their own trial. Writes one folder with a few small files.",
+        description="Check the suite on a GPU: correct outputs, plausible times, and faults that "
+        "affect only their own trial. Write one folder with a few small files.",
     )
     default = os.environ.get("OUT") or checkout() / "results" / "gpu"
     parser.add_argument(
@@ -114,7 +114,9 @@ def _chosen(every: Sequence[Step], names: str | None) -> list[Step]:
     asked = [name.strip() for name in names.split(",") if name.strip()]
     known = [step.name for step in every]
     if unknown := [name for name in asked if name not in known]:
-        raise SystemExit(f"--steps: no step {', '.join(unknown)}; choices are {', '.join(known)}")
+        raise SystemExit(
+            f"--steps: unknown step {', '.join(unknown)}; choices are {', '.join(known)}"
+        )
     return [step for step in every if step.name in asked]
 
 
@@ -134,10 +136,10 @@ def _page(output: Path) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except subprocess.TimeoutExpired:
-        _say("no page: it took longer than 60 s")
+        _say("no report page: it took longer than 60 s")
         return
     if done.returncode:
-        _say(f"no page: {done.stderr.strip() or done.returncode}")
+        _say(f"no report page: {done.stderr.strip() or done.returncode}")
 
 
 def _archive(scratch: Path, path: Path) -> None:

@@ -110,7 +110,7 @@ def find_wheels(named: Path | None) -> Path | None:
         return default if default.is_dir() else None
     if not named.is_dir():
         raise SetUpError(
-            f"the wheel folder {named} does not exist; make it with "
+            f"the wheel folder {named} does not exist; create it with "
             f"`./scripts/gpu_wheels.sh --python {_PYTHON} --output {named}`"
         )
     return named.absolute()
@@ -124,7 +124,7 @@ def set_up(work: Path, wheels: Path | None) -> SetUp:
     """
     if not any(map(importlib.util.find_spec, _FRAMEWORKS)):
         raise SetUpError(
-            f"{sys.executable} has neither torch nor jax; name a Python that has with PYTHON=..."
+            f"{sys.executable} has neither torch nor jax; set PYTHON to a Python with one of them"
         )
     site = work / "site"
     site.mkdir()
@@ -145,8 +145,8 @@ def _complete(made: SetUp, core: Sequence[str], wheels: Path | None) -> None:
     make = f"`./scripts/gpu_wheels.sh --python {_PYTHON}`"
     if not wheel_folder.import_packaging(wheels):
         raise SetUpError(
-            f"the packages that the suite needs are not here ({', '.join(core)}); make a folder of "
-            f"them with {make} where there is a package index, and name it with --wheels"
+            f"packages of the suite are missing ({', '.join(core)}); run {make} on a machine with "
+            "a package index, and pass the folder with --wheels"
         )
     installed = wheel_folder.installed_versions()
     usable: dict[str, wheel_folder.Wheel] = {}
@@ -163,9 +163,10 @@ def _complete(made: SetUp, core: Sequence[str], wheels: Path | None) -> None:
                 wheel_folder.unpack(wheel, Path(made.site))
         except (IncompleteError, FolderError) as error:
             if group == wheel_folder.CORE:
+                place = f"Python {_PYTHON} and {wheels}" if wheels else f"Python {_PYTHON}"
                 raise SetUpError(
-                    f"the suite needs what Python {_PYTHON} and {wheels or 'no wheel folder'} do "
-                    f"not have: {error}; make the folder with {make}, and name it with --wheels"
+                    f"packages are missing from {place}: {error}; create a wheel "
+                    f"folder with {make}, and pass it with --wheels"
                 ) from error
             made.missing_groups[group] = str(error)
             continue

@@ -156,9 +156,9 @@ class Driver:
         self._collect(step)
         outcome = attrs.evolve(outcome, seconds=seconds, codes=tuple(codes))
         if code is None and limit_s < step.limit_s:
-            return attrs.evolve(outcome, reason=f"the time was up after {limit_s:.0f} s of it")
+            return attrs.evolve(outcome, reason=f"the time ran out after {limit_s:.0f} s")
         if code is None:
-            reason = f"cut off after {limit_s:.0f} s; what was finished is kept"
+            reason = f"stopped after {limit_s:.0f} s; finished results are kept"
             return attrs.evolve(outcome, ending=Ending.TIMEOUT, reason=reason)
         if code and step.must_pass:
             reason = f"exit code {code}, see logs/{step.name}.log"

@@ -173,8 +173,8 @@ def _about_faults(faults: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for fault in faults:
         if not fault["right"]:
             yield (
-                f"planted fault {fault['fault']}: {fault['status']} where {fault['expected']} is "
-                f"right ({_short(fault['reason'])})"
+                f"planted fault {fault['fault']}: expected {fault['expected']}, got "
+                f"{fault['status']} ({_short(fault['reason'])})"
             )
 
 
@@ -219,7 +219,7 @@ def _gpu() -> dict[str, str]:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError) as error:
-        return {"GPU": f"nvidia-smi does not tell: {error}"}
+        return {"GPU": f"nvidia-smi failed: {error}"}
     values = [value.strip() for value in done.stdout.splitlines()[0].split(",")]
     return dict(zip(("GPU", "driver", "GPU memory", "MIG", "compute capability"), values))
 

@@ -29,8 +29,8 @@ def problem(
         driver = load(_DRIVER)
     except OSError:
         if (list_gpus or gpus_of_nvidia_smi)():
-            return _unusable(f"nvidia-smi lists one, but {_DRIVER} cannot be loaded")
-        return f"no NVIDIA GPU here ({_DRIVER} cannot be loaded): {_REHEARSE}"
+            return _unusable(f"nvidia-smi lists a GPU, but {_DRIVER} cannot be loaded")
+        return f"no NVIDIA GPU found ({_DRIVER} cannot be loaded): {_REHEARSE}"
     code = driver.cuInit(0)
     if code == _CUDA_ERROR_NO_DEVICE:
         return _no_device()
@@ -65,8 +65,8 @@ def gpus_of_nvidia_smi() -> int:
 def _no_device() -> str:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     shown = "" if visible is None else f", with CUDA_VISIBLE_DEVICES={visible!r}"
-    return f"no NVIDIA GPU here (the driver finds none{shown}): {_REHEARSE}"
+    return f"no NVIDIA GPU found (the driver reports none{shown}): {_REHEARSE}"
 
 
 def _unusable(why: str) -> str:
-    return f"the NVIDIA GPU here cannot be used: {why}; mend the driver, or {_REHEARSE}"
+    return f"the NVIDIA GPU cannot be used: {why}; repair the driver, or {_REHEARSE}"

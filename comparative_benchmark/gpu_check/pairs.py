@@ -121,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--seconds",
         type=float,
         default=float(os.environ.get(LIMIT_VARIABLE, "200")) - _RESERVE_S,
-        help="begin no race that would end later (default: what the check allows)",
+        help="start no race that would end later (default: the time limit of the step)",
     )
     parser.add_argument("--answer", required=True, type=Path)
     options = parser.parse_args(arguments)

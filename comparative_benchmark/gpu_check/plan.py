@@ -116,7 +116,7 @@ def _environment(machine: Machine) -> Step:
     asked = (("nvidia-smi",),) if machine.on_gpu else ()
     return Step(
         name="environment",
-        title="driver, device, packages, what would disturb a measurement",
+        title="driver, device, packages and disturbances",
         commands=(*asked, (*_CLI, "backends"), (*_CLI, "doctor")),
         limit_s=40,
         must_pass=False,
@@ -127,7 +127,7 @@ def _matrix(machine: Machine) -> Step:
     return _parity(
         machine,
         name="matrix",
-        title="tiny BERT, ResNet and GPT-2 generation in fp32, bf16 and fp16: right everywhere?",
+        title="correctness of tiny BERT, ResNet and GPT-2 generation in fp32, bf16 and fp16",
         competitors=_all_competitors(machine),
         limit_s=240,
         beside=True,
@@ -142,7 +142,7 @@ def _autotune(machine: Machine) -> list[Step]:
         _parity(
             machine,
             name="autotune",
-            title="the cells of the matrix with max-autotune",
+            title="cells of the matrix with max-autotune",
             competitors=["pt_inductor:inductor+max-autotune"],
             limit_s=300,
         )
@@ -223,7 +223,7 @@ def _prepare(machine: Machine) -> list[Step]:
 def _faults(machine: Machine) -> Step:
     return Step(
         name="faults",
-        title="planted faults: each costs its own trial and nothing else",
+        title="planted faults: each affects only its own trial",
         commands=(
             (
                 *("-m", f"{_HERE}.planted.faults", "--device", machine.device),
@@ -245,7 +245,7 @@ def _measure(machine: Machine) -> Step:
     return _race(
         machine,
         name="measure",
-        title="tiny BERT: memory of the device, its own clock, cold and warm compile",
+        title="tiny BERT: device memory, device clock, cold and warm compile",
         cases=r"models/BERT_TINY_FP32_\w+_32XI32_BATCH1/inputs/INPUT_DATA_MODEL_DEFAULT",
         competitors=competitors,
         limit_s=150,
@@ -264,7 +264,7 @@ def _iree_programs(machine: Machine) -> list[Step]:
     return [
         Step(
             name="iree-programs",
-            title="IREE, from programs compiled beforehand",
+            title="IREE with precompiled programs",
             commands=(
                 (*_CLI, "artifacts", "lock", *folders, "-o", str(locks / "programs.json")),
                 (

@@ -17,9 +17,9 @@ def as_markdown(found: Found) -> str:
     """Returns the summary: findings first, then what was seen, step by step."""
     device = found.facts.get("GPU") or f"rehearsal on {found.facts['device']}"
     sections = [(f"# GPU check: {device}", _facts)]
-    sections += [("## Not as it must be", _findings), ("## Steps", _steps)]
+    sections += [("## Findings", _findings), ("## Steps", _steps)]
     for title, there, lines in (
-        ("## Right everywhere?", found.cells, _matrix),
+        ("## Correctness", found.cells, _matrix),
         ("## Measured", found.results, _measured),
         ("## Verdicts", found.comparisons, _verdicts),
         ("## Ceilings", found.ceilings, _ceilings),
@@ -38,7 +38,7 @@ def _facts(found: Found) -> list[str]:
 
 def _findings(found: Found) -> list[str]:
     if not found.findings:
-        return ["Nothing, of what was run."]
+        return ["No findings in the steps that ran."]
     return [f"- {escaped(finding)}" for finding in found.findings]
 
 
@@ -47,7 +47,7 @@ def _steps(found: Found) -> list[str]:
         (item.step, item.title, item.ending.value, f"{item.seconds:.0f}", item.reason or "")
         for item in found.outcomes
     ]
-    return table(("step", "what it shows", "ending", "s", "reason"), rows)
+    return table(("step", "purpose", "ending", "s", "reason"), rows)
 
 
 def _matrix(found: Found) -> list[str]:
@@ -59,8 +59,8 @@ def _matrix(found: Found) -> list[str]:
         rows.setdefault(cell["label"], {})[_column(cell)] = _cell_status(cell)
     body = [(label, *(row.get(name, _DASH) for name in columns)) for label, row in rows.items()]
     what = (
-        "Error of the output against the float64 truth, and what would just have passed, both "
-        "relative to the truth's root mean square; else how the cell ended."
+        "Error of the output against the float64 truth and the largest allowed error, both "
+        "relative to the truth's root mean square. Other cells contain their status."
     )
     reasons = {
         (_column(cell), str(cell["reason"])): None
@@ -169,7 +169,7 @@ def _faults(found: Found) -> list[str]:
         )
         for item in found.faults
     ]
-    return table(("fault", "must end", "ended", "", "reason"), rows)
+    return table(("fault", "expected", "actual", "", "reason"), rows)
 
 
 def _pairs(found: Found) -> list[str]:
@@ -186,8 +186,9 @@ def _pairs(found: Found) -> list[str]:
     headings = ("pairs", "count", "right", "wrong", "half-widths of the 98 % intervals")
     share = found.pairs["slow_down"]
     what = (
-        f"{found.pairs['wanted']} of each were wanted; a slowed one takes {share:.0%} longer in "
-        "each iteration. `unclear` is right of equal programs, and neither of slowed ones."
+        f"{found.pairs['wanted']} pairs of each kind were planned. A slowed program takes "
+        f"{share:.0%} longer per iteration. For equal programs, `unclear` is right. For slowed programs, it is "
+        "neither right nor wrong."
     )
     return [
         what,
@@ -201,7 +202,7 @@ def _widths(found: Found, kind: str) -> str:
     widths = [item["half_width"] for item in verdicts if item["half_width"] is not None]
     if not widths:
         return _DASH
-    return f"{statistics.median(widths):.2%} (median), {max(widths):.2%} at most"
+    return f"median {statistics.median(widths):.2%}, maximum {max(widths):.2%}"
 
 
 def _tests(found: Found) -> list[str]:

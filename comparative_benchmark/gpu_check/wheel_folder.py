@@ -98,7 +98,7 @@ def groups_of(folder: Path) -> Mapping[str, Sequence[str]]:
         groups: dict[str, list[str]] = json.loads((folder / CONTENTS).read_text())["groups"]
     except (OSError, ValueError, KeyError) as error:
         raise FolderError(
-            f"{folder} is not a folder that ./scripts/gpu_wheels.sh made ({error})"
+            f"{folder} was not created by ./scripts/gpu_wheels.sh ({error})"
         ) from error
     return groups
 
@@ -131,7 +131,7 @@ def read_wheel(path: Path) -> Wheel:
             [name] = [name for name in archive.namelist() if _is_metadata(name)]
             fields = HeaderParser().parsestr(archive.read(name).decode("utf-8"))
     except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise FolderError(f"{path} is damaged: make the folder again ({error})") from error
+        raise FolderError(f"{path} is damaged; create the folder again ({error})") from error
     return Wheel(
         path=path,
         name=canonicalize_name(fields["Name"]),
@@ -238,7 +238,7 @@ def unpack(wheel: Wheel, site: Path) -> None:
     try:
         with zipfile.ZipFile(wheel.path) as archive:
             if any(name.split("/")[0].endswith(".data") for name in archive.namelist()):
-                raise FolderError(f"{wheel.path} can only be installed by pip")
+                raise FolderError(f"{wheel.path} can only be installed with pip")
             for member in archive.infolist():
                 path = Path(archive.extract(member, site))
                 if member.external_attr >> 16 & stat.S_IXUSR and not member.is_dir():

@@ -80,7 +80,7 @@ def test_without_a_gpu_there_is_one_line_and_3(arguments, tmp_path, bare):
     for python in (sys.executable, bare):
         done = _run(CHECK, *arguments, cwd=tmp_path, PYTHON=str(python))
         assert (done.returncode, done.stdout) == (3, "")
-        assert re.fullmatch(r"gpu_check: no NVIDIA GPU here \(.+--device host-cpu.*\n", done.stderr)
+        assert re.fullmatch(r"gpu_check: no NVIDIA GPU found \(.+--device host-cpu.*\n", done.stderr)
     assert list(tmp_path.iterdir()) == []
 
 

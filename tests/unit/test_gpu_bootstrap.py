@@ -52,10 +52,10 @@ def test_a_gpu_is_no_problem():
 @pytest.mark.parametrize(
     ("driver", "listed", "words"),
     [
-        (None, 0, "no NVIDIA GPU here (libcuda.so.1 cannot be loaded)"),
-        (None, 1, "cannot be used: nvidia-smi lists one, but libcuda.so.1 cannot be loaded"),
-        (Driver(init=100), 0, "no NVIDIA GPU here (the driver finds none"),
-        (Driver(count=0), 0, "no NVIDIA GPU here (the driver finds none"),
+        (None, 0, "no NVIDIA GPU found (libcuda.so.1 cannot be loaded)"),
+        (None, 1, "cannot be used: nvidia-smi lists a GPU, but libcuda.so.1 cannot be loaded"),
+        (Driver(init=100), 0, "no NVIDIA GPU found (the driver reports none"),
+        (Driver(count=0), 0, "no NVIDIA GPU found (the driver reports none"),
         (Driver(init=803), 0, "cannot be used: cuInit returned error 803"),
         (Driver(count_code=3), 0, "cannot be used: cuDeviceGetCount returned error 3"),
     ],
@@ -197,13 +197,13 @@ def test_without_packaging_and_folder_the_core_is_named(machine, tmp_path, monke
 
 
 def test_another_folder_is_no_wheel_folder(machine, tmp_path):
-    with pytest.raises(SetUpError, match=r"not a folder that \./scripts/gpu_wheels\.sh made"):
+    with pytest.raises(SetUpError, match=r"was not created by \./scripts/gpu_wheels\.sh"):
         bootstrap.set_up(tmp_path, tmp_path)
 
 
 def test_a_python_without_frameworks_is_refused(machine, tmp_path, monkeypatch):
     monkeypatch.setattr(bootstrap.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(SetUpError, match=r"neither torch nor jax; name a Python .*PYTHON="):
+    with pytest.raises(SetUpError, match=r"neither torch nor jax; set PYTHON to a Python with one"):
         bootstrap.set_up(tmp_path, None)
 
 

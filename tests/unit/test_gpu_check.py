@@ -142,7 +142,7 @@ def test_the_summary_of_a_good_gpu(check, monkeypatch, tmp_path):
     _, output = check()
     text = (output / "summary.md").read_text()
     assert text.startswith("# GPU check: NVIDIA Double")
-    assert "Nothing, of what was run." in text
+    assert "No findings in the steps that ran." in text
     assert "- from the wheel folder: cattrs 26\n- missing: iree: too large" in text
     matrix = "| workload | pt_inductor:eager (pytorch) | jax_xla:xla (jax) | iree:cuda (jax) |"
     assert matrix in text
@@ -156,7 +156,7 @@ def test_the_summary_of_a_good_gpu(check, monkeypatch, tmp_path):
     assert "| product fp32 | torch 3 | 0.002 GFLOP/s |" in text
     assert "- not measured: torch fp8: no unit" in text
     assert "| hang | timeout | timeout | right | too long |" in text
-    assert "| equal | 1 | 1 | 0 | 1.00% (median), 1.00% at most |" in text
+    assert "| equal | 1 | 1 | 0 | median 1.00%, maximum 1.00% |" in text
     assert "2 passed, 0 failed, 1 skipped" in text
     assert "- 1 skipped: no fp8" in text
 
@@ -164,7 +164,7 @@ def test_the_summary_of_a_good_gpu(check, monkeypatch, tmp_path):
 WRONG = {
     "matrix": (2, "bert pytorch pt_inductor:eager: wrong_output in verify_last_run: off by 3"),
     "tests": (1, "test failed: a::second: assert 1 == 2"),
-    "faults": (1, "planted fault hang: crashed where timeout is right (too long)"),
+    "faults": (1, "planted fault hang: expected timeout, got crashed (too long)"),
     "measure": (1, "W0 jax_xla:xla: a cold compile hit a cache"),
     "races": (1, "jax_xla:xla: a warm compile hit no cache"),
     "pairs": (1, "1 of 1 verdicts on equal pairs are wrong"),
@@ -179,7 +179,7 @@ def test_what_a_step_finds_is_a_finding(check, step):
     assert code == expected
     findings = json.loads((output / "checks.json").read_text())["findings"]
     assert any(finding in text for text in findings), findings
-    assert "Nothing, of what was run." not in (output / "summary.md").read_text()
+    assert "No findings in the steps that ran." not in (output / "summary.md").read_text()
 
 
 def test_pairs_that_could_not_be_compared_are_a_finding(check):
@@ -230,7 +230,7 @@ def test_a_step_that_hangs_is_cut_off_with_all_it_started(check, monkeypatch, tm
     code, output = check("--steps", "matrix,faults", faults="matrix=hang")
     assert code == 1
     assert _ending(output, "matrix")["ending"] == "timeout"
-    assert "cut off after 3 s" in _ending(output, "matrix")["reason"]
+    assert "stopped after 3 s" in _ending(output, "matrix")["reason"]
     assert _ending(output, "faults")["ending"] == "ok"
     assert processes_of(f"CBS_GPU_CHECK_WORK={tmp_path / 'scratch'}") == []
 
@@ -240,7 +240,7 @@ def test_a_step_that_dies_leaves_half_a_file_that_harms_nobody(check):
     assert code == 1
     assert _ending(output, "matrix")["reason"] == "exit code -9, see logs/matrix.log"
     assert _ending(output, "faults")["ending"] == "ok"
-    assert "## Right everywhere?" not in (output / "summary.md").read_text()
+    assert "## Correctness" not in (output / "summary.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -299,12 +299,12 @@ def test_a_step_that_the_end_cuts_off_is_no_failure(check, monkeypatch):
     code, output = check("--minutes", "0.45", "--steps", "matrix,faults", faults="matrix=hang")
     assert code == 0
     assert _ending(output, "matrix")["ending"] == "not run"
-    assert _ending(output, "matrix")["reason"] == "the time was up after 2 s of it"
+    assert _ending(output, "matrix")["reason"] == "the time ran out after 2 s"
     assert _ending(output, "faults")["reason"] == "no time left"
 
 
 def test_an_unknown_step_gets_the_choices(check):
-    with pytest.raises(SystemExit, match=r"no step races; choices are environment, matrix"):
+    with pytest.raises(SystemExit, match=r"unknown step races; choices are environment, matrix"):
         check("--steps", "races")
 
 

@@ -136,7 +136,7 @@ def test_a_damaged_wheel_is_said_so(folder, tmp_path):
 
 def test_a_wheel_that_needs_an_installer_is_refused(folder, tmp_path):
     path = make_wheel(folder, "made-up", "1.0", {"made_up-1.0.data/scripts/x": ""})
-    with pytest.raises(FolderError, match="can only be installed by pip"):
+    with pytest.raises(FolderError, match="can only be installed with pip"):
         wheel_folder.unpack(wheel_folder.read_wheel(path), tmp_path / "site")
 
 

@@ -50,7 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--scratch", required=True, type=Path)
     parser.add_argument("--answer", required=True, type=Path)
     parser.add_argument(
-        "--first-run", type=int, default=20, help="deadline of a first run, which ends the hang"
+        "--first-run",
+        type=int,
+        default=20,
+        help="seconds for a first run; this limit ends the hang",
     )
     options = parser.parse_args(arguments)
     planted = options.scratch / "faults.json"
@@ -113,7 +116,7 @@ def judge_foreign(results: Sequence[Result]) -> Found:
     noticed = contention.contended is True or bool(contention.contended_blocks)
     reasons = ", ".join(contention.reasons) or (result.reason if result else None) or None
     unknowable = contention.contended is None and NOT_KNOWN in str(reasons)
-    said = "contended" if noticed else "not known" if unknowable else "not noticed"
+    said = "contended" if noticed else "unknown" if unknowable else "not noticed"
     return Found(
         fault=FOREIGN,
         expected="ok, contended",

@@ -65,7 +65,7 @@ def _break_context(inputs: torch.Tensor) -> None:
     except (RuntimeError, IndexError) as error:
         print("swallowed:", error)
         if not inputs.is_cuda:
-            raise RuntimeError("a context that is broken for good, rehearsed") from error
+            raise RuntimeError("rehearsal of a permanently broken context") from error
 
 
 def _die_in_kernel(inputs: torch.Tensor) -> None:
