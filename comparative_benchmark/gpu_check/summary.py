@@ -187,8 +187,8 @@ def _pairs(found: Found) -> list[str]:
     share = found.pairs["slow_down"]
     what = (
         f"{found.pairs['wanted']} pairs of each kind were planned. A slowed program takes "
-        f"{share:.0%} longer per iteration. For equal programs, `unclear` is right. For slowed programs, it is "
-        "neither right nor wrong."
+        f"{share:.0%} longer per iteration. For equal programs, `unclear` is right. For "
+        "slowed programs, it is neither right nor wrong."
     )
     return [
         what,

@@ -15,7 +15,7 @@ def test_a_dry_run_prints_the_trials_and_runs_none(cbs_run, tmp_path):
         f"{CASE}  test_numpy:direct",
         f"{CASE.replace('NONE', 'BUSY')}  test_numpy:direct",
     ]
-    assert "2 trials: workloads: 1, competitors: 1; nothing was run" in run.err
+    assert "2 trials (workloads: 1, competitors: 1); nothing was run" in run.err
     assert list(tmp_path.iterdir()) == []
 
 
