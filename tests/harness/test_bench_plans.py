@@ -86,7 +86,7 @@ def test_environments_race_in_turns(tmp_path, capsys):
     assert told.startswith("a@new: 0.50")
     assert told.endswith(" x the speed of a@old: slower")
     assert main(["bench", "compare", *[str(tmp_path / "r.json")] * 2]) == 0
-    assert "(2 of 2)" in capsys.readouterr().out
+    assert "(2 of 2 benchmarks compared)" in capsys.readouterr().out
     old, new = read_document(tmp_path / "r.json").benchmarks
     assert old.measured.throughput.rate == pytest.approx(100.5, abs=1)
     assert new.measured.throughput.rate == pytest.approx(50.5, abs=1)
@@ -101,7 +101,7 @@ def test_environments_race_in_turns(tmp_path, capsys):
     assert main([*run, "--env", "old=/nowhere"]) == 1
     assert "no interpreter there" in capsys.readouterr().err
     assert main([*run, "--env", both, "--use-current-env"]) == 1
-    assert "leave --use-current-env out" in capsys.readouterr().err
+    assert "--env and --use-current-env exclude each other" in capsys.readouterr().err
 
 
 def test_what_jobs_take_from_each_other_is_measured(tmp_path, monkeypatch):
@@ -142,7 +142,7 @@ wait(lambda: beside <= others("seen"), 10)
     # The same CPUs as beside the others: what differs is the others.
     assert alone.processes[0].cpus == throughput.processes[0].cpus
     [remark] = [text for text in table.remarks([results["pair"]]) if "alone" in text]
-    assert remark == "pair: each of 2 processes at once keeps 0.7512 of the rate of one alone"
+    assert remark == "pair: each of 2 concurrent processes reaches 0.7512 of the rate of one alone"
 
 
 def test_the_best_batch_size_is_found_by_running(tmp_path, monkeypatch, capsys):
@@ -324,5 +324,5 @@ def test_prepare_has_the_network_and_run_has_none(tmp_path):
     here = os.readlink("/proc/self/ns/net")  # noqa: PTH115  # no path, but a name
     assert prepared.read_text().strip() == here
     [process] = results["a"].measured.throughput.processes
-    hidden = any("only hidden by proxies" in note for note in process.notes)
+    hidden = any("only proxy variables blocked it" in note for note in process.notes)
     assert (ran.read_text().strip() != here) is not hidden

@@ -71,7 +71,7 @@ def test_commands_on_results(tmp_path, benches, capsys, monkeypatch):
     configured = ["--config", str(tmp_path / "c.yaml")]
     assert main(["bench", "report", str(new), *configured]) == 1
     printed = capsys.readouterr().out
-    assert "missing: it has no result" in printed
+    assert "missing: no result" in printed
     assert "28.57% (FAIL)" in printed
     assert main(["bench", "report", str(new), *configured, "--select", "one,two"]) == 0
     assert "PASS" in capsys.readouterr().out

@@ -51,7 +51,7 @@ def test_uv_is_taken_where_it_is(monkeypatch, tmp_path):
 
 def test_an_environment_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(venvs.VenvError, match="cannot be made"):
+    with pytest.raises(venvs.VenvError, match="cannot create"):
         venvs.make(tmp_path / "file" / "venv")
 
 
@@ -71,7 +71,7 @@ def test_the_shim_is_a_function_of_one_shell(tmp_path):
 
 @pytest.mark.parametrize("name", ["../a", "", "a b", "-x"])
 def test_names_that_no_benchmark_has(name, tmp_path):
-    with pytest.raises(UsageError, match="cannot be the name"):
+    with pytest.raises(UsageError, match="invalid benchmark name"):
         list(template.write(name, tmp_path))
 
 

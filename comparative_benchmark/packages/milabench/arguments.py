@@ -50,7 +50,9 @@ def assemble(argv: Any) -> list[str]:
         elif value is True:
             found.append(name)
         elif value is False:
-            raise ArgumentsError(f"{name}: false: `null` drops an option, `true` makes a flag")
+            raise ArgumentsError(
+                f"{name} is false; use `null` to drop an option, or `true` to make it a flag"
+            )
         elif isinstance(value, list):
             found += [name, ",".join(_text(name, item) for item in value)]
         elif value is not None:
@@ -89,5 +91,5 @@ def _computed(text: str, batch_factor: int) -> str:
 
 def _text(name: str, value: Any) -> str:
     if isinstance(value, Mapping | list):
-        raise ArgumentsError(f"{name}: a text or a number is due, not {value!r}")
+        raise ArgumentsError(f"{name}: expected a string or a number, got {value!r}")
     return str(value)

@@ -35,10 +35,10 @@ def value_of(text: str) -> float:
     """
     try:
         if len(text) > _LONGEST:
-            raise ArgumentsError(f"longer than {_LONGEST} characters")
+            raise ArgumentsError(f"it is longer than {_LONGEST} characters")
         return _value(ast.parse(text.strip(), mode="eval").body)
     except (ArithmeticError, SyntaxError, TypeError, ValueError, RecursionError) as error:
-        raise ArgumentsError(f"expr({text}): only arithmetic on numbers is read: {error}") from None
+        raise ArgumentsError(f"expr({text}) is not arithmetic on numbers: {error}") from None
 
 
 def _value(node: ast.expr) -> float:
@@ -51,4 +51,4 @@ def _value(node: ast.expr) -> float:
             return _OPERATORS[type(symbol)](_value(left), _value(right))
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
             return _FUNCTIONS[name](*map(_value, args))
-    raise ArgumentsError(f"{ast.unparse(node)!r}")
+    raise ArgumentsError(f"unsupported expression {ast.unparse(node)!r}")

@@ -57,7 +57,7 @@ def benches(options: argparse.Namespace) -> list[Bench]:
     """
     path = options.config or os.environ.get(placement.CONFIG_VARIABLE)
     if not path:
-        raise UsageError("no configuration: give --config FILE, or set MILABENCH_CONFIG")
+        raise UsageError("no configuration; pass --config FILE or set MILABENCH_CONFIG")
     file = Path(path).expanduser()
     over = overrides.of_command_line(options.override)
     if system := _system(options.system, file):
@@ -131,7 +131,7 @@ def _run(options: argparse.Namespace) -> int:
     chosen = benches(options)
     base = placement.base_dir(options.base)
     if options.env and options.use_current_env:
-        raise UsageError("--env says where benchmarks run: leave --use-current-env out")
+        raise UsageError("--env and --use-current-env exclude each other; leave one out")
     try:
         named = interpreters(options.env) if options.env else {}
     except UnusableEnvironmentError as error:
@@ -195,7 +195,7 @@ def _rows(options: argparse.Namespace) -> list[table.Row]:
         return table.rows(benches(options), results)
     found = table.rows_of(results)
     if not found:
-        raise UsageError(f"{results_path(options)} has no results of `cbs bench run`")
+        raise UsageError(f"{results_path(options)} has no results from `cbs bench run`")
     return found
 
 

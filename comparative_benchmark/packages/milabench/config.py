@@ -87,7 +87,9 @@ def read(path: Path, overrides: Sequence[Override] = ()) -> list[Bench]:
         if "definition" in fields or fields.get("enabled") is not False
     }
     if not found:
-        raise UsageError(f"{path} has no benchmark: all names begin with _")
+        raise UsageError(
+            f"{path} defines no benchmark; entries whose names begin with _ are only inherited from"
+        )
     return list(found.values())
 
 
@@ -95,9 +97,9 @@ def _bench(name: str, entry: Entry, merged: dict[str, Any]) -> Bench:
     for key in ("name", "install_group"):
         # Both are names of files and folders.
         if not _FILE_NAME.fullmatch(value := str(name if key == "name" else merged.get(key, name))):
-            entry.fail(key, f"{value!r} cannot be the {key}: letters, digits, . _ + and -")
+            entry.fail(key, f"invalid {key} {value!r}; use letters, digits, . _ + and -")
     if "definition" not in merged:
-        entry.fail("definition", f"the benchmark {name} has no definition: the path of its folder")
+        entry.fail("definition", f"benchmark {name} needs a definition, the path of its folder")
     if not isinstance(merged.get("system", {}), dict):
         entry.fail("system", "system must be a mapping")
     group = str(merged.get("group") or name)
@@ -110,7 +112,7 @@ def _bench(name: str, entry: Entry, merged: dict[str, Any]) -> Bench:
         entry.fail("argv", str(error))
     needs, least_gpus = _needs(entry, merged)
     if isinstance(definition := merged["definition"], dict):
-        needs, definition = f"{definition['git']}, which is not fetched", entry.folder / name
+        needs, definition = f"{definition['git']}, which cbs does not fetch", entry.folder / name
     return Bench(
         name=name,
         place=entry.file.place(entry.node),
@@ -134,12 +136,12 @@ def _plan(entry: Entry, plan: Any) -> Plan:
         return Plan(per_gpu=True)
     if not isinstance(plan, dict) or plan.get("method") not in _METHODS:
         method = plan.get("method") if isinstance(plan, dict) else plan
-        entry.fail("plan", f"no plan has the method {method!r}; {choices(str(method), _METHODS)}")
+        entry.fail("plan", f"unknown plan method {method!r}; {choices(str(method), _METHODS)}")
     if unknown := [key for key in plan if key not in ("method", "n")]:
-        entry.fail("plan", f"unknown key {unknown[0]!r} of a plan; choices are method, n")
+        entry.fail("plan", f"unknown plan key {unknown[0]!r}; choices are method, n")
     jobs = plan.get("n", 1)
     if type(jobs) is not int or jobs < 1:
-        entry.fail("plan", f"n must be a whole number from 1 on, not {jobs!r}")
+        entry.fail("plan", f"n must be a positive integer, got {jobs!r}")
     return Plan(per_gpu=plan["method"] == "per_gpu", jobs=jobs)
 
 
@@ -148,7 +150,7 @@ def _number(
 ) -> float:
     value = fields.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < 1e9:
-        entry.fail(key, f"{key} must be a number from {least:g} on, not {value!r}")
+        entry.fail(key, f"{key} must be a number from {least:g} to 1e9, got {value!r}")
     return float(value)
 
 
@@ -163,7 +165,7 @@ def _needs(entry: Entry, fields: Mapping[str, Any]) -> tuple[str | None, int]:
         # milabench evaluates these as Python; what they ask for is always one of these.
         match = _CAPABILITY.fullmatch(told.strip())
         if match is None:
-            return f"{told!r}, which is not evaluated here", 0
+            return f"{told!r}, which cbs cannot evaluate", 0
         least = int(match[4]) + (match[3] == ">")
         if match[1].startswith("gpu"):
             least_gpus = max(least_gpus, least)
@@ -188,7 +190,9 @@ def select(
     known = {name for bench in benches for name in _names(bench)}
     for name in (*selected, *excluded):
         if name != "*" and name not in known:
-            raise UsageError(f"no benchmark, group or tag {name!r}; {choices(name, sorted(known))}")
+            raise UsageError(
+                f"unknown benchmark, group or tag {name!r}; {choices(name, sorted(known))}"
+            )
 
     def chosen(bench: Bench, names: Sequence[str]) -> bool:
         return "*" in names or not _names(bench).isdisjoint(names)
@@ -196,7 +200,7 @@ def select(
     found = [b for b in benches if b.enabled and (not selected or chosen(b, selected))]
     found = [bench for bench in found if not chosen(bench, excluded)]
     if not found:
-        raise UsageError("no benchmark is left: all are excluded or not enabled")
+        raise UsageError("no benchmark selected: all are excluded or disabled")
     return found
 
 

@@ -20,7 +20,7 @@ def shell(benches: Sequence[Bench], base: Path, command: str | None) -> int:
     """
     if len({bench.folder for bench in benches}) > 1:
         names = ", ".join(bench.name for bench in benches)
-        raise UsageError(f"dev is for one benchmark: --select one of {names}")
+        raise UsageError(f"dev works on one benchmark; --select one of {names}")
     placement = Placement(base=base, bench=benches[0], run_name="dev")
     if problem := not_installed(placement):
         raise UsageError(problem)
@@ -28,7 +28,7 @@ def shell(benches: Sequence[Bench], base: Path, command: str | None) -> int:
     env = placement.shell_environment()
     program = os.environ.get("SHELL") or "/bin/sh"
     if sys.stdin.isatty() and command is None:
-        print(f"environment of {benches[0].name}; `exit` leaves it. Try: voir --dash main.py")
+        print(f"environment of {benches[0].name} (`exit` to leave); try `voir --dash main.py`")
     sys.stdout.flush()
     arguments = ["-c", command] if command is not None else []
     return subprocess.run(

@@ -26,7 +26,7 @@ def install(benches: Sequence[Bench], base: Path, *, variant: str | None, force:
     """
     if venv := next((bench.venv for bench in benches if bench.venv), None):
         raise UsageError(
-            f"{venv} is used as it is: install what the benchmarks need there yourself"
+            f"--use-current-env installs nothing; install the requirements into {venv} yourself"
         )
     places = [Placement(base=base, bench=bench, run_name=INSTALL) for bench in benches]
     if force:
@@ -35,7 +35,7 @@ def install(benches: Sequence[Bench], base: Path, *, variant: str | None, force:
 
     def one(place: Placement) -> Outcome:
         if venvs.is_installed(place, variant):
-            print(f"{place.bench.name}: is installed already (--force does it again)")
+            print(f"{place.bench.name}: already installed (--force reinstalls it)")
             return _FINE
         print(f"{place.bench.name}: installing into {place.dirs['venv']}")
         with StatusScreen().following(), pulse.during(place.bench.name, "installing"):
@@ -87,7 +87,7 @@ def pin(
     """
     if variant == UNPINNED:
         raise UsageError(
-            "the variant 'unpinned' is requirements.in itself and has no lock: "
+            "variant 'unpinned' installs from requirements.in and has no lock; "
             "name an architecture, e.g. --variant cuda"
         )
     wishes = Wishes(
@@ -101,7 +101,7 @@ def pin(
 
     def one(place: Placement) -> Outcome:
         if variant is None and place.bench.install_variant == UNPINNED:
-            return Status.FAILED, "it is configured as unpinned: name an architecture by --variant"
+            return Status.FAILED, "its variant is unpinned; name an architecture with --variant"
         outcome = phases.do(PIN, place, wishes)
         return outcome.status, outcome.reason
 
@@ -115,7 +115,7 @@ def not_installed(place: Placement) -> str | None:
     """Returns what to do before a benchmark can run; None if it can."""
     if place.bench.venv or venvs.was_installed(place):
         return None
-    return f"it is not installed: cbs bench install --select {place.bench.name}"
+    return f"it is not installed; run `cbs bench install --select {place.bench.name}`"
 
 
 def _each(places: Sequence[Placement], one: Callable[[Placement], Outcome], done: str) -> int:

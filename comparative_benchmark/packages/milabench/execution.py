@@ -162,7 +162,7 @@ class _Watch:
                         run.end(None)
                 if full:
                     mib = limits.disk_reserve_bytes >> 20
-                    run.end(f"less than {mib} MiB were left on the disk of {limits.disk}")
+                    run.end(f"less than {mib} MiB of disk space was left in {limits.disk}")
 
     def _finish(self, now: float) -> None:
         """Ends runs whose keeper is gone and whose pipes are empty, or are held open by nobody."""

@@ -41,7 +41,7 @@ def main() -> int:
 def _pack(asked: dict[str, Any]) -> Any:
     benchfile = Path(asked["config"]["definition"]) / "benchfile.py"
     if not benchfile.is_file():
-        raise FileNotFoundError(f"there is no {benchfile}")
+        raise FileNotFoundError(f"{benchfile} does not exist")
     found = runpy.run_path(str(benchfile), run_name="<benchfile>").get("__pack__")
     if found is None:
         raise TypeError(f"{benchfile} does not set __pack__")

@@ -86,7 +86,9 @@ def entries_of(
     known = {**entries, **benchmarks}
     for override in overrides:
         if override.name != "*" and override.name not in known:
-            raise UsageError(f"{override.place}: {choices(override.name, benchmarks)}")
+            raise UsageError(
+                f"{override.place}: unknown benchmark; {choices(override.name, benchmarks)}"
+            )
         entry = known.get(override.name) or attrs.evolve(entries["_defaults"], fields={})
         fields = {_known(key): value for key, value in override.fields.items()}
         for key in fields:
@@ -111,15 +113,15 @@ def _load(path: Path, entries: dict[str, Entry], above: tuple[Path, ...]) -> Non
                 _load(included, entries, (*above, path))
     for name, (key, value) in items.items():
         if not isinstance(value, yaml.MappingNode):
-            file.fail(value, f"the benchmark {name} must be a mapping")
+            file.fail(value, f"benchmark {name} must be a mapping")
         fields: dict[str, Any] = {}
         places: dict[str, tuple[YamlFile, yaml.Node]] = {}
-        for given, (given_key, given_value) in file.items(value, f"the benchmark {name}").items():
+        for given, (given_key, given_value) in file.items(value, f"benchmark {name}").items():
             known = _known(given)
             if known not in _KEYS and (close := near(known, _KEYS, cutoff=_LIKE)):
                 file.fail(given_key, f"unknown key {given!r}; did you mean {close}?")
             if known in fields:
-                file.fail(given_key, f"{known!r} stands twice in the benchmark {name}")
+                file.fail(given_key, f"duplicate key {known!r} in benchmark {name}")
             fields[known], places[known] = file.plain(given_value), (file, given_key)
         entry = Entry(file=file, node=key, fields=fields, folder=path.parent, places=places)
         if "definition" in fields:
@@ -137,7 +139,7 @@ def _texts(file: YamlFile, node: yaml.Node) -> list[str]:
     value = file.plain(node)
     values = value if isinstance(value, list) else [value]
     if not all(isinstance(item, str) for item in values):
-        file.fail(node, "names of files are due")
+        file.fail(node, "expected a file name or a list of them")
     return [str(item) for item in values]
 
 
@@ -162,7 +164,7 @@ def _expanded(entries: Mapping[str, Entry]) -> dict[str, Entry]:
             }
             title = str(fields.pop("name"))
             if title in found:
-                entry.fail("matrix", f"two combinations are called {title!r}")
+                entry.fail("matrix", f"two combinations have the name {title!r}")
             found[title] = attrs.evolve(entry, fields=fields)
     return found
 
@@ -185,9 +187,9 @@ def _merged(name: str, entry: Entry, entries: Mapping[str, Entry]) -> dict[str, 
             chain[-1].fail("inherits", "inherits must be the name of one benchmark")
         if parent in names:
             cycle = " -> ".join([*names[names.index(parent) :], parent])
-            chain[-1].fail("inherits", f"inherits goes in a circle: {cycle}")
+            chain[-1].fail("inherits", f"circular inheritance: {cycle}")
         if parent not in entries:
-            chain[-1].fail("inherits", f"nothing is called {parent!r}; {choices(parent, entries)}")
+            chain[-1].fail("inherits", f"unknown benchmark {parent!r}; {choices(parent, entries)}")
         names.append(parent)
         chain.append(entries[parent])
     merged: dict[str, Any] = {}
@@ -208,7 +210,7 @@ def _merged(name: str, entry: Entry, entries: Mapping[str, Entry]) -> dict[str, 
 def _tags(entry: Entry) -> set[str]:
     tags = entry.fields.get("tags") or []
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        entry.fail("tags", "tags must be a list of texts")
+        entry.fail("tags", "tags must be a list of strings")
     return set(tags)
 
 

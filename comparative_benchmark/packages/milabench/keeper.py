@@ -81,7 +81,7 @@ def _become(spec: "dict[str, object]", libc: ctypes.CDLL) -> None:
         os.execvpe(argv[0], argv, environment)  # noqa: S606  # which shell?
     except OSError as error:
         what = error.filename or spec["argv"][0]  # type: ignore[index]
-        os.write(2, f"cannot start in {spec['cwd']}: {what}: {error.strerror}\n".encode())
+        os.write(2, f"cannot start command in {spec['cwd']}: {what}: {error.strerror}\n".encode())
     finally:
         os._exit(127)
 

@@ -134,10 +134,10 @@ class KeptCommand:
         self._write(self._smuggled.close())
         ended = self.ended
         if garbage := self._lines.garbage + self._smuggled.garbage:
-            ended.observed.oddities["data that is not an event"] += garbage
+            ended.observed.oddities["invalid events"] += garbage
         ended.last_words = _last_words(self._tail)
         if not self._status:
-            ended.reason = ended.reason or "its keeper was killed"
+            ended.reason = ended.reason or "its supervisor process was killed"
             return
         told: dict[str, Any] = json.loads(self._status)
         ended.code = told["code"]

@@ -32,7 +32,7 @@ from comparative_benchmark.results.summary import outlier_counts, summarize
 from comparative_benchmark.stats.analysis import SampleError, latency_interval, unpaired_ratio
 from comparative_benchmark.stats.steadiness import FEWEST_SAMPLES
 
-_NO_NETWORK = "which `run` has not: fetch in prepare.py"
+_NO_NETWORK = "but `run` has no network; download in prepare.py"
 
 
 @attrs.frozen(kw_only=True)
@@ -127,15 +127,15 @@ def _process(number: int, ended: Ended, replicate: Replicate) -> tuple[Throughpu
     observed = ended.observed
     steady = without_warmup(observed.measured)
     status, reason = _how_it_ended(ended, steady)
-    notes = [f"{count} x {what}" for what, count in sorted(observed.oddities.items())]
+    notes = [f"{what}: {count}" for what, count in sorted(observed.oddities.items())]
     if steady.steadiness is None and steady.rates:
         notes.append(TOO_FEW)
     if network := _network(ended):
         notes.append(network)
     if not ended.isolated:
-        notes.append("the network could not be taken away here: it was only hidden by proxies")
+        notes.append("the network could not be disabled; only proxy variables blocked it")
     if ended.left:
-        notes.append(f"{ended.left} processes that it left behind were killed")
+        notes.append(f"processes that it left running, now killed: {ended.left}")
     found = ThroughputProcess(
         replicate=number,
         tag=ended.tag,
@@ -175,23 +175,23 @@ def _how_it_ended(ended: Ended, steady: Steady) -> tuple[Status, str | None]:
         timeout = ended.reason.startswith("it took longer")
         return (Status.TIMEOUT if timeout else Status.FAILED), ended.reason + network
     if ended.code != 0 and not ended.stopped:
-        words = f"; its last words: {ended.last_words}" if ended.last_words else ""
+        words = f"; last output: {ended.last_words}" if ended.last_words else ""
         if ended.code is not None and ended.code < 0:
             how = f"killed by {signal.Signals(-ended.code).name}"
             return Status.CRASHED, how + words + network
         return Status.FAILED, f"exit code {ended.code}{words}{network}"
     if observed.nan_loss is not None:
-        return Status.WRONG_OUTPUT, f"loss {observed.nan_loss} was not a finite number"
+        return Status.WRONG_OUTPUT, f"loss number {observed.nan_loss} was NaN or infinite"
     if not steady.rates:
         error = f": its voirfile failed: {ended.instrument_error}" if ended.instrument_error else ""
-        return Status.FAILED, f"it told no rate{error}{network}"
+        return Status.FAILED, f"it reported no rate{error}{network}"
     if not steady.is_steady:
         assert steady.steadiness is not None
-        reason = f"no end of the rates is steady: {steady.steadiness.reason}"
+        reason = f"the rates never became steady: {steady.steadiness.reason}"
         if (told := len(steady.rates)) < 2 * FEWEST_SAMPLES:
             reason += (
-                f"; of {told} rates at most {told - FEWEST_SAMPLES} can be warm-up: have it tell "
-                f"more, {2 * FEWEST_SAMPLES} say (of voir's scripts: --override "
+                f"; at most {told - FEWEST_SAMPLES} of {told} rates can be warm-up, so report "
+                f"{2 * FEWEST_SAMPLES} or more (with voir: --override "
                 f"NAME.voir.options.stop={2 * FEWEST_SAMPLES})"
             )
         return Status.UNSTEADY, reason
@@ -220,7 +220,7 @@ def _status(
         where = f"{worst.tag}: " if len(processes) > 1 else ""
         return worst.status, f"{where}{worst.reason}", None
     if not processes:
-        return Status.FAILED, "its benchfile ran nothing", None
+        return Status.FAILED, "its benchfile ran no command", None
     return Status.OK, None, None
 
 

@@ -94,23 +94,23 @@ class Observed:
     def _rate(self, task: str, event: Mapping[str, Any]) -> None:
         value = _number(event["rate"])
         if value is None or not 0 < value < _LARGEST:
-            self.oddities["a rate that is not a positive number"] += 1
+            self.oddities["rates that are not positive numbers"] += 1
             return
         units = event.get("units")
         units = units if isinstance(units, str) and 0 < len(units) < 40 else "items/s"
         if self.units.setdefault(task, units) != units:
-            self.oddities["a rate in other units than the first"] += 1
+            self.oddities["rates in other units than the first"] += 1
             return
         rates = self.rates.setdefault(task, [])
         if len(rates) < _MOST:
             rates.append(value)
         else:
-            self.oddities[f"a rate beyond the first {_MOST}"] += 1
+            self.oddities[f"rates after the first {_MOST}"] += 1
 
     def _loss(self, loss: Any) -> None:
         value = _number(loss)
         if value is None:
-            self.oddities["a loss that is not a number"] += 1
+            self.oddities["losses that are not numbers"] += 1
             return
         self.loss_count += 1
         if not math.isfinite(value):
@@ -123,15 +123,15 @@ class Observed:
 
     def _progress(self, progress: Any) -> None:
         if not isinstance(progress, list | tuple) or len(progress) != 2:
-            self.oddities["progress that is not a pair of numbers"] += 1
+            self.oddities["progress values that are not pairs"] += 1
             return
         done, total = (value if type(value) is int else None for value in progress)
         if done is None or done < 0 or (total is not None and not 0 <= done <= total):
-            self.oddities["progress outside of its bounds"] += 1
+            self.oddities["progress values out of bounds"] += 1
             return
         # A new epoch begins at its start.
         if done and self.progress and done < self.progress[0]:
-            self.oddities["progress that went back"] += 1
+            self.oddities["progress values that decreased"] += 1
         self.progress = (done, total)
 
     def _early_stop(self, progress: Any) -> None:
@@ -146,7 +146,7 @@ class Observed:
         used = 0.0
         for device in data.values():
             if not isinstance(device, Mapping):
-                self.oddities["device data that is none"] += 1
+                self.oddities["device data that is not a mapping"] += 1
                 return
             memory = device.get("memory")
             value = _number(memory[0]) if isinstance(memory, list) and memory else None

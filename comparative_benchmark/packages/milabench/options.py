@@ -9,9 +9,9 @@ from comparative_benchmark.terminal.options import add_options, count
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the subcommands of `cbs bench`."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    install = actions.add_parser("install", help="make environments and install requirements")
+    install = actions.add_parser("install", help="create environments and install requirements")
     _add_selection(install)
-    install.add_argument("--force", action="store_true", help="make the environments again")
+    install.add_argument("--force", action="store_true", help="rebuild existing environments")
     _add_variant(install)
     prepare = actions.add_parser("prepare", help="fetch data and weights, with network access")
     _add_selection(prepare)
@@ -22,13 +22,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-c", dest="shell_command", metavar="COMMAND", help="run this command instead of a shell"
     )
     _add_pin(actions.add_parser("pin", help="lock requirements for an architecture"))
-    report = actions.add_parser("report", help="print the table of the last results")
+    report = actions.add_parser("report", help="print a table of the latest results")
     _add_selection(report)
     _add_results(report)
     report.add_argument(
         "--compare", "--baseline", type=Path, metavar="FILE", help="results to compare with"
     )
-    summary = actions.add_parser("summary", help="write the numbers of the table as JSON")
+    summary = actions.add_parser("summary", help="write the numbers in the table as JSON")
     _add_selection(summary)
     _add_results(summary)
     summary.add_argument(
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="parent folder of the benchmark (default: %(default)s/)",
     )
     actions.add_parser(
-        "shim", help='print a shell function `milabench`: eval "$(cbs bench shim)" defines it'
+        "shim", help='print a shell function `milabench`; define it by eval "$(cbs bench shim)"'
     )
 
 
@@ -58,21 +58,21 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         dest="base",
         type=Path,
         metavar="DIR",
-        help="folder of environments, data and runs (or $MILABENCH_BASE; default: in the artifact "
+        help="folder for environments, data and runs (or $MILABENCH_BASE; default: in the artifact "
         "root)",
     )
     add(
         "--use-current-env",
         action="store_true",
-        help="run in the active environment, and install nothing into it",
+        help="run in the active environment without installing anything",
     )
     add(
         "--override",
         action="append",
         default=[],
         metavar="NAME.KEY=VALUE",
-        help="replace a value of the configuration; may be repeated. NAME can be * for all, and "
-        "KEY can contain dots",
+        help="override a value of the configuration (repeatable); NAME can be * for all "
+        "benchmarks, and KEY can contain dots",
     )
     add(
         "--system",
@@ -145,8 +145,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add(
         "--env",
         metavar="NAME=PATH,...",
-        help="race environments: run each benchmark in each of them, alternately in the replicates "
-        "of --repeat; install nothing",
+        help="race environments: in each replicate (--repeat), run each benchmark in each "
+        "environment; install nothing",
     )
     add("--fulltrace", action="store_true", help="show the output of the scripts")
     add("--no-report", action="store_true", help="do not print the table")

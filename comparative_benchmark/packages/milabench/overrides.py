@@ -46,8 +46,8 @@ def of_command_line(texts: Sequence[str]) -> list[Override]:
         match = _TEXT.fullmatch(text)
         if match is None or match[3][:1] in ("[", "{", "!", "&"):
             raise UsageError(
-                f"--override {text!r}: NAME.KEY=VALUE is due, with a number or a text for VALUE, "
-                "e.g. '*.voir.options.stop=5'"
+                f"--override {text!r}: expected NAME.KEY=VALUE, where VALUE is a number or a "
+                "string, e.g. '*.voir.options.stop=5'"
             )
         fields: Any = scalar(match[3])
         for key in reversed(match[2].split(".")):
@@ -65,7 +65,7 @@ def of_system(path: Path) -> Override:
     file = YamlFile(path)
     items = file.items(file.document(), "the file")
     if "system" not in items or not {*items} <= {"system", *_BESIDE_A_SYSTEM}:
-        file.fail(file.document(), "the file must have one key, system")
+        file.fail(file.document(), "expected the key 'system' and, at most, 'multirun'")
     _, node = items["system"]
     fields: dict[str, Any] = {}
     for name, (key, value) in file.items(node, "system").items():
@@ -74,7 +74,7 @@ def of_system(path: Path) -> Override:
         fields[name] = file.plain(value)
     arch, nodes = fields.get("arch", ""), fields.get("nodes", [])
     if not isinstance(arch, str):
-        file.fail(node, f"arch must be a text, not {arch!r}")
+        file.fail(node, f"arch must be a string, got {arch!r}")
     if not isinstance(nodes, list) or not all(isinstance(item, dict) for item in nodes):
         file.fail(node, "nodes must be a list of mappings")
     return Override(name="*", fields={"system": fields}, place=str(path))

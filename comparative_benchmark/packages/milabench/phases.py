@@ -53,7 +53,7 @@ def add_packages(placement: Placement, packages: Sequence[str]) -> PhaseOutcome:
     [ended] = execution.run([command], limits=limits, log_dir=placement.log_dir)
     if ended.code:
         names = ", ".join(packages)
-        outcome.fail(Status.FAILED, f"{names} cannot be installed: {ended.last_words}")
+        outcome.fail(Status.FAILED, f"cannot install {names}: {ended.last_words}")
     return outcome
 
 
@@ -62,18 +62,18 @@ def _too_many(bench: Bench) -> str | None:
     if bench.plan.per_gpu or bench.plan.jobs <= (most := _MOST_PER_CPU * usable):
         return None
     return (
-        f"its plan wants {bench.plan.jobs} processes at once, and {usable} CPUs take {most} at most"
+        f"its plan starts {bench.plan.jobs} processes at once, but {usable} CPUs allow only {most}"
     )
 
 
 def _folder_problem(folder: Path) -> str | None:
     if not folder.is_dir():
-        return f"there is no folder {folder}"
+        return f"folder {folder} does not exist"
     if not (folder / "benchfile.py").is_file():
-        return f"there is no benchfile.py in {folder}"
+        return f"{folder} has no benchfile.py"
     # Folders of one collection share files by links.
     home = folder.resolve().parent
     for item in folder.iterdir():
         if item.is_symlink() and not item.resolve().is_relative_to(home):
-            return f"{item} is a link out of its collection"
+            return f"{item} links to a path outside its collection"
     return None

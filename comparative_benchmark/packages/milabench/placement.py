@@ -51,7 +51,7 @@ def unmet(bench: Bench) -> str | None:
     if bench.needs:
         return f"it needs {bench.needs}"
     if bench.least_gpus > (found := len(gpus())):
-        return f"it needs {bench.least_gpus} GPUs, and there are {found or 'none'}"
+        return f"it needs {bench.least_gpus} GPUs, but this machine has {found or 'none'}"
     return None
 
 

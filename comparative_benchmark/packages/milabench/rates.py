@@ -10,7 +10,7 @@ from comparative_benchmark.stats.steadiness import FEWEST_SAMPLES, Steadiness, s
 
 # The test takes a tenth of a millisecond; of many rates not every beginning is tried.
 _MOST_TRIES = 64
-TOO_FEW = f"fewer than {FEWEST_SAMPLES} rates: none is taken for warm-up but what the script skips"
+TOO_FEW = f"fewer than {FEWEST_SAMPLES} rates: no warm-up removed beyond what the script skips"
 
 
 @attrs.frozen(kw_only=True)

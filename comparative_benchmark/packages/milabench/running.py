@@ -70,7 +70,7 @@ def run(benches: Sequence[Bench], base: Path, how: How) -> tuple[int, list[Resul
     """
     name = how.run_name or f"{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S.%f}"
     if "/" in name or name in (".", ".."):
-        raise UsageError(f"--run-name {name!r} is not the name of a folder")
+        raise UsageError(f"--run-name {name!r} is not a valid folder name")
     file = ResultsFile(how.results)
     run_id = file.start_run(execution_environment=execution_environment(), command=sys.argv)
     found = []
@@ -81,7 +81,7 @@ def run(benches: Sequence[Bench], base: Path, how: How) -> tuple[int, list[Resul
             places = [_with_best_batch(place, how, run_id) for place in places]
         results = _in_turns(places, how, run_id)
         if guard.restored(file.path, before):
-            print(f"{bench.name}: it had changed {file.path}, which was restored", file=sys.stderr)
+            print(f"{bench.name}: restored {file.path}, which it had changed", file=sys.stderr)
         for result in results:
             file.append(result)
             found.append(result)
@@ -114,7 +114,7 @@ def _with_best_batch(placement: Placement, how: How, run_id: str) -> Placement:
         throughput = result.measured.throughput
         found = throughput.rate if throughput and result.status is Status.OK else None
         told = f"{found:.5g} {throughput.units}" if throughput and found else result.reason
-        print(f"{bench.name}: {factor} x its batch size: {told}", file=sys.stderr)
+        print(f"{bench.name}: batch size x {factor}: {told}", file=sys.stderr)
         return found
 
     best = batches.best_factor(rate)

@@ -107,8 +107,9 @@ def table(found: Scores) -> Table:
 def lines(found: Scores) -> list[str]:
     """Returns what stands below the table."""
     compared = sum(item.speed is not None for item in found.benches)
-    text = ratio_text(found.score) if found.score else "none: no benchmark can be compared"
-    return [f"Score relative to the baseline: {text} ({compared} of {len(found.benches)})"]
+    text = ratio_text(found.score) if found.score else "none"
+    count = f"{compared} of {len(found.benches)} benchmarks compared"
+    return [f"Score relative to the baseline: {text} ({count})"]
 
 
 def race_lines(results: Sequence[Result]) -> list[str]:

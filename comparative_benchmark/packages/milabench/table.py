@@ -157,13 +157,14 @@ def remarks(results: Sequence[Result]) -> list[str]:
             found += [f"{process.tag}: {note}" for note in process.notes]
             if (process.foreign_cpu_share or 0.0) > FOREIGN_CPU_LIMIT:
                 found.append(
-                    f"{process.tag}: others took {process.foreign_cpu_share:.0%} of the CPUs"
+                    f"{process.tag}: other programs used {process.foreign_cpu_share:.0%} of the "
+                    "CPUs"
                 )
         found += _shared_cpus(throughput.processes if throughput else ())
         if throughput and throughput.alone:
             found.append(
-                f"{result.definition.model}: each of {_at_once(throughput)} processes at once "
-                f"keeps {share_text(throughput)} of the rate of one alone"
+                f"{result.definition.model}: each of {_at_once(throughput)} concurrent processes "
+                f"reaches {share_text(throughput)} of the rate of one alone"
             )
     return list(dict.fromkeys(found))
 
@@ -179,7 +180,7 @@ def _shared_cpus(processes: Sequence[ThroughputProcess]) -> list[str]:
         return []
     switches = sum(process.involuntary_switches for process in at_once)
     count = len(at_once)
-    return [f"{at_once[0].tag}: {count} processes shared the CPUs, interrupted {switches} times"]
+    return [f"{at_once[0].tag}: {count} processes shared the CPUs, preempted {switches} times"]
 
 
 def as_document(found: Sequence[Row]) -> dict[str, Any]:
@@ -197,7 +198,7 @@ def _missing(bench: Bench) -> Row:
     return Row(
         name=bench.name,
         status=MISSING,
-        reason="it has no result",
+        reason="no result",
         fail=1,
         n=1,
         perf=None,

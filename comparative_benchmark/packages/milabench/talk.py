@@ -114,7 +114,7 @@ class Talk:
                 told = json.loads(line)
                 self._answer(told)
             except (ValueError, KeyError, TypeError) as error:
-                self._outcome.fail(Status.FAILED, f"benchfile.py said something odd: {error!r}")
+                self._outcome.fail(Status.FAILED, f"benchfile.py sent a bad message: {error!r}")
 
     def _answer(self, told: Mapping[str, Any]) -> None:
         kind = told["type"]

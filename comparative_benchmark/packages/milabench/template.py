@@ -21,10 +21,13 @@ def write(name: str, directory: Path) -> Iterator[str]:
       UsageError: the name cannot be that of a benchmark, or there is one, or it cannot be written.
     """
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r} cannot be the name of a benchmark: letters, digits, _ . and -")
+        raise UsageError(
+            f"invalid benchmark name {name!r}; use letters, digits, _ . and -, and begin with a "
+            "letter"
+        )
     target = directory / name
     if target.exists():
-        raise UsageError(f"{target} exists; nothing was written")
+        raise UsageError(f"{target} already exists; choose another name or --directory")
     source = _PACKAGED if _PACKAGED.is_dir() else _IN_THE_TREE
     try:
         shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
@@ -35,7 +38,7 @@ def write(name: str, directory: Path) -> Iterator[str]:
         # A wheel may have lost it, and `prepare` executes the file.
         (target / "prepare.py").chmod(0o755)
     except OSError as error:
-        raise UsageError(f"{target} cannot be written: {error}") from error
+        raise UsageError(f"cannot write {target}: {error}") from error
     for path in sorted(target.iterdir()):
         yield f"wrote {path}"
     config = target / "dev.yaml"

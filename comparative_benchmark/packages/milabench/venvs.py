@@ -51,7 +51,7 @@ def make(venv: Path) -> None:
     except (OSError, subprocess.SubprocessError) as error:
         shutil.rmtree(venv, ignore_errors=True)
         words = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
-        raise VenvError(f"{venv} cannot be made: {words[-1] if words else error}") from error
+        raise VenvError(f"cannot create {venv}: {words[-1] if words else error}") from error
 
 
 def install_command(venv: Path, arguments: Sequence[str]) -> list[str]:
@@ -82,7 +82,7 @@ def compile_command(base: Path, arguments: Sequence[str]) -> list[str]:
         )
         if done.returncode:
             words = done.stderr.strip().splitlines()
-            raise VenvError(f"{_TOOLS} cannot be installed: {words[-1] if words else ''}")
+            raise VenvError(f"cannot install {_TOOLS}: {words[-1] if words else ''}")
     return [
         *(str(tools / "bin" / "python"), "-P", "-m", "piptools", "compile", "--quiet"),
         *("--resolver", "backtracking", "--no-emit-index-url", "--no-emit-find-links"),

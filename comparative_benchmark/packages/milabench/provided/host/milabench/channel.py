@@ -37,5 +37,5 @@ current: "Channel | None" = None
 
 def channel() -> Channel:
     """Returns the way to the suite."""
-    assert current is not None, "a benchfile runs under the suite only"
+    assert current is not None, "benchfiles run only under `cbs bench`"
     return current

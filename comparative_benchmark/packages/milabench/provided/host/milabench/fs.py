@@ -60,7 +60,7 @@ def _git(*arguments: str) -> None:
             ["git", *arguments], capture_output=True, text=True, check=False, env=environment
         )
     except OSError as error:
-        raise CommandFailedError(f"git cannot be started: {error}") from error
+        raise CommandFailedError(f"cannot start git: {error}") from error
     if done.returncode:
         words = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise CommandFailedError(f"git {arguments[0]}: {words}")

@@ -131,7 +131,7 @@ class BasePackage:
 
     def conda_install(self, *_: Any, **__: Any) -> None:
         """Conda is not offered."""
-        raise NotImplementedError("conda is not offered: name the packages in requirements.in")
+        raise NotImplementedError("conda is not supported; list packages in requirements.in")
 
 
 class Package(BasePackage):
@@ -184,8 +184,8 @@ class Package(BasePackage):
         for file in self.requirements_files():
             if not file.exists():
                 raise FileNotFoundError(
-                    f"no {file.name} in {file.parent}: `pin --variant` writes it, and "
-                    "install_variant: unpinned installs from requirements.in"
+                    f"no {file.name} in {file.parent}; write it with `cbs bench pin --variant`, or "
+                    "install from requirements.in with `install_variant: unpinned`"
                 )
             await self.pip_install("-r", file)
 

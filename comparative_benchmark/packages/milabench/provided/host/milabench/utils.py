@@ -18,7 +18,9 @@ def assemble_options(options: Any) -> "list[str]":
         elif value is True:
             found.append(name)
         elif value is False:
-            raise ValueError(f"{name}: false: `null` drops an option, `true` makes a flag")
+            raise ValueError(
+                f"{name} is false; use `null` to drop an option, or `true` to make it a flag"
+            )
         elif isinstance(value, list):
             found += [name, ",".join(map(str, value))]
         elif value is not None:

@@ -78,7 +78,7 @@ def generate_fakeimagenet(args: Any = None) -> None:
     if sizes := os.environ.get("MILABENCH_TESTING_PREPARE"):
         args.batch_size, args.batch_count = map(int, sizes.split(","))
     if args.output is None:
-        raise SystemExit("--output or $MILABENCH_DIR_DATA must say where to write")
+        raise SystemExit("no output folder; pass --output or set MILABENCH_DIR_DATA")
     root = Path(args.output) / "FakeImageNet"
     total = args.batch_size * args.batch_count * args.device_count
     sets = {"train": total, "val": int(total * args.val), "test": int(total * args.test)}

@@ -142,7 +142,7 @@ def imagenet_dataloader(args: Any, model: Any, rank: int = 0, world_size: int = 
     if args.loader == "pytorch_fakedataset":
         return pytorch_fakedataset(None, args.batch_size, args.num_workers)
     if args.loader == "dali":
-        raise NotImplementedError("the loader dali is not offered")
+        raise NotImplementedError("loader dali is not supported")
     return pytorch(
         Path(data_folder(args)) / "train",
         args.batch_size,

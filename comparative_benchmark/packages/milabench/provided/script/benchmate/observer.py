@@ -51,7 +51,7 @@ class BenchObserver:
 
         overseer = current_overseer.get()
         if overseer is None:
-            raise RuntimeError("not run by voir")
+            raise RuntimeError("this script was not started by voir")
         probe = overseer.probe(f"{ptera.refstring(function)}() as retval", overridable=True)
         probe["retval"].override(override)
 

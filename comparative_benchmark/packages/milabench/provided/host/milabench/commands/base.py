@@ -233,7 +233,7 @@ class PackCommand(CmdCommand):
         script = XPath(self.script or self.pack.main_script)
         path = script if script.is_absolute() else self.pack.dirs.code / script
         if not path.exists():
-            raise FileNotFoundError(f"there is no script {script} in {self.pack.dirs.code}")
+            raise FileNotFoundError(f"no script {script} in {self.pack.dirs.code}")
         found = ["-m", str(script)] if path.is_dir() else [str(path)]
         return found + self.command_arguments()
 

@@ -110,7 +110,7 @@ class DockerRunCommand(WrapperCommand):
     def __init__(self, executor: Command, image: Any = None, *_: Any, **kwargs: Any) -> None:
         image = getattr(image, "image", image)
         if image:
-            raise NotImplementedError(f"containers are not offered: {image}")
+            raise NotImplementedError(f"containers are not supported: {image}")
         super().__init__(executor, **kwargs)
         self.image = image
 
