@@ -27,8 +27,8 @@ _TARGETS = {"llvm-cpu": "local", "llvm-cpu-data-tiling": "local", "cuda": "cuda"
 _COMPILED = "vmfb_cuda"
 _WORKERS = "iree-worker"
 _DRIVER_COMPILES = (
-    "the driver compiles the program's PTX for this GPU while it is loaded: that is part of the "
-    "phase `load`, and kept in the driver's cache"
+    "the driver compiles the program's PTX for this GPU in the phase `load`, and keeps the result "
+    "in its cache"
 )
 
 
@@ -213,8 +213,8 @@ def _no_device(target: str, error: runtime.NoDeviceError) -> str:
     reason = str(error).splitlines()[0]
     if target == "cuda" and cuda.compute_capability() is not None:
         return (
-            f"IREE loads CUDA's driver by the name libcuda.so, and only libcuda.so.1 is here "
-            f"({reason}): link it to libcuda.so in a directory that LD_LIBRARY_PATH names"
+            f"IREE loads CUDA's driver as libcuda.so, but this machine has only libcuda.so.1 "
+            f"({reason}): link it as libcuda.so in a directory in LD_LIBRARY_PATH"
         )
     return (
         f"IREE finds no {target} device ({reason}): check `nvidia-smi` and "
@@ -227,6 +227,6 @@ def _check_gpu(vmfb: Path) -> None:
     ptx, here = cuda.ptx_of(vmfb.read_bytes()), cuda.compute_capability()
     if ptx is not None and here is not None and not ptx.runs_on(here):
         raise UnsupportedError(
-            f"the program was compiled for {ptx.target}, and this GPU has compute capability "
-            f"{here[0]}.{here[1]}: leave --exported-programs out to compile here"
+            f"the program was compiled for {ptx.target}, but this GPU has compute capability "
+            f"{here[0]}.{here[1]}: omit --exported-programs to compile it here"
         )

@@ -25,7 +25,7 @@ def from_onnx(path: Path) -> ImportedProgram:
     Raises:
       UnsupportedError: IREE's importer does not know an operator.
     """
-    with torch_export.refusing("IREE's importer of ONNX"), ir.Context() as context:
+    with torch_export.refusing("IREE's ONNX importer"), ir.Context() as context:
         model = _inferred(path)
         info = onnx_importer.ModelInfo(model)
         module: Any = info.create_module(context=context).operation

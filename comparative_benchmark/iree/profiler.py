@@ -155,12 +155,12 @@ def _run(tool: str, *arguments: str) -> str:
     path = Path(rt.benchmark_exe()).with_name(tool)
     if not path.exists():
         raise UnsupportedError(
-            f"this IREE has no {tool}, which profiles it: install iree-base-runtime 3.13 or newer"
+            f"this IREE lacks {tool} for profiling: install iree-base-runtime 3.13 or newer"
         )
     done = subprocess.run(
         [str(path), *arguments], capture_output=True, text=True, errors="replace", check=False
     )
     if done.returncode:
         said = next(iter(done.stderr.strip().splitlines()), "no message")
-        raise RuntimeError(f"{tool} ended with {done.returncode}: {said}")
+        raise RuntimeError(f"{tool} failed with exit code {done.returncode}: {said}")
     return done.stdout

@@ -167,8 +167,8 @@ def compile_program(
         # The importer passes on what it does not know, by name; lowering is where it ends.
         if unknown := re.search(r"failed to legalize .*\"onnx\.(\w+)\"", str(error)):
             raise UnsupportedError(
-                f"IREE's importer of ONNX does not know the operator {unknown[1]}, or not in the "
-                "form that it has here"
+                f"IREE's ONNX importer does not support the operator {unknown[1]} in the form "
+                "used here"
             ) from None
         # LLVM writes its own in capitals, and dies of it.
         found = re.search(r"(?:error|ERROR): *(\S.*)", str(error))
@@ -242,7 +242,7 @@ def _wrap_main(
     if len(weight_names) != len(weights) or weight_types != expected:
         raise ValueError(
             f"{len(weight_names)} names and {len(weights)} weights do not match the arguments of "
-            f"{ENTRY} from {first} on: {_first_difference(weight_types, expected)}"
+            f"{ENTRY} from argument {first} on: {_first_difference(weight_types, expected)}"
         )
     results = list(inner.type.results)
     callee = f"{ENTRY}.with_weights"
@@ -266,7 +266,7 @@ def _wrap_main(
 def _first_difference(found: Sequence[Any], expected: Sequence[Any]) -> str:
     for index, (argument, weight) in enumerate(zip(found, expected, strict=False)):
         if argument != weight:
-            return f"argument {index} is {argument}, its weight is {weight}"
+            return f"argument {index} is {argument}, but its weight is {weight}"
     return f"{len(found)} arguments, {len(expected)} weights"
 
 

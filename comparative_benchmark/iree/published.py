@@ -34,8 +34,8 @@ def imported(
     first = weights_at[0] if weights_at else 0
     if weights_at != list(range(first, first + len(weights_at))):
         raise UnsupportedError(
-            "the weights of the published program are not successive arguments: leave "
-            "--exported-programs out to export here"
+            "the weights of the published program are not consecutive arguments: omit "
+            "--exported-programs to export it here"
         )
     weights = arrays.load_all(target, published_weights.STEM)
     names = [f"weight_{index}" for index in range(len(weights))]

@@ -13,9 +13,9 @@ from comparative_benchmark.iree.compilation import import_model
 from comparative_benchmark.iree.conventions import ENTRY, type_of
 
 _NOTE = (
-    "The program is compiled for the CPU that compiles it (`host`): on another CPU it is "
-    "another program. Name the CPU of the measurement by --iree-llvmcpu-target-cpu=NAME "
-    "to compile the same."
+    "The compiler targets the CPU that it runs on (`host`), so another CPU gets a different "
+    "program. To compile the measured program, replace `host` with the name of the measured CPU: "
+    "--iree-llvmcpu-target-cpu=NAME."
 )
 
 
@@ -33,9 +33,10 @@ def export(task: ExportTask) -> Exported:
         },
         packages=("iree-base-compiler", "iree-base-runtime", "numpy", "ml_dtypes"),
         files={
-            "program.mlirbc": f"what is compiled: MLIR bytecode, dialect {imported.input_type}; "
-            "`iree-ir-tool copy program.mlirbc -o program.mlir` makes it text",
-            "weights.irpa": "its weights, which it reads as parameters of the scope `model`",
+            "program.mlirbc": "the program to compile: MLIR bytecode, dialect "
+            f"{imported.input_type}; `iree-ir-tool copy program.mlirbc -o program.mlir` converts "
+            "it to text",
+            "weights.irpa": "its weights, which it reads as parameters in the scope `model`",
         },
         commands=_commands(task, imported.input_type, flags),
         notes=(_NOTE,),
@@ -51,18 +52,18 @@ def _commands(task: ExportTask, input_type: str, flags: Sequence[str]) -> tuple[
     )
     return (
         Command(
-            comment="Compiles.",
+            comment="Compile it.",
             arguments=(
                 *("iree-compile", "program.mlirbc", f"--iree-input-type={input_type}"),
                 *("--iree-vm-bytecode-module-strip-source-map", *flags, "-o", "model.vmfb"),
             ),
         ),
         Command(
-            comment="Runs once, and prints the outputs.",
+            comment="Run it once and print the outputs.",
             arguments=("iree-run-module", *run),
         ),
         Command(
-            comment="Times it.",
+            comment="Time it.",
             arguments=("iree-benchmark-module", *run, "--benchmark_repetitions=5"),
         ),
     )

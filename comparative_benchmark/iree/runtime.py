@@ -93,7 +93,9 @@ class LoadedProgram:
         program = rt.VmModule.copy_buffer(instance, vmfb.read_bytes())
         self._function = program.lookup_function(entry)
         if self._function is None:
-            raise ValueError(f"no function {entry!r} in the program: {program.function_names}")
+            raise ValueError(
+                f"the program has no function {entry!r}; it has {program.function_names}"
+            )
         self._context = rt.VmContext(instance, [*modules, program])
 
     def put(self, array: Array) -> DeviceArray:
@@ -183,7 +185,7 @@ def pinned_cpus(threads: int) -> tuple[int, ...]:
     """
     available = cpus.spread(cpus.usable_cpus())
     if not 1 <= threads <= len(available):
-        raise ValueError(f"{threads} threads asked for, {len(available)} CPUs available")
+        raise ValueError(f"{threads} threads requested, but {len(available)} CPUs available")
     return tuple(sorted(available[:threads]))
 
 

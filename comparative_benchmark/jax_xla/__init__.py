@@ -13,7 +13,10 @@ BACKEND = BackendInfo(
     install=install("jax_xla", "jax-xla"),
     compilers=(
         CompilerInfo(
-            name="xla", description="jax.jit, ahead of time", takes_recipes=True, trains=True
+            name="xla",
+            description="jax.jit, compiled ahead of time",
+            takes_recipes=True,
+            trains=True,
         ),
     ),
     reference="comparative_benchmark.jax_xla.reference:compute",

@@ -205,7 +205,7 @@ class JaxXla(Backend):
             names = ", ".join(sorted(set(self._callbacks.names)))
             raise UnsupportedError(
                 f"Python functions that the program calls ({names}) take {1 - share:.0%} of its "
-                f"time, and at least {LEAST_COMPILED:.0%} have to be compiled code"
+                f"time, but compiled code must take at least {LEAST_COMPILED:.0%}"
             )
         return {"compiled_share": share}
 
@@ -248,6 +248,6 @@ def _device(context: BackendContext) -> Any:
         return jax.devices(wanted)[0]
     except RuntimeError as error:
         raise UnsupportedError(
-            f"JAX {jax.__version__} has no {wanted} device for {context.device.name} "
+            f"JAX {jax.__version__} finds no {wanted} device for {context.device.name} "
             f"({str(error).splitlines()[0]}): check `nvidia-smi` and install `jax[cuda13]`"
         ) from error

@@ -86,7 +86,7 @@ def _add_bodies(found: _Count, equation: Any, bodies: Sequence[Any]) -> None:
     """Adds what an equation with programs inside does: a call, a loop, a choice."""
     name = equation.primitive.name
     if name == "while":
-        raise ValueError("a `while` loop runs as often as its values say")
+        raise ValueError("the number of iterations of a `while` loop depends on values")
     counts = [_count(body) for body in bodies]
     if len({count.flops for count in counts}) > 1:
         raise ValueError(f"the bodies of `{name}` differ in cost")
@@ -101,7 +101,7 @@ def _add_bodies(found: _Count, equation: Any, bodies: Sequence[Any]) -> None:
             for atom, variable in zip(operands, variables, strict=True):
                 found.read(atom, times * count.reads.get(variable, 0))
         elif count.flops:
-            raise ValueError(f"not known how often `{name}` does what is in it")
+            raise ValueError(f"cannot determine how often `{name}` runs its body")
         else:  # what a reduction or a scatter does to two numbers
             for atom in operands:
                 found.read(atom, _bytes(atom))

@@ -62,7 +62,7 @@ class _Run:
             program, constants = getattr(inner, "jaxpr", inner), getattr(inner, "consts", ())
             return self.outputs(program, constants, held, found)
         if name in _LOOPS and "dot_general" in str(equation):
-            raise UnsupportedError("a loop holds products")
+            raise UnsupportedError("a loop contains matrix products")
         if any(held):
             self._round_factors(equation, found, held)
         bound = equation.primitive.get_bind_params(parameters)

@@ -48,8 +48,8 @@ def apply(
         raise UnsupportedError(f"recipes need Qwix: {install_command('recipes')}") from error
     if isinstance(model, GenerationModel):
         raise UnsupportedError(
-            "Qwix wraps one call of a module, and a model that generates makes two: take the model "
-            "that scores"
+            "Qwix wraps one call of a module, but a generating model makes two: choose the model "
+            "that only scores"
         )
     module = _module(model)
     linear = _products(module, inputs)
@@ -58,7 +58,7 @@ def apply(
         provider = qwix.PtqProvider([qwix.QuantizationRule(op_names=(_LINEAR,), **rule)])
         quantized = qwix.quantize_model(module, provider, *inputs)
     except (NotImplementedError, TypeError, ValueError) as error:
-        raise UnsupportedError(f"Qwix refuses {recipe.label}: {error}") from error
+        raise UnsupportedError(f"Qwix cannot apply {recipe.label}: {error}") from error
     graph, state = nnx.split(quantized)
     changed = [
         leaf
@@ -66,7 +66,7 @@ def apply(
         if any(getattr(key, "key", getattr(key, "name", None)) == _VALUES for key in path)
     ]
     if not changed:
-        raise NotAppliedError(f"{recipe.label} changed none of {linear} linear layers")
+        raise NotAppliedError(f"{recipe.label} changed 0 of {linear} linear layers")
     kinds = sorted({str(leaf.dtype) for leaf in changed})
     applied = {
         "name": recipe.label,
@@ -99,7 +99,7 @@ def _module(model: Any) -> nnx.Module:
         return module
     if isinstance(getattr(model, "params", None), Mapping):
         if not model.params:
-            raise UnsupportedError("a recipe is for linear layers, and there are no weights")
+            raise UnsupportedError("recipes need linear layers, but the model has no weights")
         return _Function(model.apply, model.params)
     raise UnsupportedError(f"Qwix finds no weights in {type(model).__name__}")
 

@@ -33,8 +33,8 @@ def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
     for value in truth:
         if value.dtype.kind == "f" and value.dtype != np.float64:
             raise TypeError(
-                f"the model computes in {value.dtype} where float64 is asked for; give it `params` "
-                "and `apply(params, *inputs)` that follow the type of their arguments"
+                f"the model computes in {value.dtype} instead of float64; define `params` and "
+                "`apply(params, *inputs)` so that they follow the type of their arguments"
             )
     return truth, same_type
 

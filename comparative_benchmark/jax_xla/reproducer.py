@@ -12,8 +12,8 @@ from openxla.benchmark.artifacts import arrays
 from openxla.benchmark.models.shared_model import as_tuple
 
 _NOTE = (
-    "Measured was `jax.jit` of the model's function. The exported program is what JAX "
-    "lowered that to: it starts behind JAX's tracing, and XLA sees it as a call."
+    "The measurement ran `jax.jit` of the model's function. The exported program is the result of "
+    "JAX's lowering: it does not include JAX's tracing, and XLA sees it as a call."
 )
 
 
@@ -31,14 +31,14 @@ def export(task: ExportTask) -> Exported:
     (task.directory / "program.jax_export").write_bytes(exported.serialize())
     (task.directory / "program.mlirbc").write_bytes(exported.mlir_module_serialized)
     files = {
-        "program.jax_export": "what is compiled, as `jax.export.deserialize` reads it",
-        "program.mlirbc": "the same as a portable StableHLO artifact, for tools without JAX "
-        "(`stablehlo-translate --deserialize program.mlirbc`); weights that are never read are no "
-        "arguments of it",
+        "program.jax_export": "the program to compile, in the format of `jax.export.deserialize`",
+        "program.mlirbc": "the same program as a portable StableHLO artifact, for tools without "
+        "JAX (`stablehlo-translate --deserialize program.mlirbc`); unused weights are not "
+        "among its arguments",
     }
     if leaves:
         arrays.save_all(task.directory / "weights", "weight", [np.asarray(leaf) for leaf in leaves])
-        files["weights"] = "the leading arguments"
+        files["weights"] = "the weights, which are the first arguments"
     return Exported(
         settings={"threads": task.context.threads},
         packages=("jax", "jaxlib", "numpy", "ml_dtypes"),

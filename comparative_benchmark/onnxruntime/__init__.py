@@ -32,7 +32,7 @@ BACKEND = BackendInfo(
     install=install("onnxruntime"),
     compilers=(
         _compiler("default", "all graph optimizations", default=True),
-        _compiler("extended", "all but those of the memory layout"),
+        _compiler("extended", "all graph optimizations except layout changes"),
         _compiler("basic", "constants folded, redundant nodes removed"),
         _compiler("disabled", "the exported graph, node by node"),
         CompilerInfo(name="cuda", description="for NVIDIA GPUs", accelerator="gpu"),

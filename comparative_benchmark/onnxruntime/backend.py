@@ -67,7 +67,7 @@ class OnnxRuntime(ResidentBackend):
         """Identity and size of the optimized graphs, and what they compute in which type."""
         facts = BackendFacts(weights="frozen")
         facts.notes = {
-            "weights": "initializers: constants, which a session folds and packs",
+            "weights": "initializers: constants that a session folds and packs",
             "dispatch": SYNCHRONOUS,
             "provider": session.PROVIDERS[self._device],
             "graphs": len(self._paths),
@@ -79,7 +79,7 @@ class OnnxRuntime(ResidentBackend):
         if self._applied is not None:
             facts.notes["recipe"] = self._applied
         if self.context.kept:
-            facts.notes["export"] = "of the first process"
+            facts.notes["export"] = "from the first process"
         elif self.context.exported:
             facts.notes["starts_from"] = sorted(self.context.exported)
         if self._graphs:
@@ -101,7 +101,7 @@ class OnnxRuntime(ResidentBackend):
         """Bound by an `IOBinding`; without one a run returns new values, on the host."""
         if self._device == "cpu":
             return OutputRule(modes=("bound", "allocated"))
-        reason = "ONNX Runtime's `run` brings outputs to the host, inside the timed region"
+        reason = "ONNX Runtime's `run` copies outputs to the host, inside the timed region"
         return OutputRule(modes=("bound",), reason=reason)
 
     def host_settings(self) -> HostSettings:
@@ -172,7 +172,7 @@ class OnnxRuntime(ResidentBackend):
             self._paths, self._data_files = written[:1], written[1:]
             self._types = frozenset(value.dtype.name for value in self._arrays)
             if self._recipe is not None:
-                raise UnsupportedError("recipes are for models, not for a file that is brought")
+                raise UnsupportedError("recipes apply to models, not to exported program files")
 
     def _options(self) -> ort.SessionOptions:
         return session.options(self.context.compiler, self.context.threads)
@@ -186,10 +186,10 @@ class OnnxRuntime(ResidentBackend):
                 wide = graph.widened(found.exported, found.optimized)
                 products = [f"{n} {name}" for name, n in wide.items() if name in graph.PRODUCTS]
                 raise UnsupportedError(
-                    f"ONNX Runtime {ort.__version__} has no 16-bit kernels for products on this "
-                    f"CPU and would compute them in float32 ({', '.join(products)}): measure the "
-                    f"fp32 model, or choose onnxruntime:{self.context.compiler}+{WIDENED}, which "
-                    "says so"
+                    f"ONNX Runtime {ort.__version__} has no 16-bit kernels on this CPU for "
+                    f"{', '.join(products)} and would compute them in float32: measure the fp32 "
+                    f"model, or choose onnxruntime:{self.context.compiler}+{WIDENED}, which "
+                    "allows this"
                 )
 
 
@@ -198,6 +198,6 @@ def _device(context: BackendContext) -> str:
     if session.PROVIDERS[wanted] not in ort.get_available_providers():
         raise UnsupportedError(
             f"ONNX Runtime {ort.__version__} was built without {session.PROVIDERS[wanted]}: check "
-            "`nvidia-smi`, and install onnxruntime-gpu in place of onnxruntime"
+            "`nvidia-smi`, and install onnxruntime-gpu instead of onnxruntime"
         )
     return wanted

@@ -52,7 +52,7 @@ def profile_of(
         iterations=runs,
         operators=operators,
         fallbacks=tuple(
-            f"{count} {name} by {other}, not by {provider}"
+            f"{count} {name} on {other} instead of {provider}"
             for (name, other), count in elsewhere.most_common()
         ),
         fusions=tuple(f"{count} {name}" for name, count in fused.most_common()),

@@ -49,7 +49,7 @@ def apply_here(channel: child_process.Channel, paths: list[str], recipe: str) ->
     try:
         quantise, operator = load_object(chosen.apply_in("onnxruntime"))(**chosen.values)
     except NotImplementedError as error:
-        raise UnsupportedError(f"ONNX Runtime refuses {recipe}: {error}") from error
+        raise UnsupportedError(f"ONNX Runtime cannot apply {recipe}: {error}") from error
     counts = {"layers": 0, "linear": 0, "bytes_before": 0, "bytes_after": 0}
     made = []
     for source in map(Path, paths):
@@ -76,5 +76,5 @@ def apply_here(channel: child_process.Channel, paths: list[str], recipe: str) ->
             counts[name] += path.stat().st_size + (data.stat().st_size if data.exists() else 0)
         made.append(str(target))
     if not counts["layers"]:
-        raise NotAppliedError(f"{recipe} changed none of {counts['linear']} products with weights")
+        raise NotAppliedError(f"{recipe} changed 0 of {counts['linear']} products with weights")
     return {"paths": made, "applied": {"name": recipe, "weight_class": operator, **counts}}

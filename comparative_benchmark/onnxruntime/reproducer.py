@@ -8,8 +8,8 @@ from comparative_benchmark.backends.reproducing import Exported, ExportTask
 from comparative_benchmark.onnxruntime import session
 
 _NOTE = (
-    "ONNX Runtime runs operators that it has no 16-bit kernel for in float32 and says "
-    "nothing; the suite's check for that is not part of run.py."
+    "ONNX Runtime silently uses float32 for operators without a 16-bit kernel; run.py does not "
+    "include the suite's check for this."
 )
 
 
@@ -25,7 +25,7 @@ def export(task: ExportTask) -> Exported:
         names = [path.name for path in paths]
         beside = [f"{name}.data" for name in names]
     level = session.options(context.compiler, context.threads).graph_optimization_level
-    files = dict.fromkeys(names, "what is run")
+    files = dict.fromkeys(names, "the program to run")
     files |= dict.fromkeys(beside, "its weights")
     return Exported(
         settings={

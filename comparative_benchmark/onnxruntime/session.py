@@ -82,20 +82,20 @@ def open_session(path: Path, device: str, chosen: ort.SessionOptions) -> ort.Inf
         if "fallback to CPU EP" not in str(error):
             raise
         raise UnsupportedError(
-            f"ONNX Runtime {ort.__version__} would run a part of the graph on the CPU: "
+            f"ONNX Runtime {ort.__version__} would run part of the graph on the CPU: "
             f"{str(error).splitlines()[0]}"
         ) from error
     except (errors.NotImplemented, errors.InvalidGraph) as error:
         said = str(error).splitlines()[0].replace(str(path), path.name)
         raise UnsupportedError(
             f"ONNX Runtime {ort.__version__} lacks a kernel on this device: {said}; for a "
-            "16-bit model, measure the fp32 one"
+            "16-bit model, measure its fp32 variant"
         ) from error
     # A provider whose libraries cannot be loaded is left out with a warning.
     if (found := opened.get_providers())[:1] != [wanted]:
         raise UnsupportedError(
-            f"ONNX Runtime {ort.__version__} runs the graph with {', '.join(found)}, not with "
-            f"{wanted}: its libraries could not be loaded"
+            f"ONNX Runtime {ort.__version__} runs the graph with {', '.join(found)} instead of "
+            f"{wanted}, whose libraries could not be loaded"
         )
     return opened
 
@@ -115,7 +115,9 @@ class Buffer:
           ValueError: its shape is not fixed.
         """
         if node.type not in _TYPES:
-            raise UnsupportedError(f"{node.name} is a {node.type}, which NumPy does not have")
+            raise UnsupportedError(
+                f"{node.name} has the type {node.type}, which NumPy does not support"
+            )
         if not all(isinstance(size, int) for size in node.shape):
             raise ValueError(f"{node.name} has no fixed shape: {node.shape}")
         self.shape: tuple[int, ...] = tuple(node.shape)
@@ -138,7 +140,7 @@ class Buffer:
           ValueError: its shape is another one.
         """
         if tuple(value.shape()) != self.shape:
-            raise ValueError(f"an output is {value.shape()} where {list(self.shape)} is due")
+            raise ValueError(f"an output has shape {value.shape()}, expected {list(self.shape)}")
         ctypes.memmove(self._array.ctypes.data, value.data_ptr(), self._array.nbytes)
 
     def copy_to(self, target: Array) -> None:

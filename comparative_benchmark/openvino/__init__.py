@@ -29,7 +29,7 @@ BACKEND = BackendInfo(
     compilers=(
         CompilerInfo(
             name="latency",
-            description="one stream, in the model's own type",
+            description="one stream, in the model's data type",
             options=(DEFAULT_PRECISION, WIDENED),
             accelerator="cpu",
             takes_recipes=True,

@@ -30,7 +30,7 @@ class OpenVino(ResidentBackend):
         super().__init__(context)
         if {WIDENED, DEFAULT_PRECISION} <= set(context.options):
             raise UnsupportedError(
-                f"{WIDENED} asks for float32, {DEFAULT_PRECISION} for what OpenVINO likes best: "
+                f"{WIDENED} requests float32, {DEFAULT_PRECISION} OpenVINO's preferred precision: "
                 "choose one"
             )
         self._recipe = chosen_among(context.options)
@@ -86,7 +86,7 @@ class OpenVino(ResidentBackend):
             cache_misses=cached.count(False) if has_cache else None,
             notes={
                 **applied,
-                "weights": "constants, which the plug-in folds and packs",
+                "weights": "constants that the plug-in folds and packs",
                 "parameters_size_bytes": sum(
                     program.weights_of(path).stat().st_size for path in self._paths
                 ),
@@ -142,7 +142,7 @@ class OpenVino(ResidentBackend):
                 raise UnsupportedError(
                     f"OpenVINO {VERSION} has no {wanted} kernels for this CPU and would "
                     f"compute this model in {got}: measure the fp32 model, or choose "
-                    f"openvino:{self.context.compiler}+{WIDENED}, which says so"
+                    f"openvino:{self.context.compiler}+{WIDENED}, which allows this"
                 )
 
     def _fingerprint(self) -> str:

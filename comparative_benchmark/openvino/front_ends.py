@@ -52,8 +52,8 @@ def write(
         converted = [_from_tensorflow(model, inputs, phase)]
     else:
         raise UnsupportedError(
-            f"OpenVINO has no front end here for {type(model).__name__}: choose a model in PyTorch "
-            "or TensorFlow"
+            f"OpenVINO has no front end for {type(model).__name__}: choose a model in PyTorch or "
+            "TensorFlow"
         )
     paths = [directory / f"{name}.xml" for name in program_names(plan)]
     with phase("load"):

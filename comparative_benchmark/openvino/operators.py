@@ -38,7 +38,7 @@ def profile_of(
         iterations=iterations,
         operators=longest_first(operators),
         fallbacks=tuple(
-            f"{count} {kind} by a reference kernel" for kind, count in plain.most_common()
+            f"{count} {kind} in a reference kernel" for kind, count in plain.most_common()
         ),
         fusions=(f"{left_out} layers fused into others, folded or shorter than 1 us",)
         if left_out

@@ -81,10 +81,10 @@ def apply_here(channel: child_process.Channel, paths: list[str], recipe: str) ->
         nncf.InvalidGroupSizeError,
     ) as error:
         told = str(error).strip().partition("\n")[0]
-        raise UnsupportedError(f"NNCF refuses {recipe}: {told}") from error
+        raise UnsupportedError(f"NNCF cannot apply {recipe}: {told}") from error
     if not layers:
         raise NotAppliedError(
-            f"{recipe} changed none of {linear} products with weights: these are "
+            f"{recipe} changed 0 of {linear} products with weights: these are "
             f"{', '.join(sorted(kinds)) or 'none'}, not {weight_type}"
         )
     applied = {

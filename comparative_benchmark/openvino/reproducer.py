@@ -5,8 +5,8 @@ from comparative_benchmark.backends.reproducing import Exported, ExportTask
 from comparative_benchmark.openvino import front_ends, program
 
 _NOTE = (
-    "run.py prints the type that OpenVINO computes in; the suite refuses to measure a "
-    "model that is not computed in its own."
+    "run.py prints the data type in which OpenVINO computes. If it is not the model's type, the "
+    "suite does not measure the model."
 )
 
 
@@ -26,7 +26,7 @@ def export(task: ExportTask) -> Exported:
         settings={"properties": properties, "call": reproducing.calls(plan, names)},
         packages=("openvino", "numpy", "ml_dtypes"),
         files={
-            **dict.fromkeys(names, "what is compiled"),
+            **dict.fromkeys(names, "the program to compile"),
             **{program.weights_of(path).name: f"weights of {path.name}" for path in paths},
         },
         modules=reproducing.modules(plan),

@@ -66,9 +66,13 @@ class AotProgram:
         facts.not_measurable = ("lower",)
         facts.artifact_sha256 = _digest(self._package)
         facts.artifact_size_bytes = self._package.stat().st_size
-        facts.notes["artifact"] = "the digest is of the generated code, the size holds the weights"
-        facts.notes["weights"] = "in the package; those of few elements, or all equal, in the code"
-        facts.notes["cache"] = "Inductor keeps no programs that it compiled ahead of time"
+        facts.notes["artifact"] = (
+            "the digest covers the generated code, the size includes the weights"
+        )
+        facts.notes["weights"] = (
+            "in the package; small weights and weights with equal elements in the code"
+        )
+        facts.notes["cache"] = "Inductor does not cache programs that it compiles ahead of time"
 
 
 def _check_outputs(exported: Any) -> None:
@@ -76,7 +80,7 @@ def _check_outputs(exported: Any) -> None:
     spec = exported.call_spec.out_spec
     places = tuple(range(spec.num_leaves))
     if as_tuple(pytree.tree_unflatten(places, spec)) != places:
-        raise UnsupportedError(f"forward returns {spec}, where tensors or a tuple of them are due")
+        raise UnsupportedError(f"forward returns {spec}, expected tensors or a tuple of tensors")
 
 
 def _require_compiler() -> None:
@@ -84,7 +88,7 @@ def _require_compiler() -> None:
         get_cpp_compiler()
     except InvalidCxxCompiler as error:
         raise UnsupportedError(
-            "AOTInductor compiles C++ and there is no compiler: install g++, or name one with CXX"
+            "AOTInductor needs a C++ compiler and finds none: install g++, or set CXX"
         ) from error
 
 
@@ -102,7 +106,7 @@ def _digest(package: Path) -> str:
                 code = (line for line in lines if line and not line.startswith(b"//"))
                 contents.append(b"\n".join(code))
     if not contents:
-        raise RuntimeError(f"{package.name} holds no code that could be identified")
+        raise RuntimeError(f"{package.name} contains no generated C++ code")
     return of_set(contents)
 
 

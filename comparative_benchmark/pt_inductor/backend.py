@@ -69,7 +69,7 @@ class PtInductor(Backend):
         self._cuda_graphs = "cuda-graphs" in context.options
         if self._cuda_graphs and not self._on_gpu:
             raise UnsupportedError(
-                f"CUDA graphs need an NVIDIA GPU, which {context.device.name} is not: measure "
+                f"CUDA graphs need an NVIDIA GPU, but the device is {context.device.name}: measure "
                 "`inductor` without `+cuda-graphs`, or run with --device host-gpu"
             )
         self._inputs: tuple[torch.Tensor, ...] = ()
@@ -136,7 +136,9 @@ class PtInductor(Backend):
         config = {key: value for option in options for key, value in option.items()}
         if "freezing" in self.context.options:
             if self._trains() or self._takes_steps():
-                raise UnsupportedError("Inductor freezes weights for inference: train `inductor`")
+                raise UnsupportedError(
+                    "Inductor freezes weights only for inference: train with `inductor`"
+                )
             torch._inductor.config.freezing = True  # noqa: SLF001  # read by Dynamo, too
 
         calls = self.compiled_calls = dynamo.DynamoCalls("Inductor")
@@ -218,7 +220,7 @@ class PtInductor(Backend):
         found = model.outputs_of(outputs)
         if calls and model.replayed and calls.calls == before:
             raise UnsupportedError(
-                "Inductor's program was not called in the steps that are verified: "
+                "Inductor's program was not called in the verified steps: "
                 f"{calls.fallback_reason()}"
             )
         return found
@@ -261,7 +263,7 @@ class PtInductor(Backend):
     def output_rule(self) -> OutputRule:
         """A module returns new tensors, a CUDA graph writes to the addresses that it recorded."""
         if self._cuda_graphs:
-            reason = "each replay of a CUDA graph writes to the addresses that it recorded"
+            reason = "each replay of a CUDA graph writes to the recorded addresses"
             return OutputRule(modes=("bound",), reason=reason)
         return OutputRule(modes=("allocated",), reason=ALLOCATED_ONLY)
 
@@ -297,8 +299,8 @@ class PtInductor(Backend):
             return super().generation_parts()
         if self._cuda_graphs:
             raise UnsupportedError(
-                "a CUDA graph of `decode` reads the cache where the step before left it, so each "
-                "step has a graph of its own, recorded for a whole generation"
+                "a CUDA graph of `decode` reads the cache where the previous step left it, so each "
+                "step needs a separate graph, recorded for a whole generation"
             )
 
         def compile_part(part: Any) -> Any:
@@ -363,9 +365,9 @@ class PtInductor(Backend):
         share = shares["compiled_share"]
         if share < LEAST_COMPILED and not isinstance(self._model, GenerationModel):
             raise UnsupportedError(
-                f"Inductor's programs take {share:.0%} of the time of the compiled model, and at "
-                f"least {LEAST_COMPILED:.0%} are required; Dynamo leaves the rest to eager "
-                f"execution: {self.compiled_calls.fallback_reason()}"
+                f"Inductor's programs take {share:.0%} of the compiled model's time, but at least "
+                f"{LEAST_COMPILED:.0%} is required; Dynamo runs the rest eagerly: "
+                f"{self.compiled_calls.fallback_reason()}"
             )
         return shares
 
@@ -437,7 +439,7 @@ def _device(context: BackendContext) -> torch.device:
         return torch.device("cpu")
     if not torch.cuda.is_available():
         raise UnsupportedError(
-            f"PyTorch {torch.__version__} sees no CUDA device for {context.device.name}: check "
+            f"PyTorch {torch.__version__} finds no CUDA device for {context.device.name}: check "
             "`nvidia-smi`, and that torch is a CUDA build (`python -c 'import torch; "
             "print(torch.version.cuda)'`)"
         )

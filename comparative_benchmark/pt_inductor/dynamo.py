@@ -39,7 +39,7 @@ class DynamoCalls(CompiledCalls):
         for text in (*counters["unimplemented"], *counters["graph_break"]):
             return str(text).strip().partition("\n")[0].strip()
         if not counters["frames"]["total"]:
-            return "the function that was given to torch.compile is not called"
+            return "the function passed to torch.compile is not called"
         return CompiledCalls.fallback_reason(self)
 
     def recompile_reason(self) -> str:

@@ -20,8 +20,8 @@ _GRAPH = re.compile(r"CompiledFxGraph|^Torch-Compiled Region|^TorchDynamo|^AOTI"
 _KERNEL = re.compile(r"(?:graph_\d+_)?((?:cpp|triton)_\w*fused_\w+?)(?:_\d+)?$")
 _FUSED = re.compile(r"^(?:cpp|triton)_(?:\w+?_)?fused_")
 _ONE_SPAN = (
-    "Inductor's kernels are not told apart: this profile is of `cbs run --profile`; "
-    "`cbs explain --again` takes one that tells them"
+    "this profile, from `cbs run --profile`, does not separate Inductor's kernels; "
+    "`cbs explain --again` records one that does"
 )
 # Which arguments are the factors, and whether the second one comes transposed.
 _PRODUCTS = {
@@ -92,7 +92,7 @@ def _fusions(fused: Iterable[Operator], operators: Sequence[Operator]) -> tuple[
         return ()
     calls = sum(operator.calls for operator in kernels)
     others = sum(operator.calls for operator in operators if _is_library(operator))
-    return (f"{calls:.0f} calls of {len(kernels)} fused kernels, {others:.0f} of libraries",)
+    return (f"{calls:.0f} calls of {len(kernels)} fused kernels, {others:.0f} library calls",)
 
 
 def _is_library(operator: Operator) -> bool:

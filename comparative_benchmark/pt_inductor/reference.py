@@ -55,8 +55,8 @@ def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
         if "ouble" not in str(error):
             raise error  # noqa: TRY201  # the second run is not part of its story
         raise TypeError(
-            "forward keeps float32 where float64 is asked for, as .float() and "
-            f"dtype=torch.float32 do: {error}"
+            "forward computes in float32 instead of float64, for example because of .float() or "
+            f"dtype=torch.float32: {error}"
         ) from error
 
 

@@ -10,7 +10,7 @@ from comparative_benchmark.backends.reproducing import Exported, ExportTask
 # What was measured, by compiler.
 _MEASURED = {
     "eager": "the model's Python, op by op",
-    "inductor": "`torch.compile` of the model, whose Python Dynamo traces",
+    "inductor": "`torch.compile` of the model, traced by Dynamo",
     "aot-inductor": "AOTInductor of a `torch.export` program",
 }
 
@@ -26,16 +26,17 @@ def export(task: ExportTask) -> Exported:
         text = name.replace(".pt2", ".txt")
         (task.directory / text).write_text(f"{program}\n", encoding="utf-8")
         files[name] = (
-            "what is compiled, as `torch.export.load` reads it, and its weights: a zip archive"
+            "the program to compile and its weights: a zip archive for `torch.export.load`"
         )
-        files[text] = f"{name} for people"
+        files[text] = f"{name} as text"
     note = (
-        f"Measured was {_MEASURED[context.compiler]}. Here it is the graph that `torch.export` "
-        "makes of the model: it starts behind Dynamo, and graph breaks are gone. Inductor's cache "
-        "is the user's: for a cold compilation set TORCHINDUCTOR_CACHE_DIR to an empty folder."
+        f"The measurement ran {_MEASURED[context.compiler]}. The reproducer runs the graph that "
+        "`torch.export` makes of the model: it includes neither Dynamo's tracing nor graph breaks. "
+        "Inductor uses your own cache: for a cold compilation, set TORCHINDUCTOR_CACHE_DIR to an "
+        "empty folder."
     )
     if plan is not None:
-        note += " The loop over tokens is outside of it: prefill and decode are a program each."
+        note += " The loop over tokens is not part of it: prefill and decode are separate programs."
     return Exported(
         settings={
             "compiler": context.compiler,

@@ -44,7 +44,9 @@ def remark(model: Any, inputs: Sequence[Array]) -> str | None:
             without_content.forward(*given)
     if not found.seen:
         return None
-    return f"parts of it compute in {', '.join(sorted(found.seen))}, whatever its weights are"
+    return (
+        f"parts of it compute in {', '.join(sorted(found.seen))}, whatever the type of its weights"
+    )
 
 
 # Operations that move numbers, or make exact ones, and round nothing.

@@ -35,7 +35,7 @@ def apply(model: Any, recipe: Chosen) -> dict[str, Any]:
         _as_linear(module)
     linear = [part for root in modules.of(model) for part in _linear(root)]
     if not linear:
-        raise UnsupportedError(f"{recipe.label} is for linear layers, and the model has none")
+        raise UnsupportedError(f"{recipe.label} needs linear layers, but the model has none")
     before = _weight_bytes(model)
     try:
         config, weight_class = load_object(recipe.apply_in("pt_inductor"))(**recipe.values)
@@ -45,7 +45,9 @@ def apply(model: Any, recipe: Chosen) -> dict[str, Any]:
             else:
                 quantize_(module, config)
     except (AssertionError, ImportError, NotImplementedError, RuntimeError, ValueError) as error:
-        raise UnsupportedError(f"torchao refuses {recipe.label}: {_first_line(error)}") from error
+        raise UnsupportedError(
+            f"torchao cannot apply {recipe.label}: {_first_line(error)}"
+        ) from error
     # A recipe changes the class of weights, or puts layers of another class in place of them.
     linear = [part for root in modules.of(model) for part in _linear(root)]
     classes = [type(part).__name__ for part in linear]
@@ -57,7 +59,7 @@ def apply(model: Any, recipe: Chosen) -> dict[str, Any]:
     if not changed:
         kinds = ", ".join(sorted(set(found)))
         raise NotAppliedError(
-            f"{recipe.label} changed none of {len(linear)} linear layers: their weights are "
+            f"{recipe.label} changed 0 of {len(linear)} linear layers: their weights are "
             f"{kinds}, not {weight_class}"
         )
     return {

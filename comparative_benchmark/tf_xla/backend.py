@@ -102,7 +102,7 @@ class TfXla(Backend):
                 if (missing := _missing(error)) is None:
                     raise
                 raise UnsupportedError(
-                    f"TensorFlow {tf.__version__} cannot do this with {self.context.compiler} on "
+                    f"TensorFlow {tf.__version__} cannot run this with {self.context.compiler} on "
                     f"{self.context.device.name}: {missing}"
                 ) from error
         self._cached = self._cache.use_since(before)
@@ -116,12 +116,12 @@ class TfXla(Backend):
         concrete = self._concrete
         if tf.config.functions_run_eagerly():
             raise UnsupportedError(
-                "the model has TensorFlow run functions eagerly: remove "
+                "the model makes TensorFlow run functions eagerly: remove "
                 "tf.config.run_functions_eagerly(True), or measure tf_xla:eager"
             )
         if self.context.compiler == "xla":
             if not concrete.function_def.attr["_XlaMustCompile"].b:
-                raise UnsupportedError("TensorFlow would run operators outside of XLA's program")
+                raise UnsupportedError("TensorFlow would run operators outside XLA's program")
         elif python := program.python_operators(concrete):
             raise UnsupportedError(
                 f"the graph calls Python functions ({', '.join(python)}), which are not part of a "
@@ -307,7 +307,7 @@ def to_numpy(value: Any) -> Array:
       TypeError: the value is not a tensor.
     """
     if not isinstance(value, tf.Tensor):
-        raise TypeError(f"forward gave a {type(value).__name__}, which is not a tensor")
+        raise TypeError(f"forward returned a {type(value).__name__}, expected a tensor")
     return np.asarray(value.numpy())
 
 
@@ -321,7 +321,7 @@ def _configure(context: BackendContext) -> None:
     on_gpu = context.device.accelerator_type == "gpu"
     if on_gpu and not gpus:
         raise UnsupportedError(
-            f"TensorFlow {tf.__version__} sees no GPU for {context.device.name}: check "
+            f"TensorFlow {tf.__version__} finds no GPU for {context.device.name}: check "
             "`nvidia-smi`, and install `tensorflow[and-cuda]`"
         )
     tf.config.set_visible_devices(gpus[:1] if on_gpu else [], "GPU")

@@ -40,7 +40,7 @@ def cost(model: Any, inputs: Sequence[Array]) -> WorkloadCost:
 
 def _flops(operation: Any) -> int:
     if operation.type in _CONTROL:
-        raise ValueError(f"{operation.name}: what `{operation.type}` does depends on values")
+        raise ValueError(f"{operation.name}: the cost of `{operation.type}` depends on values")
     if operation.type in _FORMULAS:
         return _FORMULAS[operation.type](operation)
     if _PRODUCTS.search(operation.type):
@@ -89,7 +89,7 @@ def _einsum(operation: Any) -> int:
     sizes: dict[str, int] = {}
     for labels, operand in zip(terms.split(","), operation.inputs, strict=True):
         if "..." in labels:
-            raise ValueError(f"{operation.name}: the ellipsis of {labels} has no size")
+            raise ValueError(f"{operation.name}: the size of the ellipsis in {labels} is unknown")
         sizes.update(zip(labels, map(int, operand.shape), strict=True))
     return 2 * math.prod(sizes.values()) if len(operation.inputs) > 1 else 0
 

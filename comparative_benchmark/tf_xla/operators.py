@@ -50,7 +50,7 @@ def profile_of(
         iterations=iterations,
         operators=tuple(operators),
         fallbacks=tuple(
-            f"{count} {kind} outside of the XLA cluster" for kind, count in left_out.most_common()
+            f"{count} {kind} outside the XLA cluster" for kind, count in left_out.most_common()
         )
         if hlo
         else (),

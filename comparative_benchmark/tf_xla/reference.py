@@ -23,7 +23,9 @@ def compute(model: Any, inputs: Sequence[Array]) -> tuple[list[Any], list[Any]]:
       TypeError: the model has no `as_float64()`, or what that gives computes in another type.
     """
     if not hasattr(model, "as_float64"):
-        raise TypeError(f"{type(model).__name__} has no method as_float64(), which gives the truth")
+        raise TypeError(
+            f"{type(model).__name__} needs a method as_float64() that returns it in float64"
+        )
     with tf.device("CPU:0"):
         tensors = [tf.convert_to_tensor(value) for value in inputs]
         same_type = in_own_type(model, inputs)

@@ -11,8 +11,8 @@ from openxla.benchmark.models.shared_model import as_tuple
 _JIT: dict[str, bool | None] = {"xla": True, "graph": None, "eager": None}
 
 _NOTE = (
-    "Measured was the model's own function. The SavedModel holds the graph that TensorFlow "
-    "traced it to: it starts behind the tracing."
+    "The measurement ran the model's own function. The SavedModel contains the graph that "
+    "TensorFlow traced, so the reproducer does not include the tracing."
 )
 
 
@@ -36,10 +36,12 @@ def export(task: ExportTask) -> Exported:
     tf.saved_model.save(module, str(task.directory / "saved_model"))
     notes = [_NOTE]
     if task.context.compiler == "eager":
-        notes.append("The measurement ran op by op, which a graph cannot: run.py runs the graph.")
+        notes.append(
+            "The measurement ran op by op. A graph cannot do that, so run.py runs the whole graph."
+        )
     return Exported(
         settings={"threads": task.context.threads, "jit_compile": _JIT[task.context.compiler]},
         packages=("tensorflow", "numpy", "ml_dtypes"),
-        files={"saved_model": "what is compiled; its weights are its variables"},
+        files={"saved_model": "the program to compile; its weights are its variables"},
         notes=tuple(notes),
     )

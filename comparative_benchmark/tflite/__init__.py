@@ -32,7 +32,7 @@ BACKEND = BackendInfo(
     compilers=(
         CompilerInfo(
             name="native",
-            description="a model in fp32, a TFLite case in the precision of its file",
+            description="models in fp32, TFLite cases in the precision of their file",
             options=_OPTIONS,
             accelerator="cpu",
         ),
@@ -44,7 +44,9 @@ BACKEND = BackendInfo(
             accelerator="cpu",
         ),
         _quantizing("fp16", "fp16-weights", "16-bit weights, computation in fp32"),
-        _quantizing("dynamic-range", "dynamic-range", "int8 weights, activations quantised live"),
+        _quantizing(
+            "dynamic-range", "dynamic-range", "int8 weights, activations quantised at run time"
+        ),
         _quantizing("int8", "int8", "int8 weights and activations, calibrated; fp32 at the edges"),
     ),
     reference="comparative_benchmark.tflite.reference:compute",

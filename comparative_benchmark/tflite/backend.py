@@ -74,8 +74,8 @@ class TfLite(Backend):
         try:
             return Program(path, threads=self.context.threads, xnnpack=self._uses_xnnpack)
         except RuntimeError as error:
-            hint = f"; take {self.context.compiler}+no-xnnpack" if self._uses_xnnpack else ""
-            raise UnsupportedError(f"LiteRT refuses the file: {error}{hint}") from error
+            hint = f"; choose {self.context.compiler}+no-xnnpack" if self._uses_xnnpack else ""
+            raise UnsupportedError(f"LiteRT cannot load the file: {error}{hint}") from error
 
     def dispatch(self) -> Any:
         """Invokes the program, which returns when its outputs are complete."""
@@ -114,7 +114,7 @@ class TfLite(Backend):
             operators=tuple(
                 Operator(name=name, does=name, calls=count) for name, count in counts.items()
             ),
-            remarks=("LiteRT's Python interface tells operations, and no times of them",),
+            remarks=("LiteRT's Python interface lists operations without their times",),
         )
         return [write(found, directory)]
 

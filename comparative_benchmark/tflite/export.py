@@ -25,8 +25,8 @@ from openxla.benchmark.models.tflite import conversion
 from openxla.benchmark.models.tflite.tflite_model import TfLiteModel
 
 _DIES = (
-    "LiteRT cannot run the int8 file of this model: it ends the process (signal {signal}), as "
-    "quotients of very different ranges do; take the compiler dynamic-range, or the model in "
+    "LiteRT crashes on the int8 file of this model (signal {signal}), as it does if a model "
+    "divides values of very different ranges; choose the compiler dynamic-range, or the model in "
     "TensorFlow"
 )
 
@@ -59,7 +59,8 @@ def export(
     if definition.parameters.get("program") == "TFLite":
         if compiler != "native":
             raise UnsupportedError(
-                f"{compiler} converts models; a file that is brought has a precision: take native"
+                f"{compiler} converts models, but a .tflite file has a fixed precision: choose "
+                "native"
             )
         path = Path(definition.parameters["source"])
         return {**described(path, "fp32"), "origin": "brought", "versions": {}}
@@ -147,9 +148,9 @@ def _probe(path: Path, inputs: Sequence[TensorSpec], *, xnnpack: bool) -> None:
         program.set_inputs([np.zeros(spec.shape, numpy_dtype(spec.dtype)) for spec in inputs])
         program.invoke()
     except RuntimeError as error:
-        hint = "; take int8+no-xnnpack" if xnnpack else ""
+        hint = "; choose int8+no-xnnpack" if xnnpack else ""
         raise UnsupportedError(
-            f"LiteRT refuses the int8 file of this model: {error}{hint}"
+            f"LiteRT cannot run the int8 file of this model: {error}{hint}"
         ) from error
 
 
@@ -163,7 +164,7 @@ def _given(model: TfLiteModel, compiler: str, phase: PhaseTimer) -> dict[str, An
     )
     if compiler not in ("native", fitting):
         raise UnsupportedError(
-            f"the case is a file in {precision}, and no compiler can change that: take "
+            f"the case is a file in {precision}, which no compiler can change: choose "
             f"--backend tflite or tflite:{fitting}"
         )
     with phase("prepare"):

@@ -23,7 +23,7 @@ def cost(model: Any, inputs: Sequence[Array]) -> WorkloadCost:
     """Returns what the unquantised model has to do."""
     source, module = _source(model)
     if not hasattr(module, "cost"):
-        return WorkloadCost.unknown(f"{module.__name__} counts nothing")
+        return WorkloadCost.unknown(f"{module.__name__} does not define a cost")
     found: WorkloadCost = module.cost(source, inputs)
     return found
 

@@ -10,8 +10,8 @@ from comparative_benchmark.tflite.export import described
 from comparative_benchmark.tflite.export import export as export_file
 
 _NOTE = (
-    "`benchmark_model` is built from LiteRT's source, or downloaded as a nightly binary; "
-    "the wheel does not have it."
+    "The wheel does not contain `benchmark_model`: build it from LiteRT's source, or download a "
+    "nightly binary."
 )
 
 
@@ -28,7 +28,7 @@ def export(task: ExportTask) -> Exported:
         files={"model.tflite": f"program and weights, in {found['precision']}; {found['origin']}"},
         commands=(
             Command(
-                comment="Times it, by LiteRT's own tool, on numbers of its own.",
+                comment="Time it with LiteRT's own tool, which generates its inputs.",
                 arguments=(
                     *("benchmark_model", "--graph=model.tflite"),
                     f"--num_threads={context.threads}",

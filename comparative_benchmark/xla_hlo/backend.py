@@ -137,7 +137,7 @@ class XlaHlo(Backend):
         facts.notes["tf32"] = self._tf32
         facts.notes["program_size_bytes"] = exported.path.stat().st_size
         if exported.form != "stablehlo":
-            facts.notes["route"] = "the client takes StableHLO only: HLO is converted before"
+            facts.notes["route"] = "the client accepts only StableHLO, so HLO is converted first"
         return facts
 
     def output_rule(self) -> OutputRule:

@@ -32,7 +32,7 @@ class ExecutableCache:
             try:
                 found = client.deserialize(path.read_bytes())
             except XlaError as error:  # of another machine, or damaged: as good as not there
-                print(f"cached executable {path.name} cannot be loaded: {error}", flush=True)
+                print(f"cannot load the cached executable {path.name}: {error}", flush=True)
             else:
                 self.hits += 1
                 return found

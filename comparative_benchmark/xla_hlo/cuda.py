@@ -46,7 +46,7 @@ def make_client() -> Any:
     library = _library()
     if library is None:
         raise UnsupportedError(
-            "there is no CUDA plug-in for XLA here: check `nvidia-smi` and pip install "
+            "XLA's CUDA plug-in is missing: check `nvidia-smi` and run pip install "
             f"'jax[cuda13]=={WRITTEN_FOR}'"
         )
     _load_libraries()

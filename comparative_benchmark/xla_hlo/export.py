@@ -100,8 +100,8 @@ def export_here(
         exporter = _exporter(model, types, platform)
         if exporter is None:
             raise UnsupportedError(
-                f"nothing exports {definition['module_path']} to XLA: it is not a model in JAX or "
-                "TensorFlow"
+                f"cannot export {definition['module_path']} to XLA: it is not a JAX or TensorFlow "
+                "model"
             )
     with channel.phase("trace"):
         exporter.trace()

@@ -120,6 +120,8 @@ def check_parameters(
     found = [InputType(shape=shape, dtype=dtype.name) for shape, dtype in parameters]
     for index, (takes, gets) in enumerate(zip(found, expected, strict=False)):
         if takes != gets:
-            raise TypeError(f"parameter {index} of the program is {takes}, its argument is {gets}")
+            raise TypeError(
+                f"parameter {index} of the program is {takes}, but its argument is {gets}"
+            )
     if len(found) != len(expected):
-        raise TypeError(f"the program has {len(found)} parameters for {len(expected)} arguments")
+        raise TypeError(f"the program has {len(found)} parameters, but {len(expected)} arguments")

@@ -113,7 +113,7 @@ class Client:
     def _try_out(self) -> None:
         given = np.ones((1,), np.float32)
         if not np.array_equal(self.fetch(self.put(given)), given):
-            raise TypeError("an array does not come back as it was put")
+            raise TypeError("an array changes when it is copied to the device and back")
         for owner, names in (
             (self._client, ("compile_and_load", "deserialize_executable")),
             (xla_client.LoadedExecutable, ("execute_sharded", "hlo_modules", "serialize")),

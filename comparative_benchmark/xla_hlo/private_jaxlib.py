@@ -15,8 +15,8 @@ WRITTEN_FOR = "0.10.2"
 def differs(error: Exception) -> UnsupportedError:
     """Says what to do about a jaxlib that lacks a name, or takes other arguments."""
     return UnsupportedError(
-        f"jaxlib {version('jaxlib')} has another private interface than {WRITTEN_FOR}, which this "
-        f"backend is written for ({error}): pip install jax=={WRITTEN_FOR} jaxlib=={WRITTEN_FOR}"
+        f"jaxlib {version('jaxlib')} lacks the private interface of {WRITTEN_FOR}, which this "
+        f"backend needs ({error}): run pip install jax=={WRITTEN_FOR} jaxlib=={WRITTEN_FOR}"
     )
 
 

@@ -16,11 +16,11 @@ _FORMS = {
 }
 
 _NOTE = (
-    "The tools named in commands.sh are built from XLA's source "
+    "No wheel contains the tools named in commands.sh: build them from XLA's source "
     "(`bazel build -c opt //xla/tools:run_hlo_module "
-    "//xla/tools/multihost_hlo_runner:hlo_runner_main`), no wheel has them. They run the "
-    "program on numbers of their own, so they show a failing compilation, a crash or a "
-    "speed, and by run_hlo_module's interpreter a wrong number; run.py has the inputs."
+    "//xla/tools/multihost_hlo_runner:hlo_runner_main`). They generate their inputs, so they show "
+    "compilation failures, crashes and speeds. run_hlo_module also shows wrong numbers, because it "
+    "compares with an interpreter. run.py uses the measured inputs."
 )
 
 
@@ -29,12 +29,12 @@ def export(task: ExportTask) -> Exported:
     form = task.context.compiler
     program, arguments = _program(task, form)
     files = {
-        program: f"what is compiled: {_FORMS[form]}",
-        "weights": "its weights, in the order of the parameters that take them",
+        program: f"the program to compile: {_FORMS[form]}",
+        "weights": "its weights, in the order of their parameters",
     }
     if program != _TEXT:
         _program(task, "hlo-text")
-        files[_TEXT] = "the same as HLO text before optimisations, for XLA's own tools"
+        files[_TEXT] = "the same program as HLO text before optimisations, for XLA's own tools"
     if None not in arguments:
         del files["weights"]
     return Exported(
@@ -64,12 +64,12 @@ def _program(task: ExportTask, form: str) -> tuple[str, list[int | None]]:
 def _commands() -> tuple[Command, ...]:
     return (
         Command(
-            comment="Compiles and runs, beside XLA's interpreter, and compares the two.",
+            comment="Compile and run it, run it in XLA's interpreter too, and compare the outputs.",
             arguments=("run_hlo_module", "--platform=CPU", "--input_format=hlo", _TEXT),
             is_packaged=False,
         ),
         Command(
-            comment="Compiles and times.",
+            comment="Compile and time it.",
             arguments=(
                 *("hlo_runner_main", "--device_type=host", "--input_format=text"),
                 *("--num_replicas=1", "--num_partitions=1", "--num_repeats=20", _TEXT),

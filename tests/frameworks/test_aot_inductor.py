@@ -185,7 +185,7 @@ def test_what_was_unpacked_to_load_a_package_is_gone(programs):
     ("name", "reason"),
     [
         ("choosing", "torch.export"),
-        ("named", "tuple of them are due"),
+        ("named", "or a tuple of tensors"),
         ("compiler", "install g++"),
     ],
 )

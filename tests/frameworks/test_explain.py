@@ -39,6 +39,6 @@ def test_eager_and_inductor_are_explained(column, environment, options):
         assert inductor["fusions"]
         assert not inductor["remarks"]
     else:
-        assert "`cbs explain --again` takes one" in inductor["remarks"][0]
+        assert "`cbs explain --again` records one" in inductor["remarks"][0]
     assert all(side["cover"] > 0.1 for side in sides.values())
     assert found["lost_ms"] == pytest.approx(sum(row["lost_ms"] for row in found["rows"]))

@@ -141,7 +141,7 @@ x = jnp.ones((4, 8))
 weights = {"w": jnp.ones((8, 8))}
 hidden = Function(weights, lambda params, x: jnp.einsum("ij,jk->ik", x, params["w"]))
 told = refused(hidden, recipes.NotAppliedError, (x,))
-assert told == "int8wo changed none of 1 linear layers", told
+assert told == "int8wo changed 0 of 1 linear layers", told
 assert "no weights" in refused(Function({}, lambda params, x: x), UnsupportedError, (x,))
 assert "finds no weights in object" in refused(object(), UnsupportedError, (x,))
 """

@@ -25,7 +25,7 @@ REFUSED = {
     "semi-sparse": "kernels of NVIDIA GPUs",
     "2:4": "kernels of NVIDIA GPUs",
     "block-64": "Triton kernels, for GPUs",
-    "intx-4-48": "torchao refuses intx-4-48",
+    "intx-4-48": "torchao cannot apply intx-4-48",
 }
 # One of each kind through real workers: right, compiled, refused, and lossy (1 bit keeps nothing).
 RACED = (
@@ -192,7 +192,7 @@ assert "the model has none" in refused(torch.nn.Conv2d(3, 3, 1), UnsupportedErro
 with mock.patch("torchao.quantization.quantize_"):
     told = refused(torch.nn.Linear(64, 64), torchao_recipes.NotAppliedError)
 assert told == (
-    "int8wo changed none of 1 linear layers: their weights are Parameter, not Int8Tensor"
+    "int8wo changed 0 of 1 linear layers: their weights are Parameter, not Int8Tensor"
 )
 """
 

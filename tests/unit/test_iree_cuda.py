@@ -152,7 +152,7 @@ def test_a_published_program_runs_with_neither_compiler_nor_framework(run):
     assert found.phases == ["load", "load", "h2d"]
     # What the driver compiles cannot be told apart from loading; no one else compiles.
     assert found.not_measurable == ["compile"]
-    assert "is loaded" in found.notes["compile"]
+    assert "in the phase `load`" in found.notes["compile"]
     assert found.notes["starts_from"] == ["irpa", "vmfb_cuda"]
     assert "compiler_flags" not in found.notes
 
@@ -171,7 +171,7 @@ def test_a_runtime_that_does_not_count_has_no_peak(run):
 def test_a_program_for_newer_gpus_is_unsupported(run):
     kind, reason = run(capability=(7, 5)).error
     assert kind == "UnsupportedError"
-    assert "compiled for sm_80, and this GPU has compute capability 7.5" in reason
+    assert "compiled for sm_80, but this GPU has compute capability 7.5" in reason
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_no_gpu_is_unsupported(run, said):
 
 def test_a_driver_by_another_name_is_told_with_what_to_do(run):
     _, reason = run(refusal="UNAVAILABLE; CUDA driver library 'libcuda.so' not available").error
-    assert "only libcuda.so.1 is here" in reason
+    assert "this machine has only libcuda.so.1" in reason
     assert "LD_LIBRARY_PATH" in reason
 
 

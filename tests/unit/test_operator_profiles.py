@@ -139,7 +139,7 @@ def test_onnxruntime_nodes_on_another_provider_are_fallbacks():
     assert found["odd"].flops is None
     assert profile.us == 46
     assert profile.fusions == ("1 FusedMatMul",)
-    assert "1 NonZero by CPUExecutionProvider, not by CUDAExecutionProvider" in profile.fallbacks
+    assert "1 NonZero on CPUExecutionProvider instead of CUDAExecutionProvider" in profile.fallbacks
     alone = onnxruntime.profile_of(events, 1, **STACK, provider="CPUExecutionProvider")
     assert alone.fallbacks == ()
 
@@ -154,7 +154,7 @@ def test_openvino_layers_by_reference_kernels_are_fallbacks():
         ("fc", 15.0, 1.0),
         ("x", 2.0, 0.5),
     ]
-    assert profile.fallbacks == ("1 Loop by a reference kernel",)
+    assert profile.fallbacks == ("1 Loop in a reference kernel",)
     assert profile.fusions[0].startswith("7 layers fused into others")
 
 
@@ -193,7 +193,7 @@ def test_inductor_kernels_say_what_was_fused_and_dynamo_why_it_broke():
     assert kind_of(kernel) == "normalisation"
     assert kind_of(found["compiled graph"]) == "runtime"
     assert profile.breaks == ("3 x print", "1 x Call to `breakpoint` Explanation: no")
-    assert profile.fusions == ("1 calls of 1 fused kernels, 0 of libraries",)
+    assert profile.fusions == ("1 calls of 1 fused kernels, 0 library calls",)
     without = pytorch.profile_of(events[:1], **STACK, iterations=1, breaks={}, compiled=True)
     assert "--again" in without.remarks[0]
 
@@ -214,7 +214,7 @@ def test_tensorflow_operations_beside_xla_are_out_of_the_cluster():
     profile = tensorflow.profile_of(events, hlo, **STACK, iterations=1)
     assert by_name(profile).keys() == {"ynn_fusion.23", "model/Unique"}
     assert profile.us == 38
-    assert profile.fallbacks == ("1 Unique outside of the XLA cluster",)
+    assert profile.fallbacks == ("1 Unique outside the XLA cluster",)
     # Where nothing is compiled, nothing is outside.
     assert tensorflow.profile_of(events[2:], "", **STACK, iterations=1).fallbacks == ()
 
