@@ -79,7 +79,7 @@ def cases(
     ]
     if not found:
         shown = ", ".join(list(every)[:8]) + (", ..." if len(every) > 8 else "")
-        raise FolderError(f"no folder is named {name!r}; there are {shown}")
+        raise FolderError(f"no folder matches -name {name!r}; choices are {shown}")
     return found
 
 

@@ -46,7 +46,9 @@ def check(folder: str, test: str, packages: str | None = None) -> dict[str, Any]
     del running
     states["memory"] = _memory(lambda: Running(loaded), loaded.device)
     after = folders.digest(path)
-    states["folder"] = ("ok", "") if after == before else ("failed", "a run changed files in it")
+    states["folder"] = (
+        ("ok", "") if after == before else ("failed", "a run changed files in the folder")
+    )
     return {"states": states, "outputs": _digest(outputs)}
 
 
@@ -60,12 +62,12 @@ def _repeatable(loaded: LoadedFolder, outputs: list[Any]) -> tuple[str, str]:
     again = _outputs(Running(loaded))
     if _digest(again) == _digest(outputs):
         return "ok", ""
-    return "failed", "a second object of the same seed gives another output"
+    return "failed", "a second object with the same seed returns a different output"
 
 
 def _inputs(running: Running) -> tuple[str, str]:
     if not running.inputs:
-        return "not_applicable", "get_module() gives no tensors"
+        return "not_applicable", "get_module() returns no tensors"
     before = [value.clone() for value in running.inputs]
     running.run()
     if same(before, running.inputs):
@@ -77,15 +79,15 @@ def _signal(outputs: list[Any]) -> tuple[str, str]:
     for place, value in enumerate(outputs):
         numbers = np.asarray(value, dtype=np.float64)
         if not np.isfinite(numbers).all():
-            return "failed", f"output {place} holds NaN or infinity"
+            return "failed", f"output {place} contains NaN or infinity"
         if numbers.size == 0 or np.ptp(numbers) == 0:
-            return "failed", f"output {place} is constant: agreement would mean nothing"
+            return "failed", f"output {place} is constant, so agreement proves nothing"
     return "ok", ""
 
 
 def _jit(request: Request, loaded: LoadedFolder, outputs: list[Any]) -> tuple[str, str]:
     if loaded.is_current or request.test == "train":
-        return "not_applicable", "scripted inference is in the protocol of 2021 alone"
+        return "not_applicable", "only the protocol of 2021 has scripted inference"
     scripted = loaded.scripted()
     try:
         running = Running(scripted)
@@ -94,7 +96,7 @@ def _jit(request: Request, loaded: LoadedFolder, outputs: list[Any]) -> tuple[st
     found = [to_numpy(value) for value in running.function(*running.inputs)]
     for place, (one, due) in enumerate(zip(found, outputs, strict=True)):
         if not np.allclose(one, due, rtol=_JIT_TOLERANCE, atol=_JIT_TOLERANCE):
-            return "failed", f"output {place} of the scripted module is another"
+            return "failed", f"output {place} of the scripted module differs"
     return "ok", ""
 
 
@@ -106,11 +108,11 @@ def _memory(make: Callable[[], Running], device: str) -> tuple[str, str]:
     del running
     gc.collect()
     if any(reference() is not None for reference in objects):
-        return "failed", "the object or its module is still there when all have let go of it"
+        return "failed", "the object or its module stays alive after the last reference is dropped"
     if device == "cuda":
         left = torch.cuda.memory_allocated() - held
         if left > _DEVICE_SLACK_BYTES:
-            return "failed", f"{left / 2**20:.1f} MiB stay on the GPU"
+            return "failed", f"{left / 2**20:.1f} MiB stay allocated on the GPU"
     return "ok", ""
 
 

@@ -39,9 +39,9 @@ def reason(error: BaseException, folder: Path, packages: Path | None) -> str | N
         if isinstance(one, FileNotFoundError) and (found := _file(one, folder)):
             return found
         if isinstance(one, AssertionError | RuntimeError) and "install.py" in str(one):
-            return f"data: {_line(one)}: run --install"
+            return f"data: {_line(one)}; pass --install to run install.py"
         if any(words in str(one) for words in _NO_GPU):
-            return f"{folder.name} needs a GPU of NVIDIA: {_line(one)}"
+            return f"{folder.name} needs an NVIDIA GPU: {_line(one)}"
     return None
 
 
@@ -50,13 +50,16 @@ def _module(error: ImportError, folder: Path, packages: Path | None) -> str | No
     package = name.partition(".")[0]
     if package == _BASE:
         return _of_base(name, folder)
-    remedy = f"pip install {package}"
+    remedy = f"install it with `pip install {package}`"
     if package in _OF_PYTORCH:  # any other version would bring another PyTorch with it
-        remedy = f"pip install --no-deps {package}, in the version for PyTorch {torch.__version__}"
+        remedy = (
+            f"install the version for PyTorch {torch.__version__} with "
+            f"`pip install --no-deps {package}`"
+        )
     elif (folder / "install.py").is_file() and packages is None:
-        remedy = "--install, which has the folder's install.py install it apart from us"
+        remedy = "pass --install to run the folder's install.py in a separate environment"
     who = _importer(error, folder)
-    return f"needs package {package}, which {who} imports and is not installed: {remedy}"
+    return f"needs package {package}, imported by {who} but not installed; {remedy}"
 
 
 def _importer(error: ImportError, folder: Path) -> str:
@@ -83,11 +86,11 @@ def _of_base(name: str, folder: Path) -> str | None:
     """Returns what of TorchBench is not here; None if it is a part of the folder itself."""
     kind, _, inside = name.removeprefix(f"{_BASE}.").partition(".")
     if kind not in ("models", "canary_models"):
-        return f"{folder.name} imports of {name} what the base package here does not have"
+        return f"{folder.name} imports something from {name} that cbs does not provide"
     sibling = inside.partition(".")[0]
     if sibling == folder.name:
         return None
-    return f"{folder.name} reads code of the folder {sibling}, which is not beside it"
+    return f"{folder.name} imports code from the folder {sibling}, which is not next to it"
 
 
 def _file(error: FileNotFoundError, folder: Path) -> str | None:
@@ -100,7 +103,7 @@ def _file(error: FileNotFoundError, folder: Path) -> str | None:
     fetched = ".data" in path.parts
     if not (beside or fetched or (folder / "install.py").is_file()):
         return None
-    return f"data: {path} is not there: the folder's install.py may fetch it (--install)"
+    return f"data: {path} does not exist; the folder's install.py may download it (--install)"
 
 
 def _line(error: BaseException) -> str:

@@ -73,13 +73,13 @@ def find(paths: Sequence[Path]) -> list[Folder]:
         if not path.is_dir():
             close = near(path.name, _names_beside(path))
             hint = f"; did you mean {path.with_name(close)}?" if close else ""
-            what = "a file" if path.is_file() else "not there"
-            raise FolderError(f"--torchbench {path}: {what}, a folder is due{hint}")
+            what = "is a file, not a folder" if path.is_file() else "does not exist"
+            raise FolderError(f"--torchbench {path} {what}{hint}")
         places = list(_model_folders(path.absolute(), 0))
         if not places:
             raise FolderError(
-                f"--torchbench {path}: no folder in it has an {_INIT} with a class Model; "
-                "`cbs new-model --torchbench NAME` writes one"
+                f"--torchbench {path}: no folder in it has an {_INIT} with a class Model; create "
+                "one with `cbs new-model --torchbench NAME`"
             )
         for place in places:
             found.setdefault(place, read(place))
@@ -95,8 +95,8 @@ def read(path: Path) -> Folder:
             return Folder(path=path, sha256=_digest_of([str(path)]), problem=problem)
         sha256 = digest(path)
     except OSError as error:
-        return Folder(path=path, sha256=_digest_of([str(path)]), problem=f"not readable: {error}")
-    problem = None if path.name.isidentifier() else "its name is not that of a Python module"
+        return Folder(path=path, sha256=_digest_of([str(path)]), problem=f"cannot read it: {error}")
+    problem = None if path.name.isidentifier() else "its name is not a valid Python module name"
     found = Folder(
         path=path, sha256=sha256, installs=(path / "install.py").is_file(), problem=problem
     )
@@ -154,8 +154,8 @@ def _way_out(path: Path) -> str | None:
             link = Path(place, name)
             if link.is_symlink() and not link.resolve().is_relative_to(inside):
                 return (
-                    f"{link.relative_to(path)} links to {link.readlink()}, outside the folder: "
-                    "put a copy in its place"
+                    f"{link.relative_to(path)} links to {link.readlink()}, outside the folder; "
+                    "replace the link with a copy"
                 )
     return None
 

@@ -76,14 +76,14 @@ def packages_of(folders: Sequence[Folder], *, install: bool) -> Installed:
             if reason := run_install(folder, place):
                 found.failures[folder.path] = reason
                 continue
-            found.said.append(f"{folder.name}: install.py ran in {place}")
+            found.said.append(f"{folder.name}: ran install.py in {place}")
         if (place / _DONE).is_file():
             found.packages[folder.path] = site_packages(place)
         else:
             waiting.append(folder.name)
     if waiting:
         names = ", ".join(waiting[:5]) + (", ..." if len(waiting) > 5 else "")
-        found.said.append(f"not installed, tried as they are: {names}; --install runs install.py")
+        found.said.append(f"install.py has not run for {names}; pass --install to run it")
     return found
 
 
@@ -134,9 +134,9 @@ def run_install(folder: Folder, place: Path) -> str | None:
     text = log.read_text(encoding="utf-8", errors="replace")
     last = next((line for line in reversed(text.splitlines()) if line.strip()), "no message")
     if code is None:
-        return f"install.py took longer than {_PATIENCE_S} s, see {log}"
+        return f"install.py took longer than {_PATIENCE_S} s; see {log}"
     kind = "network: " if any(word in text for word in _NETWORK) else ""
-    return f"{kind}install.py ended with code {code}: {last.strip()[:200]}, see {log}"
+    return f"{kind}install.py failed with exit code {code}: {last.strip()[:200]}; see {log}"
 
 
 def _end_group(process: "subprocess.Popen[bytes]") -> None:

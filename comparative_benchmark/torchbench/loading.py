@@ -110,7 +110,7 @@ class LoadedFolder:
         if "batch_size" in self._parameters or _takes_any(self._parameters):
             taken = {"batch_size": self.request.batch_size, **taken}
         elif self.request.batch_size is not None and not self._sizes().keys() & taken.keys():
-            raise NotImplementedError("the folder takes no batch size")
+            raise NotImplementedError("the folder does not accept a batch size")
         return {"test": self.request.test, "device": device, **taken}
 
     def _of_2021(self, device: str) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class LoadedFolder:
         request = self.request
         given: dict[str, Any] = {"device": device, "jit": request.jit, **self._sizes()}
         if request.batch_size is not None and f"{request.test}_bs" not in self._parameters:
-            raise NotImplementedError("a folder of the protocol of 2021 has one batch size")
+            raise NotImplementedError("its batch size is fixed (protocol of 2021)")
         return {key: value for key, value in given.items() if key in self._parameters}
 
     def _sizes(self) -> dict[str, int]:
@@ -168,7 +168,7 @@ def import_folder(request: Request) -> ModuleType:
     Its siblings are importable, too: some folders read another one's files.
     """
     if _PACKAGE in sys.modules and not _is_ours(sys.modules[_PACKAGE]):
-        raise RuntimeError(f"another {_PACKAGE} was imported in this process before")
+        raise RuntimeError(f"this process has already imported another {_PACKAGE}")
     sys.dont_write_bytecode = True  # a folder is left as it was found
     folder = request.folder
     os.environ["CBS_TORCHBENCH_REPO"] = str(folders.repository(folder))

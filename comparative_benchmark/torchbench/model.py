@@ -51,7 +51,7 @@ class FolderModel(ForeignModel):
         self.replayed = self._running.replayed
         self.without_float64: str | None = None
         # Scripts that make tensors end the process where tensors are fake (PyTorch 2.13).
-        scripted = "operations of TorchScript are not counted"
+        scripted = "TorchScript operations cannot be counted"
         self.not_countable = scripted if has_scripted_code() else None
         self._loss: float | None = None
         self._repeats = False
@@ -91,7 +91,7 @@ class FolderModel(ForeignModel):
           UnsupportedError: the module does not stand for an iteration.
         """
         if reason := self._running.why_not_function:
-            raise UnsupportedError(f"only what the folder calls could be exported: {reason}")
+            raise UnsupportedError(f"cannot export the module instead of the folder: {reason}")
         return self._running.function(*inputs)
 
     def reside(self, inputs: Sequence[Array]) -> tuple[torch.Tensor, ...]:
@@ -131,20 +131,20 @@ class FolderModel(ForeignModel):
         """
         if self._running.constant:
             raise UnsupportedError(
-                f"{self._folder.request.test} returns constants alone, with which anything would "
-                "agree: nothing could be verified"
+                f"{self._folder.request.test} returns only constants, so its output cannot be "
+                "verified"
             )
         own = self._run_on(inputs)
         if not all(map(_is_finite, own)):
             raise UnsupportedError(
-                f"{self._folder.request.test} gives NaN or infinity by itself: nothing could be "
-                "verified"
+                f"{self._folder.request.test} itself returns NaN or infinity, so its output cannot "
+                "be verified"
             )
         if self._running.replayed and not self._repeats:
             if not _equal(own, self._run_on(inputs)):
                 raise UnsupportedError(
-                    f"{self._folder.request.test} gives another output each time, also from the "
-                    "same weights and seeds: nothing could be verified"
+                    f"{self._folder.request.test} returns a different output each time, even from "
+                    "the same weights and seeds, so its output cannot be verified"
                 )
             self._repeats = True
         truth: list[Array] | None
@@ -159,8 +159,8 @@ class FolderModel(ForeignModel):
         rough = self._rough(state.roughened(inputs))
         if any(_relative_error(v, due) > _FURTHEST for due, v in zip(own, rough, strict=True)):
             raise UnsupportedError(
-                f"{self._folder.request.test} makes another output of each rounding error, and has "
-                f"no truth in float64 ({self.without_float64}): nothing could be verified"
+                f"rounding errors dominate the output of {self._folder.request.test}, and it has "
+                f"no float64 truth ({self.without_float64}), so its output cannot be verified"
             )
         return [_as_truth(value) for value in own], rough
 
@@ -190,18 +190,18 @@ class FolderModel(ForeignModel):
         finally:
             torch.set_default_dtype(before)
         if len(truth) != len(own):
-            raise NotWidenedError(f"{len(truth)} outputs in float64 where {len(own)} are due")
+            raise NotWidenedError(f"{len(truth)} outputs in float64, expected {len(own)}")
         for place, (due, value) in enumerate(zip(truth, own, strict=True)):
             if due.shape != value.shape:
-                raise NotWidenedError(f"output {place} has another shape in float64")
+                raise NotWidenedError(f"output {place} has a different shape in float64")
             if value.dtype.kind == "f" and due.dtype != np.float64:
                 raise NotWidenedError(f"output {place} is {due.dtype}, not float64")
             if not _is_finite(due):
-                raise NotWidenedError(f"output {place} holds NaN or infinity in float64")
+                raise NotWidenedError(f"output {place} contains NaN or infinity in float64")
             if _relative_error(value, due) > _FURTHEST:
-                raise NotWidenedError(f"output {place} is of another computation in float64")
+                raise NotWidenedError(f"output {place} comes from another computation in float64")
         if _are_float64(own) and _equal(own, truth):
-            raise NotWidenedError("it computes in float64 itself, and no wider type is there")
+            raise NotWidenedError("it already computes in float64, and no wider type exists")
         return truth
 
     def _rough(self, inputs: Sequence[Array], seed: int = 0) -> list[Array]:

@@ -51,8 +51,8 @@ class Guard:
         where = f" to {self.refused[0]}" if self.refused else ""
         first = (what.strip().splitlines() or [""])[0][:300]
         return (
-            f"network: the folder needs a connection{where}, and has none here ({first}): have its "
-            f"install.py fetch what it needs (--install), or set {ALLOWED_VARIABLE}=1"
+            f"network: the folder needs a connection{where}, but workers have none ({first}); "
+            f"download its data in install.py (--install), or set {ALLOWED_VARIABLE}=1"
         )
 
     def _check(self, address: Any) -> None:
@@ -61,7 +61,7 @@ class Guard:
             return
         name = host.decode() if isinstance(host, bytes) else host
         self.refused.append(name)
-        raise NetworkRefusedError(f"connections to other machines are refused here: {name}")
+        raise NetworkRefusedError(f"workers cannot connect to other machines: {name}")
 
     def _of_socket(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def guarded(this: socket.socket, address: Any) -> Any:

@@ -63,7 +63,7 @@ class Running:
         self.one_call = self._returns_more = False
         self._constant: list[bool] = []
         self.constant = False
-        self.why_not_function: str | None = "a training step is more than a call of its module"
+        self.why_not_function: str | None = "a training step is more than one call of its module"
         self._state: state.State | None = state.State(self.made, self.modules, self.inputs)
         if self._test == "eval":
             with folder.refusing():
@@ -90,8 +90,8 @@ class Running:
             found = self._telling(tensors.leaves(handle[1] if self.one_call else handle[0]))
         if not found:
             raise UnsupportedError(
-                f"{self._test} returns no tensor and is not one call of the module that "
-                "get_module() returns: there is nothing that could be verified"
+                f"{self._test} returns no tensor and is not a single call of the module from "
+                "get_module(), so nothing can be verified"
             )
         return tuple(value.detach() for value in found)
 
@@ -136,7 +136,7 @@ class Running:
         """Has the module compiled when it is next called, wherever the folder keeps it."""
         module, through_module = self._compiled_module()
         if not isinstance(module, torch.nn.Module):
-            raise UnsupportedError("get_module() gives no module that could be compiled")
+            raise UnsupportedError("get_module() returns no module that can be compiled")
         self._unwatch()
         self._is_watched = True
         call = module._call_impl if through_module else module.forward  # noqa: SLF001
@@ -224,7 +224,7 @@ class Running:
             self._state = None
             return
         self.replayed = True
-        self.why_not_function = "it gives another output each time, as it draws or keeps a state"
+        self.why_not_function = "its output changes each time: it draws numbers or keeps state"
 
     def _buffers(self) -> list[torch.Tensor]:
         return [value for module in self.modules for value in module.buffers()]
@@ -235,17 +235,17 @@ class Running:
         if not keeps_buffers:
             return "eval() changes its module's buffers, as batch normalization does in training"
         if self._returns_more:
-            return "eval() returns other tensors than the module of get_module() does"
+            return "eval() and the module from get_module() return different tensors"
         if not self.one_call:
-            return f"eval() calls the module of get_module() {found.count} times"
+            return f"eval() calls the module from get_module() {found.count} times"
         if not same(tensors.leaves((found.arguments, found.named)), self.inputs):
-            return "eval() calls the module on other inputs than get_module() returns"
+            return "eval() passes the module inputs that get_module() does not return"
         called = (found.arguments, found.named)
         shown = pytree.tree_leaves(self._example)
         for item in pytree.tree_leaves(called):
             # What else it is given may be changed by each call, as a cache is.
             if not isinstance(item, _PLAIN) and not any(item is one for one in shown):
-                return f"eval() gives the module an object of type {type(item).__name__}"
+                return f"eval() passes the module an object of type {type(item).__name__}"
         self._call = called
         return None
 

@@ -102,7 +102,9 @@ def test_names_tell_folders_apart(tmp_path):
     chosen = cases.cases(found, "eval", name=r".*\.net")
     assert [case.model.name for case in chosen] == ["a.net_EVAL_PT_BATCH8", "b.net_EVAL_PT_BATCH8"]
     assert all(case.model.model_impl.own_process for case in chosen)
-    with pytest.raises(folders.FolderError, match=r"no folder is named 'resnet'; there are a\.net"):
+    with pytest.raises(
+        folders.FolderError, match=r"no folder matches -name 'resnet'; choices are a\.net"
+    ):
         cases.cases(found, "eval", name="resnet")
     with pytest.raises(folders.FolderError, match="not a regular expression"):
         cases.cases(found, "eval", name="(")
@@ -110,7 +112,7 @@ def test_names_tell_folders_apart(tmp_path):
 
 def test_what_is_not_there_is_said_with_what_is(tmp_path):
     folder(tmp_path, "resnet18")
-    with pytest.raises(folders.FolderError, match=r"not there.*did you mean .*resnet18"):
+    with pytest.raises(folders.FolderError, match=r"does not exist; did you mean .*resnet18"):
         folders.find([tmp_path / "resnet81"])
     (tmp_path / "empty").mkdir()
     with pytest.raises(folders.FolderError, match="class Model"):
@@ -171,7 +173,7 @@ def test_install_py_fills_an_environment_of_its_own(tmp_path, monkeypatch):
     (found,) = folders.find([one])
     before = installing.packages_of([found], install=False)
     assert not before.packages
-    assert "--install runs install.py" in before.said[0]
+    assert "pass --install to run it" in before.said[0]
     done = installing.packages_of([found], install=True)
     assert not done.failures
     place = done.packages[one]
@@ -189,8 +191,11 @@ def test_install_py_fills_an_environment_of_its_own(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("install", "reason"),
     [
-        (INSTALL, "network: install.py ended with code 1"),
-        ("raise ValueError('not today')", "install.py ended with code 1: ValueError: not today"),
+        (INSTALL, "network: install.py failed with exit code 1"),
+        (
+            "raise ValueError('not today')",
+            "install.py failed with exit code 1: ValueError: not today",
+        ),
     ],
 )
 def test_install_py_that_fails_says_why(tmp_path, monkeypatch, install, reason):
@@ -300,4 +305,4 @@ s3_utils.checkout_s3_data("INPUT_TARBALLS", "missing.tar.gz", decompress=True)
     )
     last = done.stderr.splitlines()[-1]
     assert "ConnectionError: missing.tar.gz is in TorchBench's S3 store" in last
-    assert last.endswith(f"it would be {tmp_path}/torchbenchmark/data/.data/missing")
+    assert last.endswith(f"put it into {tmp_path}/torchbenchmark/data/.data/missing")

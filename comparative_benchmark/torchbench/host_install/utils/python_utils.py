@@ -37,4 +37,4 @@ def pip_install_requirements(
 
 def pip_install_s3_requirements(*_: object, **__: object) -> None:
     """Says that there is no such store here."""
-    raise RuntimeError("ConnectionError: TorchBench's S3 store is not reached from here")
+    raise RuntimeError("ConnectionError: cbs does not access TorchBench's S3 store")

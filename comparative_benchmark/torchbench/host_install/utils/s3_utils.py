@@ -22,8 +22,8 @@ def checkout_s3_data(data_type: str, name: str, decompress: bool = True) -> None
         place = data / (name.removesuffix(".tar.gz") if decompress else name)
     if not place.exists():
         raise RuntimeError(
-            f"ConnectionError: {name} is in TorchBench's S3 store, which is not reached from here; "
-            f"it would be {place}"
+            f"ConnectionError: {name} is in TorchBench's S3 store, which cbs does not access; put "
+            f"it into {place}"
         )
 
 
@@ -33,6 +33,6 @@ def __getattr__(name: str) -> Callable[..., Any]:
         raise AttributeError(name)
 
     def refused(*_: object, **__: object) -> None:
-        raise RuntimeError("ConnectionError: TorchBench's S3 store is not reached from here")
+        raise RuntimeError("ConnectionError: cbs does not access TorchBench's S3 store")
 
     return refused

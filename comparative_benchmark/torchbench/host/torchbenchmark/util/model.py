@@ -93,7 +93,7 @@ class BenchmarkModel(metaclass=PostInitProcessor):
         if test is None:  # 2021: the folder sets what it has by itself
             return
         if test not in ("train", "eval"):
-            raise ValueError(f"test must be 'train' or 'eval', and is {test!r}")
+            raise ValueError(f"test must be 'train' or 'eval', got {test!r}")
         self.test, self.device, self.jit = test, device, jit
         self.extra_args = list(extra_args)
         self._refuse_by_metadata()
@@ -131,7 +131,7 @@ class BenchmarkModel(metaclass=PostInitProcessor):
         if not found:
             raise NotImplementedError(f"no default batch size: {self.test} is not implemented")
         if not self.ALLOW_CUSTOMIZE_BSIZE and found != own:
-            raise NotImplementedError(f"the batch size must be {own}, and {found} is asked for")
+            raise NotImplementedError(f"the batch size must be {own}, got {found}")
         return found
 
     def _refuse_by_metadata(self) -> None:
@@ -185,7 +185,7 @@ class BenchmarkModel(metaclass=PostInitProcessor):
     def set_module(self, new_model: torch.nn.Module) -> None:
         """Puts another module in the place of the model."""
         if not isinstance(getattr(self, "model", None), torch.nn.Module):
-            raise NotImplementedError("`self.model` is no module: define set_module()")
+            raise NotImplementedError("`self.model` is not a module; define set_module()")
         self.model = new_model
 
     def get_optimizer(self) -> Any:
@@ -275,7 +275,7 @@ class BenchmarkModel(metaclass=PostInitProcessor):
             slow = _called(module, inputs)
         for one, other in zip(pytree.tree_leaves(fast), pytree.tree_leaves(slow), strict=True):
             if isinstance(one, torch.Tensor) and not torch.allclose(one, other):
-                raise AssertionError("the scripted module gives another output when optimized")
+                raise AssertionError("optimization changes the output of the scripted module")
 
     def enable_channels_last(self) -> None:
         """Keeps the module's weights, and pictures, with channels last."""

@@ -27,7 +27,7 @@ def refuse_without_memory(make: Callable[[], torch.nn.Module], test: str, device
     needed, free = weights * _TIMES[test], free_bytes()
     if needed > free:
         raise NotImplementedError(
-            f"memory: {needed / _GIB:.0f} GiB are needed and {free / _GIB:.0f} GiB are free: its "
-            f"weights take {weights / _GIB:.1f} GiB, and {test} with its check {_TIMES[test]} times"
-            " as much"
+            f"memory: {needed / _GIB:.0f} GiB are needed, but only {free / _GIB:.0f} GiB are free; "
+            f"its weights take {weights / _GIB:.1f} GiB, and {test} with verification takes "
+            f"{_TIMES[test]} times as much"
         )

@@ -7,4 +7,4 @@ def install_detectron2(*_: object, **__: object) -> None:
     Raises:
       RuntimeError: always.
     """
-    raise RuntimeError("detectron2 is on no package index: build it from its own repository")
+    raise RuntimeError("detectron2 is not on a package index; build it from its repository")

@@ -19,10 +19,10 @@ class Detectron2Model(BenchmarkModel):
         super().__init__(test=test, device=device, batch_size=batch_size)
         if find_spec("detectron2") is None:
             raise NotImplementedError(
-                "needs package detectron2, which is on no package index: build it from its own "
+                "needs package detectron2, which is not on a package index; build it from its "
                 "repository"
             )
         raise NotImplementedError(
-            f"network: {variant} needs weights of detectron2's model zoo and COCO's pictures, "
-            "which TorchBench keeps in a store of its own"
+            f"network: {variant} needs weights from detectron2's model zoo and COCO pictures, "
+            "which TorchBench keeps in its own store"
         )

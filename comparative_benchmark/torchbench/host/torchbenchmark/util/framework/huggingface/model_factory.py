@@ -40,7 +40,7 @@ class HuggingFaceModel(Stages, BenchmarkModel):
         self.unqual_name = name.removesuffix(_GENERATE)
         if self.unqual_name not in NETWORKS:
             raise NotImplementedError(
-                f"network: the configuration of {name} would have to be fetched from the hub"
+                f"network: {name} needs a configuration from the Hugging Face hub"
             )
         network = NETWORKS[self.unqual_name]
         transformers = import_module("transformers")
@@ -92,8 +92,8 @@ class HuggingFaceAuthMixin:
         # A model of ours has weights from the seed: nothing is fetched that a token would open.
         if _TOKEN not in os.environ and not isinstance(self, HuggingFaceModel):
             raise NotImplementedError(
-                f"network: its weights are gated, and need a token of the hub in {_TOKEN} "
-                "(--inherit-environment hands it on to workers)"
+                f"network: its gated weights need a Hugging Face token in {_TOKEN} "
+                "(--inherit-environment passes it to workers)"
             )
 
 
@@ -119,7 +119,7 @@ class HuggingFaceGenerationModel(HuggingFaceModel):
 
     def __init__(self, name: str, test: str, device: str, **more: Any) -> None:
         if test == "train":
-            raise NotImplementedError("folders that generate text do not train")
+            raise NotImplementedError("folders that generate text cannot be trained")
         super().__init__(name=name, test=test, device=device, **more)
         config = import_module("transformers").GenerationConfig(
             max_new_tokens=256, pad_token_id=0, eos_token_id=None, do_sample=False, num_beams=1
