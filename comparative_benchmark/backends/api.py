@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -25,6 +25,7 @@ from comparative_benchmark.backends.outputs import OutputMode, OutputRule
 from openxla.benchmark.def_types import DeviceSpec, Model, ModelFrameworkType
 from openxla.benchmark.extras import install_command
 from openxla.benchmark.nearest import choices
+from openxla.benchmark.plugins import plugins, why_left_out
 
 if TYPE_CHECKING:
     from comparative_benchmark.backends.training import StepParts
@@ -593,14 +594,10 @@ class Origin:
 def _registered() -> Mapping[str, tuple[BackendInfo, Origin]]:
     """Returns every backend with its origin; a plug-in cannot replace a built-in backend."""
     found: dict[str, tuple[BackendInfo, Origin]] = {}
-    for point in sorted(entry_points(group=BACKENDS_GROUP), key=_is_built_in):
-        distribution = point.dist.name if point.dist else point.module
-        found[point.name] = (point.load(), Origin(distribution, _is_built_in(point)))
+    for plugin in plugins(BACKENDS_GROUP, BackendInfo):
+        origin = Origin(plugin.distribution.partition(" ")[0], plugin.built_in)
+        found.setdefault(plugin.name, (plugin.value, origin))
     return {name: found[name] for name in sorted(found)}
-
-
-def _is_built_in(point: EntryPoint) -> bool:
-    return point.module.partition(".")[0] == __name__.partition(".")[0]
 
 
 @functools.cache
@@ -636,6 +633,8 @@ def get_backend(name: str) -> BackendInfo:
       UnknownBackendError: there is none.
     """
     if name not in backends():
+        if reason := why_left_out(BACKENDS_GROUP, name):
+            raise UnknownBackendError(f"backend {name!r} was {reason}")
         none = "choices are none: run `pip install -e .` in the checkout"
         known = choices(name, backends()) if backends() else none
         raise UnknownBackendError(f"no backend {name!r}; {known}")

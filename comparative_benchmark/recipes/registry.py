@@ -2,13 +2,12 @@
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from importlib.metadata import entry_points
-from typing import Any
 
 import attrs
 
 from comparative_benchmark.recipes.rounding import Rounding
 from openxla.benchmark.nearest import choices
+from openxla.benchmark.plugins import plugins
 
 GROUP = "comparative_benchmark.recipes"
 
@@ -121,7 +120,8 @@ class Chosen:
 @functools.cache
 def recipes() -> Mapping[str, Recipe]:
     """Returns every registered recipe by name."""
-    found: dict[str, Any] = {point.name: point.load() for point in entry_points(group=GROUP)}
+    # Built-in ones come first: a plug-in cannot replace them.
+    found = {plugin.name: plugin.value for plugin in reversed(plugins(GROUP, Recipe))}
     return {name: found[name] for name in sorted(found)}
 
 

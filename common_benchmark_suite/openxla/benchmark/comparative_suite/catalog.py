@@ -9,12 +9,16 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from openxla.benchmark import comparative_suite
 from openxla.benchmark.comparative_suite import layout
 from openxla.benchmark.comparative_suite.expressions import Expression
 from openxla.benchmark.def_types import BenchmarkCase, DefinitionError
 from openxla.benchmark.python_files import import_file
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 SUITES_GROUP = "openxla.benchmark.suites"
 
@@ -44,21 +48,64 @@ def all_benchmarks(extra_suites: Iterable[str] = ()) -> list[BenchmarkCase]:
         if module.ispkg or module.name.endswith("_definitions")
     ]
     cases: dict[str, BenchmarkCase] = {}
-    known = [] if any(map(is_folder, extra_suites)) else [*own, *_plugged_in()]
-    for path in dict.fromkeys([*known, *extra_suites]):
-        for case in _benchmarks_of(path):
-            if cases.setdefault(case.name, case) is not case:
-                raise DefinitionError(f"{path}: a case named {case.name!r} exists already")
+    with_folders = any(map(is_folder, extra_suites))
+    for path in [] if with_folders else own:
+        _add(cases, path, _benchmarks_of(path))
+    for point in [] if with_folders else _plugged_in():
+        _add_plugged_in(cases, point)
+    for path in dict.fromkeys(extra_suites):
+        _add(cases, path, further_benchmarks([path]))
     return list(cases.values())
 
 
-def further_benchmarks(suites: Iterable[str]) -> list[BenchmarkCase]:
+def further_benchmarks(suites: Iterable[str], *, probed: bool = False) -> list[BenchmarkCase]:
     """Returns the cases of further modules, dotted paths, and folders alone.
+
+    Args:
+      suites: modules and folders.
+      probed: whether it is known that importing them does not end the process.
 
     Raises:
       DefinitionError: a module cannot be imported.
     """
-    return [case for path in dict.fromkeys(suites) for case in _benchmarks_of(path)]
+    found = []
+    for path in dict.fromkeys(suites):
+        if not probed:
+            _refuse_fatal(path)
+        found += _benchmarks_of(path)
+    return found
+
+
+def _refuse_fatal(path: str) -> None:
+    """Raises `DefinitionError` if importing a suite ends the process."""
+    from openxla.benchmark import plugins
+
+    sources = sorted(Path(path).rglob("*.py")) if is_folder(path) else None
+    if (reason := plugins.why_it_ends_processes(path, sources)) is not None:
+        raise DefinitionError(f"suite {path!r}: {reason}")
+
+
+def _add(cases: dict[str, BenchmarkCase], path: str, added: Iterable[BenchmarkCase]) -> None:
+    for case in added:
+        if cases.setdefault(case.name, case) is not case:
+            raise DefinitionError(f"{path}: a case named {case.name!r} exists already")
+
+
+def _add_plugged_in(cases: dict[str, BenchmarkCase], point: "EntryPoint") -> None:
+    """Adds the cases of a plug-in, all of them or, if it is broken, none."""
+    from openxla.benchmark import plugins
+
+    [reason] = plugins.reasons_against([point])
+    if reason is None:
+        added = dict(cases)
+        try:
+            _add(added, point.value, _benchmarks_of(point.value))
+        except DefinitionError as error:
+            reason = str(error)
+        else:
+            cases |= added
+            return
+    plugins.leave_out(point, reason)
 
 
 def select(
@@ -109,8 +156,8 @@ def _named(cases: Sequence[BenchmarkCase], name: str | None) -> list[BenchmarkCa
     return [case for case in cases if name.lower() in case.name.lower()]
 
 
-def _plugged_in() -> list[str]:
-    """Returns the modules that installed packages register as suites.
+def _plugged_in() -> "list[EntryPoint]":
+    """Returns the suites that installed packages register.
 
     To import what reads metadata takes as long as half of all definitions; so it is imported only
     where some package may have registered one.
@@ -119,7 +166,7 @@ def _plugged_in() -> list[str]:
         return []
     from importlib.metadata import entry_points
 
-    return [point.value for point in entry_points(group=SUITES_GROUP)]
+    return list(entry_points(group=SUITES_GROUP))
 
 
 def _may_register(folder: str) -> bool:
@@ -173,7 +220,9 @@ def _benchmarks_of_file(file: Path) -> list[BenchmarkCase]:
 def _offered(path: str, load: Callable[[str], ModuleType]) -> list[BenchmarkCase]:
     try:
         module = load(path)
-    except Exception as error:  # it is a user's module: whatever it raises is told
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a user's module may raise anything, SystemExit included
         raise DefinitionError(f"suite {path!r}: {type(error).__name__}: {error}") from error
     cases = getattr(module, "ALL_BENCHMARKS", None)
     if not isinstance(cases, list | tuple) or not all(isinstance(c, BenchmarkCase) for c in cases):

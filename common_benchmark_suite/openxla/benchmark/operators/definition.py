@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import entry_points
 from typing import Any, Literal, TypeAlias
 
 import attrs
@@ -10,6 +9,7 @@ import attrs
 from openxla.benchmark.def_types import DefinitionError
 from openxla.benchmark.models.architectures.base import TensorInit
 from openxla.benchmark.nearest import choices
+from openxla.benchmark.plugins import plugins
 
 GROUP = "openxla.benchmark.operators"
 
@@ -106,7 +106,8 @@ def is_floating(argument: Argument) -> bool:
 @functools.cache
 def operators() -> Mapping[str, Operator]:
     """Returns every registered operator by name."""
-    found: dict[str, Any] = {point.name: point.load() for point in entry_points(group=GROUP)}
+    # Built-in ones come first: a plug-in cannot replace them.
+    found = {plugin.name: plugin.value for plugin in reversed(plugins(GROUP, Operator))}
     return {name: found[name] for name in sorted(found)}
 
 

@@ -1,0 +1,271 @@
+"""Objects that installed packages register as entry points. A broken one costs one line.
+
+Entry points of other packages are first imported in a child process, because an import may end the
+process that does it. Successful imports are remembered until the package changes, so a run of an
+unchanged environment starts no child.
+"""
+
+import contextlib
+import functools
+import hashlib
+import importlib.util
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from openxla.benchmark.files import write_atomically
+from openxla.benchmark.root import root_dir
+from openxla.benchmark.text import one_line
+
+# Top-level packages of this distribution, whose entry points need no check.
+_OWN = ("comparative_benchmark", "openxla")
+_DEADLINE_S = 30.0
+_ENDED = "its import ended the process"
+_MOST_FILES = 5000
+_PROBE = """\
+import json, os, sys
+answers = int(sys.argv[1])
+imports, sys.path[:] = json.loads(sys.argv[2])
+from importlib.metadata import EntryPoint
+for index, what in enumerate(imports):
+    try:
+        if isinstance(what, str):
+            from openxla.benchmark.comparative_suite.catalog import further_benchmarks
+            further_benchmarks([what], probed=True)
+        else:
+            EntryPoint(*what).load()
+        reason = None
+    except BaseException as error:
+        reason = f"{type(error).__name__}: {error}"[:1000].removesuffix(": ")
+    os.write(answers, json.dumps([index, reason]).encode() + b"\\n")
+os._exit(0)
+"""
+
+
+@attrs.frozen
+class Plugin:
+    """An object that a distribution registers.
+
+    Attributes:
+      name: of the entry point.
+      value: the object.
+      distribution: that registers it.
+      built_in: whether that is this distribution.
+    """
+
+    name: str
+    value: Any
+    distribution: str
+    built_in: bool
+
+
+@attrs.frozen
+class LeftOut:
+    """A plug-in that cannot be used, and the reason."""
+
+    group: str
+    name: str
+    distribution: str
+    reason: str
+
+    def __str__(self) -> str:
+        return one_line(f"left out: {self.distribution}: {self.name}: {self.reason}", 500)
+
+
+# By group and name.
+_left_out: dict[tuple[str, str], LeftOut] = {}
+
+
+@functools.cache
+def plugins(group: str, kind: type | None = None) -> tuple[Plugin, ...]:
+    """Returns the objects of a group, those of this distribution first.
+
+    Args:
+      group: of the entry points.
+      kind: the class of its objects. Others are left out.
+    """
+    points = entry_points(group=group)
+    found = [_plugin(point, point.load()) for point in points if is_built_in(point)]
+    others = [point for point in points if not is_built_in(point)]
+    for point, reason in zip(others, reasons_against(others), strict=True):
+        if reason is not None:
+            leave_out(point, reason)
+            continue
+        try:
+            value = point.load()
+        except (Exception, SystemExit) as error:
+            leave_out(point, f"{type(error).__name__}: {error}")
+            continue
+        if kind is None or isinstance(value, kind):
+            found.append(_plugin(point, value))
+        else:
+            leave_out(point, f"{point.value} is a {type(value).__name__}, not a {kind.__name__}")
+    return tuple(found)
+
+
+def leave_out(point: EntryPoint, reason: str) -> None:
+    """Leaves a plug-in out from now on, and prints one line about it."""
+    left_out = LeftOut(point.group, point.name, _distribution(point), reason)
+    if _left_out.setdefault((point.group, point.name), left_out) is left_out:
+        with contextlib.suppress(OSError, ValueError):  # nobody may be reading
+            print(left_out, file=sys.stderr)
+
+
+def why_left_out(group: str, name: str) -> str | None:
+    """Returns why a plug-in of that name was left out; None if there is none."""
+    found = _left_out.get((group, name))
+    return None if found is None else str(found)
+
+
+def is_built_in(point: EntryPoint) -> bool:
+    """Returns whether an entry point is one of this distribution."""
+    return point.module.partition(".")[0] in _OWN
+
+
+def reasons_against(points: Sequence[EntryPoint]) -> list[str | None]:
+    """Returns for each entry point why it cannot be imported; None if it can."""
+    if not points:
+        return []
+    names = [f"{point.group} {point.name} {_distribution(point)}" for point in points]
+    plain = [(point.name, point.value, point.group) for point in points]
+    return _reasons(names, [_digest(_code_of(point.module), point) for point in points], plain)
+
+
+def why_it_ends_processes(suite: str, sources: Iterable[Path] | None) -> str | None:
+    """Returns how a suite that a user names ends the process that imports it; None if it does not.
+
+    Args:
+      suite: a folder or the dotted path of a module.
+      sources: its files; None for a module. If they have not changed since the last time, nothing
+        is imported.
+    """
+    stamps = _code_of(suite) if sources is None else map(_stamp, sources)
+    [reason] = _reasons([f"suite {suite}"], [_digest(stamps, suite)], [suite])
+    return reason if reason and reason.startswith((_ENDED, "KeyboardInterrupt")) else None
+
+
+def _reasons(
+    names: Sequence[str], digests: Sequence[str | None], imports: Sequence[Any]
+) -> list[str | None]:
+    """Returns for each import why it fails; None if it succeeds, or succeeded before."""
+    known = _known()
+    pairs = enumerate(zip(names, digests, strict=True))
+    waiting = [i for i, (name, digest) in pairs if digest is None or known.get(name) != digest]
+    unknown, reasons = list(waiting), dict[int, str | None]()
+    while waiting:
+        answers = _probe([imports[index] for index in waiting])
+        reasons |= zip(waiting, answers, strict=False)
+        # The first one without an answer ended the child.
+        waiting = waiting[len(answers) :]
+    good = {names[i]: digest for i in unknown if reasons[i] is None and (digest := digests[i])}
+    if good:
+        with contextlib.suppress(OSError):
+            write_atomically(_file(), json.dumps(known | good))
+    return [reasons.get(index) for index in range(len(names))]
+
+
+def _probe(imports: Sequence[Any]) -> list[str | None]:
+    """Imports in a child; returns an answer for each import up to the one that ended it."""
+    read, write = os.pipe()
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", _PROBE, str(write), json.dumps([imports, sys.path])],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=(write,),
+        start_new_session=True,  # a real Ctrl-C is for us alone
+    ) as child:
+        os.close(write)
+        try:
+            child.wait(_DEADLINE_S)
+            ended = _how(child.returncode)
+        except subprocess.TimeoutExpired:
+            ended = f"{_ENDED} after {_DEADLINE_S:g} s, its deadline"
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
+    answers = list(_answers(read))[: len(imports)]
+    return answers if len(answers) == len(imports) else [*answers, ended]
+
+
+def _answers(descriptor: int) -> Iterator[str | None]:
+    # Not to the end of the file: what an import has started may keep the pipe open.
+    os.set_blocking(descriptor, False)
+    with os.fdopen(descriptor, "rb") as pipe:
+        content = pipe.read() or b""
+    for position, line in enumerate(content.splitlines()):
+        try:
+            index, reason = json.loads(line)
+        except (ValueError, TypeError):
+            return
+        if index != position:
+            return
+        yield None if reason is None else str(reason)
+
+
+def _how(code: int) -> str:
+    how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+    return f"{_ENDED} ({how})"
+
+
+def _plugin(point: EntryPoint, value: Any) -> Plugin:
+    return Plugin(point.name, value, _distribution(point), is_built_in(point))
+
+
+def _distribution(point: EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist else point.module
+
+
+def _code_of(module: str) -> Iterator[tuple[str, int, int]]:
+    """Yields the state of the files of a module's top-level package; nothing if it is unknown."""
+    try:
+        # Of the top-level package alone: to find a part of it imports the whole.
+        spec = importlib.util.find_spec(module.partition(".")[0])
+    except (ImportError, ValueError):
+        return
+    if spec is None:
+        return
+    if folders := list(spec.submodule_search_locations or ()):
+        paths = [path for folder in folders for path in sorted(Path(folder).rglob("*.py"))]
+    else:
+        paths = [Path(spec.origin)] if spec.origin else []
+    yield from map(_stamp, paths)
+
+
+def _digest(stamps: Iterable[tuple[str, int, int]], what: object) -> str | None:
+    """Returns what identifies the code that is imported; None if that is unknown."""
+    code = list(itertools.islice(stamps, _MOST_FILES + 1))
+    if not code or len(code) > _MOST_FILES:
+        return None
+    made_of = json.dumps([sys.version, sys.executable, str(what), code])
+    return hashlib.sha256(made_of.encode()).hexdigest()
+
+
+def _stamp(path: Path) -> tuple[str, int, int]:
+    try:
+        status = path.stat()
+    except OSError:
+        return str(path), 0, 0
+    return str(path), status.st_mtime_ns, status.st_size
+
+
+def _file() -> Path:
+    return root_dir() / "plugins.json"
+
+
+def _known() -> dict[str, str]:
+    """Returns the digests of what could be imported, by name."""
+    try:
+        content = json.loads(_file().read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}

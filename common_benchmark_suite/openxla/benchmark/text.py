@@ -1,0 +1,27 @@
+"""Texts of strangers, made safe for terminals, files and JSON."""
+
+import re
+
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def encodable(text: str) -> str:
+    r"""Returns a text that UTF-8 can encode: half of a surrogate pair becomes an escape.
+
+    File names that are not UTF-8 hold them (PEP 383), and so may texts of exceptions: the byte
+    0xe9 is shown as `\udce9`.
+    """
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def printable(text: str) -> str:
+    """Returns a text without control characters of terminals; line breaks stay.
+
+    Characters that change the direction of writing are control characters, too.
+    """
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", encodable(text))
+
+
+def one_line(text: str, longest: int = 300) -> str:
+    """Returns the beginning of a text as one printable line."""
+    return printable(" ".join(text[: 4 * longest].split()))[:longest]
